@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from klamm.errors import ConfigError
+from klamm.kafka_names.without_effect import OF_CLIENTS
 from klamm.secret import Secret
 from klamm.security.client_settings import ClientSecurity
 from klamm.setting import (
@@ -56,36 +57,9 @@ def parse_acks(value: Any) -> int:
 class ClientConfig(ClientSecurity):
     """What every client understands."""
 
-    WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
-        {
-            "auto.include.jmx.reporter",
-            "client.dns.lookup",
-            "connections.max.idle.ms",
-            "enable.metrics.push",
-            "metadata.recovery.rebootstrap.trigger.ms",
-            "metadata.recovery.strategy",
-            "metric.reporters",
-            "metrics.num.samples",
-            "metrics.recording.level",
-            "metrics.sample.window.ms",
-            "receive.buffer.bytes",
-            "sasl.login.read.timeout.ms",
-            "sasl.login.refresh.buffer.seconds",
-            "sasl.login.refresh.min.period.seconds",
-            "sasl.login.refresh.window.factor",
-            "sasl.login.refresh.window.jitter",
-            "sasl.login.retry.backoff.max.ms",
-            "sasl.login.retry.backoff.ms",
-            "send.buffer.bytes",
-            "socket.connection.setup.timeout.max.ms",
-            "ssl.keymanager.algorithm",
-            "ssl.protocol",
-            "ssl.provider",
-            "ssl.secure.random.implementation",
-            "ssl.trustmanager.algorithm",
-        }
-    )
-    """Kafka's settings that are accepted and ignored, so that a configuration can be brought along."""
+    WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = OF_CLIENTS
+    """Kafka's settings that a client accepts and ignores, so that a configuration can be brought along. By name, the
+    reason why the setting has no effect."""
 
     bootstrap_servers: tuple[str, ...] = custom(
         (f"localhost:{DEFAULT_PORT}",),
@@ -132,7 +106,9 @@ class ClientConfig(ClientSecurity):
             if setting in given:
                 raise ConfigError(f"{setting} is given twice")
             if setting not in known and setting in cls.WITHOUT_EFFECT:
-                log.warning("config %s=%r has no effect", setting, value)
+                log.warning(
+                    "config %s=%r has no effect in Klamm, because %s", setting, value, cls.WITHOUT_EFFECT[setting]
+                )
                 continue
             given[setting] = value
         parsed = cls(**parse(cls, given))

@@ -335,11 +335,22 @@ def parse(owner: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """Says that there is no such setting, and which one has the nearest name."""
-    import difflib  # only a mistyped name has to wait for it
+    """Says that a program with the settings `known` has no setting `name`, and what to write in its place."""
+    return f"unknown configuration {name}{hint(name, known)}"
 
-    nearest = difflib.get_close_matches(name, list(known), n=1)
-    return f"unknown configuration {name}" + (f"; did you mean {nearest[0]}?" if nearest else "")
+
+def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
+    """Returns the name to write in place of `name`, as the rest of a sentence. The sentence says that there is no such
+    setting. The text is empty if no known name fits. `shown` is how the program writes the name of a near miss."""
+    # Only a mistyped name has to wait for these two.
+    from klamm.kafka_names.refused import advice
+    from klamm.near_miss import near_miss
+
+    known = set(known)
+    if (found := advice(name, known)) is not None:
+        return f"; {found}"
+    nearest = near_miss(name, known)
+    return "" if nearest is None else f"; did you mean {shown(nearest)}?"
 
 
 # Types

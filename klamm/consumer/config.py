@@ -12,6 +12,7 @@ from klamm.consumer.offset_policy import parse_offset_reset
 from klamm.consumer.position_reset import PositionReset
 from klamm.consumer.record import ConsumerRecord
 from klamm.errors import ConfigError
+from klamm.kafka_names.without_effect import OF_CONSUMERS
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
 from klamm.serializers import Deserializer, parse_deserializer
@@ -54,9 +55,7 @@ def _interceptors(value: Any) -> tuple[ConsumerInterceptor, ...]:
 class ConsumerConfig(ClientConfig):
     """See Kafka's consumer configuration; only what differs from it or adds to it is said here."""
 
-    WITHOUT_EFFECT: ClassVar[frozenset[str]] = ClientConfig.WITHOUT_EFFECT | {
-        "throw.on.fetch.stable.offset.unsupported",
-    }
+    WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = {**ClientConfig.WITHOUT_EFFECT, **OF_CONSUMERS}
 
     group_id: str | None = text(
         None, doc="Without one there are no committed offsets and no subscriptions, only `assign`."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from klamm.config import ClientConfig, parse_acks
 from klamm.errors import ConfigError
+from klamm.kafka_names.without_effect import OF_PRODUCERS
 from klamm.partitioner import PartitionFunction
 from klamm.producer.interceptors import ProducerInterceptor
 from klamm.records import CompressionType
@@ -51,11 +52,7 @@ def _parse_transactional_id(value: Any) -> str | None:
 class ProducerConfig(ClientConfig):
     """See Kafka's documentation of each name; what differs is said here."""
 
-    WITHOUT_EFFECT: ClassVar[frozenset[str]] = ClientConfig.WITHOUT_EFFECT | {
-        "metadata.max.idle.ms",
-        "partitioner.adaptive.partitioning.enable",
-        "partitioner.availability.timeout.ms",
-    }
+    WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = {**ClientConfig.WITHOUT_EFFECT, **OF_PRODUCERS}
 
     client_id: str = text("klamm-producer", doc="Names this client in the servers' logs and quotas.")
     acks: int = custom(

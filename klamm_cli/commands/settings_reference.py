@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from klamm.config import ClientConfig
 from klamm.consumer.config import ConsumerConfig
+from klamm.kafka_names.without_effect import by_reason
 from klamm.producer.config import ProducerConfig
 from klamm.setting import INT_MAX, LONG_MAX, Setting, UpdateMode, definitions, render
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BrokerConfig
-from klamm_server.config.configs_without_effect import configs_without_effect
+from klamm_server.config.configs_without_effect import configs_without_effect, reason_of
 from klamm_server.config.member_config import MemberConfig
 from klamm_server.config.server_config import ServiceConfig, known_configs
 from klamm_server.config.topic_configs import TOPIC_CONFIGS
@@ -51,9 +52,11 @@ name makes it a setting of every client; `kafka.isolation.level` is read_committ
 _SINK: Final = """Options of `write.format("klamm")` and `writeStream.format("klamm")`. `kafka.` before a name makes it
 a producer's setting."""
 _IDLE: Final = """A server accepts Kafka's other broker configs, so that a configuration of Kafka's can be brought
-along. They have no effect. The server checks the type of their values, and names them in its log when it starts. At
-run time they change as in Kafka (`klamm configs alter`). `klamm configs describe` shows those that are set, but no
-value of a password. Only a name that Kafka does not know either is refused."""
+along. They have no effect. The server checks the type of their values, and names them in its log when it starts,
+each with the reason. At run time they change as in Kafka (`klamm configs alter`). `klamm configs describe` shows those
+that are set, but no value of a password. A controller or coordinator also accepts the settings of brokers, which have
+no effect there. Only a name that Kafka does not know either is refused. If the name is an old one of Kafka's, the
+refusal tells the new one."""
 _NUMBERS: Final = {str(LONG_MAX): "2^63-1", str(INT_MAX): "2^31-1", render(sys.float_info.max): "no limit"}
 
 Cells = Mapping[str, str]
@@ -101,8 +104,7 @@ def _broker_configs_without_effect() -> Iterator[str]:
     yield ""
     yield _IDLE
     yield ""
-    yield f"No server reads {_listed(one.name for one in idle if not one.read_by)}."
-    yield ""
+    yield from _reasons({one.name: reason_of(one) for one in idle if not one.read_by})
     for servers in ("controllers", "coordinators"):
         names = _listed(one.name for one in idle if one.read_by == servers)
         yield f"At a broker these have no effect, because the {servers} read them: {names}."
@@ -114,8 +116,17 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _names_without_effect(owner: type[ClientConfig]) -> str:
-    names = owner.WITHOUT_EFFECT - (ClientConfig.WITHOUT_EFFECT if owner is not ClientConfig else set())
-    return f"Accepted without effect, so that a configuration of Kafka's can be brought along: {_listed(names)}."
+    inherited = ClientConfig.WITHOUT_EFFECT if owner is not ClientConfig else {}
+    own = {name: why for name, why in owner.WITHOUT_EFFECT.items() if name not in inherited}
+    head = "Accepted without effect, so that a configuration of Kafka's can be brought along:"
+    return "\n".join([head, "", *_reasons(own)]).rstrip("\n")
+
+
+def _reasons(reasons: Mapping[str, str]) -> Iterator[str]:
+    """A list with an item for each reason, of the names that `reasons` has it for."""
+    for why, names in sorted(by_reason(reasons, reasons.__getitem__).items()):
+        yield f"- Because {why}: {_listed(names)}."
+    yield ""
 
 
 # Tables

@@ -3,17 +3,21 @@ Pure."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from klamm.errors import ConfigError
+from klamm.kafka_names.refused import advice
+from klamm.kafka_names.without_effect import by_reason
+from klamm.near_miss import near_miss
 from klamm_cli.doctor.durability import FACTOR, MIN_ISR, UNCLEAN, check_durability
 from klamm_cli.doctor.finding import Finding, ok, problem, warning
 from klamm_cli.doctor.server_checks import is_loopback
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.configs_without_effect import reason_of
+from klamm_server.config.kafka_listeners import Role
 from klamm_server.config.server_config import ServiceConfig, accepted_configs, known_configs, load
 
 _SERVICES: tuple[tuple[str, type[ServiceConfig]], ...] = (
@@ -23,7 +27,7 @@ _SERVICES: tuple[tuple[str, type[ServiceConfig]], ...] = (
 )
 _CHECK = "config"
 _ADVICE = "change it, or the server does not start"
-_IDLE_ADVICE = "remove it, or keep it for Kafka's servers"
+_IDLE_ADVICE = "remove them, or keep them for Kafka's servers"
 _PLACES = frozenset({"listeners", "advertised.listeners", "log.dirs", "metadata.log.dir"})
 """Their defaults say nothing of the ports and directories that were meant."""
 
@@ -36,9 +40,9 @@ class CheckedFile(NamedTuple):
 
 
 def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
-    """Checks the settings as those of the service that knows most of the names. One mistake hides no other: what is
-    sound is looked at further."""
-    name, service = min(_SERVICES, key=lambda each: len(properties.keys() - known_configs(each[1], properties).keys()))
+    """Checks the settings as those of the service that they are for. One mistake hides no other: the sound settings are
+    checked further."""
+    name, service = _service(properties)
     wrong = dict(_wrong_values(service, properties))
     missing = _missing(service, properties)
     sound = {
@@ -54,9 +58,7 @@ def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
             config = load(service, sound)
     except ConfigError as error:
         findings.append(problem(_CHECK, f"{path}: {error}", _ADVICE))
-    idle = sorted(sound.keys() - known_configs(service, properties).keys())
-    if idle:
-        findings.append(warning(_CHECK, f"{path}: {', '.join(idle)}: without effect on a {name}", _IDLE_ADVICE))
+    findings += _check_idle(path, name, service, sound)
     if not findings:
         findings.append(ok(_CHECK, f"{path}: {len(sound)} settings of a {name}"))
     if service is BrokerConfig:
@@ -66,14 +68,31 @@ def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
     return CheckedFile([*findings, *_check_listeners(path, config)], config)
 
 
+def _service(properties: Mapping[str, str]) -> tuple[str, type[ServiceConfig]]:
+    """Returns the service that the settings are for, and its name. If `process.roles` names a controller only, it is
+    the controller. Otherwise it is the service that knows most of the names."""
+    if properties.get("process.roles", "").strip() == Role.CONTROLLER.value:
+        return Role.CONTROLLER.value, ControllerConfig
+    return min(_SERVICES, key=lambda each: len(properties.keys() - known_configs(each[1], properties).keys()))
+
+
 def _check_names(
     path: str, name: str, service: type[ServiceConfig], properties: Mapping[str, str]
 ) -> Iterator[Finding]:
     known = accepted_configs(service, properties)
     for key in sorted(properties.keys() - known.keys()):
-        nearest = difflib.get_close_matches(key, known, n=1)
-        advice = f"write {nearest[0]}" if nearest else "remove it"
-        yield problem(_CHECK, f"{path}: a {name} has no setting {key}, and does not start with it", advice)
+        nearest = near_miss(key, known)
+        told = advice(key, known) or ("remove it" if nearest is None else f"write {nearest}")
+        yield problem(_CHECK, f"{path}: a {name} has no setting {key}, and does not start with it", told)
+
+
+def _check_idle(path: str, name: str, service: type[ServiceConfig], sound: Mapping[str, str]) -> Iterator[Finding]:
+    """Tells each reason why some of the settings have no effect."""
+    accepted = accepted_configs(service, sound)
+    idle = sorted(sound.keys() - known_configs(service, sound).keys())
+    for reason, names in by_reason(idle, lambda key: reason_of(accepted[key])).items():
+        text = f"{path}: no effect on a {name}, because {reason}: {', '.join(names)}"
+        yield warning(_CHECK, text, _IDLE_ADVICE)
 
 
 def _wrong_values(service: type[ServiceConfig], properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -39,6 +39,21 @@ LEADER_ONLY_S: Final = 1.0
 COMMIT_TIMEOUT_MS: Final = 5_000
 """A query may wait for this; its next commit makes up for one that failed."""
 
+_OF_CONSUMERS: Final = (
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
+    "fetch.max.bytes",
+    "fetch.min.bytes",
+    "group.instance.id",
+    "group.protocol",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+)
+"""Settings that tune the consumers that Spark's Kafka source reads with. They mean nothing without a consumer."""
+
 OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
 UnknownTopicOrPartitionError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 _OffsetNotAvailableError = EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]
@@ -52,20 +67,10 @@ class TopicGoneError(KlammError):
 class AccessConfig(ClientConfig):
     """The `kafka.*` options a source understands, besides those of every client."""
 
-    WITHOUT_EFFECT: ClassVar[frozenset[str]] = ClientConfig.WITHOUT_EFFECT | {
-        "allow.auto.create.topics",
-        "auto.commit.interval.ms",
-        "fetch.max.bytes",
-        "fetch.min.bytes",
-        "group.instance.id",
-        "group.protocol",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "partition.assignment.strategy",
-        "session.timeout.ms",
+    WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = {
+        **ClientConfig.WITHOUT_EFFECT,
+        **dict.fromkeys(_OF_CONSUMERS, "tasks of Spark read partitions without a consumer"),
     }
-    """What tunes the consumers that Spark's Kafka source reads with, and means nothing without them."""
 
     isolation_level: str = text(
         "read_committed",

@@ -7,13 +7,13 @@ Kafka connector refuses them.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
 from klamm.config import ClientConfig, hide_secrets
 from klamm.errors import ConfigError
+from klamm.near_miss import near_miss
 from klamm.setting import definitions, parse
 from pyspark_klamm.client_file import CLIENT_FILE, with_file
 
@@ -102,6 +102,6 @@ def _is_of_client(name: str) -> bool:
 def _unknown(name: str, names: Mapping[str, str]) -> str:
     candidates = {**names, **{each: each for each in _NAMED_IN_HINTS}}
     candidates |= {each.removeprefix(_KAFKA).replace(".", ""): each for each in _NAMED_IN_HINTS}
-    nearest = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
-    hint = f"did you mean {candidates[nearest[0]]}? " if nearest else ""
+    nearest = near_miss(name, candidates)
+    hint = f"did you mean {candidates[nearest]}? " if nearest is not None else ""
     return f"klamm has no option {name!r} here; {hint}it knows {', '.join(sorted(names.values()))} and kafka.*"

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
 from klamm.errors import ConfigError
 from klamm.model import AUDIT_TOPIC, GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from klamm.setting import again, boolean, integer, long, text, text_list
+from klamm.setting import Setting, again, boolean, integer, long, text, text_list
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
 from klamm_controller.raft.messages import ANY_DIRECTORY, ReplicaKey, Voter
 from klamm_controller.raft.settings import RaftSettings
-from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.broker_configs import BROKER_CONFIGS, BrokerConfig
+from klamm_server.config.kafka_listeners import Role
 from klamm_server.config.member_config import MemberConfig
 from klamm_server.config.server_config import ServiceConfig, parse_server
 
 MIB = 1 << 20
 QUORUM_SIZES = (1, 3, 5)
 _RAFT = RaftSettings()
+_BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 
 
 AUDIT_PARTITIONS: Final = 3
@@ -30,6 +33,8 @@ class ControllerConfig(ServiceConfig):
     """Settings of one controller process."""
 
     DEFAULT_PORT: ClassVar[int] = 9093
+    OF_BROKERS: ClassVar[Mapping[str, Setting]] = BROKER_CONFIGS
+    ROLE: ClassVar[Role] = Role.CONTROLLER
 
     listeners: tuple[str, ...] = again(
         ServiceConfig,
@@ -193,6 +198,8 @@ class ControllerConfig(ServiceConfig):
 
     def _validate_bootstrap_servers(self) -> None:
         self.contacts()
+        if not self.joins_a_quorum:
+            return
         if self.controller_quorum_voters:
             raise ConfigError(
                 "controller.quorum.voters and controller.quorum.bootstrap.servers are both set: the first begins a"
@@ -203,16 +210,25 @@ class ControllerConfig(ServiceConfig):
                 "cluster.id must be set, that of the quorum to join, with controller.quorum.bootstrap.servers"
             )
 
+    @property
+    def joins_a_quorum(self) -> bool:
+        """True if `controller.quorum.bootstrap.servers` names another server than this one. The files that Kafka comes
+        with name the only controller there, which begins its quorum alone."""
+        listeners = self.resolved_listeners()
+        name = listeners.between_servers.name
+        own = {one.address for one in (*listeners.bound, *listeners.advertised) if one.name == name}
+        servers = (parse_server(_BOOTSTRAP, text) for text in self.controller_quorum_bootstrap_servers)
+        return any(server not in own for server in servers)
+
     def listed_voters(self) -> list[Voter]:
         """The controllers that begin the quorum, their directories unknown; empty: this one alone, or it joins one."""
         return [parse_voter(text) for text in self.controller_quorum_voters]
 
     def contacts(self) -> list[str]:
         """Other controllers to ask, as host:port. Raises ConfigError."""
-        name = "controller.quorum.bootstrap.servers"
-        servers = [parse_server(name, text) for text in self.controller_quorum_bootstrap_servers]
+        servers = [parse_server(_BOOTSTRAP, text) for text in self.controller_quorum_bootstrap_servers]
         listed = [voter.endpoint for voter in self.listed_voters() if voter.key.node_id != self.node_id]
-        return [*listed, *(f"{host}:{port}" for host, port in servers)]
+        return [*listed, *(f"{host}:{port}" for host, port in servers if self.joins_a_quorum)]
 
     def own_address(self, host: str, port: int) -> str:
         """Where the others reach this one: as it is listed, or else at its advertised `host` and `port`."""

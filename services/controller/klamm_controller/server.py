@@ -362,7 +362,7 @@ class _Node:
 
     def _alone(self) -> list[Voter]:
         """Nobody is listed: this one is a quorum by itself, unless it is to join one."""
-        return [] if self._config.controller_quorum_bootstrap_servers else [Voter(self._me, "")]
+        return [] if self._config.joins_a_quorum else [Voter(self._me, "")]
 
     def _learn(self, key: ReplicaKey, address: str, listeners: Sequence[Listener] = ()) -> None:
         self._book.learn(key, address, listeners)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from klamm.errors import ConfigError
-from klamm.setting import again, integer, list_of
+from klamm.setting import Setting, again, integer, list_of
 from klamm_coordinator.consumer.assignors import ASSIGNORS
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.transaction_shard.settings import TransactionSettings
+from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.kafka_listeners import Role
 from klamm_server.config.member_config import MemberConfig
 
 DEFAULT_PORT = 9095
@@ -17,6 +21,9 @@ DEFAULT_PORT = 9095
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorConfig(GroupSettings, TransactionSettings, MemberConfig):
     """See `klamm_server.config.server_config`: `load(CoordinatorConfig, properties)` makes one."""
+
+    OF_BROKERS: ClassVar[Mapping[str, Setting]] = BROKER_CONFIGS
+    ROLE: ClassVar[Role] = Role.COORDINATOR
 
     listeners: tuple[str, ...] = again(
         MemberConfig,

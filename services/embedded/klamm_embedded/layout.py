@@ -12,14 +12,14 @@ those of metrics, from `metrics.port` on. In a secured cluster servers reach eac
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from klamm.errors import ConfigError
 from klamm.security.tls_settings import ListenerTlsSettings
+from klamm.setting import hint
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BROKER_CONFIGS, BrokerConfig
@@ -71,7 +71,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
         known |= accepted_configs(BrokerConfig, properties).keys()
     for name in settings:
         if name not in known:
-            raise ConfigError(_unknown(name, known))
+            raise ConfigError(f"no service has a setting {name!r}{hint(name, known)}")
 
 
 def known_settings(service: type[ServiceConfig], settings: Mapping[str, str]) -> dict[str, str]:
@@ -190,9 +190,3 @@ def _replication(brokers: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": str(factor),
         "min.insync.replicas": str(max(1, factor - 1)),
     }
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    nearest = difflib.get_close_matches(name, sorted(known))
-    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
-    return f"no service has a setting {name!r}{hint}"

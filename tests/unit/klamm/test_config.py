@@ -44,8 +44,9 @@ def test_a_setting_that_tunes_what_there_is_not_is_ignored_with_a_warning(caplog
     assert Example.parse({"send.buffer.bytes": 131_072}, client_dns_lookup="use_all_dns_ips") == Example.parse()
 
     assert caplog.messages == [
-        "config send.buffer.bytes=131072 has no effect",
-        "config client.dns.lookup='use_all_dns_ips' has no effect",
+        "config send.buffer.bytes=131072 has no effect in Klamm, because the operating system sizes the send buffer of"
+        " a connection",
+        "config client.dns.lookup='use_all_dns_ips' has no effect in Klamm, because gRPC resolves the names of hosts",
     ]
 
 

@@ -13,7 +13,7 @@ from itertools import dropwhile
 from typing import Any, NamedTuple
 
 from klamm.errors import ConfigError, ErrorCode
-from klamm.setting import ConfigType, Setting, Synonym, UpdateMode, split_list
+from klamm.setting import ConfigType, Setting, Synonym, UpdateMode, hint, split_list
 from klamm.wire.v1.controller_pb2 import CONFIG_SOURCE_DEFAULT, CONFIG_SOURCE_DYNAMIC_TOPIC
 from klamm_server.config.broker_configs import BROKER_CONFIGS
 from klamm_server.config.configs_without_effect import configs_without_effect
@@ -43,7 +43,8 @@ def parse(name: str, text: str, configs: Mapping[str, Setting] | None = None) ->
     Raises InvalidConfigError naming the config, the value and what was expected."""
     definition = _definition(name) if configs is None else configs.get(name)
     if definition is None:
-        raise ErrorCode.INVALID_CONFIG.exception(f"unknown config {name}")
+        known = TOPIC_CONFIGS.keys() | accepted_broker_configs().keys() if configs is None else configs
+        raise ErrorCode.INVALID_CONFIG.exception(f"unknown config {name}{hint(name, known)}")
     try:
         return definition.parse(text)
     except ConfigError as error:

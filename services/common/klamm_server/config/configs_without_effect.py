@@ -2,10 +2,12 @@
 
 A configuration that was written for Kafka shall start a server of Klamm, and a tool that changes such a config at run
 time shall not fail. So each of them has Kafka's type, default and update mode here. Only a name that Kafka does not
-know either is refused, because it is probably misspelt. The facts are those of Apache Kafka 4.3.1, internal configs
-included. `tests/clients/test_configs_without_effect.py` compares the table with Kafka itself.
+know either is refused, because it is probably misspelt or no longer Kafka's (`klamm.kafka_names.refused`). The facts
+are those of Apache Kafka 4.3.1 and 4.4.0, internal configs included. `tests/clients/test_configs_without_effect.py`
+compares the table with Kafka itself.
 
-- A server names the configs that it was started with and that have no effect in one line of its log.
+- A server names the configs that it was started with and that have no effect in its log, in one line for each reason.
+  The reasons are those of `klamm.kafka_names.without_effect`.
 - DescribeConfigs lists those that somebody has set, and their documentation says that they have no effect. It does not
   list the others: a default of Kafka's, as eight `num.io.threads`, would claim something that is not so.
 - The value of a secret without effect is kept nowhere. The metadata tell only that somebody has set it.
@@ -23,9 +25,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
+from klamm.kafka_names.without_effect import reason
 from klamm.secret import HIDDEN
 from klamm.setting import ConfigType, Setting, UpdateMode
-from klamm_server.config.listener_settings import listener_settings
+from klamm_server.config.listener_settings import followed, listener_settings
 from klamm_server.config.sasl_settings import MECHANISMS, mechanisms_of
 
 _READ_ONLY: Final = """
@@ -34,7 +37,6 @@ alter.log.dirs.replication.quota.window.num int 11
 alter.log.dirs.replication.quota.window.size.seconds int 1
 broker.id int -1
 client.quota.callback.class class null
-controller.listener.names list null
 controller.performance.always.log.threshold.ms long 2000
 controller.performance.sample.period.ms long 60000
 controller.quorum.append.linger.ms int 25
@@ -64,6 +66,7 @@ group.coordinator.rebalance.protocols list classic,consumer,streams
 group.coordinator.threads int 4
 group.share.assignors list simple
 group.share.delivery.count.limit int 5
+group.share.dlq.manager.class.name string org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager
 group.share.heartbeat.interval.ms int 5000
 group.share.initialize.retry.interval.ms int 30000
 group.share.max.assignment.interval.ms int 15000
@@ -84,6 +87,8 @@ group.share.partition.max.record.locks int 2000
 group.share.persister.class.name string org.apache.kafka.server.share.persister.DefaultStatePersister
 group.share.record.lock.duration.ms int 30000
 group.share.session.timeout.ms int 45000
+group.streams.acceptable.recovery.lag long 10000
+group.streams.assignors list sticky
 group.streams.heartbeat.interval.ms int 5000
 group.streams.initial.rebalance.delay.ms int 3000
 group.streams.max.assignment.interval.ms int 15000
@@ -91,11 +96,17 @@ group.streams.max.heartbeat.interval.ms int 15000
 group.streams.max.session.timeout.ms int 60000
 group.streams.max.size int 2147483647
 group.streams.max.standby.replicas int 2
+group.streams.max.warmup.replicas int 20
 group.streams.min.assignment.interval.ms int 0
 group.streams.min.heartbeat.interval.ms int 5000
 group.streams.min.session.timeout.ms int 45000
+group.streams.min.task.offset.interval.ms int 15000
 group.streams.num.standby.replicas int 0
+group.streams.num.warmup.replicas int 2
+group.streams.rack.aware.assignment.tags list ""
 group.streams.session.timeout.ms int 45000
+group.streams.task.offset.interval.ms int 60000
+group.streams.topology.description.plugin.class class null
 internal.metadata.delete.delay.millis long 60000
 internal.metadata.log.segment.bytes int null
 internal.metadata.max.batch.size.in.bytes int 8388608
@@ -116,7 +127,6 @@ metrics.sample.window.ms long 30000
 num.replica.alter.log.dirs.threads int null
 offsets.topic.compression.codec int 0
 offsets.topic.segment.bytes int 104857600
-process.roles list null
 producer.id.expiration.check.interval.ms int 600000
 producer.purgatory.purge.interval.requests int 1000
 queued.max.requests int 500
@@ -226,15 +236,23 @@ ssl.trustmanager.algorithm string PKIX
 _CLUSTER_WIDE: Final = """
 background.threads int 10
 config.providers list ""
+errors.deadletterqueue.auto.create.topics.enable boolean false
+errors.deadletterqueue.topic.name.prefix string dlq.
 follower.fetch.last.tiered.offset.enable boolean false
 group.consumer.assignment.interval.ms int 1000
+group.consumer.assignor.offload.enable boolean true
 group.coordinator.cached.buffer.max.bytes int 1048588
 group.share.assignment.interval.ms int 1000
+group.share.assignor.offload.enable boolean true
 group.streams.assignment.interval.ms int 1000
+group.streams.assignor.offload.enable boolean true
 log.local.retention.bytes long -2
 log.local.retention.ms long -2
+log.remote.copy.lag.bytes long -1
+log.remote.copy.lag.ms long 0
 max.connections.per.ip int 2147483647
 max.connections.per.ip.overrides string ""
+max.decompressed.message.bytes int 2147483639
 metric.reporters list org.apache.kafka.common.metrics.JmxReporter
 num.io.threads int 8
 num.network.threads int 3
@@ -287,6 +305,28 @@ transaction.remove.expired.transaction.cleanup.interval.ms int 3600000
 transaction.state.log.load.buffer.size int 5242880
 transactional.id.expiration.ms int 604800000
 """
+SINCE_4_4: Final = frozenset(
+    {
+        "errors.deadletterqueue.auto.create.topics.enable",
+        "errors.deadletterqueue.topic.name.prefix",
+        "group.consumer.assignor.offload.enable",
+        "group.share.assignor.offload.enable",
+        "group.share.dlq.manager.class.name",
+        "group.streams.acceptable.recovery.lag",
+        "group.streams.assignor.offload.enable",
+        "group.streams.assignors",
+        "group.streams.max.warmup.replicas",
+        "group.streams.min.task.offset.interval.ms",
+        "group.streams.num.warmup.replicas",
+        "group.streams.rack.aware.assignment.tags",
+        "group.streams.task.offset.interval.ms",
+        "group.streams.topology.description.plugin.class",
+        "log.remote.copy.lag.bytes",
+        "log.remote.copy.lag.ms",
+        "max.decompressed.message.bytes",
+    }
+)
+"""The configs that Kafka has since 4.4."""
 _AT_LISTENERS: Final = ("num.network.threads", "principal.builder.class", "sasl.", "ssl.")
 """How those configs begin that may differ at a listener in Kafka."""
 
@@ -317,9 +357,11 @@ def kept_text(name: str, text: str) -> str:
     return text if setting is None or not setting.sensitive else HIDDEN
 
 
-def described(setting: Setting) -> str:
-    """The name, and which servers read the config, if any do."""
-    return f"{setting.name} ({setting.read_by} read it)" if setting.read_by else setting.name
+def reason_of(setting: Setting) -> str:
+    """Returns the reason why the config has no effect, as the rest of a sentence after "because"."""
+    if setting.read_by:
+        return f"the {setting.read_by} read them"
+    return reason(followed(setting.name) or setting.name, is_of_server=True)
 
 
 def _settings(rows: str, update_mode: UpdateMode, read_by: str = "") -> Iterator[Setting]:
@@ -329,7 +371,7 @@ def _settings(rows: str, update_mode: UpdateMode, read_by: str = "") -> Iterator
         setting = Setting(
             type=type_,
             default=None,
-            documentation=_documentation(read_by),
+            documentation=_documentation(name, read_by),
             name=name,
             convert=str if type_ is ConfigType.CLASS else None,
             update_mode=update_mode,
@@ -341,7 +383,9 @@ def _settings(rows: str, update_mode: UpdateMode, read_by: str = "") -> Iterator
         yield setting if default == "null" else setting._replace(default=setting.parse(default.strip('"')))
 
 
-def _documentation(read_by: str) -> str:
+def _documentation(name: str, read_by: str) -> str:
     if read_by:
         return f"Kafka's setting. A broker accepts it, and it has no effect there, because the {read_by} read it."
-    return "Kafka's setting. Klamm accepts it, and it has no effect."
+    return (
+        f"Kafka's setting. Klamm accepts it, and it has no effect in Klamm, because {reason(name, is_of_server=True)}."
+    )

@@ -7,11 +7,11 @@ misspelt one would otherwise be a setting that nobody has.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from klamm.errors import ConfigError
+from klamm.setting import hint
 
 PREFIX: Final = "KLAMM_"
 OF_THE_COMMAND_LINE: Final = frozenset({"KLAMM_BOOTSTRAP", "KLAMM_COMMAND_CONFIG"})
@@ -38,9 +38,9 @@ def environment_properties(
         if key in names_by_variable:
             properties[names_by_variable[key]] = environment[key]
         elif key.startswith(PREFIX) and key not in OF_THE_COMMAND_LINE:
-            nearest = difflib.get_close_matches(key, names_by_variable, n=1)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            raise ConfigError(f"unknown configuration in the environment: {key}{hint}")
+            name = key.removeprefix(PREFIX).lower().replace("_", ".")
+            told = hint(name, names_by_variable.values(), variable)
+            raise ConfigError(f"unknown configuration in the environment: {key}{told}")
     return properties
 
 

@@ -2,6 +2,7 @@
 
 `load` makes one from text, as properties files have it. Unknown names are refused, except for Kafka's own, which have
 no effect (`configs_without_effect`). Values are parsed by their definition, rules over several fields are `validate`'s.
+The listeners of a configuration for Kafka are understood as `kafka_listeners` says.
 All of it raises ConfigError with one line that says which name, which value, what was expected.
 """
 
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from klamm.acls import ANONYMOUS
 from klamm.errors import ConfigError
+from klamm.kafka_names.without_effect import by_reason
 from klamm.secret import HIDDEN, Secret
 from klamm.security.tls_settings import ListenerTlsSettings
 from klamm.setting import (
@@ -26,6 +28,7 @@ from klamm.setting import (
     definitions,
     integer,
     list_matching,
+    list_of,
     one_of,
     parse,
     render,
@@ -34,7 +37,8 @@ from klamm.setting import (
     unknown,
 )
 from klamm_server.config.audit_settings import AuditSettings
-from klamm_server.config.configs_without_effect import accepted_without_effect, described
+from klamm_server.config.configs_without_effect import accepted_without_effect, reason_of
+from klamm_server.config.kafka_listeners import ListenerTexts, Role, of_role
 from klamm_server.config.listener_settings import (
     check_listener,
     listener_names,
@@ -88,6 +92,11 @@ class ServiceConfig(AuditSettings):
     in `originals`, like everything that was set explicitly. So are the settings of single listeners."""
 
     ALSO_KNOWN: ClassVar[Mapping[str, Setting]] = {**TLS_SETTINGS, **SASL_SETTINGS}
+    OF_BROKERS: ClassVar[Mapping[str, Setting]] = {}
+    """The settings of brokers that a server of another kind accepts without effect, so that servers of all kinds can
+    start with one file."""
+    ROLE: ClassVar[Role] = Role.BROKER
+    """What the server does in a cluster."""
 
     node_id: int = integer(REQUIRED, at_least=0, doc="The id of this server, unique among the servers of its kind.")
     listeners: tuple[str, ...] = text_list(
@@ -112,6 +121,18 @@ class ServiceConfig(AuditSettings):
     )
     inter_broker_listener_name: str | None = text(
         None, doc="The gRPC listener that servers use of each other; the first one in listeners, unless set."
+    )
+    process_roles: tuple[str, ...] | None = text_list(
+        None,
+        valid=list_of("broker", "controller"),
+        doc="What a server of Kafka does. In Klamm the program that is started decides that. If this is set, the"
+        " server takes its configuration for one of Kafka's. A controller then has the listeners of"
+        " controller.listener.names, where servers speak gRPC, and the other servers do not have these listeners. If no"
+        " other listener is for gRPC, a broker or coordinator adds one at the host of its first listener, unless a"
+        " listener is secured.",
+    )
+    controller_listener_names: tuple[str, ...] | None = text_list(
+        None, doc="The names of the controllers' listeners. They count only if process.roles is set."
     )
     node_principals: tuple[str, ...] = text_list(
         (),
@@ -194,12 +215,20 @@ class ServiceConfig(AuditSettings):
 
     def resolved_listeners(self) -> ListenerSet:
         """Where the server listens, and what others dial. Raises ConfigError where nobody could listen or dial."""
-        return listener_set(
+        return listener_set(*self._listener_texts())
+
+    def _listener_texts(self) -> ListenerTexts:
+        """The settings that say where the server listens, as this server understands those of a file for Kafka."""
+        given = ListenerTexts(
             self.listeners,
             self.advertised_listeners,
             self.listener_security_protocol_map,
             self.inter_broker_listener_name,
         )
+        if self.process_roles is None:
+            return given
+        (default,) = definitions(type(self))["listeners"].default
+        return of_role(self.ROLE, given, self.controller_listener_names or (), default)
 
     def at_listener(self, name: str) -> Mapping[str, Any]:
         """What is set for that listener alone, typed, by field. Raises ConfigError for a value that does not fit."""
@@ -332,9 +361,17 @@ def known_configs(config_class: type[ServiceConfig], properties: Mapping[str, st
 
 
 def accepted_configs(config_class: type[ServiceConfig], properties: Mapping[str, str]) -> dict[str, Setting]:
-    """The settings of `known_configs`, and Kafka's configs that the service accepts without effect."""
+    """The settings of `known_configs`, and those that the service accepts without effect: Kafka's and, at a controller
+    or coordinator, those of brokers."""
     known = known_configs(config_class, properties)
-    return known | accepted_without_effect(known, listener_names(properties, known))
+    listeners = listener_names(properties, known)
+    of_brokers = {
+        name: setting._replace(read_by="brokers")
+        for name, setting in config_class.OF_BROKERS.items()
+        if name not in known
+    }
+    of_brokers |= listener_settings(of_brokers, listeners)
+    return known | of_brokers | accepted_without_effect(known.keys() | of_brokers.keys(), listeners)
 
 
 def load(config_class: type[C], properties: Mapping[str, str], origins: Mapping[str, str] | None = None) -> C:
@@ -399,11 +436,22 @@ def describe(config: ServiceConfig) -> list[str]:
 
 
 def log_effective(config: ServiceConfig) -> None:
-    """Logs every config, secrets hidden, and in one line those that were set and have no effect."""
+    """Logs every config, secrets hidden. Then it logs the configs that were set and have no effect, with the reason. If
+    the configuration was written for Kafka, it also logs the listeners that the server has."""
     for line in describe(config):
         log.info("config %s", line)
-    if idle := _without_effect(config):
-        log.warning("these configs of Kafka's were set and have no effect here: %s", ", ".join(map(described, idle)))
+    for reason, names in reasons_without_effect(config).items():
+        log.warning("these configs were set and have no effect here, because %s: %s", reason, ", ".join(names))
+    if config.process_roles is not None:
+        bound = config.resolved_listeners().bound
+        shown = ", ".join(f"{one.name} ({one.protocol_name}) at {one.host}:{one.port}" for one in bound)
+        log.info("process.roles is set, as in a configuration for Kafka: the %s has %s", config.ROLE.value, shown)
+
+
+def reasons_without_effect(config: ServiceConfig) -> dict[str, list[str]]:
+    """Returns the names of the configs that were set and have no effect, by the reason."""
+    settings = {setting.name: setting for setting in _without_effect(config)}
+    return by_reason(settings, lambda name: reason_of(settings[name]))
 
 
 def _without_effect(config: ServiceConfig) -> list[Setting]:

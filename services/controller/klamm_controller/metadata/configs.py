@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from klamm.errors import BrokerError, ConfigError, ErrorCode
 from klamm.model import AUDIT_TOPIC, topic_name_problem
+from klamm.setting import hint
 from klamm.wire.v1.controller_pb2 import (
     CONFIG_OPERATION_APPEND,
     CONFIG_OPERATION_DELETE,
@@ -139,7 +140,7 @@ def _apply(change: ConfigChange, resource: ConfigResource, settings: dict[str, s
     if not is_topic and listener_setting(known, change.name) is not None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"{change.name} is read-only: set it in the broker's own file")
     if change.name not in known:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown config {change.name}")
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown config {change.name}{hint(change.name, known)}")
     if change.operation == CONFIG_OPERATION_SET:
         settings[change.name] = change.value if is_topic else kept_text(change.name, change.value)
     elif change.operation == CONFIG_OPERATION_DELETE:

@@ -6,6 +6,7 @@ import pytest
 
 from klamm_cli.doctor.config_files import check_config
 from klamm_cli.doctor.finding import Level
+from tests.support.kafka_stock_files import STOCK_FILES
 
 BROKER = {
     "node.id": "4",
@@ -67,12 +68,40 @@ def test_settings_that_lose_or_refuse_records():
     assert "unclean" in texts(check(unclean_leader_election_enable="true"), Level.WARNING)[0]
 
 
-def test_configs_of_kafka_without_effect_are_a_warning():
-    checked = check(num_io_threads="8", offsets_retention_minutes="5")
-    (text,) = texts(checked, Level.WARNING)
-    assert text == "f: num.io.threads, offsets.retention.minutes: without effect on a broker"
+def test_configs_of_kafka_without_effect_are_a_warning_for_each_reason():
+    checked = check(num_io_threads="8", num_network_threads="3", offsets_retention_minutes="5")
+    assert texts(checked, Level.WARNING) == [
+        "f: no effect on a broker, because a server of Klamm handles all requests in one event loop: num.io.threads,"
+        " num.network.threads",
+        "f: no effect on a broker, because the coordinators read them: offsets.retention.minutes",
+    ]
     assert checked.config is not None
     assert "num.io.threads: 'many'" in texts(check(num_io_threads="many"), Level.PROBLEM)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("zookeeper.connect", "write controller.quorum.bootstrap.servers, because Klamm has no ZooKeeper"),
+        ("zookeeper.connection.timeout.ms", "remove it, because Klamm has no ZooKeeper"),
+        ("host.name", "write listeners, because host.name is a name that Kafka's servers no longer have"),
+        ("log.clean.thread", "remove it"),
+    ],
+)
+def test_a_name_of_old_versions_of_kafka_is_a_problem_with_the_right_one(name, advice):
+    (found,) = [each for each in check(**{name: "1"}).findings if each.level is Level.PROBLEM]
+    assert (found.text, found.advice) == (f"f: a broker has no setting {name}, and does not start with it", advice)
+
+
+@pytest.mark.parametrize(
+    ("file", "service"),
+    [("server.properties", "broker"), ("broker.properties", "broker"), ("controller.properties", "controller")],
+)
+def test_a_file_that_kafka_comes_with_has_no_problem(file, service):
+    checked = check_config(file, STOCK_FILES[file])
+    assert texts(checked, Level.PROBLEM) == []
+    assert any(f"no effect on a {service}, because" in text for text in texts(checked, Level.WARNING))
+    assert type(checked.config).__name__.lower() == f"{service}config"
 
 
 def test_telling_others_to_dial_their_own_loopback_is_a_warning():

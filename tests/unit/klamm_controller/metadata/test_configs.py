@@ -285,7 +285,8 @@ def test_a_config_of_kafka_without_effect_is_refused_as_in_kafka(cluster, resour
 def test_only_names_that_kafka_does_not_know_either_are_unknown(cluster):
     cluster.add_broker(1)
     (refused,) = alter(cluster, (BROKER_1, set_("num.io.thread", "3")))
-    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_CONFIG, "unknown config num.io.thread")
+    message = "unknown config num.io.thread; did you mean num.io.threads?"
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_CONFIG, message)
     cluster.create_one("a")
     (refused,) = alter(cluster, (TOPIC_A, set_("num.io.threads", "3")))
     assert refused.error_code == ErrorCode.INVALID_CONFIG

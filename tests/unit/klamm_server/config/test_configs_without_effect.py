@@ -12,7 +12,14 @@ from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BROKER_CONFIGS, BrokerConfig
 from klamm_server.config.configs_without_effect import accepted_without_effect, configs_without_effect, kept_text
-from klamm_server.config.server_config import ServiceConfig, describe, known_configs, load, log_effective
+from klamm_server.config.server_config import (
+    ServiceConfig,
+    describe,
+    known_configs,
+    load,
+    log_effective,
+    reasons_without_effect,
+)
 
 RELOGIN = "sasl.kerberos.min.time.before.relogin"
 LISTENERS = {
@@ -73,14 +80,31 @@ def test_a_value_of_another_type_and_a_misspelt_name_are_refused(name: str, text
     assert message in str(caught.value)
 
 
-def test_one_line_names_what_was_set_and_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
-    given = {"num.io.threads": "16", "offsets.retention.minutes": "5", "num.partitions": "3", "broker.id": "1"}
-    config = load(BrokerConfig, {"node.id": "1", **given})
+def test_a_line_for_each_reason_names_what_was_set_and_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"num.io.threads": "16", "background.threads": "5", "offsets.retention.minutes": "5", "broker.id": "1"}
+    config = load(BrokerConfig, {"node.id": "1", "num.partitions": "3", **given})
     with caplog.at_level(logging.INFO):
         log_effective(config)
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    names = "broker.id, num.io.threads, offsets.retention.minutes (coordinators read it)"
-    assert warning == f"these configs of Kafka's were set and have no effect here: {names}"
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    head = "these configs were set and have no effect here, because"
+    assert warnings == [
+        f"{head} a server of Klamm handles all requests in one event loop: background.threads, num.io.threads",
+        f"{head} the id of a server of Klamm is node.id: broker.id",
+        f"{head} the coordinators read them: offsets.retention.minutes",
+    ]
+
+
+@pytest.mark.parametrize("owner", [ControllerConfig, CoordinatorConfig])
+def test_a_server_accepts_the_settings_of_brokers_without_effect(owner: type[ServiceConfig]) -> None:
+    given = {"node.id": "1", "log.dirs": "/data", "log.retention.hours": "5"}
+    assert reasons_without_effect(load(owner, given)) == {"the brokers read them": ["log.dirs", "log.retention.hours"]}
+    with pytest.raises(ConfigError, match=r"log\.retention\.hours: 'many' is not valid"):
+        load(owner, {**given, "log.retention.hours": "many"})
+
+
+def test_the_reason_is_the_same_at_one_listener() -> None:
+    config = load(BrokerConfig, {**LISTENERS, "listener.name.sasl_plaintext.sasl.kerberos.service.name": "kafka"})
+    assert list(reasons_without_effect(config)) == ["Klamm has no Kerberos"]
 
 
 def test_a_start_without_such_configs_says_nothing(caplog: pytest.LogCaptureFixture) -> None:

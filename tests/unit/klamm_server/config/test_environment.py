@@ -23,7 +23,11 @@ def test_a_variable_is_a_setting_in_capitals() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("KLAMM_MIN_INSYNC_REPLICA", "; did you mean KLAMM_MIN_INSYNC_REPLICAS?"), ("KLAMM_XYZZY", "")],
+    [
+        ("KLAMM_MIN_INSYNC_REPLICA", "; did you mean KLAMM_MIN_INSYNC_REPLICAS?"),
+        ("KLAMM_XYZZY", ""),
+        ("KLAMM_ZOOKEEPER_SESSION_TIMEOUT_MS", "; remove it, because Klamm has no ZooKeeper"),
+    ],
 )
 def test_a_variable_of_no_setting_is_refused_with_the_nearest_one(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:

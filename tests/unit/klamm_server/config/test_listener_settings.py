@@ -74,8 +74,13 @@ def test_a_setting_that_is_the_same_at_all_listeners_is_none_of_one() -> None:
 
 
 def test_a_service_has_those_of_its_own_settings() -> None:
-    with pytest.raises(ConfigError, match=r"configuration listener\.name\.grpc\.max\.connections"):
-        load(ControllerConfig, {"node.id": "1", "listener.name.grpc.max.connections": "7"})
+    with pytest.raises(ConfigError, match=r"configuration listener\.name\.grpc\.metadata\.log\.dir"):
+        load(ControllerConfig, {"node.id": "1", "listener.name.grpc.metadata.log.dir": "7"})
+
+
+def test_a_controller_accepts_those_of_a_broker_without_effect() -> None:
+    config = load(ControllerConfig, {"node.id": "1", "listener.name.grpc.max.connections": "7"})
+    assert "listener.name.grpc.max.connections=7 (set, without effect)" in describe(config)
 
 
 def test_variables_go_by_the_names_of_the_listeners() -> None:

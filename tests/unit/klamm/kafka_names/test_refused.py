@@ -1,0 +1,105 @@
+"""Kafka's names that Klamm refuses, and the names that Klamm tells a user to write in their place."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.client_file import read_client_file
+from klamm.config import ClientConfig
+from klamm.consumer.config import ConsumerConfig
+from klamm.errors import ConfigError
+from klamm.kafka_names.refused import advice, refused_names
+from klamm.producer.config import ProducerConfig
+from klamm.setting import definitions
+from klamm_controller.config import ControllerConfig
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import ServiceConfig, accepted_configs, load
+from klamm_server.config.topic_configs import TOPIC_CONFIGS
+from pyspark_klamm.cluster_access import AccessConfig
+
+CLIENTS: tuple[type[ClientConfig], ...] = (ClientConfig, ProducerConfig, ConsumerConfig, AccessConfig)
+SERVERS: tuple[type[ServiceConfig], ...] = (BrokerConfig, ControllerConfig, CoordinatorConfig)
+KNOWN = [
+    *({*definitions(each), *each.WITHOUT_EFFECT} for each in CLIENTS),
+    *(set(accepted_configs(each, {})) for each in SERVERS),
+    set(TOPIC_CONFIGS),
+]
+
+
+def test_each_replacement_is_a_setting_of_some_program() -> None:
+    settings = set().union(*KNOWN)
+    rows = refused_names().values()
+    assert not [each for row in rows for each in row.replacements if each not in settings]
+
+
+def test_no_client_accepts_a_name_that_clients_refuse_with_a_replacement() -> None:
+    rows = refused_names().values()
+    names = {(row.name, each) for row in rows for each in row.replacements}
+    for known in KNOWN[: len(CLIENTS)]:
+        assert not [name for name, replacement in names if name in known and replacement in known]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("request.required.acks", "write acks, because request.required.acks is a name of Kafka's Scala clients"),
+        ("metadata.broker.list", "write bootstrap.servers, because metadata.broker.list is a name of Kafka's Scala"),
+        ("queue.buffering.max.ms", "write linger.ms, because"),
+        ("message.timeout.ms", "write delivery.timeout.ms, because message.timeout.ms is a name of librdkafka"),
+        ("zookeeper.connect", "write bootstrap.servers, because Klamm has no ZooKeeper"),
+        ("ssl.keystore.password", "write ssl.key.password, because Klamm reads keys from PEM files"),
+        ("config.providers", "remove it, because Klamm has no config providers: write the values themselves"),
+        ("sasl.login.class", "remove it, because Klamm loads no classes of Java"),
+    ],
+)
+def test_a_producer_refuses_the_name_with_the_right_one(name: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ProducerConfig.parse({name: "1"})
+    assert str(refused.value).startswith(f"unknown configuration {name}; {expected}")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "expected"),
+    [
+        (
+            BrokerConfig,
+            "zookeeper.connect",
+            "write controller.quorum.bootstrap.servers, because Klamm has no ZooKeeper",
+        ),
+        (BrokerConfig, "zookeeper.session.timeout.ms", "remove it, because Klamm has no ZooKeeper"),
+        (
+            BrokerConfig,
+            "advertised.host.name",
+            "write advertised.listeners, because advertised.host.name is a name that",
+        ),
+        (
+            BrokerConfig,
+            "inter.broker.protocol.version",
+            "remove it, because inter.broker.protocol.version is a name that",
+        ),
+        (ControllerConfig, "port", "write listeners, because port is a name that Kafka's servers no longer have"),
+        (CoordinatorConfig, "log.message.format.version", "remove it, because"),
+    ],
+)
+def test_a_server_refuses_the_name_with_the_right_one(owner: type[ServiceConfig], name: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(owner, {"node.id": "1", name: "1"})
+    assert str(refused.value).startswith(f"unknown configuration {name}; {expected}")
+
+
+def test_sparks_source_refuses_it_too() -> None:
+    with pytest.raises(ConfigError, match=r"fetch\.message\.max\.bytes; write max\.partition\.fetch\.bytes, because"):
+        AccessConfig.parse({"fetch.message.max.bytes": "1"})
+
+
+def test_a_name_has_no_advice_for_a_program_without_its_replacement() -> None:
+    assert advice("request.required.acks", {"group.id"}) is None
+    assert advice("batch.size", {"batch.size"}) is None
+
+
+def test_a_file_of_clients_refuses_it_too(tmp_path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("metadata.broker.list=h:9092\n")
+    with pytest.raises(ConfigError, match=r"unknown configuration metadata\.broker\.list; write bootstrap\.servers"):
+        read_client_file(str(path), ClientConfig)
