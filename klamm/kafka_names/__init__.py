@@ -1,4 +1,4 @@
-"""Kafka's names of configurations that no code of Klamm reads.
+"""Kafka's names of configurations that a program of Klamm does not read.
 
 - `without_effect` has the names that Klamm accepts, each with the reason why it has no effect.
 - `refused` has the names that Klamm refuses, each with the name to write in its place, if there is one.

@@ -2,8 +2,10 @@
 
 A name is here if people find it in a configuration of Kafka, and if it would promise something that Klamm does not do.
 Most of the names are old ones: of Kafka's Scala clients, which ended with Kafka 2.0, of brokers beside ZooKeeper, which
-ended with Kafka 4.0, and of older versions of today's servers. The others are names of librdkafka, which has its own,
-and names that only a client in Java can make use of.
+ended with Kafka 4.0, and of older versions of today's servers. Others are names of librdkafka, which has its own, and
+names that only a client in Java can make use of. The rest are names of Kafka's that a program of another kind reads: a
+producer refuses the settings of consumers, and a broker has other names for the settings of topics. For these a near
+miss would be wrong, because the user did not mistype them.
 
 A name can stand for different settings in different programs. So each name has a list of replacements, and the first
 one that the program knows is the right one. If a name has replacements and the program knows none of them, the table
@@ -12,13 +14,13 @@ has no advice for that program. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
 
 class Refused(NamedTuple):
-    """A name that Klamm refuses."""
+    """A name that a program of Klamm refuses."""
 
     name: str
     reason: str
@@ -31,6 +33,8 @@ _SCALA: Final = "{name} is a name of Kafka's Scala clients"
 _JAVA_BEFORE: Final = "{name} is a name of Kafka's first producer in Java"
 _OLD_SERVERS: Final = "{name} is a name that Kafka's servers no longer have"
 _OLD_TOPICS: Final = "{name} is a name that Kafka's topics no longer have"
+_TOPICS: Final = "{name} is a setting of topics"
+_BROKERS: Final = "{name} is a setting of brokers"
 _LIBRDKAFKA: Final = "{name} is a name of librdkafka"
 _ZOOKEEPER: Final = "Klamm has no ZooKeeper"
 _CONTROLLERS: Final = "controller.quorum.bootstrap.servers"
@@ -101,6 +105,28 @@ _RENAMED: Final[Mapping[str, str]] = {
     _OLD_TOPICS: """
         message.timestamp.difference.max.ms message.timestamp.before.max.ms
     """,
+    _TOPICS: """
+        cleanup.policy log.cleanup.policy
+        delete.retention.ms log.cleaner.delete.retention.ms
+        file.delete.delay.ms log.segment.delete.delay.ms
+        flush.messages log.flush.interval.messages
+        flush.ms log.flush.interval.ms
+        index.interval.bytes log.index.interval.bytes
+        max.compaction.lag.ms log.cleaner.max.compaction.lag.ms
+        max.message.bytes message.max.bytes
+        message.timestamp.after.max.ms log.message.timestamp.after.max.ms
+        message.timestamp.before.max.ms log.message.timestamp.before.max.ms
+        message.timestamp.type log.message.timestamp.type
+        min.cleanable.dirty.ratio log.cleaner.min.cleanable.ratio
+        min.compaction.lag.ms log.cleaner.min.compaction.lag.ms
+        preallocate log.preallocate
+        retention.bytes log.retention.bytes
+        retention.ms log.retention.ms
+        segment.bytes log.segment.bytes
+        segment.index.bytes log.index.size.max.bytes
+        segment.jitter.ms log.roll.jitter.ms
+        segment.ms log.roll.ms
+    """,
 }
 """The names that Klamm has by another name, with that name, by the reason."""
 
@@ -141,6 +167,17 @@ _REMOVED: Final[Mapping[str, str]] = {
         statistics.interval.ms sticky.partitioning.linger.ms topic.blacklist
         topic.metadata.propagation.max.ms topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
     """,
+    "{name} is a setting of consumers": """
+        allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs enable.auto.commit
+        exclude.internal.topics fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol
+        group.remote.assignor heartbeat.interval.ms isolation.level key.deserializer max.partition.fetch.bytes
+        max.poll.interval.ms max.poll.records partition.assignment.strategy session.timeout.ms value.deserializer
+    """,
+    "{name} is a setting of producers": """
+        acks batch.size buffer.memory delivery.timeout.ms enable.idempotence key.serializer linger.ms max.block.ms
+        max.in.flight.requests.per.connection max.request.size partitioner.class partitioner.ignore.keys
+        partitioner.rack.aware transaction.timeout.ms transactional.id value.serializer
+    """,
     "Klamm loads no classes of Java": """
         sasl.client.callback.handler.class sasl.login.class sasl.oauthbearer.jwt.retriever.class
         sasl.oauthbearer.jwt.validator.class security.providers ssl.engine.factory.class
@@ -149,7 +186,13 @@ _REMOVED: Final[Mapping[str, str]] = {
         config.providers
     """,
     "Klamm has no share groups": """
-        share.acknowledgement.mode share.acquire.mode
+        errors.deadletterqueue.group.enable share.acknowledgement.mode share.acquire.mode
+    """,
+    "Klamm has no tiered storage": """
+        remote.copy.lag.bytes remote.copy.lag.ms
+    """,
+    "no part of Klamm reads it": """
+        max.decompressed.message.bytes
     """,
     "Klamm has no two-phase commit of transactions": """
         transaction.two.phase.commit.enable
@@ -191,19 +234,21 @@ def advice(name: str, known: Collection[str]) -> str | None:
     if the table does not have the name, or if its replacements are not for this program.
 
     The advice begins with a verb, as `write acks, because request.required.acks is a name of ...`."""
-    found = refused_names().get(name)
-    if found is None:
-        return None
-    replacement = next((each for each in found.replacements if each in known), None)
-    if replacement is not None:
-        return f"write {replacement}, because {found.reason}"
-    return None if found.replacements else f"remove it, because {found.reason}"
+    rows = refused_names().get(name, ())
+    for row in rows:
+        for replacement in row.replacements:
+            if replacement in known:
+                return f"write {replacement}, because {row.reason}"
+    return next((f"remove it, because {row.reason}" for row in rows if not row.replacements), None)
 
 
 @cache
-def refused_names() -> Mapping[str, Refused]:
-    """Returns each refused name's row, by the name."""
-    return {row.name: row for row in _rows()}
+def refused_names() -> Mapping[str, Sequence[Refused]]:
+    """Returns the rows of each refused name, by the name."""
+    rows: dict[str, list[Refused]] = {}
+    for row in _rows():
+        rows.setdefault(row.name, []).append(row)
+    return rows
 
 
 def _rows() -> Iterator[Refused]:
@@ -214,4 +259,6 @@ def _rows() -> Iterator[Refused]:
         for line in lines.strip().split("\n"):
             name, replacement = line.split()
             yield Refused(name, reason.format(name=name), (replacement,))
+            if reason is _TOPICS:
+                yield Refused(replacement, _BROKERS.format(name=replacement), (name,))
     yield from _OTHERS

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from klamm.client_file import read_client_file
 from klamm.config import ClientConfig
 from klamm.consumer.config import ConsumerConfig
-from klamm.errors import ConfigError
+from klamm.errors import BrokerError, ConfigError
 from klamm.kafka_names.refused import advice, refused_names
 from klamm.producer.config import ProducerConfig
 from klamm.setting import definitions
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.config_defs import validate_topic_configs
 from klamm_server.config.server_config import ServiceConfig, accepted_configs, load
-from klamm_server.config.topic_configs import TOPIC_CONFIGS
+from klamm_server.config.topic_configs import SYNONYMS, TOPIC_CONFIGS
 from pyspark_klamm.cluster_access import AccessConfig
 
 CLIENTS: tuple[type[ClientConfig], ...] = (ClientConfig, ProducerConfig, ConsumerConfig, AccessConfig)
@@ -29,12 +32,12 @@ KNOWN = [
 
 def test_each_replacement_is_a_setting_of_some_program() -> None:
     settings = set().union(*KNOWN)
-    rows = refused_names().values()
+    rows = chain.from_iterable(refused_names().values())
     assert not [each for row in rows for each in row.replacements if each not in settings]
 
 
 def test_no_client_accepts_a_name_that_clients_refuse_with_a_replacement() -> None:
-    rows = refused_names().values()
+    rows = chain.from_iterable(refused_names().values())
     names = {(row.name, each) for row in rows for each in row.replacements}
     for known in KNOWN[: len(CLIENTS)]:
         assert not [name for name, replacement in names if name in known and replacement in known]
@@ -51,6 +54,8 @@ def test_no_client_accepts_a_name_that_clients_refuse_with_a_replacement() -> No
         ("ssl.keystore.password", "write ssl.key.password, because Klamm reads keys from PEM files"),
         ("config.providers", "remove it, because Klamm has no config providers: write the values themselves"),
         ("sasl.login.class", "remove it, because Klamm loads no classes of Java"),
+        ("key.deserializer", "remove it, because key.deserializer is a setting of consumers"),
+        ("message.max.bytes", "write max.request.size, because message.max.bytes is a name of librdkafka"),
     ],
 )
 def test_a_producer_refuses_the_name_with_the_right_one(name: str, expected: str) -> None:
@@ -78,6 +83,8 @@ def test_a_producer_refuses_the_name_with_the_right_one(name: str, expected: str
             "inter.broker.protocol.version",
             "remove it, because inter.broker.protocol.version is a name that",
         ),
+        (BrokerConfig, "retention.ms", "write log.retention.ms, because retention.ms is a setting of topics"),
+        (BrokerConfig, "fetch.min.bytes", "remove it, because fetch.min.bytes is a setting of consumers"),
         (ControllerConfig, "port", "write listeners, because port is a name that Kafka's servers no longer have"),
         (CoordinatorConfig, "log.message.format.version", "remove it, because"),
     ],
@@ -88,6 +95,25 @@ def test_a_server_refuses_the_name_with_the_right_one(owner: type[ServiceConfig]
     assert str(refused.value).startswith(f"unknown configuration {name}; {expected}")
 
 
+def test_a_topic_refuses_the_name_that_brokers_have_for_its_setting() -> None:
+    for name, expected in (
+        ("log.retention.ms", "write retention.ms, because log.retention.ms is a setting of brokers"),
+        ("message.max.bytes", "write max.message.bytes, because message.max.bytes is a setting of brokers"),
+        ("message.format.version", "remove it, because message.format.version is a name that Kafka's topics no longer"),
+    ):
+        with pytest.raises(BrokerError) as refused:
+            validate_topic_configs({name: "1"})
+        assert f"unknown config {name}; {expected}" in str(refused.value)
+
+
+def test_every_stand_in_of_a_topics_setting_is_in_the_table() -> None:
+    for name, synonyms in SYNONYMS.items():
+        if name != synonyms[0].name:
+            assert advice(name, accepted_configs(BrokerConfig, {})) == (
+                f"write {synonyms[0].name}, because {name} is a setting of topics"
+            )
+
+
 def test_sparks_source_refuses_it_too() -> None:
     with pytest.raises(ConfigError, match=r"fetch\.message\.max\.bytes; write max\.partition\.fetch\.bytes, because"):
         AccessConfig.parse({"fetch.message.max.bytes": "1"})
@@ -95,7 +121,7 @@ def test_sparks_source_refuses_it_too() -> None:
 
 def test_a_name_has_no_advice_for_a_program_without_its_replacement() -> None:
     assert advice("request.required.acks", {"group.id"}) is None
-    assert advice("batch.size", {"batch.size"}) is None
+    assert advice("xyzzy", {"batch.size"}) is None
 
 
 def test_a_file_of_clients_refuses_it_too(tmp_path) -> None:
