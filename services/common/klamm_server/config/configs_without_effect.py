@@ -330,6 +330,9 @@ SINCE_4_4: Final = frozenset(
 _AT_LISTENERS: Final = ("num.network.threads", "principal.builder.class", "sasl.", "ssl.")
 """How those configs begin that may differ at a listener in Kafka."""
 
+_DIRECTORIES: Final = ("log.dir", "log.dirs")
+"""In Kafka, a controller without `metadata.log.dir` also keeps its log in one of these."""
+
 
 @cache
 def configs_without_effect() -> Mapping[str, Setting]:
@@ -359,6 +362,8 @@ def kept_text(name: str, text: str) -> str:
 
 def reason_of(setting: Setting) -> str:
     """Returns the reason why the config has no effect, as the rest of a sentence after "because"."""
+    if setting.name in _DIRECTORIES:
+        return "they are the directories of a broker, and metadata.log.dir is the directory of a controller"
     if setting.read_by:
         return f"the {setting.read_by} read them"
     return reason(followed(setting.name) or setting.name, is_of_server=True)

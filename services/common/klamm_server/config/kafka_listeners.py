@@ -12,7 +12,8 @@ the listeners of a broker and of a controller. Klamm runs them in processes of t
 A listener that Klamm adds is in plain text. So a broker or coordinator adds none if the file secures a listener of the
 broker's. It asks for a gRPC listener instead, as it does without `process.roles`.
 
-`inter.broker.listener.name` counts only if it names a listener for gRPC. Pure.
+If the file has no listener for a server of this kind, the server takes all listeners if one of them is for gRPC. It has
+its default listener otherwise. `inter.broker.listener.name` counts only if it names a listener for gRPC. Pure.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ def of_role(role: Role, given: ListenerTexts, controllers: Iterable[str], defaul
     `controllers` is `controller.listener.names`. `default` is the listener of a server that was given none."""
     names = {each.strip().upper() for each in controllers}
     own = _of_controller(given, names) if role is Role.CONTROLLER else _without(given, names)
+    if not own.listeners and _has_grpc(given):
+        own = given
     protocols = _protocols(own.protocol_map)
     if own.between_servers is not None and not _is_grpc(protocols, own.between_servers.upper()):
         own = own._replace(between_servers=None)
-    if any(_is_grpc(protocols, name_in(each)) for each in own.listeners):
+    if _has_grpc(own):
         return own
     if not own.listeners:
         return ListenerTexts((default,), None, (), None)
@@ -121,6 +124,11 @@ def _protocols(protocol_map: Iterable[str]) -> dict[str, str]:
 
 def _is_grpc(protocols: Mapping[str, str], name: str) -> bool:
     return protocols.get(name, name).startswith(_GRPC)
+
+
+def _has_grpc(texts: ListenerTexts) -> bool:
+    protocols = _protocols(texts.protocol_map)
+    return any(_is_grpc(protocols, name_in(each)) for each in texts.listeners)
 
 
 def _is_protocol(name: str) -> bool:

@@ -135,6 +135,13 @@ def test_a_file_without_a_listener_of_the_server_gives_it_its_default() -> None:
     assert listeners("broker", dict(STOCK_FILES["controller.properties"]))[0] == ["GRPC localhost:9094"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_process_roles_leave_listeners_for_grpc_as_they_are(kind: str) -> None:
+    given = {"node.id": "1", "process.roles": "broker,controller", "listeners": "GRPC://localhost:7000"}
+    assert listeners(kind, given)[0] == ["GRPC localhost:7000"]
+    assert listeners(kind, {**given, "controller.listener.names": "CONTROLLER"})[0] == ["GRPC localhost:7000"]
+
+
 def test_a_setting_of_another_servers_listener_may_stand_in_the_file() -> None:
     given = {
         **COMBINED,
