@@ -134,9 +134,10 @@ class AsyncConsumer:
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """Returns records that are there, or the first that come within `timeout_ms`; at most `max.poll.records`.
 
-        Rebalances, automatic commits, calls of the listener and of on.position.reset happen in here. Raises NoOffsetForPartitionError,
-        OffsetOutOfRangeError and LogTruncationError (with auto.offset.reset=none), RecordDeserializationError,
-        CorruptRecordError, what the listener or on.position.reset raised, and what the group refused this member for."""
+        Rebalances, automatic commits, calls of the listener and of on.position.reset happen in here. Raises
+        NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError (with auto.offset.reset=none),
+        RecordDeserializationError, CorruptRecordError, what the listener or on.position.reset raised, and what the
+        group refused this member for."""
         core = self.core
         limit = limit_of(core.config, max_records)
         with self._exclusively():

@@ -1,8 +1,8 @@
 """The policy auto.offset.reset decides where a consumer begins, and continues when its position is not in the log:
 
 earliest, latest         the ends of the log
-nearest                  the start of the log if records were deleted or nothing is committed; the end if the log was cut
-                         (proposed for Kafka by KIP-842)
+nearest                  the start of the log if records were deleted or nothing is committed, the end if the log was
+                         cut (proposed for Kafka by KIP-842)
 by_duration:<duration>   so long before now (KIP-1106); durations are those of ISO 8601, as `P1DT2H30M`
 none                     nowhere: that is an error
 
@@ -39,7 +39,9 @@ def parse_offset_reset(value: object) -> str:
             return value
         if value.startswith(_BY_DURATION) and _duration_ms(value) is not None:
             return value
-    raise ValueError("one of earliest, latest, nearest, none or by_duration:<ISO 8601 duration>, such as by_duration:PT1H")
+    raise ValueError(
+        "one of earliest, latest, nearest, none or by_duration:<ISO 8601 duration>, such as by_duration:PT1H"
+    )
 
 
 def _duration_ms(reset: str) -> int | None:
@@ -112,7 +114,7 @@ class OffsetPolicy:
         return LogTruncation(tp, asked.position, asked.leader_epoch, divergent)
 
     def _timestamp_ms(self, now_ms: int, *, was_cut: bool = False) -> int | None:
-        """Whose offset to begin at, as ListOffsets takes it; None: nowhere. `was_cut`: the log lost its last records."""
+        """Whose offset to begin at, as ListOffsets takes it; None: nowhere. `was_cut`: the log has lost its end."""
         if self._is_nearest and was_cut:
             return LATEST_TIMESTAMP
         if self._duration_ms is None:

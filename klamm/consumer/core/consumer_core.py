@@ -115,7 +115,9 @@ class ConsumerCore:
 
     def is_idle(self) -> bool:
         """Whether a poll may read the drain without `fill` first. Callable from the polling thread."""
-        if self.woken or self.committer.due or self._is_revoking or self.subscription.is_unchecked or self.resets.are_due:
+        if self.woken or self.committer.due or self._is_revoking:
+            return False
+        if self.subscription.is_unchecked or self.resets.are_due:
             return False
         if self.link is not None and self.subscription.auto_assigned:
             if self.link.needs_poll:

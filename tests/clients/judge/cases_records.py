@@ -83,6 +83,7 @@ PRODUCE = {
     "a sequence from the start": lambda ask: with_sequence(ask, 0),
     "a producer id without sequence": lambda ask: with_sequence(ask, -1),
     "a transaction": lambda ask: in_transaction(ask, ask.transaction(ask.topic()), ask.name),
+    "a transaction that timed out": lambda ask: in_transaction(ask, ask.timed_out()),
     "a transaction without its partition": lambda ask: in_transaction(ask, ask.producer(), "plain"),
     "a transaction of an older epoch": lambda ask: in_transaction(ask, ask.transaction()._replace(epoch=-1)),
     "a transaction of a newer epoch": lambda ask: in_transaction(ask, ask.transaction()._replace(epoch=9)),

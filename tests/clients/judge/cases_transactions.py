@@ -46,6 +46,7 @@ INIT_PRODUCER_ID = {
     "again of another producer": since(3, lambda ask: again(ask.producer()._replace(producer_id=987_654))),
     "again of a newer epoch": since(3, lambda ask: again(ask.producer()._replace(epoch=9))),
     "again of an older epoch": since(3, lambda ask: again(fenced(ask))),
+    "again after a time-out": since(3, lambda ask: again(ask.timed_out())),
 }
 
 
@@ -96,6 +97,8 @@ ADD_PARTITIONS_TO_TXN = {
     "a newer epoch": lambda ask: add_partitions(ask.producer()._replace(epoch=9), EMPTY),
     "an older epoch": lambda ask: add_partitions(fenced(ask), EMPTY),
     "a negative epoch": lambda ask: add_partitions(ask.producer()._replace(epoch=-1), EMPTY),
+    "after a time-out": lambda ask: add_partitions(ask.timed_out(), EMPTY),
+    "verify after a time-out": since(4, lambda ask: add_partitions(ask.timed_out(), EMPTY, verify_only=True)),
     "verify a known partition": since(4, lambda ask: add_partitions(ask.transaction(), EMPTY, verify_only=True)),
     "verify another partition": since(
         4, lambda ask: add_partitions(ask.transaction(), ("plain", [0]), verify_only=True)
@@ -122,6 +125,7 @@ ADD_OFFSETS_TO_TXN = {
     "another producer": lambda ask: of(ask.producer()._replace(producer_id=987_654), group_id="group"),
     "a newer epoch": lambda ask: of(ask.producer()._replace(epoch=9), group_id="group"),
     "an older epoch": lambda ask: of(fenced(ask), group_id="group"),
+    "after a time-out": lambda ask: of(ask.timed_out(), group_id="group"),
 }
 
 
@@ -144,6 +148,8 @@ END_TXN = {
     "another producer": lambda ask: of(ask.transaction()._replace(producer_id=987_654), committed=True),
     "a newer epoch": lambda ask: of(ask.transaction()._replace(epoch=9), committed=True),
     "an older epoch": lambda ask: of(fenced(ask), committed=True),
+    "commit after a time-out": lambda ask: of(ask.timed_out(), committed=True),
+    "abort after a time-out": lambda ask: of(ask.timed_out(), committed=False),
     "a negative epoch": lambda ask: of(ask.transaction()._replace(epoch=-1), committed=True),
 }
 
@@ -203,6 +209,8 @@ TXN_OFFSET_COMMIT = {
     "another producer": lambda ask: commit(with_offsets(ask)._replace(producer_id=987_654), ask.name),
     "a newer epoch": lambda ask: commit(with_offsets(ask)._replace(epoch=9), ask.name),
     "a negative epoch": lambda ask: commit(with_offsets(ask)._replace(epoch=-1), ask.name),
+    "after a time-out": lambda ask: commit(ask.timed_out(), ask.name),
+    "an older epoch": lambda ask: commit(fenced(ask), ask.name),
     "a member": since(3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member())),
     "an unknown member": since(
         3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member()._replace(member_id="nobody"))

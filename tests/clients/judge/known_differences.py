@@ -613,6 +613,14 @@ KNOWN: Sequence[Difference] = (
         "*",
         _NEGATIVE_EPOCH,
     ),
+    Difference(
+        ApiKey.END_TXN,
+        ("commit after a time-out",),
+        "error_code",
+        "transaction_abortable",
+        "invalid_txn_state",
+        "The producer may abort and go on; Kafka's answer ends it, though it lets the same producer abort.",
+    ),
     Difference(ApiKey.END_TXN, ("a negative epoch",), "error_code", "invalid_request", "*", _NEGATIVE_EPOCH),
     Difference(
         ApiKey.TXN_OFFSET_COMMIT,
@@ -621,14 +629,6 @@ KNOWN: Sequence[Difference] = (
         "invalid_request",
         "invalid_producer_epoch",
         _NEGATIVE_EPOCH,
-    ),
-    Difference(
-        ApiKey.TXN_OFFSET_COMMIT,
-        ("a newer epoch",),
-        "topics.partitions.error_code",
-        "producer_fenced",
-        "invalid_producer_epoch",
-        "Both end the producer; the other requests of a transaction say the same here as there.",
     ),
     Difference(
         ApiKey.WRITE_TXN_MARKERS,

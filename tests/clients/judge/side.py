@@ -28,6 +28,8 @@ NOT_YET = {
     ErrorCode.not_coordinator,
     ErrorCode.concurrent_transactions,
 }
+TXN_TIMEOUT_MS = 300
+"""The time-out of transactions that are to time out: long enough to begin one."""
 SUBSCRIPTION = bytes.fromhex("0001000000010005" + b"plain".hex() + "ffffffff00000000")
 """To the topic `plain`, as Kafka's own consumer writes it."""
 
@@ -169,20 +171,20 @@ class Side:
         assert synced.error_code is ErrorCode.none, synced
         return member
 
-    def register(self, transactional_id: str) -> TransactionalProducer:
+    def register(self, transactional_id: str, *, timeout_ms: int = 900_000) -> TransactionalProducer:
         """A producer without a transaction."""
         answer = self.ask_until(
             lambda answer: answer.error_code not in NOT_YET,
             ApiKey.INIT_PRODUCER_ID,
             4,
-            {"transactional_id": transactional_id, "transaction_timeout": 900_000},
+            {"transactional_id": transactional_id, "transaction_timeout": timeout_ms},
         )
         assert answer.error_code is ErrorCode.none, answer
         return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
 
-    def begin(self, transactional_id: str, topic: str) -> TransactionalProducer:
+    def begin(self, transactional_id: str, topic: str, *, timeout_ms: int = 900_000) -> TransactionalProducer:
         """A producer with an open transaction over partition 0, without records."""
-        producer = self.register(transactional_id)
+        producer = self.register(transactional_id, timeout_ms=timeout_ms)
         answer = self.ask_until(
             lambda answer: not NOT_YET & {each.partition_error_code for each in partition_results(answer)},
             ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -290,6 +292,12 @@ class Ask(NamedTuple):
     def transaction(self, topic: str = "empty") -> TransactionalProducer:
         """A new producer with an open transaction."""
         return self.side.begin(self.name, topic)
+
+    def timed_out(self, topic: str = "empty") -> TransactionalProducer:
+        """A new producer whose transaction was aborted because it was open for too long."""
+        producer = self.side.begin(self.name, topic, timeout_ms=TXN_TIMEOUT_MS)
+        self.side.wait_for_end(producer.transactional_id)
+        return producer
 
 
 Build = Callable[[Ask], Mapping[str, Any]]

@@ -280,7 +280,7 @@ def test_records_deleted_under_a_stream_end_it_or_are_passed_over(cluster, admin
     lax = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="1", failOnDataLoss="false")
     assert strict.batch() == lax.batch() == ["1"]
     admin.delete_records({TopicPartition(topic, 0): 3})
-    with pytest.raises(IllegalStateError, match=f"{topic}-0: the query was at offset 1, but the log starts at 3 and ends at 4: 2"):
+    with pytest.raises(IllegalStateError, match=f"{topic}-0: the query was at offset 1, but the log starts at 3 and"):
         strict.batch()
     assert lax.batch() == ["4"]
 
@@ -290,7 +290,7 @@ def test_records_deleted_between_plan_and_task_end_it_or_are_passed_over(cluster
     strict, lax = Query(cluster, subscribe=topic), Query(cluster, subscribe=topic, failOnDataLoss="false")
     plans = [query.reader.partitions(query.at, query.latest()) for query in (strict, lax)]
     admin.delete_records({TopicPartition(topic, 0): 3})
-    with pytest.raises(IllegalStateError, match="at offset 0, but the log starts at 3 .*failOnDataLoss"):
+    with pytest.raises(IllegalStateError, match=r"at offset 0, but the log starts at 3 .*failOnDataLoss"):
         rows(strict.shipped, plans[0])
     assert rows(lax.shipped, plans[1]) == ["4"]
 

@@ -184,20 +184,23 @@ class TransactionApis:
             verify_only=request.version < _ADDS_OFFSETS,
         )
         try:
-            results: Iterable[PartitionResult] = (
-                await self._coordinators.ask(
-                    GROUP_METADATA_TOPIC, wanted.group_id, CoordinatorStub.txn_offset_commit, ask, timeout_ms=TIMEOUT_MS
-                )
-            ).partitions
+            answer = await self._coordinators.ask(
+                GROUP_METADATA_TOPIC, wanted.group_id, CoordinatorStub.txn_offset_commit, ask, timeout_ms=TIMEOUT_MS
+            )
         except BrokerError as error:
-            results = [
-                PartitionResult(topic=one.topic, partition=one.partition, error_code=error.code) for one in ask.offsets
-            ]
+            answer = pb.TxnOffsetCommitResponse(
+                partitions=[
+                    PartitionResult(topic=one.topic, partition=one.partition, error_code=error.code)
+                    for one in ask.offsets
+                ]
+            )
 
         def fields(result: PartitionResult) -> Fields:
-            return {"partition_index": result.partition, "error_code": _known(request, result.error_code)}
+            is_fenced = answer.epoch_ended or result.error_code == ErrorCode.PRODUCER_FENCED
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else _known(request, result.error_code)
+            return {"partition_index": result.partition, "error_code": code}
 
-        return {"topics": by_topic(results, fields)}
+        return {"topics": by_topic(answer.partitions, fields)}
 
     # Administration
 
@@ -268,9 +271,11 @@ class TransactionApis:
         )
         try:
             answer = await self._ask(transactional_id, CoordinatorStub.add_partitions_to_txn, ask)
-            code = answer.error_code
-            if not code:
+            if not answer.error_code:
                 return list(answer.partitions)
+            # A producer whose transaction timed out: its epoch has ended.
+            is_ended = answer.error_code == ErrorCode.TRANSACTION_ABORTABLE
+            code = ErrorCode.PRODUCER_FENCED if is_ended else answer.error_code
         except BrokerError as error:
             code = error.code
         return [

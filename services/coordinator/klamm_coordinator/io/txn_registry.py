@@ -24,6 +24,12 @@ _NOT_REACHED = frozenset(
 )
 
 
+class EpochEndedError(BrokerError):
+    """The coordinator has aborted the producer's transaction, and the producer's epoch has ended with it."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE
+
+
 class TxnRegistry:
     """One try per call: our caller asks again."""
 
@@ -37,7 +43,8 @@ class TxnRegistry:
         """Returns when the partition is part of the transaction for good.
 
         Raises CoordinatorLoadInProgressError when the transaction's coordinator cannot be reached (it is not the one
-        that the client asked, so the client must not look for another), and what that coordinator answers."""
+        that the client asked, so the client must not look for another), EpochEndedError, and what that coordinator
+        answers."""
         response = await self._ask(
             transactional_id,
             AddPartitionsToTxnRequest(
@@ -49,6 +56,8 @@ class TxnRegistry:
             ),
         )
         code, message = ErrorCode.of(response.error_code), response.error_message
+        if code is ErrorCode.TRANSACTION_ABORTABLE:
+            raise EpochEndedError(message)
         if not code and response.partitions:
             code, message = ErrorCode.of(response.partitions[0].error_code), response.partitions[0].error_message
         if code in _NOT_REACHED:

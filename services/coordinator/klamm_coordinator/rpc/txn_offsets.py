@@ -20,7 +20,7 @@ from klamm.wire.v1.coordinator_pb2 import TxnOffsetCommitRequest, TxnOffsetCommi
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.io.shards import Shards
-from klamm_coordinator.io.txn_registry import TxnRegistry
+from klamm_coordinator.io.txn_registry import EpochEndedError, TxnRegistry
 from klamm_coordinator.offsets.messages import CommitOffsets, CommitReply, EndTransaction, EndTransactionReply
 from klamm_coordinator.rpc.checks import check_group_id, check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
@@ -50,7 +50,8 @@ class TxnOffsetsRpc:
             errors = await self._commit(self._shards.of_key(request.group_id), request)
         except BrokerError as error:
             return TxnOffsetCommitResponse(
-                partitions=[_result(each.topic, each.partition, error.code, error.message) for each in request.offsets]
+                partitions=[_result(each.topic, each.partition, error.code, error.message) for each in request.offsets],
+                epoch_ended=isinstance(error, EpochEndedError),
             )
         return TxnOffsetCommitResponse(
             partitions=[

@@ -35,6 +35,43 @@ def added(request: Any) -> pb.AddPartitionsToTxnResponse:
     return pb.AddPartitionsToTxnResponse(partitions=results)
 
 
+ENDED = pb.AddPartitionsToTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
+"""As of a producer whose transaction timed out: its epoch has ended."""
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED), (3, ErrorCode.PRODUCER_FENCED)],
+)
+def test_a_producer_is_fenced_after_a_time_out_when_it_adds_a_partition(version: int, code: ErrorCode) -> None:
+    asked = {
+        "v3_and_below_transactional_id": "t",
+        "v3_and_below_producer_id": 1,
+        "v3_and_below_producer_epoch": 5,
+        "v3_and_below_topics": [{"name": "a", "partitions": [0]}],
+    }
+    handle = transactions_of(ScriptedCoordinators({"add_partitions_to_txn": lambda _: ENDED})).add_partitions_to_txn
+    answer = asyncio.run(answer_of(handle, ApiKey.ADD_PARTITIONS_TO_TXN, version, asked))
+    ((result,),) = [topic.results_by_partition for topic in answer.results_by_topic_v3_and_below]
+    assert int(result.partition_error_code) == code
+
+
+@pytest.mark.parametrize("version", [0, 3, 5])
+@pytest.mark.parametrize(
+    ("code", "epoch_ended"), [(ErrorCode.TRANSACTION_ABORTABLE, True), (ErrorCode.PRODUCER_FENCED, False)]
+)
+def test_a_producer_whose_epoch_is_over_has_an_invalid_epoch_when_it_commits_offsets(
+    version: int, code: ErrorCode, epoch_ended: bool
+) -> None:
+    answered = pb.TxnOffsetCommitResponse(
+        partitions=[PartitionResult(topic="a", partition=0, error_code=code)], epoch_ended=epoch_ended
+    )
+    fields = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 5, "group_id": "g", "topics": []}
+    handle = transactions_of(ScriptedCoordinators({"txn_offset_commit": lambda _: answered})).txn_offset_commit
+    answer = asyncio.run(answer_of(handle, ApiKey.TXN_OFFSET_COMMIT, version, fields))
+    assert int(answer.topics[0].partitions[0].error_code) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_partitions_of_several_transactions_are_added_or_verified(version: int) -> None:
     def transaction(name: str, epoch: int, verify_only: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_shard
 from klamm.wire.v1.common_pb2 import PartitionResult
 from klamm.wire.v1.coordinator_pb2 import AddPartitionsToTxnResponse
-from klamm_coordinator.io.txn_registry import TxnRegistry
+from klamm_coordinator.io.txn_registry import EpochEndedError, TxnRegistry
 from klamm_coordinator.runtime.log_write import TxnProducer
 from tests.support.fake_offsets_log import unavailable
 
@@ -42,14 +42,31 @@ class Coordinators:
 
 def ask(coordinators: Coordinators, *, has_topic: bool = True) -> ErrorCode:
     """NONE when it is added."""
-    topic = SimpleNamespace(partitions=range(SHARD_COUNT)) if has_topic else None
-    image: Any = SimpleNamespace(topic=lambda name: topic if name == TRANSACTION_STATE_TOPIC else None)
-    registry = TxnRegistry(coordinators, lambda: image)
     try:
-        asyncio.run(registry.add("payments", TxnProducer(7, 3), SHARD, verify_only=False))
+        add(coordinators, has_topic=has_topic)
     except BrokerError as error:
         return error.code
     return ErrorCode.NONE
+
+
+def add(coordinators: Coordinators, *, has_topic: bool = True) -> None:
+    topic = SimpleNamespace(partitions=range(SHARD_COUNT)) if has_topic else None
+    image: Any = SimpleNamespace(topic=lambda name: topic if name == TRANSACTION_STATE_TOPIC else None)
+    registry = TxnRegistry(coordinators, lambda: image)
+    asyncio.run(registry.add("payments", TxnProducer(7, 3), SHARD, verify_only=False))
+
+
+def test_a_producer_whose_epoch_has_ended_is_told_from_a_partition_that_is_not_in_the_transaction() -> None:
+    refused, absent = (
+        AddPartitionsToTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE, error_message="it timed out"),
+        AddPartitionsToTxnResponse(partitions=[PartitionResult(error_code=ErrorCode.TRANSACTION_ABORTABLE)]),
+    )
+    with pytest.raises(EpochEndedError, match="it timed out") as raised:
+        add(Coordinators(refused))
+    assert raised.value.code is ErrorCode.TRANSACTION_ABORTABLE
+    with pytest.raises(BrokerError) as raised_for_partition:
+        add(Coordinators(absent))
+    assert not isinstance(raised_for_partition.value, EpochEndedError)
 
 
 def test_the_owner_of_the_transactional_id_is_asked_for_the_shard() -> None:

@@ -56,7 +56,8 @@ class World:
         policy = OffsetPolicy(self.subscription, reset)
         self.resets = PositionResets(ConsumerConfig.parse(group_id="g"), self._invoke)
         self.finder = PositionFinder(
-            *(client, ConsumerConfig.parse(), self.subscription, policy, None, self, self.epochs, self.resets, self._on_progress)
+            *(client, ConsumerConfig.parse(), self.subscription, policy, None, self, self.epochs, self.resets),
+            self._on_progress,
         )
 
     async def _refresh(self, topics) -> None:
