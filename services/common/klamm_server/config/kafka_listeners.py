@@ -4,7 +4,8 @@ Such a configuration sets `process.roles`. It names no listener for gRPC, becaus
 the listeners of a broker and of a controller. Klamm runs them in processes of their own:
 
 - A controller has the listeners that `controller.listener.names` names, as in Kafka. Servers speak gRPC there, secured
-  as the file says: PLAINTEXT becomes GRPC, SASL_SSL becomes GRPC_SASL_SSL.
+  as the file says: PLAINTEXT becomes GRPC, SASL_SSL becomes GRPC_SASL_SSL. The first one in plain text is called GRPC
+  as the listeners of the other servers are: a client is told the listeners that have the name of the one it came by.
 - A broker has the others, and one for gRPC beside them. The first of the others says at which hosts it listens and is
   dialled, and the broker's default listener says at which port.
 - A coordinator has such a listener for gRPC only. Kafka's brokers do the work of coordinators themselves.
@@ -87,11 +88,29 @@ def _of_controller(given: ListenerTexts, names: set[str]) -> ListenerTexts:
     does not name is in plain text, unless its own name is that of a protocol."""
     map_of_file = _protocols(given.protocol_map)
     spoken = {name: map_of_file.get(name, name if _is_protocol(name) else "PLAINTEXT") for name in sorted(names)}
-    return ListenerTexts(
+    over_grpc = {name: _OVER_GRPC.get(protocol, protocol) for name, protocol in spoken.items()}
+    own = ListenerTexts(
         listeners=[each for each in given.listeners if name_in(each) in names],
         advertised=_where(given.advertised, names.__contains__),
-        protocol_map=[f"{name}:{_OVER_GRPC.get(protocol, protocol)}" for name, protocol in spoken.items()],
+        protocol_map=[f"{name}:{protocol}" for name, protocol in over_grpc.items()],
         between_servers=given.between_servers,
+    )
+    plain = [name for name in map(name_in, own.listeners) if over_grpc[name] == _GRPC]
+    return own if not plain or _GRPC in names else _called_grpc(own, plain[0])
+
+
+def _called_grpc(own: ListenerTexts, name: str) -> ListenerTexts:
+    """The texts with GRPC as the name of the listener `name`, whose protocol that is."""
+
+    def renamed(listener: str) -> str:
+        return f"{_GRPC}://{listener.partition('://')[2]}" if name_in(listener) == name else listener
+
+    is_between_servers = own.between_servers is not None and own.between_servers.upper() == name
+    return ListenerTexts(
+        listeners=list(map(renamed, own.listeners)),
+        advertised=None if own.advertised is None else list(map(renamed, own.advertised)),
+        protocol_map=[each for each in own.protocol_map if each.partition(":")[0] != name],
+        between_servers=_GRPC if is_between_servers else own.between_servers,
     )
 
 

@@ -63,6 +63,13 @@ def test_kafkas_own_files_start_a_server(
     assert listeners(kind, dict(STOCK_FILES[file])) == (bound, advertised)
 
 
+def test_the_servers_of_one_file_have_listeners_for_grpc_of_one_name() -> None:
+    """Else a broker could not tell its clients the address of the controller."""
+    for config in KINDS.values():
+        advertised = load(config, COMBINED).resolved_listeners().advertised
+        assert [one.name for one in advertised if one.protocol_name == "GRPC"] == ["GRPC"]
+
+
 def test_a_controller_that_names_itself_only_begins_its_quorum_alone() -> None:
     for file in ("server.properties", "controller.properties"):
         config = load(ControllerConfig, STOCK_FILES[file])
