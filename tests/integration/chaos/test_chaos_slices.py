@@ -23,7 +23,7 @@ UP_SHARE = 3
 
 @pytest.mark.slow
 @pytest.mark.timeout(DEADLINE_S + 60)
-@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 10), ("partitions", 40), ("transactions", 20)])
+@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 10), ("partitions", 25), ("transactions", 12)])
 def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
     """A process of its own: it has mounts and a network of its own, where that is allowed."""
     seed = seeds.run_seed()
