@@ -18,6 +18,9 @@ _ONLY_PEM = "Stores are PEM."
 _NO_SECRET = "A certificate is no secret, and is shown."
 _OWN_PLACE = "Each has its own addresses and directories."
 _OWN_DEFAULT = "It has another default."
+_NO_ROLES = (
+    "Kafka's node must set it. Each server of Klamm has one role; a server reads it only from a file written for Kafka."
+)
 
 TOPIC: Known = {
     "min.insync.replicas": (("source", "synonyms"), _ELR),
@@ -26,6 +29,8 @@ TOPIC: Known = {
 }
 BROKER: Known = {
     "min.insync.replicas": (("source", "synonyms"), _ELR),
+    "controller.listener.names": (("value", "source", "synonyms"), _NO_ROLES),
+    "process.roles": (("value", "source", "synonyms"), _NO_ROLES),
     "controller.quorum.bootstrap.servers": (("value", "synonyms"), _OWN_PLACE),
     "listeners": (("value", "read_only", "synonyms"), f"{_OWN_PLACE} {_FILE_ONLY}"),
     "listener.security.protocol.map": (
