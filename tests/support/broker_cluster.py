@@ -114,9 +114,16 @@ class BrokerCluster:
 
     def records(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
         """All that the replica's log has on disk."""
+        return b"".join(segment.read_bytes() for segment in self._segments(broker_id, topic, partition))
+
+    def lose_records(self, broker_id: int, topic: str, partition: int = 0) -> None:
+        """Empties the replica's log on disk, as a power failure may do. The broker must be dead."""
+        for segment in self._segments(broker_id, topic, partition):
+            segment.write_bytes(b"")
+
+    def _segments(self, broker_id: int, topic: str, partition: int) -> list[pathlib.Path]:
         name = f"{topic}-{partition}"
-        segments = sorted(path for one in self.log_dirs(broker_id) for path in (one / name).glob("*.log"))
-        return b"".join(segment.read_bytes() for segment in segments)
+        return sorted(path for one in self.log_dirs(broker_id) for path in (one / name).glob("*.log"))
 
 
 def read_metric(port: int, name: str, **labels: str) -> float:

@@ -34,6 +34,7 @@ from klamm_controller.log.bootstrap import remove_bootstrap_records
 from klamm_controller.log.quorum_log import QuorumLog
 from klamm_controller.log.recovery import Recovered, recover
 from klamm_controller.metadata.policy import TopicPolicy
+from klamm_controller.metadata.replica_logs import ReplicaLogs
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ReplicaKey, Voter
 from klamm_controller.rpc.acls import AclsRpcs
@@ -269,13 +270,14 @@ class _Node:
         policy = self._config.topic_policy()
         topics = TopicsRpcs(gateway, policy, random.Random(), self._make_mutations(policy))
         quorum = QuorumRpcs(gateway, self._brokers, self._coordinators)
+        logs = ReplicaLogs()
         rpc.add_service(
             ADMIN,
             AdminServicer(
                 topics,
                 ConfigsRpcs(gateway),
                 ClusterRpcs(gateway),
-                LeadersAndReplicasRpcs(gateway),
+                LeadersAndReplicasRpcs(gateway, logs),
                 quorum,
                 AclsRpcs(gateway, random.Random(), self._authorizer),
                 UsersRpcs(gateway),
@@ -285,7 +287,7 @@ class _Node:
         )
         nodes = NodesRpcs(gateway, self._brokers, self._coordinators, has_authorizer=self._authorizer is not None)
         rpc.add_service(
-            CONTROLLER, ControllerServicer(nodes, ReplicasRpcs(gateway), WatchRpcs(self._controller)), self._gate
+            CONTROLLER, ControllerServicer(nodes, ReplicasRpcs(gateway, logs), WatchRpcs(self._controller)), self._gate
         )
         rpc.add_service(RAFT, self._raft, self._gate)
 

@@ -22,6 +22,11 @@ _NO_ROLES = (
     "Kafka's node must set it. Each server of Klamm has one role; a server reads it only from a file written for Kafka."
 )
 
+ONLY_HERE: Mapping[str, str] = {
+    "unclean.recovery.strategy": "Unclean recovery (KIP-966) is not in Kafka yet.",
+}
+"""Topic configs that Kafka does not have, and why Klamm does."""
+
 TOPIC: Known = {
     "min.insync.replicas": (("source", "synonyms"), _ELR),
     "local.retention.bytes": (("synonyms",), _TIERED),

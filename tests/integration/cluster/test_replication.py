@@ -11,7 +11,7 @@ from klamm import Admin, NewTopic, Producer, TopicPartition
 from klamm.admin import PartitionDescription
 from klamm.errors import BrokerError, ErrorCode
 from klamm.records.header import iter_headers
-from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe
+from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe, live_brokers
 from tests.support.violation import verdict
 from tests.support.waiting import patience, wait_until
 
@@ -105,6 +105,34 @@ def test_what_was_acknowledged_outlives_the_leader(cluster: BrokerCluster, admin
         data = topic.wait_equal()
     with verdict():
         assert all(b"before %d" % number in data and b"during %d" % number in data for number in range(100))
+
+
+def test_records_outlive_a_power_failure_of_the_last_leader_where_another_replica_has_them(
+    cluster: BrokerCluster, admin: Admin
+) -> None:
+    """All three brokers die by kill -9, the leader last. Only the leader's machine loses what was not on its disk."""
+    with Topic(cluster, admin, "recovered", min_insync_replicas="2") as topic:
+        topic.send(*(b"record %d" % number for number in range(20)))
+        last = topic.wait_whole().leader
+        others = set(cluster.brokers) - {last}
+        left = set(cluster.brokers)
+        for broker_id in sorted(others):
+            cluster.kill(broker_id)
+            left.discard(broker_id)
+            topic.wait_isr(left)
+        cluster.kill(last)
+        wait_until(lambda: topic.partition.leader == -1, cluster.logs)
+        cluster.lose_records(last, topic.name)
+        for broker_id in sorted(others):
+            cluster.brokers[broker_id].start()
+        wait_until(lambda: others <= set(live_brokers(admin)), cluster.logs)
+        assert topic.partition.leader == -1, "the last leader may have records that the others lack"
+        cluster.brokers[last].start()
+        topic.wait_whole()
+        topic.send(b"after")
+        data = topic.wait_equal()
+    with verdict():
+        assert all(b"record %d" % number in data for number in range(20))
 
 
 def test_a_slow_follower_leaves_the_in_sync_set_and_comes_back(cluster: BrokerCluster, admin: Admin) -> None:

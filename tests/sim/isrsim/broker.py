@@ -23,6 +23,7 @@ from klamm.wire.v1.controller_pb2 import (
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.follower_partition import FollowerPartition
+from klamm_broker.replica.leaderless_logs import LeaderlessLogs
 from klamm_broker.replica.leadership import IsrChange
 from klamm_broker.replica.partition import CommittedIsr, Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
@@ -86,6 +87,8 @@ class Life:
         self.refused: IsrChange | None = None
         self.wants_shutdown = False
         self.resignations = Resignations(broker.broker_id)
+        self.leaderless = LeaderlessLogs(broker.broker_id)
+        self.was_active = False
 
     @property
     def is_up(self) -> bool:
@@ -111,6 +114,8 @@ class Life:
     def on_role(self, partition: Partition) -> None:
         assert partition.image is not None
         self.resignations.note(KEY, partition.image)
+        if self.leaderless.note(partition, is_hosted=self.replicas.get(NAME) is partition):
+            self._broker.report_logs()
         self._broker.follow(partition)
 
     def on_offline(self, topic_id: bytes, partition: int) -> None:
@@ -279,6 +284,7 @@ class SimBroker:
         )
         epoch = life.epoch
         self._look_at_disk()
+        self.report_logs()
         self._call(
             self.cluster.controller.heartbeat, request, lambda response: self._heartbeat_answered(epoch, response)
         )
@@ -341,6 +347,18 @@ class SimBroker:
             life.replicas.apply(replica, found)
         life.replicas.image = image
         life.watch.on_image()
+        is_active = life.replicas.brokers.is_eligible(self.broker_id)
+        if is_active and not life.was_active:
+            self.report_logs()
+        life.was_active = is_active
+
+    def report_logs(self) -> None:
+        """Says where the log ends if nobody leads; called again and again."""
+        life = self.present
+        if not life.is_up or not life.replicas.brokers.is_eligible(self.broker_id):
+            return
+        for request in life.leaderless.requests(life.epoch):
+            self._call(self.cluster.controller.report_replica_logs, request, lambda response: None)
 
     def _opened(self) -> Partition:
         return Partition(

@@ -3,8 +3,8 @@
 - *single-leader*: in one leader epoch one broker appends.
 - *committed-prefix*: below its high watermark every replica has the same records as all others.
 - *durable-acknowledgement*: a replica that may be elected, in sync or eligible, has everything that was committed.
-- *clean-election*: whom the controller elects has it too, at that moment, and was in sync or eligible, or is the last
-  leader there was.
+- *clean-election*: the elected leader has it too, at that moment. It was in sync or eligible. If no replica was, its
+  log is the most complete: what one replica that was in sync last still has on disk survives (KIP-966).
 - *joins-in-sync*: a broker that comes into the in-sync set is neither fenced nor about to stop.
 - *acknowledged*: what was acknowledged is committed, and is what was sent.
 - *visible-end*: the end that consumers are told never goes back from one leader epoch to a later one, nor within one.
@@ -210,13 +210,14 @@ class Checks:
         if image.leader == NO_LEADER:
             return
         if before is not None:
-            candidates = (*before.isr, *before.elr, *before.last_known_elr)
+            candidates = (*before.isr, *before.elr)
             # The change that completes a reassignment may bring the next leader into the in-sync set.
             is_completion = before.removing_replicas and not image.removing_replicas
             # So may one that takes over from a leader that has resigned.
             is_relief = before.leader in before.resigned_replicas
+            is_recovery = not candidates and len(before.last_known_elr) > 0
             require(
-                image.leader in candidates or is_completion or is_relief,
+                image.leader in candidates or is_completion or is_relief or is_recovery,
                 f"clean-election: {image.leader} is elected, and not one of {candidates}",
             )
         if not self._cluster.is_dead_in_secret(image.leader):

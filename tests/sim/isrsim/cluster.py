@@ -173,11 +173,18 @@ class Cluster(SimCluster):
         if rng.random() < options.shutdown_probability:
             broker.shut_down()
             return
-        # KIP-966 bears min.insync.replicas - 1 unclean stops that may lose a tail; the controller cannot tell which do.
-        is_borne = len(self.suspects.keys() | {broker.broker_id}) < options.min_isr and not self._is_thin
-        if self.lossy and not is_borne:
-            return
+        is_borne = self._is_borne(broker) and not self._is_thin
         self.crash(broker, is_lossy=is_borne and rng.random() < options.lossy_crash_probability)
+
+    def _is_borne(self, broker: SimBroker) -> bool:
+        """Whether its tail may be lost: another one that was in sync last has everything, and is remembered as such.
+
+        With min.insync.replicas=1 a leader is enough, and nobody is remembered beside it."""
+        partition = self.controller.partition
+        if partition is None or self.options.min_isr == 1:
+            return False
+        had_everything = {*partition.isr, *partition.elr, *partition.last_known_elr}
+        return bool(had_everything - self.lossy - {broker.broker_id})
 
     def crash(self, broker: SimBroker, *, is_lossy: bool, kept_count: int | None = None) -> None:
         """kill -9, or a power failure that may lose what is not flushed."""

@@ -22,6 +22,7 @@ from klamm.wire.v1.controller_pb2 import (
     ElectLeadersRequest,
     PartitionReassignment,
     RegisterBrokerRequest,
+    ReportReplicaLogsRequest,
     ResignReplicasRequest,
 )
 from klamm.wire.v1.metadata_pb2 import (
@@ -43,9 +44,11 @@ from klamm_controller.metadata.brokers import (
 from klamm_controller.metadata.decision import Decision
 from klamm_controller.metadata.elections import LeaderElections
 from klamm_controller.metadata.reassignment import handle_alter_partition_reassignments
+from klamm_controller.metadata.replica_logs import ReplicaLogs
 from klamm_controller.metadata.resignation import handle_resign_replicas
 from klamm_controller.metadata.sessions import Sessions
 from klamm_controller.metadata.sweep import Sweep, all_partitions
+from klamm_controller.metadata.unclean_recovery import handle_replica_logs
 from klamm_server.metadata.entities import PartitionImage
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
@@ -82,6 +85,7 @@ class SimController:
         self._on_commit = on_commit
         self._sessions = Sessions(options.session_timeout_ms)
         self._sweeps: deque[Sweep] = deque()
+        self._logs = ReplicaLogs()
         self._term = 0
         self._log: list[tuple[int, Sequence[MetadataRecord]]] = []
         self.image = MetadataImage.empty()
@@ -173,6 +177,11 @@ class SimController:
         self._carry_out(decision)
         self._reply(request.broker_id, answer, decision.reply)
 
+    def report_replica_logs(self, request: ReportReplicaLogsRequest, answer: Callable[..., None]) -> None:
+        decision = handle_replica_logs(request, self.image, self._logs)
+        self._carry_out(decision)
+        self._reply(request.broker_id, answer, decision.reply)
+
     def watch(self, broker_id: int, start_index: int, deliver: Callable[..., None]) -> None:
         """Sends what a broker lacks, in one piece."""
         records = self.records_from(start_index)
@@ -202,7 +211,7 @@ class SimController:
         """Gives the leadership to the first replica, if it is in sync."""
         request = ElectLeadersRequest(election_type=ELECTION_TYPE_PREFERRED)
         request.partitions.add(topic=TOPIC, partition=0)
-        decision = LeaderElections(request).next_part(self.image)
+        decision = LeaderElections(request, self._logs).next_part(self.image)
         self._carry_out(decision)
         return decision.reply.results[0].error_message
 
@@ -223,6 +232,7 @@ class SimController:
         """Another controller takes over: it has the log, and nothing else."""
         self._term += 1
         self._sweeps.clear()
+        self._logs = ReplicaLogs()
         self._sessions.renew(self._now_ms)
         self._sweep(Sweep("claim", all_partitions(self.image)))
 

@@ -15,11 +15,12 @@ from klamm_broker.replica.follower_session import FollowerSession
 from klamm_broker.replica.follower_state import FollowerState
 from klamm_broker.replica.leadership import IsrChange, Leadership
 from klamm_broker.replica.partition import NO_EFFECTS, Partition, PartitionEffects
-from klamm_controller.metadata import alter_partition, leader_election, partition_change
+from klamm_controller.metadata import alter_partition, leader_election, partition_change, unclean_recovery
 from klamm_controller.metadata.brokers import BrokerRegistration
-from klamm_controller.metadata.electorate import Electorate
+from klamm_controller.metadata.electorate import Electorate, RecoveryStrategy
+from klamm_controller.metadata.replica_logs import ReplicaLogs, most_complete
 from klamm_server.metadata import replay as replay_module
-from klamm_server.metadata.entities import PartitionImage
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage
 from tests.sim.isrsim.streams import FollowerStream
 from tests.sim.kit.mutation import Mutation
 
@@ -225,8 +226,31 @@ def _same_epoch(before: PartitionImage, record: Any) -> PartitionImage:
 _changed_partition = replay_module.changed_partition
 
 
-def _unclean_if_needed(self: Electorate, topic: str) -> bool:
-    return True
+def _unclean_if_needed(self: Electorate, topic: str) -> RecoveryStrategy:
+    return RecoveryStrategy.AGGRESSIVE
+
+
+def _last_leader(partition: PartitionImage, electorate: Electorate, logs: Any) -> int:
+    return partition.last_known_elr[0]
+
+
+def _first_to_report(topic: Any, partition: PartitionImage, electorate: Electorate, logs: Any) -> int:
+    if partition.isr or partition.elr or not partition.last_known_elr:
+        return NO_LEADER
+    live = electorate.live_replicas(partition)
+    return most_complete(partition, electorate, {one: log for one, log in logs.items() if one in live})
+
+
+def _of_any_life(self: ReplicaLogs, key: Any, partition: PartitionImage, image: Any) -> Any:
+    reported = self._logs.get(key, {})
+    return {broker_id: log for broker_id, log in reported.items() if broker_id in partition.replicas}
+
+
+def _forgets_the_lost(self: Any) -> Any:
+    return _last_known(self)[:1] if self._leader == NO_LEADER else ()
+
+
+_last_known = partition_change._Target._last_known
 
 
 def _complete_at_once(self: Any) -> None:
@@ -427,7 +451,27 @@ MUTATIONS: dict[str, Mutation] = {
     "unclean-election": Mutation(
         what="a replica that may lack records is elected though the topic forbids it",
         known_seed=1,
-        changes=((Electorate, "unclean", _unclean_if_needed),),
+        changes=((Electorate, "recovery_strategy", _unclean_if_needed),),
+    ),
+    "last-leader-leads": Mutation(
+        what="if nobody has everything for certain, the last leader leads again, whatever it has left (Kafka)",
+        known_seed=207,
+        changes=((unclean_recovery, "most_complete", _last_leader),),
+    ),
+    "first-to-report": Mutation(
+        what="unclean recovery does not wait for all replicas that had everything (KIP-966)",
+        known_seed=1,
+        changes=((unclean_recovery, "recovered_leader", _first_to_report),),
+    ),
+    "reports-of-any-life": Mutation(
+        what="unclean recovery goes by what a replica reported before it crashed again",
+        known_seed=174,
+        changes=((ReplicaLogs, "current", _of_any_life),),
+    ),
+    "only-the-last-leader-is-known": Mutation(
+        what="of the replicas that had everything only the last leader is remembered (Kafka)",
+        known_seed=474,
+        changes=((partition_change._Target, "_last_known", _forgets_the_lost),),
     ),
     "moved-at-once": Mutation(
         what="a reassignment drops the old replicas before the new ones are in sync",

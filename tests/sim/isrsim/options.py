@@ -39,8 +39,7 @@ class Options(DrawnOptions):
     crash_mean_ms: int
     """The mean time between two crashes by kill -9: the log is whole, the checkpoint of the high watermark is old."""
     lossy_crash_probability: float
-    """How likely a crash is to lose the tail of the log too (a power failure), as often as min.insync.replicas bears
-    it."""
+    """How likely a crash is to lose the tail of the log too (a power failure), while one replica keeps everything."""
     shutdown_probability: float
     """How likely a crash is to be a controlled shutdown instead."""
     downtime_mean_ms: int

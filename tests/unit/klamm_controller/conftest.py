@@ -23,6 +23,8 @@ from klamm.wire.v1.controller_pb2 import (
     RegisterBrokerRequest,
     RegisterCoordinatorRequest,
     ReplicaAssignment,
+    ReplicaLogEnd,
+    ReportReplicaLogsRequest,
 )
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from klamm_controller.metadata.alter_partition import handle_alter_partition
@@ -31,7 +33,9 @@ from klamm_controller.metadata.coordinators import handle_coordinator_heartbeat,
 from klamm_controller.metadata.decision import Decision
 from klamm_controller.metadata.leader_election import unclean_elections
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
+from klamm_controller.metadata.replica_logs import ReplicaLogs
 from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
+from klamm_controller.metadata.unclean_recovery import handle_replica_logs
 from klamm_server.metadata.entities import PartitionImage, TopicImage
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
@@ -60,6 +64,7 @@ class Cluster:
     def __init__(self) -> None:
         self.image = MetadataImage.empty()
         self.rng = random.Random(0)
+        self.logs = ReplicaLogs()
         self.policy = policy()
         self.unclean: list[tuple[str, int, int]] = []
         """(topic, partition, leader) of the elections that operators were told of."""
@@ -184,6 +189,29 @@ class Cluster:
                 )
                 (answer,) = self.apply(handle_alter_partition(request, self.image)).partitions
         return answer
+
+    def report_log(self, broker_id: int, last_epoch: int, log_end_offset: int, name: str = "a", **changes: int) -> int:
+        """The broker says where its log of partition 0 ends; the partition's leader after that."""
+        request = self.log_report(broker_id, last_epoch, log_end_offset, name, **changes)
+        self.apply(handle_replica_logs(request, self.image, self.logs))
+        return self.partition(name).leader
+
+    def log_report(
+        self, broker_id: int, last_epoch: int, log_end_offset: int, name: str = "a", **changes: int
+    ) -> ReportReplicaLogsRequest:
+        topic = self.topic(name)
+        values = {
+            "leader_epoch": topic.partitions[0].leader_epoch,
+            "broker_epoch": self.image.brokers[broker_id].broker_epoch,
+            **changes,
+        }
+        end = ReplicaLogEnd(
+            topic_id=topic.topic_id.bytes,
+            leader_epoch=values["leader_epoch"],
+            last_epoch=last_epoch,
+            log_end_offset=log_end_offset,
+        )
+        return ReportReplicaLogsRequest(broker_id=broker_id, broker_epoch=values["broker_epoch"], logs=[end])
 
     def remove(self, name: str) -> None:
         """Deletes a topic."""

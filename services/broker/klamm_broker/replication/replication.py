@@ -34,6 +34,7 @@ from klamm_broker.replication.offline_replica_reporter import OfflineReplicaRepo
 from klamm_broker.replication.partition_metrics import watch_partitions
 from klamm_broker.replication.replica_fetch import ReplicaFetchRpc
 from klamm_broker.replication.replica_fetcher import ReplicaFetcher, ReplicaFetchers
+from klamm_broker.replication.replica_log_reporter import ReplicaLogReporter
 from klamm_broker.replication.resignation_sender import ResignationSender
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.entities import server_address
@@ -93,6 +94,13 @@ class Replication:
             broker_epoch=broker_epoch,
             image=lambda: self.replicas.image,
         )
+        self._log_calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+        self._leaderless = ReplicaLogReporter(
+            self._log_calls,
+            broker_id=config.node_id,
+            broker_epoch=broker_epoch,
+            is_active=lambda: self.replicas.brokers.is_eligible(config.node_id),
+        )
         self._full_disks = FullDisks(disk, self.replicas, self.resignations, clock)
         self._fetchers = ReplicaFetchers(
             self._make_fetcher, streams_per_leader=config.num_replica_fetchers, watch=watch
@@ -106,6 +114,7 @@ class Replication:
         self._spawn("alter-partition", self._changes.run())
         self._spawn("offline-replicas", self._offline.run())
         self._spawn("resignations", self.resignations.run())
+        self._spawn("leaderless-logs", self._leaderless.run())
         self._spawn("full-disks", self._full_disks.run({one.log_dir for one in self._logs.hosted.all()}))
         self._spawn("isr-expiration", self._expire())
 
@@ -121,7 +130,7 @@ class Replication:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for calls in (self._calls, self._offline_calls, self._resignation_calls):
+        for calls in (self._calls, self._offline_calls, self._resignation_calls, self._log_calls):
             await calls.close()
         for purgatory in (self.fetches, self.produces, self.deletions):
             purgatory.close()
@@ -157,6 +166,8 @@ class Replication:
         self.resignations.resume(key, _NO_LOG)
         if partition.image is not None:
             self.resignations.note(key, partition.image)
+        is_hosted = self.replicas.get(partition.topic_partition) is partition
+        self._leaderless.note(partition, is_hosted=is_hosted)
         self._fetchers.on_role(partition)
         self.deletions.check_and_complete(partition.topic_partition)
 
@@ -173,6 +184,7 @@ class Replication:
     def on_image(self) -> None:
         """The replicas are in line with newer metadata."""
         self._sessions.on_image()
+        self._leaderless.on_image()
         self._apply_quotas()
         if len(self.deletions):
             # The brokers that were waited for may be dead.

@@ -216,6 +216,15 @@ class TopicConfig:
         synonyms=(Synonym("unclean.leader.election.enable"),),
         doc="Whether a replica that is not in sync may lead when no other can, at the price of lost records.",
     )
+    unclean_recovery_strategy: str = text(
+        "Balanced",
+        valid=one_of("Balanced", "Aggressive", "None"),
+        synonyms=(Synonym("unclean.recovery.strategy"),),
+        doc="Which replicas must report their logs before the most complete one leads, when every replica that was in"
+        " sync may have lost records (KIP-966). Balanced: all that were in sync. Aggressive: those that are alive, also"
+        " when a replica with every record may come back, as with unclean.leader.election.enable. None: nobody leads"
+        " before an administrator elects a leader.",
+    )
     leader_replication_throttled_replicas: tuple[str, ...] = text_list(
         (),
         valid=_THROTTLED,

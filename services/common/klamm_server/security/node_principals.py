@@ -107,6 +107,7 @@ _SPEAK_FOR: Final[Mapping[tuple[str, str], Callable[[Any], list[Node]]]] = {
     ("Controller", "AlterPartition"): _broker,
     ("Controller", "ReportOfflineReplicas"): _broker,
     ("Controller", "ResignReplicas"): _broker,
+    ("Controller", "ReportReplicaLogs"): _broker,
     ("Replication", "ReplicaFetch"): _follower,
     ("Raft", "Exchange"): _senders,
     ("Raft", "Introduce"): _introduced,

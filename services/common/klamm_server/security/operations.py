@@ -175,6 +175,7 @@ _CONTROLLER: Final = dict.fromkeys(
         "AlterPartition",
         "ReportOfflineReplicas",
         "ResignReplicas",
+        "ReportReplicaLogs",
     ),
     _SERVER,
 )

@@ -25,13 +25,14 @@ def report_unclean_elections(image: MetadataImage, records: Sequence[MetadataRec
     for topic, partition, leader in unclean_elections(image, records):
         _UNCLEAN.inc()
         log.warning(
-            "topic=%s partition=%d leader=%d elected uncleanly, %s: before that isr=%s elr=%s replicas=%s",
+            "topic=%s partition=%d leader=%d elected uncleanly, records may be lost: before that isr=%s elr=%s"
+            " last_known_elr=%s replicas=%s",
             topic.name,
             partition.partition,
             leader,
-            "as the last known leader" if leader in partition.last_known_elr else "records may be lost",
             list(partition.isr),
             list(partition.elr),
+            list(partition.last_known_elr),
             list(partition.replicas),
         )
 

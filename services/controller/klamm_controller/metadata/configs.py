@@ -75,8 +75,7 @@ def handle_incremental_alter_configs(
     reply = IncrementalAlterConfigsResponse(results=results)
     if request.validate_only:
         return Decision(reply=reply)
-    changes, sweep = after_config_changes(image, records)
-    return Decision(records=(*changes, *records), reply=reply, sweep=sweep)
+    return Decision(records=(*after_config_changes(image, records), *records), reply=reply)
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from klamm.wire.v1.metadata_pb2 import MetadataRecord
 from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.electorate import Electorate
 from klamm_controller.metadata.partition_change import Election, partition_change
+from klamm_controller.metadata.replica_logs import ReplicaLogs, most_complete
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT, PARTITIONS_PER_EVENT, Change, Sweep, all_partitions
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.metadata.image import MetadataImage
@@ -25,10 +26,11 @@ _ELECTIONS = {ELECTION_TYPE_PREFERRED: Election.PREFERRED, ELECTION_TYPE_UNCLEAN
 
 
 class LeaderElections:
-    """One ElectLeaders request, worked off in parts."""
+    """One ElectLeaders request, worked off in parts. An unclean election goes by the most complete of `logs`."""
 
-    def __init__(self, request: ElectLeadersRequest) -> None:
+    def __init__(self, request: ElectLeadersRequest, logs: ReplicaLogs) -> None:
         self._request = request
+        self._logs = logs
         self._partitions: Iterator[tuple[str, int]] | None = None
         self._is_done = False
 
@@ -53,7 +55,7 @@ class LeaderElections:
             looked_at += 1
             result = NamedPartitionResult(topic=topic, partition=number)
             try:
-                records.append(_elect(topic, number, election, image, electorate))
+                records.append(self._elect(topic, number, election, image, electorate))
             except Refusal as refusal:
                 if refusal.code is ErrorCode.ELECTION_NOT_NEEDED and not self._request.partitions:
                     continue
@@ -71,6 +73,37 @@ class LeaderElections:
         if self._request.partitions:
             return iter(dict.fromkeys((each.topic, each.partition) for each in self._request.partitions))
         return ((image.topics_by_id[topic_id].name, number) for topic_id, number in all_partitions(image))
+
+    def _elect(
+        self, name: str, number: int, election: Election, image: MetadataImage, electorate: Electorate
+    ) -> MetadataRecord:
+        topic, partition = image.topic(name), image.partition(name, number)
+        if topic is None or partition is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {name}-{number} does not exist")
+        preferred = partition.replicas[0]
+        if election is Election.PREFERRED:
+            not_needed, code = partition.leader == preferred, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        else:
+            not_needed, code = partition.leader != NO_LEADER, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        if not_needed:
+            raise Refusal(
+                ErrorCode.ELECTION_NOT_NEEDED, f"partition {name}-{number} is led by broker {partition.leader}"
+            )
+        leader = NO_LEADER
+        if election is Election.UNCLEAN:
+            live = electorate.live_replicas(partition)
+            logs = self._logs.current((topic.topic_id, number), partition, image)
+            leader = most_complete(partition, electorate, {one: log for one, log in logs.items() if one in live})
+        record = partition_change(topic, partition, electorate, election=election, unclean_leader=leader)
+        elected = record.partition_change.leader if record is not None else NO_LEADER
+        led = record is not None and record.partition_change.HasField("leader") and elected != NO_LEADER
+        if record is None or not led or (election is Election.PREFERRED and elected != preferred):
+            raise Refusal(
+                code,
+                f"partition {name}-{number}: of the replicas {list(partition.replicas)} {list(partition.isr)} are in"
+                f" sync, the active brokers are {sorted(electorate.active)}",
+            )
+        return record
 
 
 def unbalanced_brokers(image: MetadataImage, *, percentage: int) -> list[int]:
@@ -92,26 +125,3 @@ def _to_preferred(broker_id: int) -> Change:
         return partition_change(topic, partition, electorate, election=Election.PREFERRED)
 
     return change
-
-
-def _elect(name: str, number: int, election: Election, image: MetadataImage, electorate: Electorate) -> MetadataRecord:
-    topic, partition = image.topic(name), image.partition(name, number)
-    if topic is None or partition is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {name}-{number} does not exist")
-    preferred = partition.replicas[0]
-    if election is Election.PREFERRED:
-        not_needed, code = partition.leader == preferred, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    else:
-        not_needed, code = partition.leader != NO_LEADER, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    if not_needed:
-        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"partition {name}-{number} is led by broker {partition.leader}")
-    record = partition_change(topic, partition, electorate, election=election)
-    elected = record.partition_change.leader if record is not None else NO_LEADER
-    led = record is not None and record.partition_change.HasField("leader") and elected != NO_LEADER
-    if record is None or not led or (election is Election.PREFERRED and elected != preferred):
-        raise Refusal(
-            code,
-            f"partition {name}-{number}: of the replicas {list(partition.replicas)} {list(partition.isr)} are in sync,"
-            f" the active brokers are {sorted(electorate.active)}",
-        )
-    return record

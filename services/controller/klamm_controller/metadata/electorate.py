@@ -1,23 +1,31 @@
 """Which brokers may lead a partition, and by which of the cluster's settings: what every election asks.
 
-`min.insync.replicas` and `unclean.leader.election.enable` are the topic's, else the brokers'. Brokers' own files may
-differ. Then the controller goes by what is safe under any leader: the smallest minimum (a replica that left an in-sync
-set of at least that many is not known to have what was committed since), and unclean elections only if all allow them.
+`min.insync.replicas`, `unclean.leader.election.enable` and `unclean.recovery.strategy` are the topic's, else the
+brokers'. Brokers' own files may differ. Then the controller goes by what is safe under any leader: the smallest minimum
+(a replica that left an in-sync set of at least that many is not known to have what was committed since), the strategy
+that waits longest, and unclean elections only if all allow them.
 """
 
 from __future__ import annotations
 
+import enum
+
 from klamm_controller.metadata.config_layers import broker_layers
 from klamm_server.config.config_defs import parse, resolve_topic_config
-from klamm_server.metadata.entities import BrokerImage
+from klamm_server.metadata.entities import BrokerImage, PartitionImage
 from klamm_server.metadata.image import MetadataImage
-
-_MIN_ISR = "min.insync.replicas"
-_UNCLEAN = "unclean.leader.election.enable"
-
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
+RECOVERY_STRATEGY = "unclean.recovery.strategy"
+
+
+class RecoveryStrategy(enum.Enum):
+    """Which reports unclean recovery waits for (KIP-966). The strategy that waits longest comes first."""
+
+    NONE = "None"
+    BALANCED = "Balanced"
+    AGGRESSIVE = "Aggressive"
 
 
 def is_active(broker: BrokerImage | None) -> bool:
@@ -45,9 +53,20 @@ class Electorate:
         """How many must be in sync before anything more is committed; never more than there are replicas."""
         return min(replica_count, *map(int, self._in_force(MIN_ISR, topic)))
 
-    def unclean(self, topic: str) -> bool:
-        """Whether a replica that is not known to have everything may lead when no other can."""
-        return all(parse(UNCLEAN, text) for text in self._in_force(UNCLEAN, topic))
+    def recovery_strategy(self, topic: str) -> RecoveryStrategy:
+        """Returns which reports to wait for when no replica is known to have every record."""
+        if all(parse(UNCLEAN, text) for text in self._in_force(UNCLEAN, topic)):
+            return RecoveryStrategy.AGGRESSIVE
+        in_force = {RecoveryStrategy(text) for text in self._in_force(RECOVERY_STRATEGY, topic)}
+        return next(strategy for strategy in RecoveryStrategy if strategy in in_force)
+
+    def live_replicas(self, partition: PartitionImage) -> frozenset[int]:
+        """Returns the replicas whose broker is active and whose log directory is online."""
+        return self.active & frozenset(partition.replicas) - frozenset(partition.offline_replicas)
+
+    def is_registered(self, broker_id: int) -> bool:
+        """Returns False if an administrator unregistered the broker, so that it is not expected back."""
+        return broker_id in self._image.brokers
 
     def _in_force(self, name: str, topic: str) -> list[str]:
         """The topic's own value, or what each broker would say."""

@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 from klamm.wire.v1.metadata_pb2 import MetadataRecord
-from klamm_controller.metadata.electorate import MIN_ISR, UNCLEAN, Electorate
+from klamm_controller.metadata.electorate import MIN_ISR, Electorate
 from klamm_controller.metadata.partition_change import partition_change
-from klamm_controller.metadata.sweep import Change, Sweep, all_partitions
+from klamm_controller.metadata.sweep import Change, Sweep
 from klamm_server.metadata.entities import PartitionImage, TopicImage
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
@@ -46,7 +46,7 @@ class Stop(enum.Enum):
 def end_of_life(broker_id: int, stop: Stop) -> Change:
     """What becomes of the partitions of a broker that registers again: it leaves the in-sync sets, and as far as is
     known it reaches all of its replicas again, and none of them has resigned. With logs that may have lost something it
-    is not eligible, and with logs that may be empty not the last leader there was."""
+    is not eligible, and with logs that may be empty not among those that were."""
     lost = () if stop is Stop.CLEAN else (broker_id,)
     gone = (broker_id,) if stop is Stop.LOG_DIRS_GONE else ()
 
@@ -67,21 +67,20 @@ def end_of_life(broker_id: int, stop: Stop) -> Change:
     return change
 
 
-def after_config_changes(image: MetadataImage, configs: Sequence[MetadataRecord]) -> Consequences:
+def after_config_changes(image: MetadataImage, configs: Sequence[MetadataRecord]) -> tuple[MetadataRecord, ...]:
     """`configs` change. With a smaller min.insync.replicas more is committed than eligible replicas have: a replica
     that is not eligible by it any more goes in the same batch, before anybody can know. Where unclean elections are
-    allowed, leaders are found for what nobody leads."""
-    names = {record.config.name for record in configs}
-    changes: list[MetadataRecord] = []
-    if MIN_ISR in names:
-        electorate = Electorate(replay(image, configs, image.end_index + len(configs)))
-        for topic_id, number in image.index.with_eligible:
-            topic = image.topics_by_id[topic_id]
-            record = partition_change(topic, topic.partitions[number], electorate)
-            if record is not None:
-                changes.append(record)
-    sweep = Sweep(f"change of {UNCLEAN}", all_partitions(image)) if UNCLEAN in names else None
-    return tuple(changes), sweep
+    allowed from now on, the next reports of the brokers' logs bring leaders (`unclean_recovery`)."""
+    if all(record.config.name != MIN_ISR for record in configs):
+        return ()
+    electorate = Electorate(replay(image, configs, image.end_index + len(configs)))
+    changes = []
+    for topic_id, number in image.index.with_eligible:
+        topic = image.topics_by_id[topic_id]
+        record = partition_change(topic, topic.partitions[number], electorate)
+        if record is not None:
+            changes.append(record)
+    return tuple(changes)
 
 
 def unclean_elections(

@@ -5,13 +5,15 @@ the eligible leader replicas, elects a leader, and says what is different.
 
 - A replica that leaves the in-sync set is *eligible* (ELR) while that set is below min.insync.replicas: nothing is
   committed then, so it still has every committed record. Once the set is large enough, nobody is eligible.
-- The leader is in sync, or with an empty in-sync set eligible. With both empty, only the last leader there was may lead
-  again, or with unclean elections anybody: records may be lost then.
+- The leader is in sync, or eligible if the in-sync set is empty. If no such replica can lead, the caller may name one
+  whose log is the most complete (`unclean_recovery`); records may be lost then. An only replica always leads again,
+  because no other has more.
 - Who stopped uncleanly, or cannot reach its log, may have lost its tail: it is neither in sync nor eligible any more.
 - A replica that resigned is not in sync, and does not lead, as long as another one that is in sync has not resigned: it
   is no less safe than its leaving by its own fault, and nobody waits for it. If all that are in sync have resigned,
   they stay.
-- Whose log is gone with its directory has nothing: it is not the last leader there was either (KIP-858).
+- `last_known_elr` names the replicas that were in sync or eligible until they may have lost records. It is kept until
+  enough replicas are in sync again. A replica whose log directory is gone has nothing, so it is not kept (KIP-858).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Election(enum.Enum):
     """What a change may do about the leader, besides replacing one that cannot lead."""
 
     ONLINE = enum.auto()
-    """Nothing; and nobody who may lack records is elected."""
+    """Nothing."""
     PREFERRED = enum.auto()
     """Elect the first replica, if it can lead."""
     UNCLEAN = enum.auto()
@@ -42,7 +44,8 @@ def partition_change(
     before: PartitionImage,
     electorate: Electorate,
     *,
-    election: Election | None = None,
+    election: Election = Election.ONLINE,
+    unclean_leader: int = NO_LEADER,
     isr: Brokers | None = None,
     replicas: Brokers | None = None,
     adding: Brokers | None = None,
@@ -53,20 +56,18 @@ def partition_change(
     gone: Container[int] = (),
     min_isr: int | None = None,
 ) -> MetadataRecord | None:
-    """The record that brings the partition to these sets, or None when nothing changes.
+    """Returns the record that brings the partition to these sets, or None when nothing changes.
 
-    What is None stays as it is; an `election` of None is UNCLEAN where the topic's configs allow that. `lost` names
-    replicas that may have lost their tail, `gone` those of them that may have lost everything; `min_isr` is the
+    A set that is None stays as it is. `unclean_leader` leads if neither an in-sync nor an eligible replica can. `lost`
+    names replicas that may have lost their tail, `gone` those of them that may have lost everything; `min_isr` is the
     leader's own minimum, if it is known to go by another."""
-    if election is None:
-        election = Election.UNCLEAN if electorate.unclean(topic.name) else Election.ONLINE
     target = _Target(before, electorate, gone)
     target.assign(replicas, adding, removing, offline, resigned)
     target.set_isr(before.isr if isr is None else isr, lost)
     target.complete_reassignment()
     in_force = electorate.min_isr(topic.name, len(target.replicas))
     target.set_elr(in_force if min_isr is None else min(min_isr, in_force), lost)
-    target.elect(election, in_force)
+    target.elect(election, unclean_leader)
     return target.record(topic)
 
 
@@ -86,6 +87,7 @@ class _Target:
         self._offline = before.offline_replicas
         self._unclean = False
         self._resigned = before.resigned_replicas
+        self._min_isr = 0
 
     def assign(
         self,
@@ -122,6 +124,7 @@ class _Target:
             self._adding = self._removing = ()
 
     def set_elr(self, min_isr: int, lost: Container[int]) -> None:
+        self._min_isr = min_isr
         self._offline = tuple(broker_id for broker_id in self._offline if broker_id in self.replicas)
         self._resigned = tuple(broker_id for broker_id in self._resigned if broker_id in self.replicas)
         if len(self._isr) >= min_isr:
@@ -137,32 +140,36 @@ class _Target:
             and broker_id not in self._offline
         )
 
-    def elect(self, election: Election, min_isr: int) -> None:
-        self._leader = self._elected(election)
+    def elect(self, election: Election, unclean_leader: int) -> None:
+        self._leader = self._elected(election, unclean_leader)
         if self._leader == NO_LEADER or self._leader in self._isr:
             return
         self._unclean = self._leader not in self._elr
-        if self._leader in self._elr and min_isr > 1:
+        if self._leader in self._elr and self._min_isr > 1:
             self._elr = _without(self._elr, (self._leader,))
         else:
             # Alone it is enough; or it may lack what the others have, who then must not lead with that any more.
             self._elr = ()
         self._isr = (self._leader,)
 
-    def _elected(self, election: Election) -> int:
+    def _elected(self, election: Election, unclean_leader: int) -> int:
         preferred = self.replicas[:1] if election is Election.PREFERRED else ()
         clean = self._isr or self._elr
         wanted = (*preferred, self._before.leader, *self.replicas)
         for broker_id in sorted(wanted, key=self._has_resigned):
             if broker_id in clean and self._may_lead(broker_id):
                 return broker_id
-        if not clean:
-            for broker_id in self._before.last_known_elr:
-                if self._may_lead(broker_id):
-                    return broker_id
+        if self._may_lead(unclean_leader):
+            return unclean_leader
+        if not clean and self._is_only_replica_back():
+            return self.replicas[0]
         if election is Election.UNCLEAN:
             return next(filter(self._may_lead, sorted(self.replicas, key=self._has_resigned)), NO_LEADER)
         return NO_LEADER
+
+    def _is_only_replica_back(self) -> bool:
+        only = self.replicas[0]
+        return len(self.replicas) == 1 and self._before.last_known_elr == (only,) and self._may_lead(only)
 
     def _has_resigned(self, broker_id: int) -> bool:
         return broker_id in self._resigned
@@ -171,16 +178,28 @@ class _Target:
         return broker_id in self._active and broker_id in self.replicas and broker_id not in self._offline
 
     def _last_known(self) -> Brokers:
-        """The leader there was, from when the in-sync set is empty until there is a leader again.
+        """Returns the replicas that were in sync or eligible until they may have lost records.
 
-        One that is no replica any more deletes its log: it would come back with nothing."""
-        if self._leader != NO_LEADER or self._isr:
+        They are kept until enough replicas are in sync again, or until an unclean election settles what is lost. While
+        the partition has no leader, the last leader is the first of them. A broker that is no replica any more deletes
+        its log and would come back with nothing, so it is left out."""
+        before = self._before
+        if self._unclean or len(self._isr) >= self._min_isr:
             return ()
-        if self._before.leader != NO_LEADER:
-            known: Brokers = (self._before.leader,)
+        last_leader = before.leader if before.leader != NO_LEADER else next(iter(before.last_known_elr), NO_LEADER)
+        known = dict.fromkeys((last_leader, *before.last_known_elr, *before.isr, *before.elr))
+        if self._leader == NO_LEADER:
+            still_eligible = _without(self._elr, (last_leader,))
         else:
-            known = self._before.last_known_elr or self._before.isr[:1]
-        return tuple(broker_id for broker_id in known if broker_id in self.replicas and broker_id not in self._gone)
+            still_eligible = self._elr
+        return tuple(
+            broker_id
+            for broker_id in known
+            if broker_id in self.replicas
+            and broker_id not in self._isr
+            and broker_id not in still_eligible
+            and broker_id not in self._gone
+        )
 
     def record(self, topic: TopicImage) -> MetadataRecord | None:
         before = self._before

@@ -21,7 +21,7 @@ from klamm.wire.v1.controller_pb2 import (
 from klamm.wire.v1.metadata_pb2 import MetadataRecord
 from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.electorate import Electorate
-from klamm_controller.metadata.partition_change import Brokers, Election, partition_change
+from klamm_controller.metadata.partition_change import Brokers, partition_change
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
 from klamm_server.metadata.entities import PartitionImage, TopicImage
 from klamm_server.metadata.image import MetadataImage
@@ -139,7 +139,6 @@ def _reassigned(
         topic,
         partition,
         electorate,
-        election=Election.ONLINE,
         replicas=(*target, *removing),
         adding=tuple(broker_id for broker_id in target if broker_id not in original),
         removing=removing,
@@ -165,6 +164,6 @@ def _cancelled(
 
 
 def _with_every_record(partition: PartitionImage) -> Brokers:
-    """The brokers that may lead without an unclean election; if no broker is known to have every record, the last
-    leader."""
+    """The brokers that may lead without an unclean election; if no broker is known to have every record, those that had
+    it once."""
     return (*partition.isr, *partition.elr) or partition.last_known_elr

@@ -16,6 +16,8 @@ from klamm.wire.v1.controller_pb2 import (
     ListPartitionReassignmentsResponse,
     ReportOfflineReplicasRequest,
     ReportOfflineReplicasResponse,
+    ReportReplicaLogsRequest,
+    ReportReplicaLogsResponse,
     ResignReplicasRequest,
     ResignReplicasResponse,
 )
@@ -32,15 +34,18 @@ from klamm_controller.metadata.reassignment import (
     list_partition_reassignments,
     reassignment_parts,
 )
+from klamm_controller.metadata.replica_logs import ReplicaLogs
 from klamm_controller.metadata.resignation import handle_resign_replicas, resign_replicas_parts
+from klamm_controller.metadata.unclean_recovery import handle_replica_logs, replica_logs_parts
 from klamm_controller.rpc.gateway import Gateway
 
 
 class ReplicasRpcs:
-    """AlterPartition, ReportOfflineReplicas, ResignReplicas."""
+    """AlterPartition, ReportOfflineReplicas, ResignReplicas, ReportReplicaLogs."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, logs: ReplicaLogs) -> None:
         self._gateway = gateway
+        self._logs = logs
 
     async def alter_partition(self, request: AlterPartitionRequest, context: CallContext) -> AlterPartitionResponse:
         async def decided() -> AlterPartitionResponse:
@@ -67,16 +72,28 @@ class ReplicasRpcs:
 
         return await self._gateway.answer(decided(), ResignReplicasResponse)
 
+    async def report_replica_logs(
+        self, request: ReportReplicaLogsRequest, context: CallContext
+    ) -> ReportReplicaLogsResponse:
+        async def decided() -> ReportReplicaLogsResponse:
+            parts = (partial(handle_replica_logs, part, logs=self._logs) for part in replica_logs_parts(request))
+            replies = await self._gateway.controller.submit_parts("ReportReplicaLogs", parts)
+            return next((reply for reply in replies if reply.error_code), replies[-1])
+
+        return await self._gateway.answer(decided(), ReportReplicaLogsResponse)
+
 
 class LeadersAndReplicasRpcs:
     """ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, logs: ReplicaLogs) -> None:
         self._gateway = gateway
+        self._logs = logs
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: CallContext) -> ElectLeadersResponse:
         async def decided() -> ElectLeadersResponse:
-            replies = await self._gateway.controller.submit_parts("ElectLeaders", LeaderElections(request).parts())
+            elections = LeaderElections(request, self._logs)
+            replies = await self._gateway.controller.submit_parts("ElectLeaders", elections.parts())
             return ElectLeadersResponse(
                 error_code=replies[0].error_code, results=[result for reply in replies for result in reply.results]
             )

@@ -65,4 +65,5 @@ class ControllerServicer:
         self.alter_partition = replicas.alter_partition
         self.report_offline_replicas = replicas.report_offline_replicas
         self.resign_replicas = replicas.resign_replicas
+        self.report_replica_logs = replicas.report_replica_logs
         self.watch_metadata = watch.watch_metadata

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from klamm_controller.active.liveness import BROKERS, COORDINATORS, LATE_MS, Liv
 from klamm_controller.active.sweeper import Sweeper
 from klamm_controller.log.port import MetadataLog
 from klamm_controller.metadata.brokers import handle_broker_session_end
+from klamm_controller.metadata.unclean_recovery import handle_replica_logs
 from klamm_server.metrics.prometheus import registry
 from klamm_server.runtime.event_queue import EventQueue
 
@@ -429,6 +431,8 @@ def test_an_unclean_election_is_counted_and_logged(three_brokers, caplog):
     async def body(world):
         await world.settle()
         await world.beat(2)
+        report = partial(handle_replica_logs, three_brokers.log_report(2, 0, 10), logs=three_brokers.logs)
+        await world.answer(world.controller.submit("ReportReplicaLogs", report))
         assert three_brokers.partition("a").leader == 2
 
     run(three_brokers, body)

@@ -189,19 +189,34 @@ def test_a_broker_that_crashed_is_neither_in_sync_nor_eligible(three_brokers):
     assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1,), ())
 
 
-def test_with_nobody_left_who_has_everything_the_last_leader_alone_leads_again(three_brokers):
+def test_with_nobody_left_who_has_everything_those_who_had_it_are_remembered_and_nobody_leads(three_brokers):
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     for broker_id in (1, 2, 3):
         crash(three_brokers, broker_id)
     partition = three_brokers.partition("a")
-    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (), (3,))
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (), (3, 2))
 
-    for broker_id in (1, 2):
+    for broker_id in (1, 2, 3):
         three_brokers.beat(broker_id)
         assert three_brokers.partition("a").leader == -1
-    three_brokers.beat(3)
+
+
+def test_a_replica_that_may_have_lost_its_tail_is_remembered_until_enough_are_in_sync_again(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
+    crash(three_brokers, 2)
     partition = three_brokers.partition("a")
-    assert (partition.leader, partition.isr, partition.last_known_elr) == (3, (3,), ())
+    assert (partition.leader, partition.elr, partition.last_known_elr) == (1, (), (2,))
+    three_brokers.beat(2)
+    three_brokers.bring_into_sync(2, "a")
+    assert three_brokers.partition("a").last_known_elr == ()
+
+
+def test_an_only_replica_leads_again_however_it_stopped(one_broker):
+    one_broker.create_one("a", unclean_recovery_strategy="None")
+    crash(one_broker, 1)
+    assert (one_broker.partition("a").leader, one_broker.partition("a").last_known_elr) == (-1, (1,))
+    one_broker.beat(1)
+    assert (one_broker.partition("a").leader, one_broker.partition("a").last_known_elr) == (1, ())
 
 
 def test_a_broker_without_a_log_dir_that_it_had_is_not_eligible_however_it_stopped(three_brokers):
@@ -213,10 +228,7 @@ def test_a_broker_without_a_log_dir_that_it_had_is_not_eligible_however_it_stopp
     register(three_brokers, 2, life=1, previous_broker_epoch=epoch, **OTHER_DIRS)
     assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1,), ())
     crash(three_brokers, 1)
-    three_brokers.beat(2)
-    assert three_brokers.partition("a").leader == -1
-    three_brokers.beat(1)
-    assert (three_brokers.partition("a").leader, three_brokers.partition("a").isr) == (1, (1,))
+    assert three_brokers.partition("a").last_known_elr == (1,)
 
 
 def test_the_last_leader_does_not_lead_again_with_other_log_dirs(three_brokers):
@@ -224,12 +236,12 @@ def test_the_last_leader_does_not_lead_again_with_other_log_dirs(three_brokers):
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     for broker_id in (1, 2, 3):
         crash(three_brokers, broker_id)
-    assert three_brokers.partition("a").last_known_elr == (3,)
+    assert three_brokers.partition("a").last_known_elr == (3, 2)
     register(three_brokers, 3, life=2, **OTHER_DIRS)
     for broker_id in (1, 2, 3):
         three_brokers.beat(broker_id)
     partition = three_brokers.partition("a")
-    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (), ())
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (), (2,))
 
 
 def test_a_leader_whose_log_dir_was_changed_before_anybody_missed_it_does_not_lead_again(one_broker):
@@ -256,16 +268,6 @@ def test_a_broker_that_was_unregistered_is_not_the_last_leader_any_more(one_brok
     register(one_broker, 1, life=1, previous_broker_epoch=epoch)
     one_broker.beat(1)
     assert one_broker.partition("a").leader == -1
-
-
-def test_with_unclean_elections_anybody_leads(three_brokers):
-    three_brokers.create_by_hand("a", (1, 2), unclean_leader_election_enable="true")
-    three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
-    three_brokers.apply(handle_broker_session_end(1, three_brokers.image))
-    assert three_brokers.partition("a").elr == (1,)
-    three_brokers.beat(2)
-    partition = three_brokers.partition("a")
-    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
 
 
 def test_registering_anew_takes_leaderships_until_the_new_life_has_caught_up(one_broker):

@@ -33,7 +33,7 @@ def elect(cluster, kind, *partitions):
         election_type=kind, partitions=[NamedPartition(topic=topic, partition=number) for topic, number in partitions]
     )
     results = {}
-    for part in LeaderElections(request).parts():
+    for part in LeaderElections(request, cluster.logs).parts():
         reply = cluster.apply(part(cluster.image))
         results.update({(each.topic, each.partition): ErrorCode.of(each.error_code) for each in reply.results})
     return results
@@ -89,6 +89,17 @@ def test_an_unclean_election_takes_whoever_is_active_and_is_told_of(three_broker
     assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (2, (2,), (), ())
 
 
+def test_an_unclean_election_takes_the_most_complete_log_that_was_reported(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2, 3), unclean_recovery_strategy="None")
+    for broker_id in (3, 2, 1):
+        end_session(three_brokers, broker_id)
+    for broker_id, end_offset in ((2, 5), (3, 7)):
+        three_brokers.beat(broker_id)
+        assert three_brokers.report_log(broker_id, 0, end_offset) == NO_LEADER
+    assert elect(three_brokers, ELECTION_TYPE_UNCLEAN, ("a", 0)) == {("a", 0): ErrorCode.NONE}
+    assert three_brokers.unclean == [("a", 0, 3)]
+
+
 def test_an_unclean_election_without_anybody_is_refused(three_brokers):
     three_brokers.create_by_hand("a", (1,))
     end_session(three_brokers, 1)
@@ -126,7 +137,7 @@ def test_many_elections_take_several_events(three_brokers):
     three_brokers.create_by_hand("a", *[(1, 2)] * 100)
     three_brokers.create_by_hand("b", *[(1, 2)] * 50)
     move_away(three_brokers, 1)
-    elections = LeaderElections(ElectLeadersRequest())
+    elections = LeaderElections(ElectLeadersRequest(), three_brokers.logs)
     counts = []
     for part in elections.parts():
         decision = part(three_brokers.image)
@@ -137,7 +148,7 @@ def test_many_elections_take_several_events(three_brokers):
 
 
 def test_an_unknown_kind_of_election_is_refused(three_brokers):
-    elections = LeaderElections(ElectLeadersRequest(election_type=7))
+    elections = LeaderElections(ElectLeadersRequest(election_type=7), three_brokers.logs)
     (reply,) = [part(three_brokers.image).reply for part in elections.parts()]
     assert reply.error_code == ErrorCode.INVALID_REQUEST
 
@@ -179,13 +190,14 @@ def configure(cluster, name, value, topic="a"):
 
 
 @pytest.mark.parametrize("topic", ["a", ""])
-def test_to_allow_unclean_elections_elects(three_brokers, topic):
+def test_where_unclean_elections_are_allowed_the_next_report_elects(three_brokers, topic):
     three_brokers.create_by_hand("a", (1, 2))
     end_session(three_brokers, 2)
     end_session(three_brokers, 1)
     three_brokers.beat(2)
+    assert three_brokers.report_log(2, 0, 10) == NO_LEADER
     configure(three_brokers, "unclean.leader.election.enable", "true", topic)
-    assert three_brokers.partition("a").leader == 2
+    assert three_brokers.report_log(2, 0, 10) == 2
 
 
 @pytest.mark.parametrize("topic", ["a", ""])

@@ -137,7 +137,9 @@ def test_the_last_leader_there_was_stays_until_others_have_everything(cluster):
     assert reassign(cluster, wanted(None, "b")) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
     assert reassign(cluster, wanted([5, 6], "b")) == [ErrorCode.NONE]
     assert cluster.partition("b").replicas == (5, 6, 4, 1)
-    cluster.beat(4)
+    for broker_id in (1, 4, 5, 6):
+        cluster.beat(broker_id)
+        cluster.report_log(broker_id, 1, 10 if broker_id == 4 else 0, "b")
     assert cluster.partition("b").leader == 4
     cluster.bring_into_sync(5, "b")
     cluster.bring_into_sync(6, "b")

@@ -1,8 +1,9 @@
 """Random lives of brokers and wishes of leaders, against what must always hold of a partition.
 
 The model knows who has every committed record: a commit is held by exactly the in-sync set, a crash or a failed disk
-loses the tail, a broker that joins the in-sync set has caught up. As long as no leader was elected uncleanly, every
-broker that may be elected has everything (KIP-966's promise).
+loses the tail, a process that is killed loses nothing, a broker that joins the in-sync set has caught up. As long as no
+leader was elected uncleanly, every broker that may be elected has everything (KIP-966's promise). Where nobody can be
+elected, what any replica still has that had everything survives its recovery.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from klamm.wire.v1.controller_pb2 import (
     IsrMember,
     OfflineReplicas,
     PartitionReassignment,
+    ReplicaLogEnd,
     ReportOfflineReplicasRequest,
+    ReportReplicaLogsRequest,
     ResignedReplicas,
     ResignReplicasRequest,
     UnregisterBrokerRequest,
@@ -44,6 +47,7 @@ from klamm_controller.metadata.elections import LeaderElections
 from klamm_controller.metadata.electorate import active_brokers
 from klamm_controller.metadata.reassignment import handle_alter_partition_reassignments
 from klamm_controller.metadata.resignation import handle_resign_replicas
+from klamm_controller.metadata.unclean_recovery import handle_replica_logs
 from klamm_server.metadata.entities import NO_LEADER
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.image_records import snapshot_records
@@ -55,6 +59,7 @@ BROKERS = (1, 2, 3, 4, 5)
 PARTITIONS = ((1, 2, 3), (2, 3, 1), (4, 5, 1))
 STEPS = [
     "crash",
+    "kill",
     "restart",
     "session_end",
     "beat",
@@ -70,6 +75,7 @@ STEPS = [
     "elect_unclean",
     "set_min_isr",
     "set_unclean",
+    "report_logs",
     "resign",
     "resume",
 ]
@@ -102,7 +108,7 @@ class World:
         before = self.topic.partitions
         changes = self._records(getattr(self, name)(broker_id, number, other))
         for old, new in zip(before, self.topic.partitions, strict=True):
-            self._check_step(old, new, changes.get(old.partition, 0), forced=name == "elect_unclean")
+            self._check_step(old, new, changes.get(old.partition, 0), name)
         self.check()
 
     def _records(self, decision) -> dict[int, int]:
@@ -127,6 +133,9 @@ class World:
     def crash(self, broker_id, number, other):
         for holders in self.holders:
             holders.discard(broker_id)
+        return self._register(broker_id)
+
+    def kill(self, broker_id, number, other):
         return self._register(broker_id)
 
     def restart(self, broker_id, number, other):
@@ -237,10 +246,33 @@ class World:
         return handle_alter_partition_reassignments(request, self.image)
 
     def elect_preferred(self, broker_id, number, other):
-        return LeaderElections(ElectLeadersRequest(election_type=ELECTION_TYPE_PREFERRED)).next_part(self.image)
+        return self._elect(ELECTION_TYPE_PREFERRED)
 
     def elect_unclean(self, broker_id, number, other):
-        return LeaderElections(ElectLeadersRequest(election_type=ELECTION_TYPE_UNCLEAN)).next_part(self.image)
+        return self._elect(ELECTION_TYPE_UNCLEAN)
+
+    def _elect(self, kind):
+        elections = LeaderElections(ElectLeadersRequest(election_type=kind), self.cluster.logs)
+        return elections.next_part(self.image)
+
+    def report_logs(self, broker_id, number, other):
+        """A broker that has lost something has less than one that has everything."""
+        if broker_id not in self.image.brokers:
+            return None
+        request = ReportReplicaLogsRequest(
+            broker_id=broker_id,
+            broker_epoch=self.image.brokers[broker_id].broker_epoch,
+            logs=[
+                ReplicaLogEnd(
+                    topic_id=self.topic.topic_id.bytes,
+                    partition=partition.partition,
+                    leader_epoch=partition.leader_epoch,
+                    log_end_offset=2 if broker_id in self.holders[partition.partition] else 1,
+                )
+                for partition in self.topic.partitions
+            ],
+        )
+        return handle_replica_logs(request, self.image, self.cluster.logs)
 
     def set_min_isr(self, broker_id, number, other):
         self.min_isr = number + 1
@@ -259,7 +291,7 @@ class World:
 
     # What must hold
 
-    def _check_step(self, old, new, changes, *, forced) -> None:
+    def _check_step(self, old, new, changes, step) -> None:
         assert new.partition_epoch == old.partition_epoch + changes
         assert old.leader_epoch <= new.leader_epoch <= old.leader_epoch + changes
         if new.leader != old.leader:
@@ -268,8 +300,11 @@ class World:
             assert new.leader_epoch > old.leader_epoch
         holders = self.holders[old.partition]
         if new.leader not in (NO_LEADER, *old.isr, *old.elr, *holders):
-            last_known = old.last_known_elr == (new.leader,)
-            assert forced or self.unclean or last_known, (old, new)
+            is_only = old.last_known_elr == old.replicas == (new.leader,)
+            assert step in ("elect_unclean", "report_logs") or is_only, (old, new)
+            if step == "report_logs" and not self.unclean:
+                registered = set(old.last_known_elr) & self.image.brokers.keys()
+                assert not holders & registered, f"{new.leader} leads, and {holders & registered} had everything"
         if new.leader not in (NO_LEADER, *old.isr, *old.elr) and new.leader not in holders:
             # What the new leader has is what is committed from now on.
             holders.clear()
@@ -292,7 +327,7 @@ class World:
             if partition.leader == NO_LEADER:
                 assert not isr, partition
                 assert not elr & active, "somebody eligible is there, and nobody leads"
-            else:
+            if len(isr) >= min(self.min_isr, len(partition.replicas)):
                 assert not partition.last_known_elr, partition
             assert isr | elr <= holders, f"{partition} may be led by somebody who lacks records: only {holders} do not"
         image = self.image

@@ -104,8 +104,12 @@ def _rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.strip().splitlines()]
 
 
+ONLY_IN_A_KIP = {"unclean.recovery.strategy"}
+"""KIP-966 names it; Kafka 4.4 does not have it yet."""
+
+
 def test_every_topic_config_of_kafka_is_there_and_no_other() -> None:
-    assert sorted(TOPIC_CONFIGS) == [row[0] for row in _rows(KAFKA_TOPIC_CONFIGS)]
+    assert TOPIC_CONFIGS.keys() - ONLY_IN_A_KIP == {row[0] for row in _rows(KAFKA_TOPIC_CONFIGS)}
 
 
 @pytest.mark.parametrize(("name", "type_", "default", "broker_name"), _rows(KAFKA_TOPIC_CONFIGS))
