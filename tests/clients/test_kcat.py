@@ -12,7 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
+pytestmark = pytest.mark.skipif(
+    shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it"
+)
 TIMEOUT_S = 60
 COUNT = 200
 LINES = [f"line {number}" for number in range(COUNT)]

@@ -335,7 +335,7 @@ def test_confluent(side: Side) -> None:
 
 
 @pytest.mark.behaviour("kcat", RIGHTS)
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
 def test_kcat(side: Side) -> None:
     def kcat(who: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         options = [f"-X{name}={text}" for name, text in side.librdkafka(who).items()]

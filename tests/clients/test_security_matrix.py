@@ -178,7 +178,7 @@ def by_kcat(one: Identity, step: str) -> str:
 
 
 @pytest.mark.behaviour("kcat", MATRIX)
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
 def test_kcat(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
     # It has no call for a token, and old ones repeat another nonce than the server's in SCRAM.
     offered = [Way.SSL, Way.MTLS, Way.PLAIN]

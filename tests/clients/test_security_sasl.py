@@ -137,7 +137,7 @@ def test_confluent(cluster: SaslCluster, mechanism: str) -> None:
 
 
 @pytest.mark.behaviour("kcat", LOGIN)
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
 def test_kcat(cluster: SaslCluster) -> None:
     """Logs in by PLAIN: kcat's librdkafka repeats another nonce than the server's in SCRAM, which Kafka has refused
     since CVE-2024-56128 too."""

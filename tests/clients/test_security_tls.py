@@ -124,7 +124,7 @@ def test_confluent_without_a_certificate(refused: dict[str, str]) -> None:
 
 
 @pytest.mark.behaviour("kcat", TLS)
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
 def test_kcat(settings: dict[str, str], topic: str) -> None:
     options = [f"-X{name}={text}" for name, text in settings.items()]
     given = b"".join(value + b"\n" for value in VALUES)

@@ -67,7 +67,7 @@ def test_librdkafka_with_tls_at_a_kafka_listener_is_logged_once(cluster: KlammPr
     assert "security.protocol=PLAINTEXT" in line
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
 def test_kcat_at_a_grpc_listener(cluster: KlammProcess) -> None:
     command = ["kcat", "-b", cluster.bootstrap, "-L", "-m", str(PATIENCE_S)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
