@@ -1,14 +1,11 @@
-"""Cleanings of one log: what stays, what goes, what is kept of empty batches, and who gets in the way."""
+"""A cleaning of one log keeps the last record of each key. The log may change while a thread cleans it."""
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,65 +18,21 @@ from klamm.records import (
     decode_batch,
     encode_batch,
     end_transaction_marker,
-    iter_headers,
     read_header,
     set_log_append_time,
 )
 from klamm_broker.log.cleaning.log_cleaning import LogCleaning
 from klamm_broker.log.files.disk import Disk
-from klamm_broker.log.files.storage_failure import DiskFull, LogDirFailure
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 from tests.support.cleaning_steps import DAY_MS, compact
-
-NOW = 1_000_000
-CONFIG = LogConfig(
-    segment_bytes=1024,
-    index_interval_bytes=100,
-    retention_ms=-1,
-    cleanup_policy=("compact",),
-    delete_retention_ms=5_000,
-)
-Pairs = list[tuple[bytes | None, bytes | None]]
+from tests.support.compacted_log import CONFIG, NOW, append, batches, pairs, seal
 
 
 @pytest.fixture
 def log(harness) -> PartitionLog:
     harness.config = CONFIG
     return harness.open(now_ms=NOW)
-
-
-def append(log: PartitionLog, pairs: Pairs, *, now_ms: int = NOW, roll: bool = False, **fields: Any) -> None:
-    """One batch; with `roll` the segment is full after it."""
-    batch = encode_batch([(now_ms, key, value, ()) for key, value in pairs], **fields)
-    log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms)
-    if roll:
-        seal(log)
-
-
-def seal(log: PartitionLog) -> None:
-    """Ends the active segment, and makes everything durable."""
-    log.segments.roll(log.log_end_offset, NOW)
-    log.flusher.flush()
-
-
-def pairs(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of all records."""
-    return [(record.offset, record.key, record.value) for batch in batches(log) for record in decode_batch(batch)]
-
-
-def batches(log: PartitionLog) -> list[bytes]:
-    data = log.reader.read(log.log_start_offset, 10**6).records
-    found = [data]
-    while data and (offset := headers(data)[-1].next_offset) < log.log_end_offset:
-        data = log.reader.read(offset, 10**6).records
-        found.append(data)
-    whole = b"".join(found)
-    return [whole[position : position + header.size_bytes] for position, header in iter_headers(whole)]
-
-
-def headers(data: bytes) -> list[Any]:
-    return [header for _, header in iter_headers(data)]
 
 
 def test_the_last_record_of_each_key_stays_where_it_was(log) -> None:
@@ -556,162 +509,3 @@ class TestMeanwhile:
                 break
         assert calls > 6
         assert len(pairs(log)) == 1
-
-
-class Killed(BaseException):
-    """The process ended here."""
-
-
-class MortalDisk(Disk):
-    """Lets the process do `operations_left` operations that change something; the next one finds it dead."""
-
-    def __init__(self) -> None:
-        self.operations_left = 10**9
-        self.errno: int | None = None
-        """Instead of dying: the error that operation meets, once."""
-
-    def _use(self) -> None:
-        if not self.operations_left:
-            if self.errno is None:
-                raise Killed
-            self.operations_left = 10**9
-            raise OSError(self.errno, os.strerror(self.errno))
-        self.operations_left -= 1
-
-    def open(self, path: str, flags: int) -> int:
-        if flags & os.O_CREAT:
-            self._use()
-        return super().open(path, flags)
-
-    def writev(self, fd: int, buffers: Any) -> int:
-        self._use()
-        return os.writev(fd, buffers)
-
-    def pwrite(self, fd: int, data: Any, position: int) -> int:
-        self._use()
-        return os.pwrite(fd, data, position)
-
-    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
-        self._use()
-        os.fdatasync(fd)
-
-    def replace(self, source: str, target: str) -> None:  # type: ignore[override]
-        self._use()
-        os.replace(source, target)
-
-    def remove(self, paths: Any) -> None:
-        if self.errno is None and not self.operations_left:
-            return  # a process that is dead cleans nothing up
-        super().remove(paths)
-
-
-class TestCrashes:
-    def fill(self, log: PartitionLog) -> None:
-        for number in range(7):
-            append(log, [(b"k%d" % (number % 3), b"%d" % number), (b"t%d" % number, None)], roll=number % 2 == 1)
-        seal(log)
-
-    def test_a_kill_at_any_moment_leaves_the_old_segments_or_the_new_one(self, harness) -> None:
-        harness.config = CONFIG
-        log = harness.open(now_ms=NOW)
-        self.fill(log)
-        old = pairs(log)
-        saved = harness.root / "saved"
-        log.close()
-        shutil.copytree(harness.directory, saved)
-        outcomes = []
-        for operations in itertools.count():
-            shutil.rmtree(harness.directory)
-            shutil.copytree(saved, harness.directory)
-            disk = harness.disk = MortalDisk()
-            log = harness.open(clean=True, now_ms=NOW)
-            disk.operations_left = operations
-            try:
-                compact(log, disk=disk, now_ms=NOW)
-                killed = False
-            except Killed:
-                killed = True
-            log.abandon()
-            harness.disk = Disk()
-            log = harness.open(clean=False, recovery_point=log.flusher.recovery_point, now_ms=NOW)
-            found = pairs(log)
-            outcomes.append(found)
-            assert found == old or found == outcomes[-1] == self.expected(old), (operations, found)
-            leftovers = {".cleaned", ".swap", ".deleted"}
-            assert not [path for path in harness.directory.iterdir() if path.suffix in leftovers]
-            log.check_invariants()
-            log.close()
-            if not killed:
-                break
-        first_new = next(number for number, found in enumerate(outcomes) if found != old)
-        assert outcomes == [old] * first_new + [self.expected(old)] * (len(outcomes) - first_new)
-        assert len(outcomes) - first_new > 10, "kills while the segments are being swapped"
-
-    def expected(self, old: list[Any]) -> list[Any]:
-        last = {key: offset for offset, key, _ in old}
-        return [record for record in old if last[record[1]] == record[0]]
-
-    def test_a_power_failure_before_the_renames_are_on_disk(self, harness) -> None:
-        """The new segment is synced before it is announced."""
-        harness.config = CONFIG
-        log = harness.open(now_ms=NOW)
-        self.fill(log)
-        events: list[str] = []
-
-        class Watched(Disk):
-            def sync_path(self, path: str) -> None:
-                events.append(f"sync {Path(path).name}")
-                super().sync_path(path)
-
-            def fsync_directory(self, path: str) -> None:
-                events.append("sync directory")
-                super().fsync_directory(path)
-
-            def replace(self, source: str, target: str) -> None:  # type: ignore[override]
-                events.append(f"rename {Path(target).name}")
-                super().replace(source, target)
-
-        log.segments.disk = watched = Watched()
-        compact(log, disk=watched, now_ms=NOW)
-        base = "0" * 20
-        synced = {f"sync {base}.{kind}.cleaned" for kind in ("log", "index", "timeindex")}
-        assert set(events[:3]) == synced
-        assert events[3] == "sync directory"
-        assert events[4:7] == [f"rename {base}.{kind}.swap" for kind in ("index", "timeindex", "log")]
-        assert events[-3:] == [f"rename {base}.{kind}" for kind in ("log", "timeindex", "index")]
-
-    def test_a_full_disk_at_any_moment_changes_nothing_or_takes_the_dir_offline(self, harness) -> None:
-        harness.config = CONFIG
-        log = harness.open(now_ms=NOW)
-        self.fill(log)
-        log.close()
-        saved = harness.root / "saved"
-        shutil.copytree(harness.directory, saved)
-        outcomes = set()
-        for operations in itertools.count():
-            shutil.rmtree(harness.directory)
-            shutil.copytree(saved, harness.directory)
-            disk = harness.disk = MortalDisk()
-            disk.errno = errno.ENOSPC
-            log = harness.open(clean=True, now_ms=NOW)
-            old = pairs(log)
-            disk.operations_left = operations
-            try:
-                compact(log, disk=disk, now_ms=NOW)
-                outcomes.add("done")
-                break
-            except (OSError, DiskFull):
-                outcomes.add("refused")
-                assert pairs(log) == old
-                log.check_invariants()
-                log.close()
-                assert {path.name for path in harness.directory.iterdir()} == {path.name for path in saved.iterdir()}
-            except LogDirFailure:
-                outcomes.add("offline")
-                log.abandon()
-                harness.log_dir.failure = None
-                harness.disk = Disk()
-                log = harness.open(recovery_point=log.flusher.recovery_point, now_ms=NOW)
-                assert pairs(log) == self.expected(old)
-                log.abandon()
-        assert outcomes == {"refused", "offline", "done"}
