@@ -1,0 +1,50 @@
+"""The acks of the Producer's requests, and the limit of its requests in flight."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.support.scripted_broker import Answer
+from tests.support.scripted_producer import numbered, producing
+from tests.support.waiting import patience, wait_until
+
+
+def test_acks_0_is_done_without_an_offset() -> None:
+    with producing(acks=0) as (producer, cluster):
+        assert producer.send("t", b"v").result(patience()).offset == -1
+        assert cluster.values("t") == [b"v"]
+        assert cluster.produced[0].header.acks == 0
+
+
+@pytest.mark.parametrize(("setting", "acks"), [("all", -1), (1, 1)])
+def test_acks_reach_the_broker(setting: object, acks: int) -> None:
+    with producing(acks=setting, client_id="me") as (producer, cluster):
+        producer.send("t", b"v").result(patience())
+        assert (cluster.produced[0].header.acks, cluster.produced[0].header.client_id) == (acks, "me")
+
+
+def test_requests_in_flight_are_limited() -> None:
+    with producing(10, batch_size=100, max_in_flight_requests_per_connection=2) as (producer, cluster):
+        for number in range(500):
+            producer.send("t", b"v" * 50, partition=number % 10)
+        producer.flush(patience())
+
+        assert cluster.in_flight_max <= 2
+
+
+def test_batches_of_a_partition_travel_together_while_it_waits_its_turn() -> None:
+    release = threading.Event()
+    with producing(batch_size=200) as (producer, cluster):
+        cluster.produce_answers.append(Answer(wait_for=release))
+        producer.send("t", b"first")
+        wait_until(lambda: cluster.produced)
+        for value in numbered(100):
+            producer.send("t", value)
+        release.set()
+        producer.flush(patience())
+
+        assert cluster.values("t") == [b"first", *numbered(100)]
+        assert max(count for seen in cluster.produced for count in seen.batch_counts) > 5
+        assert len(cluster.produced) < 5

@@ -1,0 +1,85 @@
+"""The Producer's callbacks and interceptors: the order of the calls, and the errors that they raise."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import ErrorCode, IllegalStateError
+from klamm.producer import ProducerInterceptor, ProducerRecord, RecordMetadata
+from tests.support.scripted_broker import Answer
+from tests.support.scripted_producer import numbered, producing
+from tests.support.waiting import patience
+
+
+def test_callbacks_come_in_order_and_before_flush_returns() -> None:
+    delivered: list[int] = []
+    with producing(batch_size=200) as (producer, _):
+        for value in numbered(300):
+            producer.send("t", value, on_delivery=lambda metadata, error: delivered.append(metadata.offset))
+        producer.flush(patience())
+
+        assert delivered == list(range(300))
+
+
+def test_failing_callback_is_logged_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with producing() as (producer, _):
+        producer.send("t", b"v", on_delivery=lambda metadata, error: 1 / 0).result(patience())
+        producer.send("t", b"v").result(patience())
+
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_callback_may_send_but_not_block() -> None:
+    errors: list[Exception] = []
+    with producing() as (producer, cluster):
+
+        def on_delivery(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            future = producer.send("t", b"second")
+            for blocking in (future.result, producer.flush, producer.close):
+                with pytest.raises(IllegalStateError, match="callback"):
+                    blocking()
+                errors.append(IllegalStateError())
+
+        producer.send("t", b"first", on_delivery=on_delivery).result(patience())
+        producer.flush(patience())
+
+        assert len(errors) == 3
+        assert cluster.values("t") == [b"first", b"second"]
+
+
+class Recorder(ProducerInterceptor):
+    """Marks records and remembers outcomes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[int | str] = []
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return record._replace(value=record.value + b"!")
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        self.outcomes.append(metadata.offset if metadata else type(error).__name__)
+
+
+class Broken(ProducerInterceptor):
+    """Fails at everything."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        raise LookupError("broken on_send")
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        raise LookupError("broken on_acknowledgement")
+
+
+def test_interceptors_change_records_see_outcomes_and_cannot_break_anything(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    recorder = Recorder()
+    with producing(interceptor_classes=[Broken(), recorder]) as (producer, cluster):
+        producer.send("t", b"a").result(patience())
+        cluster.produce_answers.append(Answer(error=ErrorCode.INVALID_RECORD))
+        producer.send("t", b"b").exception(patience())
+
+        assert cluster.values("t") == [b"a!"]
+        assert recorder.outcomes == [0, "InvalidRecordError"]
+    assert "broken on_send" in caplog.text
+    assert "broken on_acknowledgement" in caplog.text
