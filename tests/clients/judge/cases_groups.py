@@ -306,7 +306,7 @@ DELETE_GROUPS = {
     "a group twice": lambda ask: delete(committed(ask), ask.name),
     "a live group": lambda ask: delete(ask.member().group),
     "an unknown group": lambda ask: delete("unknown"),
-    "an empty group id": lambda ask: delete(""),
+    "an empty group id": lambda ask: delete(committed(ask._replace(name=""))),
     "known and unknown": lambda ask: delete(committed(ask), "unknown"),
     "a newer live group": lambda ask: delete(modern_member(ask).group),
 }

@@ -78,13 +78,15 @@ PRODUCE = {
     "zstd": lambda ask: produce(ask, (ask.topic(), 0, batch(3, compression=CompressionType.ZSTD))),
     "too large": lambda ask: produce(ask, ("small", 0, batch(40))),
     "no key to a compacted topic": lambda ask: produce(ask, ("compacted", 0, _without_keys())),
-    "append time": lambda ask: produce(ask, ("append-time", 0, batch())),
+    "append time": lambda ask: produce(
+        ask, (ask.topic(configs={"message.timestamp.type": "LogAppendTime"}), 0, batch())
+    ),
     "a sequence from the middle": lambda ask: with_sequence(ask, 5),
     "a sequence from the start": lambda ask: with_sequence(ask, 0),
     "a producer id without sequence": lambda ask: with_sequence(ask, -1),
     "a transaction": lambda ask: in_transaction(ask, ask.transaction(ask.topic()), ask.name),
     "a transaction that timed out": lambda ask: in_transaction(ask, ask.timed_out()),
-    "a transaction without its partition": lambda ask: in_transaction(ask, ask.producer(), "plain"),
+    "a transaction without its partition": lambda ask: in_transaction(ask, ask.producer(), ask.topic()),
     "a transaction of an older epoch": lambda ask: in_transaction(ask, ask.transaction()._replace(epoch=-1)),
     "a transaction of a newer epoch": lambda ask: in_transaction(ask, ask.transaction()._replace(epoch=9)),
     "a transaction of another producer": lambda ask: in_transaction(

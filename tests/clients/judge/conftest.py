@@ -17,11 +17,11 @@ Sides = tuple[Side, Side]
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     """Klamm's, then Kafka's. Both are one module's alone: some requests list all topics or groups, and a broker aborts
     the transaction that is open here after 15 minutes, the longest time that it allows."""
-    settings = {"group.initial.rebalance.delay.ms": "0"}
-    # Kafka looks for transactions that timed out every ten seconds. Klamm has a timer for each.
+    # By default both look for transactions that timed out every ten seconds.
     often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}
+    settings = {"group.initial.rebalance.delay.ms": "0"}
     with (
-        running_cluster(tmp_path_factory.mktemp("judge"), settings) as klamm,
+        running_cluster(tmp_path_factory.mktemp("judge"), settings | often) as klamm,
         running_kafka(tmp_path_factory.mktemp("judge-kafka"), settings=often) as apache_kafka,
     ):
         ours, kafka = Side(klamm.kafka_bootstrap), Side(apache_kafka.bootstrap)

@@ -28,6 +28,8 @@ NOT_YET = {
     ErrorCode.not_coordinator,
     ErrorCode.concurrent_transactions,
 }
+SHARED_TOPICS = {"plain": 2, "a.dot": 1, "compacted": 1, "small": 1, "trimmed": 1, "transactions": 1}
+"""The partitions of each topic that questions only read."""
 TXN_TIMEOUT_MS = 300
 """The time-out of transactions that are to time out: long enough to begin one."""
 SUBSCRIPTION = bytes.fromhex("0001000000010005" + b"plain".hex() + "ffffffff00000000")
@@ -158,6 +160,29 @@ class Side:
             0,
             {"transactional_ids": names},
         )
+
+    def shared_state(self) -> Mapping[str, list[Any]]:
+        """What no question may change, because others ask about it: where the shared topics begin and end, but for
+        `empty`, which gets markers of transactions; what is committed in `stored`; and that no group is `unknown`."""
+        state: dict[str, list[Any]] = {}
+        for time_ms in (-2, -1):
+            wanted = [
+                {"name": name, "partitions": [{"partition_index": one, "timestamp": time_ms} for one in range(count)]}
+                for name, count in SHARED_TOPICS.items()
+            ]
+            answer = self.ask(ApiKey.LIST_OFFSETS, 1, {"replica_id": -1, "topics": wanted})
+            for topic in answer.topics:
+                state.setdefault(topic.name, []).extend(one.offset for one in topic.partitions)
+        asked = {"group_id": "stored", "topics": None}
+        stored = self.ask(ApiKey.OFFSET_FETCH, 7, {**asked, "require_stable": False})
+        state["stored"] = [
+            (topic.name, one.partition_index, one.committed_offset)
+            for topic in stored.topics
+            for one in topic.partitions
+        ]
+        asked_groups = {"groups": ["unknown"], "include_authorized_operations": False}
+        state["unknown"] = [group.group_state for group in self.ask(ApiKey.DESCRIBE_GROUPS, 5, asked_groups).groups]
+        return state
 
     def join(self, group: str, instance_id: str | None = None) -> GroupMembership:
         """A new classic member, alone in its group, that has its assignment."""
@@ -328,7 +353,6 @@ def set_up(side: Side) -> None:
     side.create_topic("a.dot")
     side.create_topic("compacted", configs={"cleanup.policy": "compact"})
     side.create_topic("small", configs={"max.message.bytes": "200"})
-    side.create_topic("append-time", configs={"message.timestamp.type": "LogAppendTime"})
     side.create_topic("trimmed")
     side.produce("trimmed", batch(6))
     trimmed = [{"name": "trimmed", "partitions": [{"partition_index": 0, "offset": 4}]}]

@@ -29,6 +29,8 @@ def test_every_common_api_is_asked(versions: Mapping[ApiKey, range]) -> None:
 def test_answers_differ_only_where_the_table_says_so(
     sides: Sides, versions: Mapping[ApiKey, range], api_key: ApiKey
 ) -> None:
+    before = [side.shared_state() for side in sides]
     unexpected, vanished = check(api_key, observe(*sides, api_key, versions[api_key]), KNOWN)
     assert not unexpected, "new differences:\n" + "\n".join(unexpected)
     assert not vanished, "known differences that are there no more:\n" + "\n".join(vanished)
+    assert [side.shared_state() for side in sides] == before, "a question changed what others ask about"
