@@ -79,6 +79,11 @@ class KlammCommand:
         return complaints[0]
 
 
+def values(klamm: KlammCommand, topic: str, *options: object) -> list[str]:
+    """Returns the lines that `klamm consume` prints of all records of a topic, sorted."""
+    return sorted(klamm.ok("consume", topic, "--from", "beginning", "--exit", *options).out.splitlines())
+
+
 def _stream(content: bytes) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", write_through=True)
 

@@ -1,0 +1,130 @@
+"""`klamm groups` describes groups, resets and deletes their offsets, and removes their members."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm import Consumer
+from tests.support.waiting import wait_until
+
+FAILED, USAGE = 1, 2
+
+
+def test_a_group_commits_what_it_printed_and_goes_on_from_there(klamm, topic):
+    klamm.ok("produce", topic, "-p", 1, stdin="a\nb\nc\n")
+    group = ("--group", topic, "--from", "beginning")
+    assert klamm.ok("consume", topic, *group, "-n", 2).out.split() == ["a", "b"]
+    described = klamm.ok("groups", "describe", topic, "--json").document
+    assert (described["group"], described["state"], described["members"]) == (topic, "Empty", 0)
+    by_partition = {row["partition"]: row for row in described["partitions"]}
+    assert (by_partition[1]["committed"], by_partition[1]["end_offset"], by_partition[1]["lag"]) == (2, 3, 1)
+    assert klamm.ok("consume", topic, *group, "--exit").out.split() == ["c"]
+    assert klamm.ok("consume", topic, *group, "--exit").out == ""
+    assert [topic, "1", "3", "3", "0", "0", "-"] in klamm.ok("groups", "describe", topic).rows
+    assert [topic, "classic", "Empty", "consumer"] in klamm.ok("groups", "list").rows
+    assert topic in klamm.ok("groups", "list", "--state", "empty").out
+    assert topic not in klamm.ok("groups", "list", "--state", "Stable").out
+
+
+def test_a_new_group_that_starts_at_the_end_ends_there(klamm, topic):
+    klamm.ok("produce", topic, stdin="a\nb\n")
+    assert klamm.ok("consume", topic, "--group", topic, "--exit").out == ""
+
+
+def test_offsets_are_reset(klamm, topic):
+    klamm.ok("produce", topic, "-p", 0, stdin="a\nb\nc\n")
+    klamm.ok("consume", topic, "--group", topic, "--from", "beginning", "--exit")
+
+    def committed():
+        partitions = klamm.ok("groups", "describe", topic, "--json").document["partitions"]
+        return {row["partition"]: row["committed"] for row in partitions}
+
+    assert committed()[0] == 3
+    (dry,) = klamm.ok("groups", "reset", topic, "--to", "earliest", "-t", f"{topic}:0", "--dry-run", "--json").document
+    assert (dry["before"], dry["after"]) == (3, 0)
+    assert committed()[0] == 3
+    for to, expected in [
+        ("earliest", 0),
+        ("latest", 3),
+        ("2", 2),
+        ("999", 3),
+        ("1d", 0),
+        ("2100-01-01", 3),
+        ("-2", 1),
+        ("now", 3),
+        ("@0", 0),
+    ]:
+        klamm.ok("groups", "reset", topic, "--to", to)
+        assert committed()[0] == expected, to
+    klamm.ok("groups", "reset", topic, "--to", 1, "--topic", topic)
+    assert klamm.ok("consume", topic, "--group", topic, "--exit").out.split() == ["b", "c"]
+
+
+def test_offsets_and_groups_are_deleted(klamm, topic):
+    klamm.ok("consume", topic, "--group", topic, "--from", "beginning", "--exit")
+    klamm.ok("groups", "delete-offsets", topic, "--topic", f"{topic}:1")
+    partitions = klamm.ok("groups", "describe", topic, "--json").document["partitions"]
+    assert {row["partition"] for row in partitions} == {0, 2}
+    assert klamm.ok("groups", "delete", topic, "--json").document == {"deleted": [topic]}
+    assert "GROUP_ID_NOT_FOUND" in klamm.refused(FAILED, "groups", "describe", topic)
+
+
+def test_a_group_outlives_a_topic_it_consumed(klamm, topic, name):
+    other = f"{name}-other"
+    klamm.ok("topics", "create", other)
+    for each in (topic, other):
+        klamm.ok("consume", each, "--group", name, "--from", "beginning", "--exit")
+    klamm.ok("topics", "delete", other)
+    described = klamm.ok("groups", "describe", name, "--json").document["partitions"]
+    assert {row["partition"] for row in described if row["topic"] == topic} == {0, 1, 2}
+
+
+def test_members_are_removed(klamm, topic):
+    for options in (("--instance", "a"), ("--all", "--reason", "moving house")):
+        with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, group_instance_id="a") as consumer:
+            consumer.subscribe([topic])
+            wait_until(consumer.assignment, between=lambda: consumer.poll(timeout_ms=50))
+        (left,) = klamm.ok("groups", "describe", topic, "--members", "--json").document
+        assert left["instance"] == "a"
+        klamm.ok("groups", "remove-members", topic, *options)
+        assert klamm.ok("groups", "describe", topic, "--members", "--json").document == []
+
+
+def test_a_group_with_members_is_described_and_not_touched(klamm, topic):
+    with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, client_id="reader") as consumer:
+        consumer.subscribe([topic])
+        wait_until(lambda: len(consumer.assignment()) == 3, between=lambda: consumer.poll(timeout_ms=100))
+        (member,) = klamm.ok("groups", "describe", topic, "--members", "--json").document
+        assert member["client"] == "reader"
+        assert len(member["assignment"]) == 3
+        described = klamm.ok("groups", "describe", topic, "--json").document
+        assert (described["state"], described["members"]) == ("Stable", 1)
+        assert {row["owner"] for row in described["partitions"]} == {"reader"}
+        assert "NON_EMPTY_GROUP" in klamm.refused(FAILED, "groups", "delete", topic)
+        assert "NON_EMPTY_GROUP" in klamm.refused(FAILED, "groups", "reset", topic, "--to", "earliest", "-t", topic)
+        line = klamm.refused(FAILED, "groups", "delete-offsets", topic, "--topic", topic)
+        assert "GROUP_SUBSCRIBED_TO_TOPIC" in line
+
+
+@pytest.mark.parametrize(
+    ("status", "arguments", "complaint"),
+    [
+        (FAILED, ("describe", "missing"), "GROUP_ID_NOT_FOUND"),
+        (FAILED, ("delete", "missing"), "GROUP_ID_NOT_FOUND"),
+        (USAGE, ("reset", "missing", "--to", "earliest"), "has no offsets"),
+        (FAILED, ("reset", "g", "--to", "earliest", "--topic", "missing"), "'missing' does not exist"),
+        (USAGE, ("list", "--state", "Sleepy"), "there is no state Sleepy; expected Empty"),
+        (USAGE, ("remove-members", "g"), "--instance, or all with --all"),
+        (USAGE, ("remove-members", "g", "--instance", "i", "--all"), "--instance, or all with --all"),
+        (FAILED, ("remove-members", "missing", "--all"), "GROUP_ID_NOT_FOUND"),
+        (FAILED, ("remove-members", "missing", "--instance", "i"), "UNKNOWN_MEMBER_ID"),
+    ],
+)
+def test_what_is_refused_about_groups(klamm, status, arguments, complaint):
+    assert complaint in klamm.refused(status, "groups", *arguments)
+
+
+def test_a_reset_names_partitions_and_times_that_exist(klamm, topic):
+    reset = ("groups", "reset", topic, "--topic")
+    assert "has partitions 0 to 2" in klamm.refused(USAGE, *reset, f"{topic}:3", "--to", "earliest")
+    assert "--to 'soon' is not a position" in klamm.refused(USAGE, *reset, topic, "--to", "soon")

@@ -1,0 +1,80 @@
+"""`klamm topics` creates, lists, describes, grows and deletes topics."""
+
+from __future__ import annotations
+
+import pytest
+
+FAILED, USAGE = 1, 2
+
+
+def test_topics_are_created_listed_described_grown_and_deleted(klamm, name):
+    created = klamm.ok("topics", "create", name, "-p", 2, "--config", "retention.ms=60000", "--json").document
+    assert [(row["topic"], row["partitions"], row["replication_factor"]) for row in created] == [(name, 2, 1)]
+    assert [name, "2", "1"] in klamm.ok("topics", "list").rows
+    klamm.ok("topics", "add-partitions", name, 4)
+    klamm.ok("produce", name, "--partition", 3, stdin="a\nb\n")
+    described = klamm.ok("topics", "describe", name, "--json").document
+    assert [(row["partition"], row["start_offset"], row["end_offset"]) for row in described] == [
+        (0, 0, 0),
+        (1, 0, 0),
+        (2, 0, 0),
+        (3, 0, 2),
+    ]
+    assert all((row["leader"], row["replicas"], row["isr"]) == (1, [1], [1]) for row in described)
+    assert klamm.ok("topics", "delete", name, "--json").document == {"deleted": [name]}
+    assert name not in {row["topic"] for row in klamm.ok("topics", "list", "--json").document}
+
+
+def test_a_dry_run_creates_nothing(klamm, name):
+    klamm.ok("topics", "create", name, "--dry-run")
+    assert name not in klamm.ok("topics", "list").out
+
+
+def test_internal_topics_are_listed_when_asked_for(klamm, topic):
+    klamm.ok("consume", topic, "--group", topic, "--exit")
+    assert "__consumer_offsets" not in klamm.ok("topics", "list").out
+    assert "__consumer_offsets" in klamm.ok("topics", "list", "--internal").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("create", "a/b"), "INVALID_TOPIC_EXCEPTION"),
+        (("create", "x", "--partitions", "0"), "INVALID_PARTITIONS"),
+        (("create", "x", "--replication-factor", "3"), "INVALID_REPLICATION_FACTOR"),
+        (("create", "x", "--config", "frob=1"), "unknown config frob"),
+        (("create", "x", "--config", "retention.ms=soon"), "expected a whole number"),
+        (("describe", "missing"), "'missing' does not exist"),
+        (("delete", "missing"), "'missing' does not exist"),
+        (("add-partitions", "missing", "3"), "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_what_the_cluster_refuses_about_topics(klamm, arguments, code):
+    assert code in klamm.refused(FAILED, "topics", *arguments)
+
+
+def test_a_topic_that_exists_is_not_created_again_nor_shrunk(klamm, topic):
+    assert "TOPIC_ALREADY_EXISTS" in klamm.refused(FAILED, "topics", "create", topic)
+    assert "it cannot grow to 2" in klamm.refused(FAILED, "topics", "add-partitions", topic, 2)
+
+
+def test_topics_and_groups_that_are_or_are_not_there_may_be_passed_over(klamm, topic, name):
+    new = f"{name}-new"
+    ended = klamm.ok("topics", "create", topic, new, "--if-not-exists", "-p", 2)
+    assert f"topic {topic} exists" in ended.err
+    assert [row[:2] for row in ended.rows] == [[new, "2"]]
+    assert "INVALID_PARTITIONS" in klamm.refused(FAILED, "topics", "create", "x", "--if-not-exists", "-p", 0)
+    described = klamm.ok("topics", "describe", new, "gone", "--if-exists", "--json")
+    assert [row["partition"] for row in described.document] == [0, 1]
+    assert "there is no topic gone" in described.err
+    assert "there is no topic gone" in klamm.ok("topics", "add-partitions", "gone", 3, "--if-exists").err
+    ended = klamm.ok("topics", "delete", new, "gone", "--if-exists", "--json")
+    assert ended.document == {"deleted": [new]}
+    assert "there is no topic gone" in ended.err
+    klamm.ok("consume", topic, "--group", topic, "--exit")
+    assert klamm.ok("groups", "delete", topic, "gone", "--if-exists", "--json").document == {"deleted": [topic]}
+    assert "there is no ledger" in klamm.ok("ledgers", "delete", "sink", "query", "--if-exists").err
+
+
+def test_a_config_without_a_value_is_wrong_usage(klamm):
+    assert "expected name=value" in klamm.refused(USAGE, "topics", "create", "x", "--config", "retention.ms")
