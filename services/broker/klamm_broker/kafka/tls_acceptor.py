@@ -4,6 +4,12 @@ It asks whether there is room, for a connection and for one more handshake, befo
 Each connection takes the context that is current when it is accepted, so a changed certificate holds from the next
 connection on. A handshake that takes too long is cut off. One that fails ends with TLS' alert, by which the client
 knows why; it is logged with its cause, once a minute: a client that repeats it must not fill the log.
+
+After the alert, the acceptor reads and drops what the client still sends, until the client closes the connection. In
+TLS 1.3, a client sends its first request before the server has refused its certificate. If a socket closes before it
+has read that request, the kernel resets the connection. Then the client's next write fails, and on some systems the
+kernel drops the alert. The client then reports a broken connection, and not its wrong certificate. Kafka keeps the
+connection open for `connection.failed.authentication.delay.ms`.
 """
 
 from __future__ import annotations
@@ -29,6 +35,12 @@ RETRY_S: Final = 1.0
 """How long to wait before the next connection is accepted, when the process has no descriptor left."""
 SHUTDOWN_S: Final = 5.0
 """How long a client may take to end its TLS session."""
+ALERT_S: Final = 1.0
+"""The seconds after an alert in which the client must close the connection. The acceptor closes it after that."""
+READ_BYTES: Final = 64 * 1024
+"""The size of one read of bytes that are dropped."""
+ALERT_BYTES: Final = 1024 * 1024
+"""The bytes that the acceptor reads and drops after an alert. It closes the connection of a client that sends more."""
 
 _WITHOUT_TLS: Final = {
     "HTTP_REQUEST": Visitor.HTTP,
@@ -130,7 +142,11 @@ class TlsAcceptor:
                 await asyncio.sleep(rest_ms / 1000)
             # The event loop closes its descriptor when the handshake fails, and the alert has to leave by one.
             with accepted.dup() as for_alert:
-                await self._connect(connection, accepted, for_alert)
+                try:
+                    await self._connect(connection, accepted)
+                except HandshakeFailed as error:
+                    self._tell(error, peer)
+                    await _send_alert(for_alert, error.alert)
         except OSError as error:
             self._tell(error, peer)
         finally:
@@ -138,21 +154,15 @@ class TlsAcceptor:
                 accepted.close()
                 self._leave()
 
-    async def _connect(self, connection: KafkaConnection, accepted: socket.socket, for_alert: socket.socket) -> None:
+    async def _connect(self, connection: KafkaConnection, accepted: socket.socket) -> None:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=self._handshakes.context(),
-                ssl_handshake_timeout=self._handshakes.timeout_ms / 1000,
-                ssl_shutdown_timeout=SHUTDOWN_S,
-            )
-        except HandshakeFailed as error:
-            # A client that has gone, or does not read, does without it.
-            with contextlib.suppress(OSError):
-                for_alert.send(error.alert)
-            raise
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection,
+            accepted,
+            ssl=self._handshakes.context(),
+            ssl_handshake_timeout=self._handshakes.timeout_ms / 1000,
+            ssl_shutdown_timeout=SHUTDOWN_S,
+        )
 
     def _tell(self, error: OSError, peer: str) -> None:
         reason = _reason(error)
@@ -166,6 +176,19 @@ class TlsAcceptor:
             self._porter.report_refused("a TLS handshake", peer, f"not done in {self._handshakes.timeout_ms} ms")
         else:
             log.debug("client=%s has gone before its handshake was done: %s", peer, error)
+
+
+async def _send_alert(client: socket.socket, alert: bytes) -> None:
+    """Sends the alert, and waits until the client closes the connection or has reached one of the two bounds."""
+    loop = asyncio.get_running_loop()
+    left = ALERT_BYTES
+    # A client that has gone, or does not read, gets no alert. TimeoutError is an OSError, too.
+    with contextlib.suppress(OSError):
+        client.send(alert)
+        client.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(ALERT_S):
+            while left > 0 and (dropped := await loop.sock_recv(client, min(left, READ_BYTES))):
+                left -= len(dropped)
 
 
 def _reason(error: OSError) -> str:

@@ -9,11 +9,13 @@ import logging
 import re
 import socket
 import ssl
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from klamm.security.dev_certificates import SignedKey
+from klamm_broker.kafka import tls_acceptor
 from tests.support import certificates
 from tests.support.kafka_door import Door, answer_to, echo, echo_by_turns, frame
 from tests.support.tls_door import Run, both_loops, opened, refused
@@ -107,6 +109,61 @@ def test_an_alert_tells_a_client_why_its_handshake_failed(
             with pytest.raises(ssl.SSLError) as raised:
                 await dial(door)
         assert alert[version] in (raised.value.reason or "")
+
+    run(scenario())
+
+
+@contextlib.asynccontextmanager
+async def alerted(world: TlsWorld, door: Door) -> AsyncIterator[socket.socket]:
+    """A client without a certificate, after it has read the server's alert and the end of the stream."""
+    loop = asyncio.get_running_loop()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = world.dialler().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.socket() as client:
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", door.port))
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await loop.sock_sendall(client, outgoing.read())
+                incoming.write(await loop.sock_recv(client, 65_536))
+        await loop.sock_sendall(client, outgoing.read())
+        while received := await loop.sock_recv(client, 65_536):
+            incoming.write(received)
+        with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
+            tls.read()
+        yield client
+
+
+@both_loops
+def test_a_client_that_writes_after_its_alert_is_not_reset(world: TlsWorld, run: Run) -> None:
+    """If the server closed too early, its kernel would reset the connection after the first write."""
+
+    async def scenario() -> None:
+        async with opened(world.clients(ssl_client_auth="required")) as door, alerted(world, door) as client:
+            for _ in range(3):
+                client.send(b"a")
+            client.close()
+            await until(lambda: not door.listener._acceptors[0]._under_way)
+
+    run(scenario())
+
+
+@both_loops
+@pytest.mark.parametrize(("bound", "value"), [("ALERT_S", 0.01), ("ALERT_BYTES", 3)])
+def test_a_client_that_stays_after_its_alert_is_cut_off(
+    world: TlsWorld, run: Run, bound: str, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_acceptor, "ALERT_S", 1_000.0)
+    monkeypatch.setattr(tls_acceptor, bound, value)
+
+    async def scenario() -> None:
+        async with opened(world.clients(ssl_client_auth="required")) as door, alerted(world, door) as client:
+            with contextlib.suppress(OSError):
+                client.send(b"abcdef")
+            await until(lambda: not door.listener._acceptors[0]._under_way)
 
     run(scenario())
 
