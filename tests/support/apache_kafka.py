@@ -17,7 +17,7 @@ from tests.support.kafka_wire import KafkaWire
 from tests.support.ports import free_ports
 from tests.support.waiting import patience, wait_until
 
-VERSION = "4.3.1"
+VERSION = "4.4.0"
 HOST = "127.0.0.1"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")

@@ -53,6 +53,8 @@ def _build_if_changed(sources: Path, built: Path) -> None:
         newest = max(path.stat().st_mtime for path in sources.rglob("*"))
         if stamp.exists() and stamp.stat().st_mtime >= newest:
             return
+        # Maven adds jars and removes none: those of another version would stay on the class path.
+        shutil.rmtree(built / "lib", ignore_errors=True)
         run = subprocess.run(
             ["mvn", "--quiet", "--batch-mode", "--file", str(sources / "pom.xml"), "package"],
             capture_output=True,

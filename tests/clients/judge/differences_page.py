@@ -18,7 +18,7 @@ from tests.clients.judge.known_differences import EVERY, KNOWN, Difference
 PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "kafka-differences.md"
 HEAD: Final = """# Where Klamm answers other than Apache Kafka
 
-`make clients` asks Klamm and Apache Kafka 4.3.1 the same: every API that both speak, in every version, with ordinary
+`make clients` asks Klamm and Apache Kafka 4.4.0 the same: every API that both speak, in every version, with ordinary
 and with odd arguments. The answers are compared field by field. These are all differences, and why each is there: the
 tests in `tests/clients/judge` fail when one is added, and when one is there no more. Which APIs and versions there are
 is in [kafka-protocol.md](kafka-protocol.md).

@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of a config otherwise than Apache Kafka 4.3.1: by name the fields, and why."""
+"""What DescribeConfigs says of a config otherwise than Apache Kafka 4.4.0: by name the fields, and why."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ TOPIC: Known = {
     "min.insync.replicas": (("source", "synonyms"), _ELR),
     "local.retention.bytes": (("synonyms",), _TIERED),
     "local.retention.ms": (("synonyms",), _TIERED),
+    "max.decompressed.message.bytes": (
+        ("synonyms",),
+        "The broker does not decompress what is produced, and the brokers' config has no effect.",
+    ),
+    "remote.copy.lag.bytes": (("synonyms",), _TIERED),
+    "remote.copy.lag.ms": (("synonyms",), _TIERED),
 }
 BROKER: Known = {
     "min.insync.replicas": (("source", "synonyms"), _ELR),

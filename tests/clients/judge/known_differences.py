@@ -1,4 +1,4 @@
-"""Where Klamm answers other than Apache Kafka 4.3.1, and why: what the sweep sees must be here, and nothing else."""
+"""Where Klamm answers other than Apache Kafka 4.4.0, and why: what the sweep sees must be here, and nothing else."""
 
 from __future__ import annotations
 
@@ -579,15 +579,6 @@ KNOWN: Sequence[Difference] = (
         "unknown_member_id",
         "group_id_not_found",
         "A member whose group is gone joins again; Kafka's code ends it.",
-    ),
-    Difference(
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        ("a classic group",),
-        "error_code",
-        "group_id_not_found",
-        "unknown_server_error",
-        "A group with members of the older protocol is not turned into one of the newer. Kafka tries, and fails to read"
-        " the assignment that this member has.",
     ),
     Difference(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,

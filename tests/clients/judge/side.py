@@ -161,6 +161,17 @@ class Side:
             {"transactional_ids": names},
         )
 
+    def delete_own_topics(self) -> None:
+        """Deletes the topics that questions made: other questions are about all topics that there are."""
+        asked = {
+            "topics": None,
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": False,
+        }
+        names = [topic.name for topic in self.ask(ApiKey.METADATA, 12, asked).topics if not topic.is_internal]
+        own = [name for name in names if name not in {*SHARED_TOPICS, "empty"}]
+        self.ask(ApiKey.DELETE_TOPICS, 5, {"topic_names": own, "timeout": TIMEOUT_MS})
+
     def shared_state(self) -> Mapping[str, list[Any]]:
         """What no question may change, because others ask about it: where the shared topics begin and end, but for
         `empty`, which gets markers of transactions; what is committed in `stored`; and that no group is `unknown`."""

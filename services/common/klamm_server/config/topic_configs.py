@@ -40,6 +40,13 @@ _GZIP_LEVELS = Validator(
 _THROTTLED = list_matching(r"\*|[0-9]+:[0-9]+", "* or a list of partition:broker")
 
 _NO_TIERED_STORAGE = Validator(expected="false: there is no tiered storage", accepts=lambda value: value is False)
+_NO_SHARE_GROUPS = Validator(expected="false: there are no share groups", accepts=lambda value: value is False)
+_DECOMPRESSED_MAX_BYTES = 2_147_483_639
+"""The longest array of Java, which is Kafka's default."""
+_NOT_DECOMPRESSED = Validator(
+    expected=f"{_DECOMPRESSED_MAX_BYTES}: the broker does not decompress what is produced",
+    accepts=lambda value: value == _DECOMPRESSED_MAX_BYTES,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +256,19 @@ class TopicConfig:
         -2,
         at_least=-2,
         doc="Without effect: there is no remote storage, so everything is local and retention.bytes decides.",
+    )
+    remote_copy_lag_ms: int = long(0, at_least=-1, doc="Without effect: there is no remote storage.")
+    remote_copy_lag_bytes: int = long(-1, at_least=-1, doc="Without effect: there is no remote storage.")
+    max_decompressed_message_bytes: int = integer(
+        _DECOMPRESSED_MAX_BYTES,
+        valid=_NOT_DECOMPRESSED,
+        doc="The largest record, decompressed. Only the default is possible: the broker does not decompress records that"
+        " are produced.",
+    )
+    errors_deadletterqueue_group_enable: bool = boolean(
+        False,
+        valid=_NO_SHARE_GROUPS,
+        doc="Whether share groups may write records here that they could not deliver; only false is possible.",
     )
 
 

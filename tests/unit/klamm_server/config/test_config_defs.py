@@ -38,6 +38,7 @@ compression.lz4.level                   int      9                    compressio
 compression.type                        string   producer             compression.type
 compression.zstd.level                  int      3                    compression.zstd.level
 delete.retention.ms                     long     86400000             log.cleaner.delete.retention.ms
+errors.deadletterqueue.group.enable     boolean  false                null
 file.delete.delay.ms                    long     60000                log.segment.delete.delay.ms
 flush.messages                          long     9223372036854775807  log.flush.interval.messages
 flush.ms                                long     9223372036854775807  log.flush.interval.ms
@@ -47,6 +48,7 @@ leader.replication.throttled.replicas   list     ""                   null
 local.retention.bytes                   long     -2                   null
 local.retention.ms                      long     -2                   null
 max.compaction.lag.ms                   long     9223372036854775807  log.cleaner.max.compaction.lag.ms
+max.decompressed.message.bytes          int      2147483639           null
 max.message.bytes                       int      1048588              message.max.bytes
 message.timestamp.after.max.ms          long     3600000              log.message.timestamp.after.max.ms
 message.timestamp.before.max.ms         long     9223372036854775807  log.message.timestamp.before.max.ms
@@ -55,6 +57,8 @@ min.cleanable.dirty.ratio               double   0.5                  log.cleane
 min.compaction.lag.ms                   long     0                    log.cleaner.min.compaction.lag.ms
 min.insync.replicas                     int      1                    min.insync.replicas
 preallocate                             boolean  false                log.preallocate
+remote.copy.lag.bytes                   long     -1                   null
+remote.copy.lag.ms                      long     0                    null
 remote.log.copy.disable                 boolean  false                null
 remote.log.delete.on.disable            boolean  false                null
 remote.storage.enable                   boolean  false                null
@@ -216,6 +220,9 @@ def test_parse(name: str, text: str, value: object) -> None:
         ("min.insync.replicas", "0", "at least 1"),
         ("leader.replication.throttled.replicas", "0-1", "* or a list of partition:broker"),
         ("remote.storage.enable", "true", "false"),
+        ("errors.deadletterqueue.group.enable", "true", "false: there are no share groups"),
+        ("max.decompressed.message.bytes", "1000000", "2147483639: the broker does not decompress"),
+        ("remote.copy.lag.ms", "-2", "at least -1"),
         ("log.retention.hours", "0", "-1 or at least 1"),
     ],
 )
