@@ -39,6 +39,11 @@ class KafkaWire:
 
     def ask(self, api_key: ApiKey, version: int, fields: messages.Fields) -> Any:
         """Fields that the version has not are left out. Raises ConnectionError when the broker closes instead."""
+        self.send(api_key, version, fields)
+        return self.receive(api_key, version)
+
+    def send(self, api_key: ApiKey, version: int, fields: messages.Fields) -> None:
+        """Sends a request whose answer the caller gets from `receive`."""
         self._correlation_id += 1
         schema = load_request_schema(api_key, version)
         body = io.BytesIO()
@@ -46,9 +51,12 @@ class KafkaWire:
         tags = b"\x00" if version >= SPOKEN[api_key].flexible else b""
         frame = struct.pack(">hhih", api_key, version, self._correlation_id, 4) + b"wire" + tags + body.getvalue()
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive(self, api_key: ApiKey, version: int) -> Any:
+        """Returns the answer to the last request."""
         answer = self._read(struct.unpack(">i", self._read(4))[0])
         assert struct.unpack_from(">i", answer) == (self._correlation_id,)
-        start = 5 if tags and api_key is not ApiKey.API_VERSIONS else 4
+        start = 5 if version >= SPOKEN[api_key].flexible and api_key is not ApiKey.API_VERSIONS else 4
         message, end = _read_message(load_response_schema(api_key, version), memoryview(answer), start)
         assert end == len(answer), f"{len(answer) - end} bytes after the answer"
         return message

@@ -33,7 +33,7 @@ ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
 
 
 class ColdApis:
-    """`handle` answers what `KafkaApis` does not read by hand."""
+    """`handle` and `list_offsets` answer what `KafkaApis` does not read by hand."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class ColdApis:
         topic_ids: TopicIds,
         clock: Clock,
     ) -> None:
+        self._list_offsets = handlers.list_offsets
         self._handlers: dict[ApiKey, ColdHandler] = {
             **_partitions(handlers),
             **_groups(GroupApis(to_coordinators, topic_ids, cluster), ConsumerGroupApis(to_coordinators, cluster)),
@@ -66,14 +67,20 @@ class ColdApis:
 
     async def handle(self, request: Request) -> Parts:
         """The body of the answer. Raises MalformedRequestError, or another KlammError that ends the connection."""
+        if request.api_key is ApiKey.LIST_OFFSETS:
+            return self.list_offsets(request)
         answer = await self._handlers[request.api_key](request, messages.decode(request))
+        return [messages.encode(request, answer)]
+
+    def list_offsets(self, request: Request) -> Parts:
+        """Returns the body of the answer to a ListOffsets. Raises MalformedRequestError."""
+        answer = partitions.list_offsets(request, messages.decode(request), self._list_offsets)
         return [messages.encode(request, answer)]
 
 
 def _partitions(handlers: Handlers) -> dict[ApiKey, ColdHandler]:
     epochs, producers = handlers.offset_for_leader_epoch, handlers.describe_producers
     return {
-        ApiKey.LIST_OFFSETS: partial(partitions.list_offsets, handler=handlers.list_offsets),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(partitions.offset_for_leader_epoch, handler=epochs),
         ApiKey.DELETE_RECORDS: partial(partitions.delete_records, handler=handlers.delete_records),
         ApiKey.DESCRIBE_PRODUCERS: partial(partitions.describe_producers, handler=producers),

@@ -3,9 +3,9 @@
 Kafka serves one request of a connection at a time too. What can be answered at once is, in the turn of the event loop
 that it arrived in, and the answers of a turn are written together: such a request costs no task, future or further
 turn. One that has to wait gets a task; while it is under way nothing behind it is served, so what a client may have
-piled up here is one frame (`socket.request.max.bytes`) and what one read brought. A turn ends with the buffer's
-content, or before, to let other connections have theirs. A client that does not take its answers is not served: a slow
-reader stops its own requests, nobody else's.
+piled up here is one frame (`socket.request.max.bytes`) and what one read brought. The task's last step serves what is
+behind it. A turn ends with the buffer's content, or before, to let other connections have theirs. A client that does
+not take its answers is not served: a slow reader stops its own requests, nobody else's.
 
 A client that has used up a quota is not read for as long as its answer told it to rest (`throttle.py`).
 
@@ -355,14 +355,25 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # What has to wait
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self._task = asyncio.create_task(work)
+        self._task = asyncio.create_task(self._work(work))
         self._task.add_done_callback(self._on_done)
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+        # The task's call-back would run in a later turn of the event loop. By then, the client may have sent its next
+        # request, and the listener would serve requests of other clients first that arrived after this one.
         self._task = None
+        self._go_on()
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is not None or task.cancelled():
-            self._end(error)
+        if error is None and not task.cancelled():
+            return
+        self._task = None
+        self._end(error)
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._is_lost:
             self._release()
         if self.throttle is not None:

@@ -38,7 +38,7 @@ _KNOWS_OFFSET_NOT_AVAILABLE: Final = 5
 """Version of ListOffsets (KIP-207)."""
 
 
-async def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> Fields:
+def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> Fields:
     named = Counter((topic.name, one.partition_index) for topic in wanted.topics for one in topic.partitions)
     looked_up, listed = [], []
     for topic in wanted.topics:

@@ -37,6 +37,7 @@ from tests.support.kafka_door import (
     echo_in_time,
     frame,
 )
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
@@ -287,6 +288,29 @@ def test_what_one_read_brings_is_answered_by_one_write_before_anything_else_runs
     asyncio.run(scenario())
 
 
+def test_a_request_behind_one_that_had_to_wait_is_served_before_later_ones_of_others() -> None:
+    """The client has its answer as soon as it is written, and sends its next request in the same turn of the loop."""
+    served: list[int] = []
+
+    def handle(request: Request) -> Answer | AnswerInTime:
+        served.append(request.correlation_id)
+        return echo_in_time(request) if request.correlation_id == 1 else echo(request)
+
+    async def scenario() -> None:
+        async with Door(handle) as door, connected(door) as (first, transport), connected(door) as (second, _):
+            feed(first, frame(1, b"a"))
+            for _ in range(10):
+                if transport.writes:
+                    break
+                await asyncio.sleep(0)
+            feed(first, frame(2, b"a"))
+            feed(second, frame(3, b"a"))
+            await until(lambda: len(served) == 3)
+        assert served == [1, 2, 3]
+
+    asyncio.run(scenario())
+
+
 def test_others_have_their_turn_before_all_of_many_requests_are_served() -> None:
     async def scenario() -> None:
         async with Door(echo) as door, connected(door) as (connection, transport):
@@ -413,6 +437,8 @@ def test_a_request_waits_while_others_take_all_the_memory() -> None:
             feed(second, large[1_000:BUSY_BUFFER_BYTES])
             assert first.is_busy
             assert second.is_busy
+            # The tasks of both ask for memory.
+            await asyncio.sleep(0)
             door.memory.give_back(95)
             for _ in range(10):
                 await asyncio.sleep(0)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 import pytest
 
 from klamm.errors import ErrorCode
 from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
+from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.partitions import list_offsets
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request
 from tests.support.cold_requests import answer_of
 
 VERSIONS = range(SPOKEN[ApiKey.LIST_OFFSETS].min, SPOKEN[ApiKey.LIST_OFFSETS].max + 1)
@@ -44,7 +44,10 @@ def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[in
         "topics": [{"name": "flights", "partitions": asked}],
         "timeout": 1_000,
     }
-    handle = partial(list_offsets, handler=handler)
+
+    async def handle(request: Request, wanted: Any) -> Fields:
+        return list_offsets(request, wanted, handler)
+
     answer = asyncio.run(answer_of(handle, ApiKey.LIST_OFFSETS, version, fields))
     return [one for topic in answer.topics for one in topic.partitions]
 
