@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from klamm import Admin
+from klamm.acls import AclBindingFilter
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
 
@@ -11,10 +13,18 @@ FAILED, USAGE, DENIED = 1, 2, 4
 
 
 @pytest.fixture(scope="module")
-def klamm(tmp_path_factory):
+def running(tmp_path_factory):
     settings = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:ANONYMOUS"}
-    with running_cluster(tmp_path_factory.mktemp("acls"), settings=settings) as running:
-        yield KlammCommand(running.bootstrap)
+    with running_cluster(tmp_path_factory.mktemp("acls"), settings=settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def klamm(running):
+    """Removes all entries after each test, because one test lists all of them."""
+    yield KlammCommand(running.bootstrap)
+    with Admin(bootstrap_servers=running.bootstrap) as admin:
+        admin.delete_acls([AclBindingFilter()])
 
 
 def listed(klamm, *options):
