@@ -25,11 +25,11 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.schemas import request_schema, response_schema
 
 TIMEOUT_MS = 30_000
 VERSIONS = {ApiKey.CREATE_TOPICS: 7, ApiKey.METADATA: 12}
@@ -54,13 +54,13 @@ class Client:
 
     def ask(self, api_key: ApiKey, fields: messages.Fields) -> Any:
         version = VERSIONS[api_key]
-        schema = load_request_schema(api_key, version)
+        schema = request_schema(api_key, version)
         body = io.BytesIO()
         entity_writer(schema)(body, messages._make(schema, fields))
         frame = struct.pack(">hhihx", api_key, version, 1, -1) + body.getvalue()
         self.socket.sendall(struct.pack(">i", len(frame)) + frame)
         (size,) = struct.unpack(">i", self._read(4))
-        answer, _ = entity_reader(load_response_schema(api_key, version))(memoryview(self._read(size)), 5)
+        answer, _ = entity_reader(response_schema(api_key, version))(memoryview(self._read(size)), 5)
         return answer
 
     def _read(self, size: int) -> bytes:

@@ -66,7 +66,7 @@ NOT_OFFERED: Final = frozenset(
 """What a client has no call or setting for. Everything else has a test."""
 PROGRAMS: Final[Mapping[str, Callable[[], str]]] = {
     "Kafka Streams": java_programs.kafka_version,
-    "Kafka Connect": java_programs.kafka_version,
+    "Kafka Connect": java_programs.connect_version,
     "Kafka's command-line tools": java_programs.kafka_version,
     'Spark\'s format("kafka")': lambda: version("pyspark"),
 }

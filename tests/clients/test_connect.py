@@ -53,7 +53,7 @@ class Worker:
     def start(self) -> None:
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                java_programs.command("org.apache.kafka.connect.cli.ConnectDistributed", str(self._config)),
+                java_programs.connect_command("org.apache.kafka.connect.cli.ConnectDistributed", str(self._config)),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

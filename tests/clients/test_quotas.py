@@ -25,7 +25,7 @@ Quotas = dict[frozenset[tuple[str, str | None]], dict[str, float]]
 def configs(bootstrap: str, *arguments: str) -> tuple[int, set[str]]:
     """kafka-configs.sh: its exit status and the lines that it prints, in whatever order."""
     run = subprocess.run(
-        java_programs.command("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments),
+        java_programs.command("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", bootstrap, *arguments),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

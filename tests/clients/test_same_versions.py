@@ -1,5 +1,6 @@
-"""The newest versions of Kafka 4.3's APIs answer what Kafka's do (`version_scenarios.py`): Klamm's half is among the
-tests, Kafka's is run by `make clients` and holds what is expected here to be true."""
+"""The newest versions of Kafka 4.4's APIs answer what Kafka's do (`version_scenarios.py`).
+
+Every run asks Klamm. `make clients` also asks Kafka, which holds what is expected here to be true."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ LEVELS = {
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
     "kraft.version": 1,
-    "metadata.version": 30,
+    "metadata.version": 33,
     "transaction.version": 2,
 }
 

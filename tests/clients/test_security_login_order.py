@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
 
 from klamm.errors import ErrorCode
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.schemas import request_schema
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.every_request import requests
 from tests.support.kafka_wire import KafkaWire
@@ -81,7 +81,7 @@ def answered(side: Open, api_key: ApiKey, version: int, *, logged_in: bool = Fal
             assert not wire.ask(ApiKey.SASL_AUTHENTICATE, 1, login).error_code
         # Kafka takes no other login for a second.
         wait_until(lambda: handshake(wire))
-        fields = {**nothing(load_request_schema(api_key, version)), **FIELDS.get(api_key, {})}
+        fields = {**nothing(request_schema(api_key, version)), **FIELDS.get(api_key, {})}
         try:
             answer = wire.ask(api_key, version, fields)
         except ConnectionError:
@@ -125,4 +125,4 @@ def test_before_the_handshake_there_is_no_answer(klamm: Open, kafka: Open) -> No
     for side in (klamm, kafka):
         for api_key, version in (ApiKey.HEARTBEAT, 4), (ApiKey.METADATA, 13), (ApiKey.FIND_COORDINATOR, 6):
             with side() as wire, pytest.raises(ConnectionError):
-                wire.ask(api_key, version, nothing(load_request_schema(api_key, version)))
+                wire.ask(api_key, version, nothing(request_schema(api_key, version)))

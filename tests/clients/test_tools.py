@@ -21,10 +21,10 @@ pytestmark = [
 ]
 
 
-def tool(name: str, *arguments: str, given: str | None = None, package: str = TOOLS) -> str:
+def tool(name: str, *arguments: str, given: str | None = None) -> str:
     """What it prints."""
     run = subprocess.run(
-        java_programs.command(f"{package}.{name}", *arguments),
+        java_programs.command(f"{TOOLS}.{name}", *arguments),
         input=given,
         capture_output=True,
         text=True,
@@ -58,7 +58,7 @@ def test_settings_of_brokers_that_change_at_run_time(bootstrap: str) -> None:
 
     def configs(*arguments: str) -> str:
         at = ["--bootstrap-server", bootstrap, "--entity-type", "brokers"]
-        return tool("ConfigCommand", *at, *arguments, package="kafka.admin")
+        return tool("ConfigCommand", *at, *arguments)
 
     one, every = ["--entity-name", "1"], ["--entity-default"]
     assert "Completed updating config for broker 1." in configs(
@@ -82,7 +82,7 @@ def test_settings_of_brokers_that_change_at_run_time(bootstrap: str) -> None:
     [
         (["MetadataQuorumCommand", "describe", "--status"], "LeaderId:"),
         (["MetadataQuorumCommand", "describe", "--replication"], "Leader"),
-        (["FeatureCommand", "describe"], "FinalizedVersionLevel: 4.3-IV0"),
+        (["FeatureCommand", "describe"], "FinalizedVersionLevel: 4.4-IV2"),
         (["FeatureCommand", "upgrade", "--feature", "transaction.version=2"], "transaction.version was upgraded to 2."),
         (["BrokerApiVersionsCommand"], "DescribeTopicPartitions(75)"),
         (["ClusterTool", "list-endpoints"], "127.0.0.1"),

@@ -21,7 +21,12 @@ def configs(bootstrap: str, *arguments: str) -> tuple[int, str]:
     """kafka-configs.sh about a user: its exit status and what it prints."""
     run = subprocess.run(
         java_programs.command(
-            "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--entity-type", "users", *arguments
+            "org.apache.kafka.tools.ConfigCommand",
+            "--bootstrap-server",
+            bootstrap,
+            "--entity-type",
+            "users",
+            *arguments,
         ),
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""What the newest versions of Kafka 4.3's APIs answer, asked of Klamm and of Kafka alike (`test_same_versions.py`)."""
+"""What the newest versions of Kafka 4.4's APIs answer, asked of Klamm and of Kafka alike (`test_same_versions.py`)."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ with atheris.instrument_imports(include=["klamm_broker", "klamm.kafka_types"]):
     from klamm_broker.server import BrokerServer
 
 import crc32c
-from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
+from klamm_broker.kafka.schemas import request_schema
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
 from klamm_server.net.listeners import plain_listeners
@@ -104,7 +104,7 @@ def seeds() -> Iterator[bytes]:
     for number, api_key in enumerate(APIS):
         spoken = SPOKEN[api_key]
         for version in range(spoken.min, spoken.max + 1):
-            schema = load_request_schema(api_key, version)
+            schema = request_schema(api_key, version)
             buffer = io.BytesIO()
             entity_writer(schema)(buffer, messages._make(schema, plausible(schema)))
             packed = pack(number, version - spoken.min, buffer.getvalue())

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import io
 import struct
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from klamm.wire.v1.common_pb2 import Endpoint
-from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
+from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord, TopicRecord
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 
 _BROKER = RegisterBrokerRecord(broker_id=1, kafka_endpoint=Endpoint(host="kafka", port=9092))
 _IMAGE = replay(MetadataImage.empty(), [MetadataRecord(register_broker=_BROKER)], 1)
+FLIGHTS, UNKNOWN = uuid.UUID(int=7), uuid.UUID(int=9)
+"""The id of the topic `flights`, and one that no topic has."""
+
+
+def _flights() -> MetadataImage:
+    records = [MetadataRecord(topic=TopicRecord(name="flights", topic_id=FLIGHTS.bytes))]
+    return replay(MetadataImage.empty(), records, len(records))
+
+
+TOPIC_IDS = TopicIds(_flights)
 ALONE = SeenCluster(lambda: _IMAGE, 1, "KAFKA")
 """What the only broker sees."""
 
@@ -28,7 +40,7 @@ Handler = Callable[[Request, Any], Awaitable[messages.Fields]]
 
 def request_of(api_key: ApiKey, version: int, fields: messages.Fields) -> Request:
     """As a client sends it. Fields that the version has not are left out."""
-    schema = load_request_schema(api_key, version)
+    schema = request_schema(api_key, version)
     body = io.BytesIO()
     entity_writer(schema)(body, messages._make(schema, fields))
     tags = b"\x00" if version >= SPOKEN[api_key].flexible else b""
@@ -40,7 +52,7 @@ async def answer_of(handler: Handler, api_key: ApiKey, version: int, fields: mes
     """kio's dataclass of the answer."""
     request = request_of(api_key, version, fields)
     answer = messages.encode(request, await handler(request, messages.decode(request)))
-    message, size = entity_reader(load_response_schema(api_key, version))(memoryview(answer), 0)
+    message, size = entity_reader(response_schema(api_key, version))(memoryview(answer), 0)
     assert size == len(answer)
     return message
 

@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "clients" / "java"
 BUILT = ROOT / "build" / "java"
+CONNECT = BUILT / "connect"
 BUILD_TIMEOUT_S = 900
 JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
 """A short-lived JVM is not worth optimising."""
@@ -23,6 +24,18 @@ def classpath() -> str:
     """The class path of all that `tests/clients/java/pom.xml` names. Skips the test where Java or Maven is missing."""
     _build_if_changed(SOURCES, BUILT)
     return f"{BUILT}/clients.jar:{BUILT}/lib/*"
+
+
+def connect_command(main_class: str, *arguments: str) -> list[str]:
+    """Returns the command that runs a main class of Kafka Connect, for `subprocess`. Skips as `classpath`."""
+    _build_if_changed(SOURCES / "connect", CONNECT)
+    return ["java", *JVM, "-cp", f"{CONNECT}/lib/*", main_class, *arguments]
+
+
+def connect_version() -> str:
+    """Returns the version of Connect that was fetched."""
+    jar = next((CONNECT / "lib").glob("connect-runtime-*.jar"))
+    return jar.stem.removeprefix("connect-runtime-")
 
 
 def spark_jars() -> list[Path]:

@@ -8,12 +8,12 @@ import ssl
 import struct
 from typing import Any
 
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue
 
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.schemas import request_schema, response_schema
 from tests.support.message_reader import MessageReader
 from tests.support.waiting import patience
 
@@ -45,7 +45,7 @@ class KafkaWire:
     def send(self, api_key: ApiKey, version: int, fields: messages.Fields) -> None:
         """Sends a request whose answer the caller gets from `receive`."""
         self._correlation_id += 1
-        schema = load_request_schema(api_key, version)
+        schema = request_schema(api_key, version)
         body = io.BytesIO()
         entity_writer(schema)(body, messages._make(schema, fields))
         tags = b"\x00" if version >= SPOKEN[api_key].flexible else b""
@@ -57,7 +57,7 @@ class KafkaWire:
         answer = self._read(struct.unpack(">i", self._read(4))[0])
         assert struct.unpack_from(">i", answer) == (self._correlation_id,)
         start = 5 if version >= SPOKEN[api_key].flexible and api_key is not ApiKey.API_VERSIONS else 4
-        message, end = _read_message(load_response_schema(api_key, version), memoryview(answer), start)
+        message, end = _read_message(response_schema(api_key, version), memoryview(answer), start)
         assert end == len(answer), f"{len(answer) - end} bytes after the answer"
         return message
 

@@ -12,8 +12,14 @@ from tests.clients.judge.side import TIMEOUT_MS, UNKNOWN_ID, Ask, Cases, since
 Fields = Mapping[str, Any]
 
 
-def software(name: str, version: str) -> Fields:
-    return {"client_software_name": name, "client_software_version": version}
+def software(name: str, version: str, **meant: Any) -> Fields:
+    return {"client_software_name": name, "client_software_version": version, **meant}
+
+
+def meant(ask: Ask, cluster_id: str | None = None, node_id: int = -1) -> Fields:
+    """A client that means to talk to this node; the cluster id `own` is the right one."""
+    own = ask.side.ask(ApiKey.DESCRIBE_CLUSTER, 0, cluster()).cluster_id
+    return software("wire", "1", cluster_id=own if cluster_id == "own" else cluster_id, node_id=node_id)
 
 
 API_VERSIONS = {
@@ -22,6 +28,15 @@ API_VERSIONS = {
     "an empty version": since(3, lambda ask: software("wire", "")),
     "an illegal name": since(3, lambda ask: software("no name!", "1")),
     "an illegal version": since(3, lambda ask: software("wire", "-1")),
+    "this node": since(5, lambda ask: meant(ask, "own", 1)),
+    "this cluster": since(5, lambda ask: meant(ask, "own")),
+    "another cluster": since(5, lambda ask: meant(ask, "another")),
+    "another cluster's node": since(5, lambda ask: meant(ask, "another", 1)),
+    "another node": since(5, lambda ask: meant(ask, None, 7)),
+    "another node of this cluster": since(5, lambda ask: meant(ask, "own", 7)),
+    "a node without its cluster": since(5, lambda ask: meant(ask, None, 1)),
+    "an empty cluster": since(5, lambda ask: meant(ask, "", 1)),
+    "a negative node": since(5, lambda ask: meant(ask, "own", -2)),
 }
 SASL_HANDSHAKE = {
     "a mechanism": lambda ask: {"mechanism": "PLAIN"},

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.cases_groups import modern_member
 from tests.clients.judge.side import Ask, Cases, GroupMembership, TransactionalProducer, since
 
 Fields = Mapping[str, Any]
@@ -155,6 +156,7 @@ END_TXN = {
 
 
 def commit(
+    ask: Ask,
     producer: TransactionalProducer,
     group: str,
     *parts: tuple[str, int, int],
@@ -178,7 +180,10 @@ def commit(
             "generation_id": member.generation if member else -1,
             "member_id": member.member_id if member else "",
             "group_instance_id": None,
-            "topics": [{"name": topic, "partitions": stored} for topic, stored in topics.items()],
+            "topics": [
+                {"name": topic, "topic_id": ask.topic_id(topic), "partitions": stored}
+                for topic, stored in topics.items()
+            ],
             **changes,
         },
     )
@@ -193,39 +198,51 @@ def with_offsets(ask: Ask) -> TransactionalProducer:
 
 
 TXN_OFFSET_COMMIT = {
-    "nothing": lambda ask: commit(with_offsets(ask), ask.name, topics=[]),
-    "a partition": lambda ask: commit(with_offsets(ask), ask.name),
-    "a partition of a group that was not added": lambda ask: commit(ask.transaction(), "other"),
-    "without a transaction": lambda ask: commit(ask.producer(), ask.name),
-    "an unknown topic": lambda ask: commit(with_offsets(ask), ask.name, ("unknown", 0, 1)),
-    "an unknown partition": lambda ask: commit(with_offsets(ask), ask.name, ("plain", 9, 1)),
-    "a negative partition": lambda ask: commit(with_offsets(ask), ask.name, ("plain", -1, 1)),
-    "known and unknown": lambda ask: commit(with_offsets(ask), ask.name, ("plain", 0, 1), ("unknown", 0, 1)),
-    "long metadata": lambda ask: commit(with_offsets(ask), ask.name, metadata="x" * 4_097),
-    "null metadata": lambda ask: commit(with_offsets(ask), ask.name, metadata=None),
-    "an empty group id": lambda ask: commit(ask.transaction(), ""),
-    "an empty id": lambda ask: commit(NOBODY._replace(transactional_id=""), ask.name),
-    "an unknown id": lambda ask: commit(NOBODY, ask.name),
-    "another producer": lambda ask: commit(with_offsets(ask)._replace(producer_id=987_654), ask.name),
-    "a newer epoch": lambda ask: commit(with_offsets(ask)._replace(epoch=9), ask.name),
-    "a negative epoch": lambda ask: commit(with_offsets(ask)._replace(epoch=-1), ask.name),
-    "after a time-out": lambda ask: commit(ask.timed_out(), ask.name),
-    "an older epoch": lambda ask: commit(fenced(ask), ask.name),
-    "a member": since(3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member())),
+    "nothing": lambda ask: commit(ask, with_offsets(ask), ask.name, topics=[]),
+    "a partition": lambda ask: commit(ask, with_offsets(ask), ask.name),
+    "a partition of a group that was not added": lambda ask: commit(ask, ask.transaction(), "other"),
+    "without a transaction": lambda ask: commit(ask, ask.producer(), ask.name),
+    "an unknown topic": lambda ask: commit(ask, with_offsets(ask), ask.name, ("unknown", 0, 1)),
+    "an unknown partition": lambda ask: commit(ask, with_offsets(ask), ask.name, ("plain", 9, 1)),
+    "a negative partition": lambda ask: commit(ask, with_offsets(ask), ask.name, ("plain", -1, 1)),
+    "known and unknown": lambda ask: commit(ask, with_offsets(ask), ask.name, ("plain", 0, 1), ("unknown", 0, 1)),
+    "long metadata": lambda ask: commit(ask, with_offsets(ask), ask.name, metadata="x" * 4_097),
+    "null metadata": lambda ask: commit(ask, with_offsets(ask), ask.name, metadata=None),
+    "an empty group id": lambda ask: commit(ask, ask.transaction(), ""),
+    "an empty id": lambda ask: commit(ask, NOBODY._replace(transactional_id=""), ask.name),
+    "an unknown id": lambda ask: commit(ask, NOBODY, ask.name),
+    "another producer": lambda ask: commit(ask, with_offsets(ask)._replace(producer_id=987_654), ask.name),
+    "a newer epoch": lambda ask: commit(ask, with_offsets(ask)._replace(epoch=9), ask.name),
+    "a negative epoch": lambda ask: commit(ask, with_offsets(ask)._replace(epoch=-1), ask.name),
+    "after a time-out": lambda ask: commit(ask, ask.timed_out(), ask.name),
+    "an older epoch": lambda ask: commit(ask, fenced(ask), ask.name),
+    "a member": since(3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=ask.member())),
     "an unknown member": since(
-        3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member()._replace(member_id="nobody"))
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=ask.member()._replace(member_id="nobody"))
     ),
     "an older generation": since(
-        3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member()._replace(generation=0))
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=ask.member()._replace(generation=0))
     ),
     "a newer generation": since(
-        3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member()._replace(generation=99))
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=ask.member()._replace(generation=99))
     ),
     "an unknown member of no group": since(
-        3, lambda ask: commit(with_offsets(ask), ask.name, member=GroupMembership("", "nobody", 3))
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=GroupMembership("", "nobody", 3))
+    ),
+    "a member of the newer protocol": since(
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=modern_member(ask))
+    ),
+    "an older epoch of a member of the newer protocol": since(
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=modern_member(ask)._replace(generation=0))
+    ),
+    "a newer epoch of a member of the newer protocol": since(
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=modern_member(ask)._replace(generation=99))
+    ),
+    "an unknown member of the newer protocol": since(
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=modern_member(ask)._replace(member_id="nobody"))
     ),
     "an unknown instance": since(
-        3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member(), group_instance_id="nobody")
+        3, lambda ask: commit(ask, with_offsets(ask), ask.name, member=ask.member(), group_instance_id="nobody")
     ),
 }
 

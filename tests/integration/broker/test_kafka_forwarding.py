@@ -7,7 +7,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.rpc.grpc_transport import GrpcTransport
@@ -18,6 +17,7 @@ from klamm_broker.kafka.configs import ConfigApis
 from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.replicas import ReplicaApis
 from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.topics import TopicApis
 from klamm_broker.metadata.metadata_waiters import MetadataWaiters
@@ -44,7 +44,7 @@ for method in ADMIN.methods:
 
 def request_of(api_key: ApiKey, version: int, fields: dict[str, Any]) -> tuple[Request, Any]:
     request = Request(api_key, version, 1, "me", "10.0.0.1", memoryview(b""), 0, False)
-    return request, messages._make(load_request_schema(api_key, version), fields)
+    return request, messages._make(request_schema(api_key, version), fields)
 
 
 def test_a_decision_that_took_too_long_is_an_error_of_each_thing_asked_for() -> None:

@@ -18,26 +18,42 @@ _EPOCH_TAG: Final = 1
 _FINALIZED_TAG: Final = 2
 _FEATURES_SINCE: Final = 3
 _SOFTWARE_SINCE: Final = 3
+_MEANT_NODE_SINCE: Final = 5
+_ANY_NODE: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions(request: Request, features_epoch: int) -> AnswerWriter:
-    """`features_epoch` never falls: clients believe the broker with the greatest.
+def api_versions(request: Request, features_epoch: int, cluster_id: str, node_id: int) -> AnswerWriter:
+    """Answers a client of the node `node_id` in the cluster `cluster_id`. `features_epoch` never falls: clients believe
+    the broker with the greatest.
 
+    A client that means to talk to another node gets REBOOTSTRAP_REQUIRED (KIP-1242): addresses can change hands.
     To a version that is not spoken the answer is one of version 0, which every client can read, and names the range
     of this API."""
     if not request.is_spoken:
         return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, SPOKEN[ApiKey.API_VERSIONS])], (), 0)
-    if request.version >= _SOFTWARE_SINCE and not _names_software(request):
-        return _answer(request.version, ErrorCode.INVALID_REQUEST, [], (), request.throttle_ms)
+    if request.version >= _SOFTWARE_SINCE:
+        code = _error(request, cluster_id, node_id)
+        if code is not ErrorCode.NONE:
+            return _answer(request.version, code, [], (), request.throttle_ms)
     features = _features(features_epoch) if request.version >= _FEATURES_SINCE else ()
     return _answer(request.version, ErrorCode.NONE, sorted(SPOKEN.items()), features, request.throttle_ms)
 
 
-def _names_software(request: Request) -> bool:
-    """Whether name and version of the client are legal (KIP-511). Raises MalformedRequestError."""
+def _error(request: Request, cluster_id: str, node_id: int) -> ErrorCode:
+    """Returns INVALID_REQUEST if the client's name or version is illegal (KIP-511). A client must also name both its
+    cluster and its node, or neither (KIP-1242). Raises MalformedRequestError."""
     reader = request.body()
-    return all(_SOFTWARE.fullmatch(reader.string()) for _ in ("name", "version"))
+    names = [reader.string(), reader.string()]
+    if not all(map(_SOFTWARE.fullmatch, names)):
+        return ErrorCode.INVALID_REQUEST
+    if request.version < _MEANT_NODE_SINCE:
+        return ErrorCode.NONE
+    meant_cluster, meant_node = reader.nullable_string(), reader.int32()
+    if (meant_cluster is None) != (meant_node == _ANY_NODE):
+        return ErrorCode.INVALID_REQUEST
+    is_meant = meant_cluster is None or (meant_cluster, meant_node) == (cluster_id, node_id)
+    return ErrorCode.NONE if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def _answer(

@@ -55,7 +55,8 @@ class KafkaApis:
             case ApiKey.METADATA:
                 return metadata(request, self._handlers.missing_topics, self._cluster, self._topic_ids)
             case ApiKey.API_VERSIONS:
-                return api_versions(request, self._cluster.image.end_index).parts()
+                image = self._cluster.image
+                return api_versions(request, image.end_index, image.cluster_id, self._cluster.broker_id).parts()
             case ApiKey.SASL_HANDSHAKE | ApiKey.SASL_AUTHENTICATE:
                 return out_of_place(request)
             case ApiKey.LIST_OFFSETS if self._cold is not None:

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from kio.index import load_request_schema
-
 from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
 _INT16: Final = struct.Struct(">h")
@@ -53,7 +52,7 @@ def check_array_sizes(api_key: ApiKey, version: int, message: memoryview, start:
 
 @cache
 def _skip_request(api_key: ApiKey, version: int) -> _Skip:
-    return _entity(load_request_schema(api_key, version))
+    return _entity(request_schema(api_key, version))
 
 
 def _entity(schema: Any) -> _Skip:

@@ -48,7 +48,7 @@ class ColdApis:
         self._handlers: dict[ApiKey, ColdHandler] = {
             **_partitions(handlers),
             **_groups(GroupApis(to_coordinators, topic_ids, cluster), ConsumerGroupApis(to_coordinators, cluster)),
-            **_transactions(TransactionApis(to_coordinators, cluster, handlers.init_producer_id)),
+            **_transactions(TransactionApis(to_coordinators, cluster, topic_ids, handlers.init_producer_id)),
             **_voters(VoterApis(controller, lambda: cluster.image)),
             ApiKey.WRITE_TXN_MARKERS: partial(
                 write_txn_markers, handler=handlers.write_txn_markers, coordinators=to_coordinators

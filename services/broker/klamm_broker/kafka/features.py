@@ -1,4 +1,4 @@
-"""The cluster's features and their levels (KIP-584): those that Apache Kafka 4.3 finalizes, but for share and streams
+"""The cluster's features and their levels (KIP-584): those that Apache Kafka 4.4 finalizes, but for share and streams
 groups.
 
 A cluster has the levels of its software and can be set to no others: what is supported is what is finalized. Of
@@ -19,7 +19,7 @@ LEVELS: Final = {
     ELIGIBLE_LEADER_REPLICAS: 1,  # KIP-966
     GROUP: 1,  # KIP-848
     KRAFT: 1,  # controllers join and leave, KIP-853
-    METADATA: 30,  # 4.3-IV0
+    METADATA: 33,  # 4.4-IV2
     TRANSACTION: 2,  # KIP-890's second part
 }
 

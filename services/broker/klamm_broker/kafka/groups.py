@@ -7,7 +7,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
@@ -19,9 +19,10 @@ from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
+from klamm_broker.kafka.offset_topics import OffsetTopic, offset_topics, with_ids
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
-from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
+from klamm_broker.kafka.topic_ids import TopicIds
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -37,19 +38,6 @@ BY_TOPIC_ID = 10
 KNOWS_GROUP_ID_NOT_FOUND = 6
 """Version of DescribeGroups (KIP-1043); before, a group that does not exist is a dead one."""
 NO_OFFSET = -1
-
-
-class _Topic(NamedTuple):
-    """A topic of a request about offsets: by name, or from version 10 on by id (KIP-848)."""
-
-    name: str
-    topic_id: uuid.UUID | None
-    asked: Any
-
-    @property
-    def is_unknown(self) -> bool:
-        """No topic has the id."""
-        return self.topic_id is not None and unknown_id(self.name) is not None
 
 
 class GroupApis:
@@ -183,7 +171,7 @@ class GroupApis:
     async def offset_commit(self, request: Request, wanted: Any) -> Fields:
         # Renamed by KIP-848, with the same meaning for a classic group.
         generation_id = getattr(wanted, "generation_id_or_member_epoch", None)
-        topics = self._topics_of(wanted.topics)
+        topics = offset_topics(wanted.topics, self._topic_ids)
         ask = pb.OffsetCommitRequest(
             group_id=wanted.group_id,
             generation_id=wanted.generation_id if generation_id is None else generation_id,
@@ -216,7 +204,7 @@ class GroupApis:
             if topic.is_unknown
             for one in topic.asked.partitions
         ]
-        return {"topics": _with_ids(by_topic([*results, *unknown], _outcome), topics)}
+        return {"topics": with_ids(by_topic([*results, *unknown], _outcome), topics)}
 
     async def offset_fetch(self, request: Request, wanted: Any) -> Fields:
         require_stable = getattr(wanted, "require_stable", False)
@@ -227,11 +215,11 @@ class GroupApis:
         (only,) = found
         if only["error_code"] and request.version < 2:
             # There is no code for the whole answer yet: every partition has it.
-            only = {**only, "topics": _failed_topics(self._topics_of(wanted.topics), only["error_code"])}
+            only = {**only, "topics": _failed_topics(offset_topics(wanted.topics, self._topic_ids), only["error_code"])}
         return only
 
     async def _fetch_offsets(self, request: Request, wanted: Any, require_stable: bool) -> Fields:
-        group_id, topics = wanted.group_id, self._topics_of(wanted.topics or ())
+        group_id, topics = wanted.group_id, offset_topics(wanted.topics or (), self._topic_ids)
         known = [one for one in topics if not one.is_unknown]
         ask = pb.OffsetFetchRequest(
             group_id=group_id,
@@ -256,7 +244,7 @@ class GroupApis:
         return {
             "group_id": group_id,
             "error_code": answer.error_code,
-            "topics": [] if answer.error_code else [*_with_ids(found, topics), *unknown],
+            "topics": [] if answer.error_code else [*with_ids(found, topics), *unknown],
         }
 
     async def offset_delete(self, request: Request, wanted: Any) -> Fields:
@@ -274,19 +262,10 @@ class GroupApis:
             answer = pb.OffsetDeleteResponse(error_code=error.code)
         return {"error_code": answer.error_code, "topics": by_topic(answer.partitions, _outcome)}
 
-    def _topics_of(self, topics: Iterable[Any]) -> list[_Topic]:
-        """The topics of a request that names them by name or by id."""
-        return [
-            _Topic(one.name, None, one)
-            if hasattr(one, "name")
-            else _Topic(self._topic_ids.name_of(id_bytes(one.topic_id)), uuid.UUID(bytes=id_bytes(one.topic_id)), one)
-            for one in topics
-        ]
-
     def _those_with_ids(self, topics: Iterable[Fields]) -> list[Fields]:
         """The topics that have an id, which others do not have (any more)."""
-        with_ids = ({**one, "topic_id": uuid.UUID(bytes=self._topic_ids.id_of(one["name"]))} for one in topics)
-        return [one for one in with_ids if one["topic_id"].int]
+        named = ({**one, "topic_id": uuid.UUID(bytes=self._topic_ids.id_of(one["name"]))} for one in topics)
+        return [one for one in named if one["topic_id"].int]
 
     # Administration
 
@@ -367,8 +346,9 @@ class GroupApis:
                 group_id, CoordinatorStub.delete_groups, pb.DeleteGroupsRequest(group_ids=[group_id])
             )
         except BrokerError as error:
-            return {"group_id": group_id, "error_code": error.code}
-        return {"group_id": group_id, "error_code": answer.results[0].error_code}
+            return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
+        (result,) = answer.results
+        return {"group_id": group_id, "error_code": result.error_code, "error_message": result.error_message or None}
 
     async def _ask(
         self,
@@ -402,13 +382,7 @@ def _fetched_offset(found: pb.GroupOffset) -> Fields:
     }
 
 
-def _with_ids(topics: Iterable[Fields], asked: Iterable[_Topic]) -> list[Fields]:
-    """The topics, with the ids by which they were asked for, if they were."""
-    ids = {one.name: one.topic_id for one in asked if one.topic_id is not None}
-    return [{**one, "topic_id": ids[one["name"]]} if one["name"] in ids else one for one in topics]
-
-
-def _failed_topics(topics: Iterable[_Topic], code: int) -> list[Fields]:
+def _failed_topics(topics: Iterable[OffsetTopic], code: int) -> list[Fields]:
     return [
         {
             "name": topic.name,

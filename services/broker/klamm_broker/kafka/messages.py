@@ -14,12 +14,12 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from klamm_broker.kafka.array_sizes import check_array_sizes
 from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
 Fields = Mapping[str, Any]
@@ -73,12 +73,12 @@ def milliseconds(value: datetime.timedelta) -> int:
 
 @functools.cache
 def _request_reader(api_key: ApiKey, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
-    return entity_reader(load_request_schema(api_key, version))
+    return entity_reader(request_schema(api_key, version))
 
 
 @functools.cache
 def _response_writer(api_key: ApiKey, version: int) -> tuple[type, Callable[[io.BytesIO, Any], None]]:
-    entity_class = load_response_schema(api_key, version)
+    entity_class = response_schema(api_key, version)
     return entity_class, entity_writer(entity_class)
 
 

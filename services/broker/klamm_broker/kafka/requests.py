@@ -1,6 +1,6 @@
 """The header of a request, and which versions of which API this broker speaks.
 
-The ranges are Kafka 4.3's. Produce is advertised from 0 on and spoken from 3 on, as Kafka does: librdkafka before 2.11
+The ranges are Kafka 4.4's. Produce is advertised from 0 on and spoken from 3 on, as Kafka does: librdkafka before 2.11
 compresses only if it sees version 0.
 """
 
@@ -108,7 +108,7 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.LIST_GROUPS: _spoken(0, 5, 3),
     # Behind version 0 tokens come without frames: it is told to clients, as Kafka does, and not spoken.
     ApiKey.SASL_HANDSHAKE: _spoken(1, 1, 2, advertised_min=0),
-    ApiKey.API_VERSIONS: _spoken(0, 4, 3),
+    ApiKey.API_VERSIONS: _spoken(0, 5, 3),
     ApiKey.CREATE_TOPICS: _spoken(2, 7, 5),
     ApiKey.DELETE_TOPICS: _spoken(1, 6, 4),
     ApiKey.DELETE_RECORDS: _spoken(0, 2, 2),
@@ -118,7 +118,7 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: _spoken(0, 4, 3),
     ApiKey.END_TXN: _spoken(0, 5, 3),
     ApiKey.WRITE_TXN_MARKERS: _spoken(1, 2, 1),
-    ApiKey.TXN_OFFSET_COMMIT: _spoken(0, 5, 3),
+    ApiKey.TXN_OFFSET_COMMIT: _spoken(0, 6, 3),
     ApiKey.DESCRIBE_ACLS: _spoken(1, 3, 2),
     ApiKey.CREATE_ACLS: _spoken(1, 3, 2),
     ApiKey.DELETE_ACLS: _spoken(1, 3, 2),
@@ -128,7 +128,7 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.DESCRIBE_LOG_DIRS: _spoken(1, 5, 2),
     ApiKey.SASL_AUTHENTICATE: _spoken(0, 2, 2),
     ApiKey.CREATE_PARTITIONS: _spoken(0, 3, 2),
-    ApiKey.DELETE_GROUPS: _spoken(0, 2, 2),
+    ApiKey.DELETE_GROUPS: _spoken(0, 3, 2),
     ApiKey.ELECT_LEADERS: _spoken(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _spoken(0, 1, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _spoken(0, 1, 0),

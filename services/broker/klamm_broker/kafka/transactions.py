@@ -26,8 +26,10 @@ from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
+from klamm_broker.kafka.offset_topics import offset_topics, with_ids
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.security.session import for_itself, require
 
 _FENCED_SINCE: Final = {
@@ -45,6 +47,9 @@ _ABORTABLE_SINCE: Final = {
     ApiKey.TXN_OFFSET_COMMIT: 4,
 }
 """From which version on clients know TRANSACTION_ABORTABLE; before, it is INVALID_TXN_STATE (KIP-890)."""
+_GENERATION_GONE: Final = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
+_GENERATION_GONE_SINCE: Final = {ApiKey.TXN_OFFSET_COMMIT: 6}
+"""From which version on clients know these codes; before, both are ILLEGAL_GENERATION (KIP-1319)."""
 _LOADING_SINCE: Final = {ApiKey.TXN_OFFSET_COMMIT: 2}
 """From which version on clients go on after COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296); before, it is
 COORDINATOR_NOT_AVAILABLE."""
@@ -78,9 +83,16 @@ ResponseT = TypeVar("ResponseT")
 class TransactionApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators, cluster: SeenCluster, producer_ids: InitProducerIdHandler) -> None:
+    def __init__(
+        self,
+        coordinators: Coordinators,
+        cluster: SeenCluster,
+        topic_ids: TopicIds,
+        producer_ids: InitProducerIdHandler,
+    ) -> None:
         self._coordinators = coordinators
         self._cluster = cluster
+        self._topic_ids = topic_ids
         self._producer_ids = producer_ids
 
     async def init_producer_id(self, request: Request, wanted: Any) -> Fields:
@@ -162,6 +174,7 @@ class TransactionApis:
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
     async def txn_offset_commit(self, request: Request, wanted: Any) -> Fields:
+        topics = offset_topics(wanted.topics, self._topic_ids)
         ask = pb.TxnOffsetCommitRequest(
             transactional_id=wanted.transactional_id,
             producer_id=wanted.producer_id,
@@ -178,8 +191,9 @@ class TransactionApis:
                     leader_epoch=getattr(one, "committed_leader_epoch", -1),
                     metadata=one.committed_metadata or "",
                 )
-                for topic in wanted.topics
-                for one in topic.partitions
+                for topic in topics
+                if not topic.is_unknown
+                for one in topic.asked.partitions
             ],
             verify_only=request.version < _ADDS_OFFSETS,
         )
@@ -200,7 +214,13 @@ class TransactionApis:
             code = ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else _known(request, result.error_code)
             return {"partition_index": result.partition, "error_code": code}
 
-        return {"topics": by_topic(answer.partitions, fields)}
+        unknown = [
+            PartitionResult(topic=topic.name, partition=one.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+            for topic in topics
+            if topic.is_unknown
+            for one in topic.asked.partitions
+        ]
+        return {"topics": with_ids(by_topic([*answer.partitions, *unknown], fields), topics)}
 
     # Administration
 
@@ -322,6 +342,8 @@ def _known(request: Request, code: int) -> int:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code == ErrorCode.TRANSACTION_ABORTABLE and request.version < _ABORTABLE_SINCE.get(request.api_key, 0):
         return ErrorCode.INVALID_TXN_STATE
+    if code in _GENERATION_GONE and request.version < _GENERATION_GONE_SINCE.get(request.api_key, 0):
+        return ErrorCode.ILLEGAL_GENERATION
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE.get(request.api_key, 0):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code

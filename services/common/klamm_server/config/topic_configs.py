@@ -262,8 +262,8 @@ class TopicConfig:
     max_decompressed_message_bytes: int = integer(
         _DECOMPRESSED_MAX_BYTES,
         valid=_NOT_DECOMPRESSED,
-        doc="The largest record, decompressed. Only the default is possible: the broker does not decompress records that"
-        " are produced.",
+        doc="The largest record, decompressed. Only the default is possible: the broker does not decompress what is"
+        " produced.",
     )
     errors_deadletterqueue_group_enable: bool = boolean(
         False,

@@ -125,9 +125,12 @@ class OffsetRules:
         if group is None and request.generation_id < 0:
             group = self._classic.create(request.group_id, turn)
         if group is None:
+            if request.generation_id < 0:
+                return ErrorCode.GROUP_MAX_SIZE_REACHED
+            if request.producer is not None:
+                return ErrorCode.GROUP_ID_NOT_FOUND
             # A member of a group that is gone has to join again, which this code makes every client do.
-            is_member = request.generation_id >= 0
-            return ErrorCode.ILLEGAL_GENERATION if is_member else ErrorCode.GROUP_MAX_SIZE_REACHED
+            return ErrorCode.ILLEGAL_GENERATION
         check = session.check_commit if request.producer is None else session.check_transactional_commit
         return check(
             group,

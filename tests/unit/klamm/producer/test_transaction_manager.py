@@ -313,7 +313,14 @@ def test_what_waits_behind_a_failure_fails_with_it(cluster):
 
 
 @pytest.mark.parametrize(
-    "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID]
+    "code",
+    [
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.FENCED_INSTANCE_ID,
+    ],
 )
 def test_who_is_not_in_the_group_any_more_has_to_abort(cluster, producer, code):
     cluster.transaction_script["txn_offset_commit"].append(code)

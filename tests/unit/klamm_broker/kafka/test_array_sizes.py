@@ -8,13 +8,13 @@ import uuid
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.array_sizes import check_array_sizes
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request
+from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
 BY_HAND = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}
@@ -59,7 +59,7 @@ def value_of(hint: Any, kafka_type: str | None, nulls: bool) -> Any:
 
 
 def encoded(api_key: ApiKey, version: int, *, nulls: bool) -> bytes:
-    schema = load_request_schema(api_key, version)
+    schema = request_schema(api_key, version)
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, example_of(schema, nulls=nulls))
     return buffer.getvalue()

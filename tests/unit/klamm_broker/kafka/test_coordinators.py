@@ -97,7 +97,7 @@ def test_each_transaction_is_listed_by_one_broker() -> None:
         return pb.ListTransactionsResponse(transactions=transactions)
 
     async def ask(coordinators: Any, view: SeenCluster) -> Any:
-        transactions = TransactionApis(coordinators, view, None)
+        transactions = TransactionApis(coordinators, view, TopicIds(MetadataImage.empty), None)
         fields = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
         return await answer_of(transactions.list_transactions, ApiKey.LIST_TRANSACTIONS, 1, fields)
 
@@ -167,6 +167,7 @@ def test_one_broker_describes_and_deletes_and_the_others_refuse(api_key: ApiKey)
             ApiKey.DESCRIBE_TRANSACTIONS: TransactionApis(
                 coordinators,
                 view,
+                TopicIds(MetadataImage.empty),
                 None,
             ).describe_transactions,
         }[api_key]

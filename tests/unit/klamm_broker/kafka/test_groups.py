@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from typing import Any
 
 import pytest
@@ -11,23 +10,9 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult
-from klamm.wire.v1.metadata_pb2 import MetadataRecord, TopicRecord
 from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.requests import ApiKey
-from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_server.metadata.image import MetadataImage
-from klamm_server.metadata.replay import replay
-from tests.support.cold_requests import ALONE, ScriptedCoordinators, answer_of
-
-FLIGHTS, UNKNOWN = uuid.UUID(int=7), uuid.UUID(int=9)
-
-
-def flights_image() -> MetadataImage:
-    records = [MetadataRecord(topic=TopicRecord(name="flights", topic_id=FLIGHTS.bytes))]
-    return replay(MetadataImage.empty(), records, len(records))
-
-
-TOPIC_IDS = TopicIds(flights_image)
+from tests.support.cold_requests import ALONE, FLIGHTS, TOPIC_IDS, UNKNOWN, ScriptedCoordinators, answer_of
 
 
 @pytest.mark.parametrize(("version", "rebalance_ms"), [(0, 6_000), (1, 9_000)])

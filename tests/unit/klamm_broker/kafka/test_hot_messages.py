@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from klamm.errors import ErrorCode
@@ -36,6 +35,7 @@ from klamm_broker.kafka.leader_hints import node_endpoints
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.wire import AnswerWriter, Part
@@ -57,7 +57,7 @@ def versions_of(api_key: ApiKey) -> range:
 
 def request_of(api_key: ApiKey, version: int, fields: dict[str, Any]) -> Request:
     """A request as a client would send it."""
-    schema = load_request_schema(api_key, version)
+    schema = request_schema(api_key, version)
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, messages._make(schema, fields))
     tags = b"\x00" if version >= SPOKEN[api_key].flexible else b""
@@ -114,7 +114,7 @@ SECOND_NODE = {"node_endpoints": [{"node_id": 2, "host": "kafka2", "port": 9102,
 
 
 def decoded(request: Request, answer: bytes) -> Any:
-    schema = load_response_schema(request.api_key, request.version)
+    schema = response_schema(request.api_key, request.version)
     found, size = entity_reader(schema)(answer, 0)
     assert size == len(answer)
     return found
@@ -619,13 +619,13 @@ def test_api_versions(version: int) -> None:
         "finalized_features_epoch": 70_000,
         "finalized_features": finalized,
     }
-    assert bytes_of(api_versions(request, 70_000)) == messages.encode(request, fields)
+    assert bytes_of(api_versions(request, 70_000, "cluster", 1)) == messages.encode(request, fields)
 
 
 def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range() -> None:
     frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 9, 1, -1) + b"\x00"
-    answer = bytes_of(api_versions(parse_request(memoryview(frame), ""), 1))
-    assert answer == struct.pack(">hihhh", 35, 1, 18, 0, 4)
+    answer = bytes_of(api_versions(parse_request(memoryview(frame), ""), 1, "cluster", 1))
+    assert answer == struct.pack(">hihhh", 35, 1, 18, 0, SPOKEN[ApiKey.API_VERSIONS].max)
 
 
 def test_librdkafka_s_way_of_asking_for_all_topics_is_understood() -> None:

@@ -7,12 +7,12 @@ import struct
 from typing import Any
 
 import pytest
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from klamm.errors import ErrorCode
 from klamm_broker.kafka.login_interrupted import interrupted_answer
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.schemas import response_schema
 
 SINCE = {
     ApiKey.FETCH: 7,
@@ -33,7 +33,7 @@ def request(api_key: ApiKey, version: int) -> Request:
 
 def read(api_key: ApiKey, version: int, parts: list[Any]) -> Any:
     data = b"".join(parts)
-    answer, size = entity_reader(load_response_schema(api_key, version))(memoryview(data), 0)
+    answer, size = entity_reader(response_schema(api_key, version))(memoryview(data), 0)
     assert size == len(data)
     return answer
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.features import LEVELS
 from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.schemas import response_schema
 from tests.support import protocol_table
 from tests.support.cold_requests import request_of
 
@@ -16,8 +16,8 @@ def named() -> dict[int, protocol_table.Range]:
     """What a client is told."""
     fields = {"client_software_name": "test", "client_software_version": "1"}
     request = request_of(ApiKey.API_VERSIONS, 4, fields)
-    answer = b"".join(bytes(part) for part in api_versions(request, 1).parts())
-    message, _ = entity_reader(load_response_schema(ApiKey.API_VERSIONS, 4))(memoryview(answer), 0)
+    answer = b"".join(bytes(part) for part in api_versions(request, 1, "cluster", 1).parts())
+    message, _ = entity_reader(response_schema(ApiKey.API_VERSIONS, 4))(memoryview(answer), 0)
     return {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
 
 

@@ -16,15 +16,12 @@ from klamm_broker.kafka.cluster import ClusterApis
 from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
 from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.requests import ApiKey
-from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.topics import TopicApis
 from klamm_broker.kafka.transactions import TransactionApis
-from klamm_server.metadata.image import MetadataImage
-from tests.support.cold_requests import ALONE, ScriptedCoordinators, answer_of, request_of
+from tests.support.cold_requests import ALONE, TOPIC_IDS, ScriptedCoordinators, answer_of, request_of
 
 NOBODY: Any = ScriptedCoordinators({})
 """Coordinators that must not be asked."""
-TOPIC_IDS = TopicIds(MetadataImage.empty)
 
 
 class CreatingController:
@@ -53,7 +50,28 @@ def test_the_name_of_a_clients_software_is_of_letters_digits_dots_and_dashes(
     name: str, version: str, code: ErrorCode
 ) -> None:
     fields = {"client_software_name": name, "client_software_version": version}
-    answer = api_versions(request_of(ApiKey.API_VERSIONS, 4, fields), 1).value()
+    answer = api_versions(request_of(ApiKey.API_VERSIONS, 4, fields), 1, "cluster", 1).value()
+    assert int.from_bytes(answer[:2], "big", signed=True) == code
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        ("cluster", 1, ErrorCode.NONE),
+        ("cluster", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("cluster", -1, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_client_that_means_another_node_has_to_bootstrap_again(
+    cluster_id: str | None, node_id: int, code: ErrorCode
+) -> None:
+    """KIP-1242."""
+    fields = {"client_software_name": "c", "client_software_version": "1", "cluster_id": cluster_id, "node_id": node_id}
+    answer = api_versions(request_of(ApiKey.API_VERSIONS, 5, fields), 1, "cluster", 1).value()
     assert int.from_bytes(answer[:2], "big", signed=True) == code
 
 
@@ -66,7 +84,7 @@ def test_a_producer_says_its_id_with_its_epoch(transactional_id: str | None, pro
         "producer_id": producer_id,
         "producer_epoch": epoch,
     }
-    handle = TransactionApis(NOBODY, ALONE, None).init_producer_id
+    handle = TransactionApis(NOBODY, ALONE, TOPIC_IDS, None).init_producer_id
     answer = asyncio.run(answer_of(handle, ApiKey.INIT_PRODUCER_ID, 4, fields))
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 

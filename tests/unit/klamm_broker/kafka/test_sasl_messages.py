@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from klamm.errors import ErrorCode
@@ -23,6 +22,7 @@ from klamm_broker.kafka.sasl_messages import (
     out_of_place,
     wanted_mechanism,
 )
+from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_server.security.sasl.sasl_door import AuthenticateReply
 
@@ -35,14 +35,14 @@ def request(api_key: ApiKey, version: int, body: bytes) -> Request:
 
 
 def by_kio(api_key: ApiKey, version: int, **fields: Any) -> Request:
-    schema, body = load_request_schema(api_key, version), io.BytesIO()
+    schema, body = request_schema(api_key, version), io.BytesIO()
     entity_writer(schema)(body, messages._make(schema, fields))
     return request(api_key, version, body.getvalue())
 
 
 def read_by_kio(api_key: ApiKey, version: int, parts: list[Any]) -> Any:
     data = b"".join(bytes(part) for part in parts)
-    answer, size = entity_reader(load_response_schema(api_key, version))(memoryview(data), 0)
+    answer, size = entity_reader(response_schema(api_key, version))(memoryview(data), 0)
     assert size == len(data)
     return answer
 

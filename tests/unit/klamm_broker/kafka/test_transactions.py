@@ -12,11 +12,11 @@ from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult
 from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.transactions import TransactionApis
-from tests.support.cold_requests import ALONE, ScriptedCoordinators, answer_of
+from tests.support.cold_requests import ALONE, FLIGHTS, TOPIC_IDS, UNKNOWN, ScriptedCoordinators, answer_of
 
 
 def transactions_of(coordinators: ScriptedCoordinators) -> TransactionApis:
-    return TransactionApis(coordinators, ALONE, None)
+    return TransactionApis(coordinators, ALONE, TOPIC_IDS, None)
 
 
 def added(request: Any) -> pb.AddPartitionsToTxnResponse:
@@ -70,6 +70,51 @@ def test_a_producer_whose_epoch_is_over_has_an_invalid_epoch_when_it_commits_off
     handle = transactions_of(ScriptedCoordinators({"txn_offset_commit": lambda _: answered})).txn_offset_commit
     answer = asyncio.run(answer_of(handle, ApiKey.TXN_OFFSET_COMMIT, version, fields))
     assert int(answer.topics[0].partitions[0].error_code) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def offsets_of(*topics: dict[str, Any]) -> dict[str, Any]:
+    """A request that commits offset 5 in partition 0 of each topic."""
+    partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+    return {
+        "transactional_id": "t",
+        "group_id": "g",
+        "producer_id": 8,
+        "producer_epoch": 5,
+        "generation_id": 3,
+        "member_id": "m",
+        "topics": [{**topic, "partitions": partitions} for topic in topics],
+    }
+
+
+def committed(request: Any) -> pb.TxnOffsetCommitResponse:
+    return pb.TxnOffsetCommitResponse(
+        partitions=[PartitionResult(topic=one.topic, partition=one.partition) for one in request.offsets]
+    )
+
+
+def test_offsets_are_committed_by_topic_id_from_version_6_on() -> None:
+    """KIP-1319."""
+    coordinators = ScriptedCoordinators({"txn_offset_commit": committed})
+    fields = offsets_of({"topic_id": FLIGHTS}, {"topic_id": UNKNOWN})
+    handle = transactions_of(coordinators).txn_offset_commit
+    answer = asyncio.run(answer_of(handle, ApiKey.TXN_OFFSET_COMMIT, 6, fields))
+    ((_, asked),) = coordinators.asked
+    assert [(one.topic, one.partition, one.offset) for one in asked.offsets] == [("flights", 0, 5)]
+    codes = [(topic.topic_id, int(topic.partitions[0].error_code)) for topic in answer.topics]
+    assert codes == [(FLIGHTS, ErrorCode.NONE), (UNKNOWN, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND])
+@pytest.mark.parametrize("version", [3, 5, 6])
+def test_a_member_of_a_group_that_has_moved_on_is_told_so_in_words_that_its_client_knows(
+    version: int, code: ErrorCode
+) -> None:
+    refused = pb.TxnOffsetCommitResponse(partitions=[PartitionResult(topic="flights", error_code=code)])
+    handle = transactions_of(ScriptedCoordinators({"txn_offset_commit": lambda _: refused})).txn_offset_commit
+    fields = offsets_of({"name": "flights", "topic_id": FLIGHTS})
+    answer = asyncio.run(answer_of(handle, ApiKey.TXN_OFFSET_COMMIT, version, fields))
+    known = code if version >= 6 else ErrorCode.ILLEGAL_GENERATION
+    assert int(answer.topics[0].partitions[0].error_code) == known
 
 
 @pytest.mark.parametrize("version", [4, 5])

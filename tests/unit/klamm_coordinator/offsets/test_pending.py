@@ -143,7 +143,7 @@ class TestWhoMay:
             ({"member_id": "stranger", "generation_id": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
             ({"member_id": "MEMBER", "generation_id": 0}, ErrorCode.ILLEGAL_GENERATION),
             ({"member_id": "MEMBER", "generation_id": 2}, ErrorCode.ILLEGAL_GENERATION),
-            ({"generation_id": 1, "group_id": "elsewhere"}, ErrorCode.ILLEGAL_GENERATION),
+            ({"generation_id": 1, "group_id": "elsewhere"}, ErrorCode.GROUP_ID_NOT_FOUND),
         ],
     )
     def test_nobody_who_was_a_member_before(self, driver, kwargs, error):
