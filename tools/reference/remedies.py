@@ -156,6 +156,8 @@ REMEDIES: Final = {
     ErrorCode.VOTER_NOT_FOUND: "Look at the id and the directory id: `klamm cluster quorum`.",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "Write the expression in RE2's syntax: it has no look-around and no "
     "references back.",
+    ErrorCode.REBOOTSTRAP_REQUIRED: "Nothing: another server has the address now, and a Kafka client goes back to its "
+    "bootstrap servers.",
 }
 """The codes that a server of Klamm sends, or one of its clients raises."""
 
