@@ -16,7 +16,7 @@ from tests.sim.kit.model_tests import ModelTests
 from tests.sim.kit.runner import Outcome
 from tests.sim.kit.world import MS, World
 
-LATE_REGISTRATION = 254390484
+LATE_REGISTRATION = 340
 """A broker's registration arrives when its next life is registered already."""
 LATE_RESIGNATION = 6346
 """A call by which a replica resigned arrives after the one by which it resumed."""

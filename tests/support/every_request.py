@@ -208,6 +208,7 @@ BY_NAME = {
     ApiKey.FETCH: 12,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
+    ApiKey.TXN_OFFSET_COMMIT: 5,
 }
 """The newest versions that name topics by name; that they may be named by id changes nothing about whose they are."""
 

@@ -164,6 +164,9 @@ class ScriptedController:
     async def resign_replicas(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
+    async def report_replica_logs(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
 
 @asynccontextmanager
 async def serving(servicer: object) -> AsyncIterator[int]:

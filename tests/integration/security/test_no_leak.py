@@ -85,11 +85,16 @@ def all_requests() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
 def by_id(topic_id: uuid.UUID) -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
     """What somebody asks who has heard of a topic's id."""
     named = {"topic_id": topic_id}
-    everything = requests_by_name("")
+    everything = {**requests(""), **requests_by_name("")}
     for version in range(10, SPOKEN[ApiKey.METADATA].max + 1):
         yield ApiKey.METADATA, version, {"topics": [{**named, "name": None}], **_METADATA}
     yield ApiKey.DELETE_TOPICS, 6, {"topics": [{**named, "name": None}], "timeout": 1_000}
-    for api_key, topics in ((ApiKey.FETCH, "topics"), (ApiKey.PRODUCE, "topic_data"), (ApiKey.OFFSET_COMMIT, "topics")):
+    for api_key, topics in (
+        (ApiKey.FETCH, "topics"),
+        (ApiKey.PRODUCE, "topic_data"),
+        (ApiKey.OFFSET_COMMIT, "topics"),
+        (ApiKey.TXN_OFFSET_COMMIT, "topics"),
+    ):
         for version in range(BY_NAME[api_key] + 1, SPOKEN[api_key].max + 1):
             fields = everything[api_key]
             yield api_key, version, {**fields, topics: [{**fields[topics][0], **named}]}
