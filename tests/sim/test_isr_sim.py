@@ -18,10 +18,6 @@ from tests.sim.kit.world import MS, World
 
 LATE_REGISTRATION = 340
 """A broker's registration arrives when its next life is registered already."""
-LATE_RESIGNATION = 6346
-"""A call by which a replica resigned arrives after the one by which it resumed."""
-LAST_LEADER_MOVED = 934804673
-"""A partition is moved away from the last leader there was, and back to it, while nobody leads."""
 
 
 class TestIsr(ModelTests):
@@ -39,14 +35,6 @@ def test_a_broker_whose_registration_was_replaced_registers_again() -> None:
     drawn = Options.draw(random.Random(LATE_REGISTRATION))
     run_seed(LATE_REGISTRATION, trace, dataclasses.replace(drawn, full_disk_mean_ms=0))
     assert any("is not registered any more" in line for line in trace)
-
-
-def test_a_replica_that_resumed_does_not_stay_resigned_by_a_late_call() -> None:
-    run_seed(LATE_RESIGNATION)
-
-
-def test_the_last_leader_there_was_is_not_moved_away_with_what_only_it_has() -> None:
-    run_seed(LAST_LEADER_MOVED)
 
 
 def test_swarm_options_differ_between_seeds() -> None:

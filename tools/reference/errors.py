@@ -26,8 +26,10 @@ longer. *With new metadata* means that the client first asks where things are no
 """
 _NOT_SENT: Final = """## Codes that Klamm does not send
 
-Kafka has these for features that Klamm lacks, or for calls that Klamm does otherwise. They are here so that a client
-knows them: """
+Kafka sends these codes for features that Klamm does not have, or in calls that Klamm answers in another way. Klamm's
+clients know them too.
+
+"""
 
 
 def page() -> str:

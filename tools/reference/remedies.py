@@ -162,4 +162,4 @@ REMEDIES: Final = {
 """The codes that a server of Klamm sends, or one of its clients raises."""
 
 NOT_SENT: Final = frozenset(ErrorCode) - REMEDIES.keys() - {ErrorCode.NONE}
-"""Kafka's for features that Klamm lacks, or for calls that Klamm does otherwise."""
+"""Codes that Kafka sends for features that Klamm does not have, or in calls that Klamm answers in another way."""

@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of a config otherwise than Apache Kafka 4.4.0: by name the fields, and why."""
+"""Configs that Klamm describes differently from Apache Kafka 4.4.0: which fields differ, and why."""
 
 from __future__ import annotations
 

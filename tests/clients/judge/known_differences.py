@@ -11,6 +11,17 @@ from tests.clients.judge.differ import Found
 
 EVERY = ("*",)
 """As cases: all of them, or at least some."""
+_CREATES_A_TOPIC = (
+    "a config",
+    "default partitions",
+    "a config twice",
+    "a topic",
+    "an assignment",
+    "an assignment of two partitions",
+    "good and bad",
+    "a topic twice beside another",
+)
+"""Questions of CREATE_TOPICS whose answers list the configs of the topic that they created."""
 
 
 class Difference(NamedTuple):
@@ -320,17 +331,7 @@ KNOWN: Sequence[Difference] = (
     ),
     Difference(
         ApiKey.CREATE_TOPICS,
-        (
-            "a config",
-            "default partitions",
-            "a config twice",
-            "a topic",
-            "an assignment",
-            "an assignment of two partitions",
-            "good and bad",
-            "a topic twice beside another",
-            "a name that collides",
-        ),
+        (*_CREATES_A_TOPIC, "a name that collides"),
         "topics.configs.config_source",
         "5",
         "3",
@@ -338,16 +339,7 @@ KNOWN: Sequence[Difference] = (
     ),
     Difference(
         ApiKey.CREATE_TOPICS,
-        (
-            "a config",
-            "default partitions",
-            "a config twice",
-            "a topic",
-            "an assignment",
-            "an assignment of two partitions",
-            "good and bad",
-            "a topic twice beside another",
-        ),
+        _CREATES_A_TOPIC,
         "topics.configs",
         "unclean.recovery.strategy",
         "nothing",

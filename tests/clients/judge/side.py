@@ -173,8 +173,12 @@ class Side:
         self.ask(ApiKey.DELETE_TOPICS, 5, {"topic_names": own, "timeout": TIMEOUT_MS})
 
     def shared_state(self) -> Mapping[str, list[Any]]:
-        """What no question may change, because others ask about it: where the shared topics begin and end, but for
-        `empty`, which gets markers of transactions; what is committed in `stored`; and that no group is `unknown`."""
+        """Returns the state that all questions share, and that no question may change.
+
+        It has the first and last offset of each partition of the shared topics, the offsets committed by the group
+        `stored`, and the state of the group `unknown`, which must not exist. The topic `empty` is left out, because
+        transactions of some questions write markers to it.
+        """
         state: dict[str, list[Any]] = {}
         for time_ms in (-2, -1):
             wanted = [

@@ -353,7 +353,7 @@ class SimBroker:
         life.was_active = is_active
 
     def report_logs(self) -> None:
-        """Says where the log ends if nobody leads; called again and again."""
+        """Tells the controller where the log ends if the partition has no leader. It runs again and again."""
         life = self.present
         if not life.is_up or not life.replicas.brokers.is_eligible(self.broker_id):
             return

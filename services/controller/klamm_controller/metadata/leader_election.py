@@ -44,9 +44,12 @@ class Stop(enum.Enum):
 
 
 def end_of_life(broker_id: int, stop: Stop) -> Change:
-    """What becomes of the partitions of a broker that registers again: it leaves the in-sync sets, and as far as is
-    known it reaches all of its replicas again, and none of them has resigned. With logs that may have lost something it
-    is not eligible, and with logs that may be empty not among those that were."""
+    """Returns how the partitions of a broker change when the broker registers again.
+
+    The broker leaves their in-sync sets. Its replicas count as online and as not resigned until the broker says
+    otherwise. If its logs may have lost records (`stop`), it also leaves the eligible leader replicas; if they may be
+    empty, it leaves the last known eligible leader replicas too.
+    """
     lost = () if stop is Stop.CLEAN else (broker_id,)
     gone = (broker_id,) if stop is Stop.LOG_DIRS_GONE else ()
 
@@ -68,9 +71,13 @@ def end_of_life(broker_id: int, stop: Stop) -> Change:
 
 
 def after_config_changes(image: MetadataImage, configs: Sequence[MetadataRecord]) -> tuple[MetadataRecord, ...]:
-    """`configs` change. With a smaller min.insync.replicas more is committed than eligible replicas have: a replica
-    that is not eligible by it any more goes in the same batch, before anybody can know. Where unclean elections are
-    allowed from now on, the next reports of the brokers' logs bring leaders (`unclean_recovery`)."""
+    """Returns the partition changes that must be in the same batch as the records `configs`.
+
+    A smaller min.insync.replicas lets a leader commit records that an eligible leader replica lacks. Such a replica
+    stops being eligible at the same moment as the config changes, so that no leader commits with the new value before.
+    If `configs` allow unclean elections, nothing changes here: the brokers' next reports of their logs elect leaders
+    (`unclean_recovery`).
+    """
     if all(record.config.name != MIN_ISR for record in configs):
         return ()
     electorate = Electorate(replay(image, configs, image.end_index + len(configs)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,53 +13,7 @@ from klamm_broker.log.files.storage_failure import DiskFull, LogDirFailure
 from klamm_broker.log.partition.partition_log import PartitionLog
 from tests.support.cleaning_steps import compact
 from tests.support.compacted_log import CONFIG, NOW, append, pairs, seal
-
-
-class Killed(BaseException):
-    """The process ended here."""
-
-
-class MortalDisk(Disk):
-    """Lets the process do `operations_left` operations that change something; the next one finds it dead."""
-
-    def __init__(self) -> None:
-        self.operations_left = 10**9
-        self.errno: int | None = None
-        """Instead of dying: the error that operation meets, once."""
-
-    def _use(self) -> None:
-        if not self.operations_left:
-            if self.errno is None:
-                raise Killed
-            self.operations_left = 10**9
-            raise OSError(self.errno, os.strerror(self.errno))
-        self.operations_left -= 1
-
-    def open(self, path: str, flags: int) -> int:
-        if flags & os.O_CREAT:
-            self._use()
-        return super().open(path, flags)
-
-    def writev(self, fd: int, buffers: Any) -> int:
-        self._use()
-        return os.writev(fd, buffers)
-
-    def pwrite(self, fd: int, data: Any, position: int) -> int:
-        self._use()
-        return os.pwrite(fd, data, position)
-
-    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
-        self._use()
-        os.fdatasync(fd)
-
-    def replace(self, source: str, target: str) -> None:  # type: ignore[override]
-        self._use()
-        os.replace(source, target)
-
-    def remove(self, paths: Any) -> None:
-        if self.errno is None and not self.operations_left:
-            return  # a process that is dead cleans nothing up
-        super().remove(paths)
+from tests.support.mortal_disk import Killed, MortalDisk
 
 
 class TestCrashes:

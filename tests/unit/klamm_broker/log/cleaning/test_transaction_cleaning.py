@@ -8,18 +8,10 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.isolation import VisibleBatches
 from klamm.records import BatchHeader, decode_batch, encode_batch, iter_headers, read_header
 from klamm_broker.log.files.disk import Disk
-from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog, TransactionEnd
 from tests.support.cleaning_steps import DAY_MS, compact
+from tests.support.compacted_log import CONFIG, NOW
 
-NOW = 1_000_000
-CONFIG = LogConfig(
-    segment_bytes=1024,
-    index_interval_bytes=100,
-    retention_ms=-1,
-    cleanup_policy=("compact",),
-    delete_retention_ms=5_000,
-)
 FENCED = EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]
 
 

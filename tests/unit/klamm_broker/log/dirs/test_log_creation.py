@@ -6,7 +6,6 @@ import errno
 import itertools
 import os
 import random
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,57 +20,11 @@ from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import DiskFull
 from klamm_broker.log.log_config import LogConfig
 from tests.support.log_steps import create_log, delete_log
+from tests.support.mortal_disk import Killed, MortalDisk
 
 CONFIG = LogConfig()
 TOPIC_ID = TopicId(uuid.UUID(int=77))
 NAMES = [TopicPartition("orders", number) for number in range(3)]
-
-
-class Killed(BaseException):
-    """The process ended here."""
-
-
-class MortalDisk(Disk):
-    """Lets the process do `operations_left` operations that change something; the next one finds it dead."""
-
-    def __init__(self) -> None:
-        self.operations_left: int | None = None
-        self.directory_syncs: list[str] = []
-        self._lock = threading.Lock()
-
-    def _use(self) -> None:
-        with self._lock:
-            if self.operations_left is None:
-                return
-            if not self.operations_left:
-                raise Killed
-            self.operations_left -= 1
-
-    def open(self, path: str, flags: int) -> int:
-        if flags & os.O_CREAT:
-            self._use()
-        return super().open(path, flags)
-
-    def pwrite(self, fd: int, data: bytes, position: int) -> int:  # type: ignore[override]
-        self._use()
-        return os.pwrite(fd, data, position)
-
-    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
-        self._use()
-        os.fdatasync(fd)
-
-    def replace(self, source: str, target: str) -> None:  # type: ignore[override]
-        self._use()
-        os.replace(source, target)
-
-    def make_directory(self, path: str) -> None:
-        self._use()
-        super().make_directory(path)
-
-    def fsync_directory(self, path: str) -> None:
-        self._use()
-        self.directory_syncs.append(path)
-        super().fsync_directory(path)
 
 
 class Starts:
