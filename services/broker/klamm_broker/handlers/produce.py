@@ -109,37 +109,44 @@ class ProduceHandler:
 
     def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
         """The answers in the order of the partitions, none with acks=0; at once if nothing has to be waited for."""
-        return self._serve(produce) if CALLER.get() is None else self._serve_caller(produce)
+        order = produce.partitions
+        failed: list[Produced] = []
+        if CALLER.get() is not None:
+            produce, failed = self._without_denied(produce)
+            if not produce.partitions:
+                return failed
+        answers: list[Produced] | AnswersInTime
+        if produce.acks not in _ACKS:
+            error = ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={produce.acks}; expected -1, 0 or 1")
+            answers = self.refuse(produce, error)
+        elif produce.transactional_id or self._awaited(produce):
+            answers = self._serve_in_time(produce)
+        else:
+            answers = self._append_all(produce, {}, _NO_PARTITIONS)
+        if not failed:
+            return answers
+        return _merged(order, failed, answers) if isinstance(answers, list) else _merge(order, failed, answers)
 
-    def _serve_caller(self, produce: Produce) -> list[Produced] | AnswersInTime:
-        """What the caller may write is written; all else is refused, before anything is said about it."""
+    def _without_denied(self, produce: Produce) -> tuple[Produce, list[Produced]]:
+        """Returns what the caller may write, and the answers for the partitions that it may not write to. A denied
+        partition is refused before anything is said about it."""
         transactional_id = produce.transactional_id
         if transactional_id and not may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-            return self.refuse(produce, refusal(ResourceType.TRANSACTIONAL_ID))
+            return self._all_denied(produce)
         if not transactional_id and any(map(_is_of_transaction, produce.partitions)):
-            # Whose transaction it is nobody has been asked (CVE-2018-17196).
-            return self.refuse(produce, refusal(ResourceType.TRANSACTIONAL_ID))
+            # No one has checked that the caller may write in this transaction (CVE-2018-17196).
+            return self._all_denied(produce)
         topics = {one.topic_partition.topic for one in produce.partitions}
         refused = {topic for topic in topics if not _may_write(topic)}
         if not refused:
-            return self._serve(produce)
+            return produce, []
         denied = [one for one in produce.partitions if one.topic_partition.topic in refused]
-        failed = self.refuse(produce._replace(partitions=denied), refusal(ResourceType.TOPIC))
         allowed = [one for one in produce.partitions if one.topic_partition.topic not in refused]
-        if not allowed:
-            return failed
-        answers = self._serve(produce._replace(partitions=allowed))
-        order = [one.topic_partition for one in produce.partitions]
-        return _merged(order, failed, answers) if isinstance(answers, list) else _merge(order, failed, answers)
+        failed = self.refuse(produce._replace(partitions=denied), refusal(ResourceType.TOPIC))
+        return produce._replace(partitions=allowed), failed
 
-    def _serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
-        if produce.acks not in _ACKS:
-            return self.refuse(
-                produce, ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={produce.acks}; expected -1, 0 or 1")
-            )
-        if produce.transactional_id or self._awaited(produce):
-            return self._serve_in_time(produce)
-        return self._append_all(produce, {}, _NO_PARTITIONS)
+    def _all_denied(self, produce: Produce) -> tuple[Produce, list[Produced]]:
+        return produce._replace(partitions=()), self.refuse(produce, refusal(ResourceType.TRANSACTIONAL_ID))
 
     async def _serve_in_time(self, produce: Produce) -> list[Produced]:
         unknown_epochs = await self._await_elections(produce)
@@ -261,11 +268,11 @@ def _may_write(topic: str) -> bool:
     return may_with_topic(AclOperation.WRITE, topic)
 
 
-async def _merge(order: list[TopicPartition], failed: list[Produced], answers: AnswersInTime) -> list[Produced]:
+async def _merge(order: Sequence[PartitionRecords], failed: list[Produced], answers: AnswersInTime) -> list[Produced]:
     return _merged(order, failed, await answers)
 
 
-def _merged(order: list[TopicPartition], failed: list[Produced], answers: list[Produced]) -> list[Produced]:
+def _merged(order: Sequence[PartitionRecords], failed: list[Produced], answers: list[Produced]) -> list[Produced]:
     """The answers in the order of the request; with acks=0 there are none."""
     by_name = {answer.topic_partition: answer for answer in (*failed, *answers)}
-    return [by_name[name] for name in order if name in by_name]
+    return [by_name[one.topic_partition] for one in order if one.topic_partition in by_name]

@@ -99,7 +99,7 @@ def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Prod
     if wanted.acks == ACKS_NONE:
         return None
     version = request.version
-    topics = [(topic, list(group)) for topic, group in groupby(answers, key=_topic_of)]
+    topics = _by_topic(answers)
     writer = AnswerWriter(flexible=request.flexible)
     writer.array_size(len(topics))
     for topic, partitions in topics:
@@ -114,6 +114,13 @@ def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Prod
     writer.int32(request.throttle_ms)
     writer.tagged_fields(node_endpoints(cluster, answers) if version >= _HINTED else ())
     return writer.parts()
+
+
+def _by_topic(answers: Sequence[Produced]) -> list[tuple[str, Sequence[Produced]]]:
+    if len(answers) == 1:
+        # Most requests have one partition.
+        return [(answers[0].topic_partition.topic, answers)]
+    return [(topic, list(group)) for topic, group in groupby(answers, key=_topic_of)]
 
 
 def _topic_of(answer: Produced) -> str:
