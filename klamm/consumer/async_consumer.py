@@ -55,7 +55,7 @@ class AsyncConsumer:
     def with_user_code(
         cls, config: ConsumerConfig, *, invoke: Invoke, deliver: Callable[[Callable[[], object]], None]
     ) -> Self:
-        """For the synchronous Consumer, which calls user code in its own thread."""
+        """Makes the consumer that a synchronous Consumer wraps, which calls user code in its own thread."""
         consumer = cls.__new__(cls)
         consumer.core = ConsumerCore(config, invoke=invoke, deliver=deliver)
         consumer._start()

@@ -91,12 +91,12 @@ class PartitionState:
 
     @property
     def validation(self) -> Validation:
-        """What is to be validated. The state must be VALIDATING."""
+        """The position to validate. The state must be VALIDATING."""
         return Validation(self.position_epoch, self.position, self.leader_epoch)
 
     def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        """The next record returned is the first at or after `offset`, if the one before it, of `leader_epoch`, is still
-        there; without an epoch that cannot be told."""
+        """Moves the position to `offset`. With `leader_epoch`, the epoch of the record before it, the position is
+        validated first: the leader's log must still have that record."""
         known = leader_epoch != NO_LEADER_EPOCH
         self._place(PositionState.VALIDATING if known else PositionState.FETCHING, offset, leader_epoch)
         self.current_leader_epoch = NO_LEADER_EPOCH
@@ -110,12 +110,12 @@ class PartitionState:
         self.position_epoch = next(self._epochs)
 
     def refetch(self) -> None:
-        """What was fetched ahead of the position, or returned and not consumed, is to be fetched again."""
+        """Makes fetched records obsolete, so that the records from the position on are fetched again."""
         self.position_epoch = next(self._epochs)
 
     def check_leader(self, leader_epoch: int) -> None:
-        """A position read under another leader epoch than this one (-1: no leader) is to be validated, and one that is
-        suspect; what was fetched ahead of it is not returned."""
+        """Requests a validation if the position is suspect, or was read under another leader epoch than `leader_epoch`
+        (-1 if there is no leader). Records that were fetched ahead are then not returned."""
         if self.state is not PositionState.FETCHING or leader_epoch == NO_LEADER_EPOCH:
             return
         moved = leader_epoch != self.current_leader_epoch

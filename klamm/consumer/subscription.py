@@ -159,7 +159,8 @@ class SubscriptionState:
     # --- where it is
 
     def complete(self, tp: TopicPartition, position_epoch: int, offset: int, leader_epoch: int) -> bool:
-        """A looked-up offset arrived; whether it was still wanted. A seek meanwhile makes it unwanted."""
+        """Moves a partition to the offset that a look-up found. Returns False if the offset is not needed any more,
+        because the position has changed since the look-up began."""
         state = self._partitions.get(tp)
         if state is None or state.position_epoch != position_epoch or state.state is PositionState.FETCHING:
             return False
@@ -172,8 +173,8 @@ class SubscriptionState:
         self.is_unchecked = True
 
     def check_leaders(self, leader_epoch_of: Callable[[TopicPartition], int]) -> None:
-        """Positions read under another leader epoch than the present one (-1: no leader) are to be validated, and those
-        that are suspect; what was fetched ahead of them is not returned."""
+        """Requests a validation of all positions that are suspect, or were read under another leader epoch than the
+        present one. The epoch is -1 without a leader. Records that were fetched ahead of them are then not returned."""
         self.is_unchecked = False
         for tp, state in self._partitions.items():
             state.check_leader(leader_epoch_of(tp))

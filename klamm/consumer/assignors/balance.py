@@ -13,10 +13,10 @@ Owned = dict[str, list[TopicPartition]]
 
 
 def balance_uniform(owned: Owned, free: Sequence[TopicPartition]) -> None:
-    """Everybody may have everything: counts end within one of each other, with the fewest moves possible.
+    """Balances partitions among members that all subscribe to the same topics, with the fewest moves possible.
 
-    Of N partitions and M members, N % M have one more than the rest. Letting those be the members that
-    have most already is what makes the number of moves minimal.
+    Afterwards the counts of two members differ by one at most. With N partitions and M members, N % M members have one
+    more than the rest. The number of moves is minimal because these are the members with the most partitions before.
     """
     total = len(free) + sum(map(len, owned.values()))
     each, extra = divmod(total, len(owned))
@@ -34,10 +34,11 @@ def balance_uniform(owned: Owned, free: Sequence[TopicPartition]) -> None:
 
 
 def balance_general(owned: Owned, free: Sequence[TopicPartition], eligible: Mapping[str, Sequence[str]]) -> None:
-    """Subscriptions differ: nobody ends two behind a member from which a partition could move to it.
+    """Balances partitions among members whose subscriptions differ.
 
-    Each move brings the sum of squared counts down, so it ends. Topics with few subscribers are placed
-    first: the others can still avoid those members.
+    Afterwards no member has two partitions fewer than a member that could give it one. Each move reduces the sum of the
+    squared counts, so the loop ends. Topics with few subscribers are placed first, because the other topics can still
+    avoid those members.
     """
     for partition in sorted(free, key=lambda tp: (len(eligible[tp.topic]), tp)):
         owned[min(eligible[partition.topic], key=lambda member_id: len(owned[member_id]))].append(partition)

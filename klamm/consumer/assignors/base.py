@@ -19,12 +19,12 @@ Assignments = dict[str, list[TopicPartition]]
 
 
 class RebalanceProtocol(enum.IntEnum):
-    """What members do with their partitions when a rebalance begins (KIP-429)."""
+    """How members treat their partitions when a rebalance begins (KIP-429)."""
 
     EAGER = 0
-    """Give all of them up."""
+    """Members revoke all partitions before they join."""
     COOPERATIVE = 1
-    """Keep them; give up afterwards those that go to another member."""
+    """Members keep their partitions, and revoke afterwards those that another member gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Assignor(Protocol):
     rebalance_protocol: RebalanceProtocol
 
     def user_data(self, owned: Iterable[TopicPartition], generation_id: int) -> bytes | None:
-        """What this member adds to its subscription for the leader's assignor to read."""
+        """Returns the bytes that this member adds to its subscription. The leader's assignor reads them."""
 
     def assign(self, partition_counts: Mapping[str, int], members: Iterable[Member]) -> Assignments:
         """Gives every partition of every subscribed topic to one subscriber."""

@@ -1,4 +1,4 @@
-"""What members of a consumer group tell each other: Kafka's ConsumerProtocol, to the byte.
+"""Kafka's ConsumerProtocol: the bytes that the members of a consumer group send to each other.
 
     Subscription => version int16 | topics [string] | user_data nullable bytes
                     v1+ owned_partitions [topic string, partitions [int32]]

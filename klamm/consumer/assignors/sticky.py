@@ -52,7 +52,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """The same in two rounds; nobody stops consuming what stays."""
+    """Assigns as the sticky assignor does, in two rounds. Members go on consuming the partitions that they keep."""
 
     name = "cooperative-sticky"
     rebalance_protocol = RebalanceProtocol.COOPERATIVE
@@ -96,8 +96,8 @@ def assign_sticky(
 
 
 def _owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """Which member keeps each partition. Of several claims the one of the newest generation counts; if several have
-    that generation, nobody keeps the partition."""
+    """Returns the member that keeps each partition. If several members claim a partition, the claim with the newest
+    generation counts. If several claims have that generation, no member keeps the partition."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id, (generation_id, partitions) in sorted(claims.items()):
         for partition in sorted(partitions):

@@ -100,7 +100,7 @@ class ClassicGroupLink:
         self._membership.note_poll(self._calls.now_ms())
 
     def polled(self) -> PrepareJoin | None:
-        """A poll begins; what it has to prepare, then to be told with `prepared`."""
+        """Notes that a poll begins. If a join must be prepared, returns it; the caller then calls `prepared`."""
         self._prepare = None
         self._rejoin_if_counts_changed()
         self._step(Polled())
@@ -155,7 +155,7 @@ class ClassicGroupLink:
     # --- the end
 
     async def leave(self, reason: str, *, static: bool = False, timeout_ms: int) -> None:
-        """Leaves the group, if a member; gives up waiting for the answer after `timeout_ms`."""
+        """Leaves the group if this consumer is a member. Waits for the answer for `timeout_ms` at most."""
         self._step(LeaveRequested(reason=reason, static=static))
         await self._calls.wait_for("leave", timeout_ms)
 
@@ -208,7 +208,8 @@ class ClassicGroupLink:
         self._rejoin_if_counts_changed()
 
     def _rejoin_if_counts_changed(self) -> None:
-        """Only when STABLE: what changes before that is seen by the poll that takes the assignment."""
+        """Requests a rejoin if the partition counts changed while the member is STABLE. The poll that applies an
+        assignment sees changes that came before it."""
         cluster = self._client.cluster
         counts = {topic: cluster.partition_count(topic) for topic in self._assigned_counts}
         if counts != self._assigned_counts and self._membership.state is ClassicMemberState.STABLE:

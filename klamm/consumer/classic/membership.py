@@ -143,7 +143,7 @@ class ClassicMembership:
 
     @property
     def rebalancing(self) -> bool:
-        """Between the join and its assignment: commits have to wait."""
+        """True from the join until the assignment arrives. Commits have to wait in that time."""
         return self.state in (ClassicMemberState.JOINING, ClassicMemberState.ASSIGNING, ClassicMemberState.SYNCING)
 
     def step(self, event: ClassicEvent, now_ms: int) -> ClassicEffects:
@@ -228,7 +228,7 @@ class ClassicMembership:
 
     def _on_join_prepared(self, event: JoinPrepared) -> ClassicEffects:
         if self.state is not ClassicMemberState.PREPARING:
-            return []  # Expelled while the listener ran: the next poll prepares again, for what is lost.
+            return []  # expelled while the listener ran: the next poll reports the loss and prepares again
         self._protocols = event.protocols
         self._lost = False
         self._transition_to(ClassicMemberState.JOINING)
@@ -385,7 +385,8 @@ class ClassicMembership:
         return [Fail(error=code.exception(message)), WakePoll()]
 
     def _refuse(self, error: Exception) -> ClassicEffects:
-        """The group does not want us as we are; the user hears of it and the next poll tries again."""
+        """Ends the membership because the group refused this member. The poll raises the error, and the next poll tries
+        again."""
         lost = self.identity.generation_id >= 0
         self._reset(forget_member=False)
         self._lost = self._lost or lost

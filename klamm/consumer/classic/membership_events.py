@@ -1,7 +1,7 @@
-"""What happens to a member of a classic group (events), and what its state machine wants done about it (effects).
+"""The events that the state machine of a classic group's member takes, and the effects that it returns.
 
-The vocabulary of klamm.consumer.classic.membership, which says when each comes and goes. What members of both protocols
-share is in klamm.consumer.group.membership_events.
+klamm.consumer.classic.membership says when each event arrives and when each effect is returned. Events and effects that
+members of both protocols share are in klamm.consumer.group.membership_events.
 """
 
 from __future__ import annotations

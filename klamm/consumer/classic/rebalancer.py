@@ -1,13 +1,14 @@
-"""A rebalance as the consumer lives it: what is given up, what is taken, and what the user hears of it.
+"""The consumer's side of a rebalance: it revokes and adds partitions, and calls the user's rebalance listener.
 
-    eager         before joining everything is revoked; the assignment is taken as it comes
-    cooperative   nothing is revoked before joining but topics no longer subscribed to; what the assignment lacks is
-                  revoked when it comes, and the member joins again so that others can have it (KIP-429)
+    eager         the member revokes all partitions before it joins, and then owns what it is assigned
+    cooperative   before it joins, the member revokes only topics that it no longer subscribes to; partitions that the
+                  assignment lacks are revoked when it arrives, and the member joins again so that other members can
+                  get them (KIP-429)
 
-When the membership was lost, partitions are neither committed nor revoked but reported as lost. Everything
-here happens within a poll, as the listener may call the consumer; only the automatic commit before partitions are
-given up runs beside the polls, which may be shorter. Until it is over, polls return nothing: it holds the positions
-where the next owner begins.
+If the membership was lost, partitions are neither committed nor revoked, but reported as lost. All of this runs within
+a poll, because the listener may call the consumer. The automatic commit before a revocation is the exception: it may
+take longer than a poll, so it runs as a task of its own. Until it has ended, polls return no records, because it
+commits the positions where the next owner begins.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ class ClassicRebalancer:
 
     @property
     def waits(self) -> bool:
-        """Whether a commit is under way before partitions are given up."""
+        """True while the commit before a revocation is under way."""
         return self._last_commit.under_way
 
     async def advance(self) -> None:
-        """What a poll owes the group; while it `waits`, the next one goes on.
+        """Does the part of a rebalance that is due in this poll. While it `waits`, the next poll continues.
 
-        Raises what the listener raised, after the rebalance has gone on."""
+        Raises the listener's exception, after the rebalance has continued."""
         assignment = self._link.take_assignment()
         if assignment is not None:
             self._arrived = self._receive(assignment)

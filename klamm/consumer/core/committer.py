@@ -1,7 +1,7 @@
-"""Commits of one consumer: by hand, automatic, and the last ones before partitions are given up.
+"""The commits of one consumer: by hand, automatic, and the last ones before partitions are revoked.
 
-Automatic commits (enable.auto.commit) go out from within polls, never between them: what they store is what
-earlier polls returned, which the user has dealt with by the time of the next one.
+Automatic commits (enable.auto.commit) are sent from within polls, never between them. They store the positions after
+the records of earlier polls, which the user has processed before the next poll.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Committer:
         await self._commit(offsets, self._identity, timeout_ms)
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """One attempt, beside everything else; `callback` hears of the outcome."""
+        """Tries to commit once, in the background. `callback` gets the outcome."""
         self._spawn(self._commit_with_callback(self.store(), offsets, callback))
 
     def commit_if_due(self) -> None:
@@ -78,10 +78,10 @@ class Committer:
         self._spawn(self._commit_automatically(self.store(), self._subscription.positions()))
 
     async def commit_before_revocation(self, timeout_ms: int) -> None:
-        """Commits before partitions are given up, if commits are automatic. A failure is logged: the next owner reads
-        those records again."""
+        """Commits before partitions are revoked, if commits are automatic. A failure is logged only, and the next owner
+        then reads those records again."""
         positions = self._subscription.positions()
-        if not self.automatic or not positions:  # before the first join there is nothing, and nobody, to commit
+        if not self.automatic or not positions:  # before the first join there are no positions and no member
             return
         try:
             async with asyncio.timeout(timeout_ms / 1000):  # Commits before this one may take as long as they like.

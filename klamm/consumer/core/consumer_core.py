@@ -126,13 +126,14 @@ class ConsumerCore:
         return True
 
     def read(self, max_records: int) -> Records:
-        """From the drain; nothing while partitions are about to be given up. Callable from the polling thread."""
+        """Returns records from the drain, but none while partitions are about to be revoked. The polling thread may
+        call this."""
         return {} if self._is_revoking else self.drain.read(max_records)
 
     async def fill(self, deadline_s: float) -> None:
         """Returns when there is something to `read`, or at `deadline_s` on the loop's clock.
 
-        Raises WakeupError and whatever the user must hear of."""
+        Raises WakeupError, and errors that the user has to handle."""
         while True:
             self._signal.clear()
             self.raise_if_woken()
@@ -176,7 +177,7 @@ class ConsumerCore:
         return task.result()
 
     def notify(self) -> None:
-        """Lets what waits look again."""
+        """Wakes a waiting `fill` so that it checks its condition again."""
         self._signal.set()
 
     def raise_if_woken(self) -> None:

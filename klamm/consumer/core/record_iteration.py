@@ -61,7 +61,7 @@ class RecordIteration:
         return None
 
     def abandon(self) -> None:
-        """What is left will be fetched again."""
+        """Drops the records that were not consumed; they will be fetched again."""
         for run in self._runs:
             state = self._subscription.get(run.tp)
             if state is not None and state.position_epoch == run.position_epoch:

@@ -48,7 +48,7 @@ class TopicWatch:
             self._asking = asyncio.get_running_loop().create_task(self._ask(), name="klamm-topics")
 
     def take_failure(self) -> KlammError | None:
-        """What keeps every server from answering, or a topic from this client, once."""
+        """Removes and returns the error with which all servers refuse this client, or deny it a topic."""
         failure, self._failure = self._failure, None
         return failure
 
@@ -75,7 +75,7 @@ class TopicWatch:
                 except AuthenticationError as error:
                     self._fail(error)
                 except KlammError:
-                    pass  # Nobody has answered yet: the next round asks again.
+                    pass  # No server has answered yet. The next round asks again.
                 attempt += 1
                 await asyncio.sleep(self._client.backoff.delay_ms(attempt, self._client.rng) / 1000)
         finally:

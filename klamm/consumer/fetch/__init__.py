@@ -1,1 +1,1 @@
-"""From the brokers' bytes to records."""
+"""The way from bytes that a broker sent to records that a poll returns."""

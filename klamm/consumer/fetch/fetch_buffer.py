@@ -1,12 +1,12 @@
-"""What was fetched and not returned yet: raw batches per partition, bounded in bytes.
+"""Raw batches that were fetched and not returned by a poll yet, by partition and bounded in bytes.
 
-The fetcher asks what to fetch next and puts in what came; the consumer takes a partition's fetch out, reads
-records from it over one or many polls, and gives its bytes back when it is through. A partition has at most
-one fetch waiting besides the one being read: that is what overlaps fetching with reading.
+The fetcher asks the buffer what to fetch next and adds the answers. The consumer takes a partition's fetch out, reads
+records from it in one or more polls, and then returns its bytes to the buffer. While one fetch of a partition is read,
+one more may wait, so that fetching and reading overlap.
 
-A fetch belongs to the position epoch it was asked for. When the partition has moved on since (a seek, a
-rebalance) the fetch is dropped wherever it is found, never returned. So is one that begins where another has gone on
-already: while leaders change, an old one and a new one may be asked for the same records.
+A fetch belongs to the position epoch that it was sent for. If a seek or a rebalance has moved the position since, the
+fetch is dropped wherever it is. A fetch is also dropped if another one has already continued from its offset: while
+leaders change, the old and the new leader may be asked for the same records.
 
 Invariant: `buffered_bytes` is the size of every fetch put in and neither dropped nor released.
 """

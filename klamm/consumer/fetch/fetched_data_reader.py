@@ -1,7 +1,7 @@
-"""From a partition's fetched batches to records: what the consumer's thread spends its time on.
+"""Decodes a partition's fetched batches into records. The consumer's thread spends most of its time here.
 
-Batches are decompressed and decoded one at a time, when their records are wanted. Left out are records
-before the fetch offset (the first batch may begin earlier) and batches that the isolation level hides.
+Each batch is decompressed and decoded when its records are needed. The reader skips records before the fetch offset,
+because the first batch may begin earlier, and batches that the isolation level hides.
 """
 
 from __future__ import annotations

@@ -70,12 +70,12 @@ class FetchMetrics:
 
 @dataclass(slots=True)
 class _BackOff:
-    """Not to be asked before `until_s` on the loop's clock."""
+    """Brokers and partitions that get no fetch before a time, in seconds on the event loop's clock."""
 
     brokers: dict[int, float] = field(default_factory=dict)
     partitions: dict[TopicPartition, float] = field(default_factory=dict)
     resting: dict[int, float] = field(default_factory=dict)
-    """Brokers that have told this client to rest: it has used up a quota."""
+    """Brokers that throttle this client, because it has used up a quota."""
 
 
 class Fetcher:
@@ -130,12 +130,12 @@ class Fetcher:
                 self._send(node_id, positions)
 
     def take_failure(self) -> Exception | None:
-        """An error of a partition that the user must hear of."""
+        """Removes and returns a partition's error that the user has to handle."""
         failure, self._failure = self._failure, None
         return failure
 
     async def close(self) -> None:
-        """Gives everything up."""
+        """Cancels all fetches and timers."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -168,7 +168,8 @@ class Fetcher:
         return by_node
 
     def _is_valid(self, position: FetchPosition) -> bool:
-        """Whether the next poll has not first to look if what was read is still there."""
+        """Whether a fetch may begin at the position. If not, the next poll first validates that the log still has the
+        records before it."""
         state = self._subscription.require(position.tp)
         if position.last_fetched_epoch == NO_LEADER_EPOCH:
             return True
@@ -363,7 +364,7 @@ class Fetcher:
     def _on_out_of_range(self, position: FetchPosition, lost: LostPosition) -> None:
         state = self._subscription.require(position.tp)
         if state.position != position.offset:
-            # What was fetched ahead is read first; only the position itself is the user's business.
+            # Records that were fetched ahead are read first. Only an error at the position itself concerns the user.
             self._back_off([position.tp], refresh=False)
             return
         failure = self._policy.on_out_of_range(position.tp, lost, int(time.time() * 1000))

@@ -43,14 +43,15 @@ class RecordDrain:
         return any(self._is_current(reader) for reader in self._readers)
 
     def finished(self) -> list[FetchedData]:
-        """What was read to the end, or overtaken by a seek or a rebalance, since the last call."""
+        """Removes and returns the fetches that were read to the end, or made obsolete by a seek or a rebalance, since
+        the last call."""
         finished, self._finished = self._finished, []
         return finished
 
     def read(self, max_records: int) -> Records:
-        """Up to `max_records` records, as far as they are here.
+        """Returns up to `max_records` records of those that were fetched.
 
-        Raises what a FetchedDataReader raises, but returns the records of other partitions before it first."""
+        Raises the errors of FetchedDataReader, after the records before them were returned."""
         records: Records = {}
         left = max_records
         for _ in range(len(self._readers)):

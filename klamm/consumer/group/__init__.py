@@ -1,1 +1,1 @@
-"""What members of either protocol share: events and effects, identity, reports of rebalances."""
+"""The parts that members of both group protocols share: events and effects, identity, reports of rebalances."""

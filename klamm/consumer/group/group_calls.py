@@ -32,7 +32,7 @@ class GroupCalls:
             self._timer = self._loop.call_at((deadline_ms + 1) / 1000, self._tick)
 
     def spawn(self, call: Coroutine[Any, Any, None], name: str) -> None:
-        """Makes a call beside whatever goes on."""
+        """Runs a call as a task of its own."""
         task = self._loop.create_task(call, name=f"klamm-group-{name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""The commit before partitions are given up: it holds the positions where their next owner begins."""
+"""The commit before partitions are revoked. Their next owner begins at the positions that it commits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class LastCommit:
 
     @property
     def under_way(self) -> bool:
-        """Whether it has begun, and nobody has been told yet that it is over."""
+        """True from the commit's begin until `advance` has returned True."""
         return self._task is not None
 
     def advance(self) -> bool:
-        """Begins it; True once, when it is over. Raises what it raised."""
+        """Begins the commit, or checks it. Returns True once when the commit has ended. Raises the commit's error."""
         if self._commit is None:
             return True
         if self._task is None:

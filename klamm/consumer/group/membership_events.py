@@ -1,6 +1,6 @@
-"""What happens to a group member of either protocol (events), and what is to be done about it (effects).
+"""The events and effects of a group member that both group protocols share.
 
-Each protocol has more of its own; its membership module says when each comes and goes.
+Each protocol has more of its own. Its membership module says when each event arrives and when each effect is returned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CommitRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveRequested:
-    """The user unsubscribes or closes. A static member leaves only when `static` says so."""
+    """The user unsubscribes, or closes the consumer. A static member leaves only if `static` is set."""
 
     reason: str
     static: bool = False

@@ -1,4 +1,4 @@
-"""What the user hears of a rebalance: the listener, and how it is told."""
+"""The user's rebalance listener, and the calls to it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class ConsumerRebalanceListener(Protocol):
     to on_partitions_revoked. What the methods raise is raised from the poll that called them."""
 
     def on_partitions_revoked(self, partitions: Partitions) -> object:
-        """About to be given up, still owned: the last chance to commit."""
+        """Called before the partitions are revoked. The consumer still owns them, so this is the last chance to
+        commit."""
 
     def on_partitions_assigned(self, partitions: Partitions) -> object:
-        """Newly assigned; may be empty."""
+        """Called after the partitions were added to the assignment; there may be none."""
 
 
 class RebalanceReports:

@@ -84,7 +84,8 @@ class ConsumerGroupLink:
 
     @property
     def is_lost(self) -> bool:
-        """The membership has ended: what is owned may be somebody else's. To be told with `loss_handled`."""
+        """True after the membership has ended, when another member may own the partitions. The caller then calls
+        `loss_handled`."""
         return self._membership.state is ConsumerMemberState.LOST
 
     def note_poll(self) -> None:
@@ -102,7 +103,7 @@ class ConsumerGroupLink:
         self._step(LossHandled())
 
     def reconciled(self, owned: Assigned) -> None:
-        """Partitions were given up or taken; these are owned now."""
+        """Notes the partitions that the consumer owns after it has revoked and added some."""
         self._step(Reconciled(owned=owned))
 
     def take_assignment(self) -> Assigned | None:
@@ -118,7 +119,7 @@ class ConsumerGroupLink:
         return failure
 
     def request_rejoin(self, reason: str) -> None:
-        """The subscription has changed: the next poll says so."""
+        """Wakes the poll after the subscription has changed. The next poll sends the new subscription."""
         self._on_wake()
 
     # --- for commits
@@ -146,7 +147,7 @@ class ConsumerGroupLink:
     # --- the end
 
     async def leave(self, reason: str, *, static: bool = False, timeout_ms: int) -> None:
-        """Leaves the group, if a member; gives up waiting for the answer after `timeout_ms`."""
+        """Leaves the group if this consumer is a member. Waits for the answer for `timeout_ms` at most."""
         self._assignment = None
         self._step(LeaveRequested(reason=reason, static=static))
         await self._calls.wait_for("leave", timeout_ms)

@@ -91,7 +91,7 @@ class SubscriptionChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """Partitions were given up or taken; these are owned now."""
+    """The consumer has revoked and added partitions; `owned` are its partitions now."""
 
     owned: Assigned
 
@@ -130,7 +130,7 @@ ConsumerEvent = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendConsumerHeartbeat:
-    """None: not said, for it is as it was."""
+    """Send a ConsumerGroupHeartbeat. A field that is None has not changed, so the heartbeat leaves it out."""
 
     token: int
     member_epoch: int
@@ -167,7 +167,7 @@ class ConsumerMembershipConfig:
 
 
 class ConsumerMembership:
-    """One member of one group. Its id is its own choice, and lasts as long as it does."""
+    """The state machine of one member of one group. The member chooses its id, and keeps it until it is closed."""
 
     def __init__(self, config: ConsumerMembershipConfig, member_id: str, rng: random.Random) -> None:
         self.state = ConsumerMemberState.UNJOINED
@@ -328,7 +328,7 @@ class ConsumerMembership:
         ]
 
     def _leave_effects(self, *, static: bool) -> ConsumerEffects:
-        """`static`: a static member gives up its place too."""
+        """Returns the request that leaves the group. With `static`, a static member loses its place too."""
         if not self._is_in:
             return []
         is_back_soon = self._config.group_instance_id is not None and not static
@@ -339,7 +339,8 @@ class ConsumerMembership:
         return [WakePoll()]
 
     def _refuse(self, code: ErrorCode, message: str) -> ConsumerEffects:
-        """The group does not want us as we are; the user hears of it and the next poll tries again."""
+        """Ends the membership because the group refused this member. The poll raises the error, and the next poll tries
+        again."""
         is_for_ever = code is ErrorCode.FENCED_INSTANCE_ID
         self._end(ConsumerMemberState.FENCED if is_for_ever else ConsumerMemberState.LOST)
         return [Fail(error=code.exception(message)), WakePoll()]

@@ -46,13 +46,13 @@ class ConsumerReconciler:
 
     @property
     def waits(self) -> bool:
-        """Whether a commit is under way before partitions are given up."""
+        """True while the commit before a revocation is under way."""
         return self._last_commit.under_way
 
     async def advance(self) -> None:
-        """What a poll owes the group; while it `waits`, the next one goes on.
+        """Does the part of a rebalance that is due in this poll. While it `waits`, the next poll continues.
 
-        Raises what the listener raised, after the rebalance has gone on."""
+        Raises the listener's exception, after the rebalance has continued."""
         if self._link.is_lost:
             await self._lose()
         self._link.polled(SubscribedTo(self._subscription.named_topics, self._subscription.server_pattern))
@@ -93,14 +93,14 @@ class ConsumerReconciler:
         if revoked and not self._last_commit.advance():
             return
         if self._link.is_lost:
-            return  # while the commit was under way: the next poll says so
+            return  # the membership was lost during the commit: the next poll reports the partitions as lost
         self._target = None
         try:
             await self.reports.gone(revoked, lost=False)
         finally:
             self._owned = kept
             self._subscription.assign_from_group(kept)
-        # A listener may have taken longer than the coordinator waits; then nothing may be taken any more.
+        # If the listener took longer than the coordinator waits, the member must not add partitions any more.
         if not self._link.is_lost:
             await self._apply(target)
 

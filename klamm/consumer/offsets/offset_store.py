@@ -32,7 +32,8 @@ COMMIT_FAILED = (
 
 
 class _EpochMovedError(BrokerError):
-    """The coordinator has moved the member on; the answer that says so is on its way to us (KIP-848)."""
+    """The coordinator has raised the member's epoch. The heartbeat's answer with the new epoch is on its way
+    (KIP-848)."""
 
     code = ErrorCode.STALE_MEMBER_EPOCH
     retriable = True
@@ -41,7 +42,8 @@ class _EpochMovedError(BrokerError):
 class OffsetStore:
     """Commits and reads the offsets of one group.
 
-    `on_refused(identity, code, message)` hears of outcomes that say something about the membership."""
+    The store calls `on_refused(identity, code, message)` if an answer shows that the membership has ended or
+    changed."""
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ async def ask_coordinator(
 
 
 def group_by_topic(partitions: Iterable[TopicPartition]) -> list[common_pb2.TopicPartitions]:
-    """As requests carry them."""
+    """Groups partitions by topic, in the form that requests have."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)

@@ -63,22 +63,24 @@ class PositionFinder:
         self._failure: Exception | None = None
 
     def start(self) -> None:
-        """Starts looking up, unless nothing waits or a look-up is under way (which then goes on to the rest)."""
+        """Starts a look-up if positions are missing and no look-up is under way. One that is under way also looks up
+        the positions that were added since it began."""
         if self._task is None and self._waiting():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="klamm-positions")
 
     def restart(self) -> None:
-        """The user has moved something: an error that no poll has raised yet may not be true any more."""
+        """Drops an error that no poll has raised yet, and starts again. The user has moved a position, so the error may
+        be out of date."""
         self._failure = None
         self.start()
 
     def take_failure(self) -> Exception | None:
-        """An error the user must hear of; the next `start` tries again."""
+        """Removes and returns an error that the user has to handle. The next `start` tries again."""
         failure, self._failure = self._failure, None
         return failure
 
     async def close(self) -> None:
-        """Gives the look-up under way up."""
+        """Cancels the look-up that is under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -102,7 +104,8 @@ class PositionFinder:
         self._on_progress()
 
     async def _look_up(self) -> list[KlammError]:
-        """One round of everything; what may be tried again. One that fails does not keep the others from going on."""
+        """Runs each kind of look-up once, and returns the errors that allow another try. A look-up that fails does not
+        stop the others."""
         failed = []
         for step in (self._initialize, self._reset, self._validate):
             if self._failure is not None:
@@ -183,7 +186,8 @@ class PositionFinder:
                 if truncation.divergent is not None and self._policy.resets:
                     self._resets.add(tp, LostPosition(truncation.fetch_offset), truncation.divergent.offset)
             elif end.leader_epoch < wanted[tp].leader_epoch:
-                # As in Kafka, whose position goes on too: the leader's log reaches it, with other records before it.
+                # Kafka's consumer keeps its position here too: the leader's log reaches it, with other records before
+                # it.
                 logger.warning(
                     "%s: what was read before offset %d, in leader epoch %d, is not in the log any more; where the logs"
                     " part cannot be told",

@@ -67,7 +67,7 @@ class ConsumerThreads:
             raise self._failure
 
     def stop(self) -> None:
-        """Each thread ends behind the record that it is at. From any thread."""
+        """Ends each thread after the record that it is processing. Any thread may call this."""
         with self._lock:
             if not self._is_stopping.is_set():
                 self._is_stopping.set()

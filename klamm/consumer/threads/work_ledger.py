@@ -1,9 +1,9 @@
-"""Which polled records wait, are being processed, and are done: the order of each partition, and what may be committed.
+"""Keeps track of polled records: which ones wait, are being processed, are done, and may be committed.
 
-A partition is with at most one worker at a time, so its records are processed in order, and what is done of it is
-everything before some offset: that offset is what is committed. Partitions take turns.
+At most one worker processes a partition at a time, so its records are processed in order. All records before some
+offset are then done, and that offset is committed. Partitions take turns.
 
-Pure. A lock of the owner's guards it.
+Pure. The owner guards it with a lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klamm.offsets import OffsetAndMetadata
 
 
 class PartitionWork:
-    """The records of one partition for as long as it is assigned: one that comes back is another."""
+    """The records of one partition during one assignment. If the partition is assigned again, it gets a new object."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -25,7 +25,7 @@ class PartitionWork:
         self.is_busy = False
         """A worker has it."""
         self.is_given_up = False
-        """It is about to be somebody else's: its worker stops behind the record it is at."""
+        """The partition is being revoked, so its worker stops after the record that it is processing."""
         self.done: OffsetAndMetadata | None = None
         """What may be committed; None: nothing was processed yet."""
         self.committed: OffsetAndMetadata | None = None
@@ -50,7 +50,7 @@ class WorkLedger:
             self._ready.append(work)
 
     def take(self) -> PartitionWork | None:
-        """A partition for a worker, who brings it back with `release`; None: there is nothing to do."""
+        """Returns a partition for a worker, or None if no partition has work. The worker returns it with `release`."""
         while self._ready:
             work = self._ready.popleft()
             if not work.is_given_up:
@@ -59,7 +59,7 @@ class WorkLedger:
         return None
 
     def next_record(self, work: PartitionWork) -> ConsumerRecord | None:
-        """What its worker processes next; None: nothing, the worker brings it back."""
+        """Returns the next record for the partition's worker, or None if the worker has to release the partition."""
         return None if work.is_given_up or not work.waiting else work.waiting.popleft()
 
     def note_done(self, work: PartitionWork, record: ConsumerRecord) -> None:
@@ -80,7 +80,7 @@ class WorkLedger:
     # Commits
 
     def to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is done and not committed, of these or all."""
+        """Returns the offsets of processed records that are not committed yet, of `partitions` or of all."""
         chosen = self._partitions if partitions is None else self._partitions.keys() & set(partitions)
         works = [self._partitions[tp] for tp in sorted(chosen)]
         return {work.tp: work.done for work in works if work.done is not None and work.done != work.committed}

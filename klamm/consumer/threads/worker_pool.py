@@ -131,7 +131,7 @@ class WorkerPool:
             self._ledger.note_committed(dict(offsets))
 
     def _commit(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
-        """What is done of these, before they go."""
+        """Commits the processed records of partitions that are about to be revoked."""
         with self._changed:
             offsets = self._ledger.to_commit(partitions)
         if not offsets:
@@ -142,9 +142,10 @@ class WorkerPool:
             logger.warning("commit=failed reason=%s: the next owner processes some records again", error)
 
     def give_up(self, consumer: Consumer, partitions: Partitions, *, commit: bool) -> None:
-        """They go to somebody else, who begins where we are done: waits for the records at the workers, and commits.
+        """Takes revoked partitions from the workers. Waits for the records that workers are processing, and commits, so
+        that the next owner begins after them.
 
-        Waits for half of `max.poll.interval.ms` at most; what is not done by then is processed again."""
+        Waits for half of `max.poll.interval.ms` at most. The next owner processes unfinished records again."""
         with self._changed:
             self._ledger.give_up(partitions)
             if commit:
