@@ -1,4 +1,6 @@
-"""Access control lists: what principals may do with which resources (KIP-11, KIP-290). Names and numbers are Kafka's.
+"""Access control lists: the operations that principals are allowed on resources (KIP-11, KIP-290).
+
+Names and numbers are Kafka's.
 
 An `AclBinding` allows or denies one principal, from one host, one operation on the resources that its pattern matches.
 Principals are texts `Type:name` and compare exactly.
@@ -58,7 +60,7 @@ class PatternType(_Code):
 
 
 class AclOperation(_Code):
-    """What is done; ANY is for filters only, ALL stands for every operation."""
+    """An operation on a resource. Only filters may have ANY. ALL means every operation."""
 
     UNKNOWN = 0
     ANY = 1
@@ -88,7 +90,7 @@ class AclPermissionType(_Code):
 
 
 class BuiltInRule(_Code):
-    """What decides where no entry does."""
+    """The rule that decides if no entry matches."""
 
     UNKNOWN = 0
     SUPER_USER = 1

@@ -1,4 +1,4 @@
-"""Batches of a query that count as a whole: what a run is told about them (`klamm.ledger_ids` says what a ledger is).
+"""Batches of a query that are committed as a whole, and the answers about them. `klamm.ledger_ids` explains ledgers.
 
 admin.register_run(ledger, run_id, batch_id)      each task, first: False: it counts already, write nothing
 producer = Producer(transactional_id=ledger.part(partition, attempt))

@@ -19,7 +19,7 @@ class KlammError(Exception):
 
 
 class ConfigError(KlammError, ValueError):
-    """A configuration name or value is not usable; the text names it and what was expected."""
+    """A configuration name or value is not usable. The text names it and the values that are allowed."""
 
 
 class IllegalStateError(KlammError):
@@ -53,7 +53,7 @@ class DeliveryTimeoutError(KlammError):
 
 
 class NoBrokerError(KlammError):
-    """None of the bootstrap servers, nor any known broker, could be reached."""
+    """The client could reach no bootstrap server and no known broker."""
 
     retriable = True
 
@@ -300,15 +300,15 @@ class CommitFailedError(KlammError):
 
 
 class AbortableTransactionError(KlammError):
-    """The open transaction cannot commit any more: abort it, then the producer goes on with the next one.
+    """The open transaction cannot commit any more. After an abort, the producer can begin the next one.
 
-    `__cause__` is what went wrong."""
+    `__cause__` is the error that led to this."""
 
 
 class FatalProducerError(KlammError):
-    """The transactional producer is of no use any more (a newer one has its transactional.id, say): close it.
+    """The transactional producer cannot continue, for example because a newer one has its transactional.id. Close it.
 
-    `__cause__` is what went wrong."""
+    `__cause__` is the error that led to this."""
 
 
 def raise_for(code: int, message: str = "") -> None:

@@ -65,10 +65,11 @@ def _connected(host: str, port: int, timeout_s: float, tls: SSLContext | None) -
 
 
 def read_tls(path: str) -> SSLContext | None:
-    """What the settings of TLS in a properties file come to; None: `security.protocol` is neither SSL nor
-    SASL_SSL. Nobody has to log in to ask for health.
+    """Returns the TLS context that a properties file describes, or None if `security.protocol` is neither SSL nor
+    SASL_SSL. Health checks need no login.
 
-    By hand as well: the checks that clients make take ten times as long. Raises OSError."""
+    The file is parsed by hand, because the checks of the clients' configuration take ten times as long. Raises
+    OSError."""
     import ssl
 
     with open(path, encoding="utf-8") as file:

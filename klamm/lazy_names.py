@@ -10,7 +10,8 @@ from typing import Any
 def lazy_names(
     namespace: dict[str, Any], modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's `__getattr__` and `__dir__`: `namespace` is its `globals()`, `modules` says where each name is."""
+    """Returns the `__getattr__` and `__dir__` of a package. `namespace` is the package's `globals()`, and `modules`
+    gives the module of each name."""
     package = namespace["__name__"]
 
     def load(name: str) -> Any:

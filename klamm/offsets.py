@@ -13,7 +13,7 @@ from klamm.model import NO_LEADER_EPOCH, TopicPartition
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What is committed for a partition."""
+    """A committed offset of a partition, with its metadata."""
 
     offset: int
     """The next offset to read."""

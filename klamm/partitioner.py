@@ -51,7 +51,7 @@ def murmur2(data: bytes) -> int:
 
 @functools.lru_cache(maxsize=16_384)
 def _hash_of_short_key(key: bytes) -> int:
-    """Keys come back: looking one up costs a tenth of hashing it."""
+    """Returns the hash of a key, from a cache: keys repeat, and a look-up costs a tenth of hashing."""
     return murmur2(key) & _POSITIVE
 
 

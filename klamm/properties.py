@@ -24,7 +24,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def parse_properties(lines: Iterable[str], origin: str) -> dict[str, str]:
-    """As `read_properties`, from lines; `origin` names them in errors ("broker.properties", "--set")."""
+    """Parses lines in the format of `read_properties`. `origin` names them in errors ("broker.properties", "--set")."""
     properties, problems = split_lines(lines, origin)
     if problems:
         raise ConfigError("; ".join(problems))
@@ -32,7 +32,7 @@ def parse_properties(lines: Iterable[str], origin: str) -> dict[str, str]:
 
 
 def split_lines(lines: Iterable[str], origin: str) -> tuple[dict[str, str], list[str]]:
-    """The names and values, and what is wrong with the other lines."""
+    """Returns the values by name, and a text for each line that is wrong."""
     properties: dict[str, str] = {}
     problems: list[str] = []
     for number, line in enumerate(lines, start=1):

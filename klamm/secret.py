@@ -10,11 +10,11 @@ HIDDEN: Final = "[hidden]"
 
 
 class Secret(str):
-    """Text that only `reveal` gives. Printed, formatted, joined, encoded or written as JSON it is the text "[hidden]",
-    so code that shows values need not know which of them are secret.
+    """Text that only `reveal` returns. Printed, formatted, joined, encoded or written as JSON, it is "[hidden]". So
+    code that shows values need not know which values are secret.
 
-    It is equal only to another secret of the same text. A pickle carries it, still as a secret: Spark's tasks have the
-    settings of their clients that way."""
+    A secret is equal only to another secret of the same text. A pickle contains the secret, because Spark's tasks get
+    the settings of their clients in a pickle."""
 
     __slots__ = ("_text",)
     _text: str

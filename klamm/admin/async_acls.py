@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class AclOperations:
-    """Each raises SecurityDisabledError where the cluster has no authorizer."""
+    """The Admin's calls about access control lists. All raise SecurityDisabledError if the cluster has no
+    authorizer."""
 
     _calls: AdminCalls
 

@@ -232,7 +232,8 @@ class AsyncAdmin(
         await self._change_voters(AdminStub.add_raft_voter, request, True, timeout_ms)
 
     async def remove_raft_voter(self, voter_id: int, voter_directory_id: str, *, timeout_ms: int | None = None) -> None:
-        """Takes a controller out of the quorum, also the one that leads it (KIP-853). It goes on as an observer.
+        """Removes a controller from the voters of the quorum (KIP-853). The leader can be removed too. The controller
+        continues as an observer.
 
         Raises VoterNotFoundError, InvalidRequestError for the last voter, RequestTimedOutError."""
         request = controller_pb2.RemoveRaftVoterRequest(

@@ -93,8 +93,8 @@ class LedgerOperations:
         return {one.ledger: one for one in sorted(listed, key=lambda one: one.ledger)}
 
     async def delete_ledger(self, ledger: LedgerId, *, timeout_ms: int | None = None) -> None:
-        """Forgets a ledger, and aborts what of it is open: a query that goes on then writes its next batch as its
-        first.
+        """Deletes a ledger and aborts its open transactions. A query that continues afterwards writes its next batch as
+        if it were the first.
 
         Raises TransactionalIdNotFoundError."""
         request = coordinator_pb2.DeleteLedgerRequest(ledger=_name(ledger))

@@ -45,9 +45,10 @@ class QuotaOperations:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Each entity's changes happen together or not at all; a removal of what is not there is no error.
+        """Changes quotas. The changes of one entity are applied together or not at all. Removing a quota that does not
+        exist is no error.
 
-        Raises InvalidRequestError; the changes of other entities are made all the same."""
+        Raises InvalidRequestError. Changes of other entities are applied nevertheless."""
         request = pb.AlterClientQuotasRequest(
             alterations=[
                 pb.ClientQuotaAlteration(

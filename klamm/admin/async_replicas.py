@@ -122,7 +122,7 @@ class ReplicaOperations:
             target,
             {each.node_id: each.rack for each in others},
             targets=[each.node_id for each in others if not each.fenced],
-            # A fenced broker may come back, and then need not copy everything.
+            # A fenced broker that registers again then needs to copy less.
             stay=[each.node_id for each in others],
             moving=[tp for tp, replicas in target.items() if broker_id in replicas],
         )

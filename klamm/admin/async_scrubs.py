@@ -33,8 +33,9 @@ class ScrubOperations:
         topics: Iterable[str] = (),
         timeout_ms: int | None = None,
     ) -> dict[int, tuple[TopicPartition, ...]]:
-        """Has each broker (None: all live ones) read its replicas of `partitions` and of `topics`, or all; returns
-        which those are. `describe_scrubs` shows how far they are, and what was found and repaired."""
+        """Lets brokers read their replicas of `partitions` and `topics`, or all their replicas, to find damage. Returns
+        the replicas by broker. Without `broker_ids`, all live brokers do it. `describe_scrubs` shows the progress, and
+        the damage that was found and repaired."""
         request = broker_pb2.ScrubLogsRequest(topics=_named(partitions, topics))
         answers = await self._of_brokers(BrokerStub.scrub_logs, request, broker_ids, timeout_ms)
         return {

@@ -77,7 +77,8 @@ class TransactionOperations:
         return {one.transactional_id: one for one in described}
 
     async def abort_transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> None:
-        """Ends the open transaction of this id as its time-out would: its producer is told, and may go on.
+        """Aborts the open transaction of this id, as its time-out would. Its producer gets an error, and may begin the
+        next transaction.
 
         Raises TransactionalIdNotFoundError, InvalidTxnStateError when none is open."""
         described = (await self.describe_transactions([transactional_id], timeout_ms=timeout_ms))[transactional_id]
@@ -146,11 +147,11 @@ class TransactionOperations:
         return [one for one in suspects if one.tp not in known.get(one.producer.producer_id, ())]
 
     async def abort_hanging_transaction(self, hanging: HangingTransaction, *, timeout_ms: int | None = None) -> None:
-        """Writes an abort marker into its partition. Only for what `find_hanging_transactions` found: the partition of
-        a transaction that its coordinator knows would be told another outcome than the rest of it.
+        """Writes an abort marker into the transaction's partition. Pass only results of `find_hanging_transactions`: if
+        a coordinator still knows the transaction, its other partitions may get another outcome.
 
-        Raises InvalidRequestError for a partition of an internal topic, InvalidProducerEpochError when the producer
-        has gone on since."""
+        Raises InvalidRequestError for a partition of an internal topic, InvalidProducerEpochError if the producer has
+        begun another transaction since."""
         tp, producer = hanging.tp, hanging.producer
         marker = common_pb2.TxnMarker(
             producer_id=producer.producer_id,

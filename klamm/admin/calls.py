@@ -1,4 +1,4 @@
-"""How the Admin reaches whom it must ask, and what becomes of outcomes.
+"""The Admin's calls: how it finds the servers that have to answer, and how it reports results.
 
 A call that names several things fails with the error of the first that failed, once all were tried; notes on
 the exception (`__notes__`) name the others.
@@ -73,7 +73,7 @@ class AdminCalls:
             try:
                 return await self.ask_controller(rpc, request, timeout_ms=share_ms)
             except KlammError:
-                # Metadata that came meanwhile may name them in another order.
+                # Newer metadata may list the controllers in another order.
                 for node in self.client.cluster.controllers:
                     if node.address not in asked:
                         self.client.leave_controller(Endpoint(host=node.host, port=node.port))

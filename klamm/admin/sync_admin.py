@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @documented_by(AsyncAdmin)
 class Admin:
-    """Each method is that of AsyncAdmin, but waits for what it returns. Any thread may use it."""
+    """The synchronous Admin. Its methods are those of AsyncAdmin, but wait for the result. Any thread may call them."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         self._run = LoopThread.shared().run

@@ -161,8 +161,8 @@ class KlammClient:
         return self._controller_address or self.cluster.controllers[0].address
 
     def leave_controller(self, active: common_pb2.Endpoint | None) -> None:
-        """The controller did not answer, or is not the active one: turns to `active`, if it named one, or else to the
-        next that the metadata names."""
+        """Selects another controller, after one did not answer or is not the active one. The next is `active` if the
+        controller named it, otherwise the next one in the metadata."""
         if active is not None and active.host:
             self._controller_address = server_address(active.host, active.port)
             return

@@ -48,7 +48,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition as last heard of."""
+    """One partition, as the newest metadata describe it."""
 
     partition: int
     leader: int
@@ -116,7 +116,7 @@ class ClusterView:
         return NO_LEADER_EPOCH if partition is None else partition.leader_epoch
 
     def partition_count(self, topic: str) -> int | None:
-        """None when the topic is not known."""
+        """Returns the number of partitions, or None if the topic is not known."""
         view = self.topics.get(topic)
         return None if view is None else len(view.partitions)
 
@@ -156,8 +156,8 @@ class ClusterView:
     def with_leader(
         self, tp: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()
     ) -> ClusterView:
-        """This view with a hint taken in; itself when the hint is not newer, or names a broker that is neither known
-        nor among `nodes`, which came with the hint."""
+        """Returns a view with the hinted leader. Returns this view if the hint is not newer, or if its broker is
+        unknown. The answer with the hint may describe the broker in `nodes`."""
         known = self.partition(tp)
         if known is None or leader_epoch <= known.leader_epoch:
             return self

@@ -39,7 +39,8 @@ class OffsetFinder:
     async def ask_once(
         self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
     ) -> None:
-        """One round for what is not in `found` yet, which takes in every answer; then raises the first error."""
+        """Asks once for the offsets that are not in `found` yet. Adds every answer to `found`, then raises the first
+        error."""
         missing = {tp: at for tp, at in timestamps.items() if tp not in found}
 
         async def ask(node_id: int, of_node: dict[TopicPartition, int]) -> None:

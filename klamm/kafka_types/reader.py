@@ -1,5 +1,4 @@
-"""Reading Kafka's primitive types from bytes that nobody vouches for: every length is checked against the bytes there
-are."""
+"""Reads Kafka's primitive types from untrusted bytes. Every length is checked against the bytes that are left."""
 
 from __future__ import annotations
 
@@ -111,7 +110,7 @@ class KafkaReader(Generic[BufferT]):
         return None if count < 0 else [item() for _ in range(count)]
 
     def int32_array(self) -> tuple[int, ...]:
-        """As `array` of `int32`, at once."""
+        """Reads an array of int32 values in one step."""
         count = self.array_size()
         return self.fields(struct.Struct(f">{count}i"))
 
@@ -185,7 +184,8 @@ class KafkaReader(Generic[BufferT]):
         return self._buffer[position:end]
 
     def _no_array(self, count: int) -> KlammError:
-        """Each item takes a byte at least: a hostile count must not make a list first."""
+        """Returns the error for an impossible count. An item takes at least one byte, so a count above the bytes that
+        are left is refused before a list of that size is made."""
         if count == -1:
             return self.error(f"the array before byte {self.position} is null")
         return self.error(f"an array of {count} items in {len(self._buffer) - self.position} bytes")

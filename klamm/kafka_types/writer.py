@@ -105,7 +105,7 @@ class KafkaWriter:
         return self
 
     def int32_array(self, numbers: Sequence[int]) -> Self:
-        """As `array` of `int32`, at once."""
+        """Writes an array of int32 values in one step."""
         self.array_size(len(numbers))
         self._open += struct.pack(f">{len(numbers)}i", *numbers)
         return self

@@ -96,7 +96,7 @@ class TopicQueues:
 
 @dataclass(slots=True, kw_only=True)
 class PendingRequest:
-    """What goes to one broker in one request."""
+    """The batches that one broker gets in one request."""
 
     node_id: int
     size_bytes: int = 0
@@ -105,7 +105,7 @@ class PendingRequest:
 
 @dataclass(slots=True, kw_only=True)
 class Drained:
-    """What is to be done now, and when to look again."""
+    """The requests to send now, and the time of the next check."""
 
     requests: list[PendingRequest]
     leaderless: set[str]
@@ -354,7 +354,8 @@ class Accumulator:
         assert self.available_bytes + held_bytes == self.buffer_bytes, (self.available_bytes, held_bytes)
 
     def _add_batch(self, queue: PartitionQueue, needed_bytes: int, now_ms: int) -> Batch | None:
-        """The queue's last one; None: there is no memory for it, and what waits is due."""
+        """Adds a batch to the queue and returns it. Returns None if there is no memory for it; all waiting batches are
+        then due, so that memory becomes free."""
         if needed_bytes > self.available_bytes:
             self._due_at(0)
             return None

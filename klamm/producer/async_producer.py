@@ -25,9 +25,9 @@ _YIELD_INTERVAL_MS: Final = 5
 
 
 class AsyncProducer:
-    """As Producer, for one event loop: `async with AsyncProducer(...) as producer`. Create it on that loop.
+    """The Producer of one event loop: `async with AsyncProducer(...) as producer`. Create it on that loop.
 
-    `send` returns once the record is buffered; awaiting what it returned waits for the acknowledgement."""
+    `send` returns as soon as the record is buffered. Await its result to wait for the acknowledgement."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         asyncio.get_running_loop()  # Raises here rather than half-way through.
@@ -125,7 +125,7 @@ class AsyncProducer:
         return await self._engine.transactions.prepare(run_id, batch_id)
 
     async def abort_transaction(self) -> None:
-        """Nothing of the transaction will count; what is still buffered is not sent. Raises as `init_transactions`."""
+        """Aborts the transaction. Its buffered records are not sent. Raises the errors of `init_transactions`."""
         await self._engine.transactions.abort()
 
     @contextlib.asynccontextmanager

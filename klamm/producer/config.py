@@ -50,7 +50,7 @@ def _parse_transactional_id(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """See Kafka's documentation of each name; what differs is said here."""
+    """The settings of a producer. Kafka documents each name; the texts here say where Klamm differs."""
 
     WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = {**ClientConfig.WITHOUT_EFFECT, **OF_PRODUCERS}
 
@@ -147,7 +147,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the chosen compression; None is its default."""
+        """The level of the chosen compression, or None for its default level."""
         match self.compression_type:
             case CompressionType.GZIP:
                 return None if self.compression_gzip_level == -1 else self.compression_gzip_level

@@ -42,8 +42,10 @@ from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 
 
 class ProducerEngine:
-    """`on_due` is called with the lock held, from any thread, and has to call `wake` on the loop; `on_settled`
-    on the loop, whenever memory may have become free."""
+    """The parts of a producer behind `send`: accumulator, sender and transactions.
+
+    `on_due` has to call `wake` on the event loop. Any thread may call it, with the lock held. `on_settled` is called on
+    the event loop when memory may have become free."""
 
     def __init__(
         self, config: ProducerConfig, *, on_due: Callable[[], object], on_settled: Callable[[], object]
@@ -89,7 +91,8 @@ class ProducerEngine:
     def place(
         self, queue: PartitionQueue, record: RawRecord, size_bytes: int, on_delivery: DeliveryCallback | None
     ) -> tuple[BatchResult, int] | None:
-        """With the lock held: appends the record, to a new batch if need be; None when memory is used up.
+        """Appends the record, to a new batch if necessary. Returns None if the memory is used up. The caller holds the
+        lock.
 
         Raises IllegalStateError when the producer is closed, and as `append`."""
         entry = self.append(queue, record, size_bytes, on_delivery)
@@ -112,7 +115,7 @@ class ProducerEngine:
 
     @property
     def has_open_transaction(self) -> bool:
-        """Whether there is one that nobody has ended."""
+        """True while a transaction is neither committed nor aborted."""
         return self._transaction is not None and self._transaction.is_open
 
     def no_room(self, size_bytes: int) -> BufferExhaustedError:

@@ -31,7 +31,7 @@ class Intake:
         self._size_setting = "max.request.size" if config.max_request_size <= config.buffer_memory else "buffer.memory"
 
     def check_packed(self, topic: str, records: PackedRecords) -> int:
-        """How many bytes they take up at most. Raises InvalidTopicError or MessageTooLargeError."""
+        """Returns an upper bound of the records' size in bytes. Raises InvalidTopicError or MessageTooLargeError."""
         check_topic_name(topic)
         size_bytes = len(records.data)
         if size_bytes > self._size_bytes_max:
@@ -46,7 +46,7 @@ class Intake:
         timestamp_ms: int | None,
         headers: Sequence[Header] | None,
     ) -> tuple[RawRecord, int]:
-        """The record and at most how many bytes it takes up in a batch.
+        """Returns the record, and an upper bound of its size in a batch in bytes.
 
         Raises InvalidTopicError, SerializationError, InvalidTimestampError or MessageTooLargeError."""
         if topic.__class__ is not str:

@@ -22,7 +22,7 @@ class ProducerInterceptor:
 
 
 class InterceptorChain:
-    """The configured interceptors, in order; each gets what the one before returned."""
+    """The configured interceptors, in order. Each one gets the record that the previous one returned."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._interceptors = interceptors

@@ -36,7 +36,8 @@ _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
 def _disable_after_fork_in_child() -> None:
-    """Without topics every `send` takes the slow path, which refuses it; the fast one need not look."""
+    """Makes every `send` in a forked child fail. Without topics, `send` leaves its fast path, and the slow path refuses
+    the call."""
     for producer in _producers:
         producer._topics = {}
 
@@ -187,8 +188,7 @@ class Producer:
         return self._loop.run(self._engine.transactions.prepare, run_id, batch_id)
 
     def abort_transaction(self) -> None:
-        """Aborts the transaction: nothing of it will count, and what is still buffered is not sent. Raises as
-        `init_transactions`."""
+        """Aborts the transaction. Its buffered records are not sent. Raises the errors of `init_transactions`."""
         self._loop.run(self._engine.transactions.abort)
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What goes into a producer and what comes back."""
+"""The records that a producer sends, and their metadata after the acknowledgement."""
 
 from __future__ import annotations
 

@@ -138,7 +138,8 @@ class Sender:
     # Transactions
 
     def begin_epoch(self, producer: ProducerIdAndEpoch) -> None:
-        """The next transaction's; nothing of the one before is under way. With the lock held."""
+        """Uses another producer epoch for the next transaction. No request of the previous transaction is under way.
+        The caller holds the lock."""
         assert self._sequences is not None
         self._sequences.begin(producer)
 
@@ -167,7 +168,7 @@ class Sender:
         self._on_settled()
 
     async def stop(self, error: Exception) -> None:
-        """Fails with `error` what has not been sent and what is in flight, and ends."""
+        """Fails all unsent and in-flight records with `error`, and ends."""
         self._abort(error)
         tasks = list(self._tasks)
         for task in tasks:
@@ -224,7 +225,8 @@ class Sender:
         return True
 
     async def _init_producer_id(self, sequences: Sequences) -> None:
-        """Asks one broker after the other, for as long as it takes; records meanwhile expire by delivery.timeout.ms."""
+        """Asks one broker after the other for a producer id until one answers. Records still expire by
+        delivery.timeout.ms."""
         retries = Retries(self._client.backoff, self._client.rng)
         while sequences.needs_id:
             request = broker_pb2.InitProducerIdRequest(client_id=self._config.client_id)

@@ -56,7 +56,8 @@ class Sequences:
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     def begin(self, given: ProducerIdAndEpoch) -> None:
-        """Partitions take up this producer id when they first need one, or a new epoch; with transactions at once."""
+        """Sets the producer id and epoch. A partition uses them when it next needs an id or a new epoch. With
+        transactions, all partitions use them at once."""
         self._given = given
         self.needs_id = False
         if self._is_transactional:

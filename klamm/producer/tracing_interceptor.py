@@ -8,8 +8,8 @@ from klamm.producer.record import ProducerRecord
 
 
 class TracingInterceptor(ProducerInterceptor):
-    """Gives each record the context of the span that it is sent in, as header `traceparent` (W3C Trace Context), from
-    which a consumer's span can go on.
+    """Adds the context of the current span to each record, as header `traceparent` (W3C Trace Context). A consumer can
+    continue the trace from it.
 
     Raises ConfigError without OpenTelemetry, as soon as it is made."""
 

@@ -154,7 +154,8 @@ class TransactionManager:
         await self._operate("abort_transaction", self._state.begin_abort, self._abort)
 
     async def close(self, timeout_s: float | None) -> None:
-        """Waits for what is under way and aborts what is open, for at most `timeout_s` seconds."""
+        """Waits for the operation that is under way, and aborts an open transaction, for at most `timeout_s`
+        seconds."""
         try:
             async with asyncio.timeout(timeout_s):
                 if self._pending is not None:
@@ -259,7 +260,7 @@ class TransactionManager:
         self._sender.abandon_waiting(self._state.failure())
         with self._lock:
             results = self._accumulator.flush()
-        # What is in flight is waited for: no answer of this transaction may come in the next one.
+        # Wait for requests in flight: no answer of this transaction may arrive during the next one.
         await asyncio.gather(*map(until_done, results))
         await self._end(committed=False)
 

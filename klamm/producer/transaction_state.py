@@ -1,4 +1,4 @@
-"""What a transactional producer may do next: the states of Kafka's TransactionManager, and what is wrong in each.
+"""The states of a transactional producer (Kafka's TransactionManager), and the calls that each state allows.
 
     UNINITIALIZED --init--> INITIALIZING --> READY --begin--> IN_TRANSACTION --commit--> COMMITTING --> READY
                                                ^                |  |                         |
@@ -74,7 +74,7 @@ class TransactionState:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction that nobody has ended yet."""
+        """True while a transaction is neither committed nor aborted."""
         return self.phase in (TransactionPhase.IN_TRANSACTION, TransactionPhase.ABORTABLE_ERROR)
 
     @property
@@ -129,7 +129,8 @@ class TransactionState:
         self._error = None
 
     def fail(self, error: Exception) -> bool:
-        """Something of the transaction failed; whether that is news. An abort goes on."""
+        """Notes that a part of the transaction failed. Returns False if the state does not change, as during an
+        abort."""
         if isinstance(error, BrokerError) and error.code in FATAL_CODES:
             return self.fail_fatally(error)
         if self.phase not in _BEFORE[TransactionPhase.ABORTABLE_ERROR]:
@@ -139,7 +140,7 @@ class TransactionState:
         return True
 
     def fail_fatally(self, error: Exception) -> bool:
-        """The producer is of no use any more; whether that is news."""
+        """Notes an error after which the producer cannot continue. Returns False if there was one already."""
         if self.phase is TransactionPhase.FATAL_ERROR:
             return False
         self._error = error

@@ -1,4 +1,4 @@
-"""Record batches, format version 2: what producers send, segments hold and consumers read.
+"""Record batches, format version 2. Producers send them, segments contain them and consumers read them.
 
 Bytes in, values out; no I/O, no clock. The rest of the project uses this module's names only: a native
 codec would replace `encode_batch`, `decode_batch`, `read_section` and `read_keys` here and nowhere else.

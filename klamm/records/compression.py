@@ -121,7 +121,8 @@ def _compress_snappy(data: bytes) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
-    """Each block states its size, so the exact output is allocated once the sum is known to be allowed."""
+    """Decompresses snappy blocks. Blocks state their sizes, so the sum is checked first and the output allocated
+    once."""
     try:
         size = sum(cramjam.snappy.decompress_raw_len(block) for block in _snappy_blocks(data))
         if size > max_bytes:

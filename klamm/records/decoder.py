@@ -58,7 +58,7 @@ def decode_batch(
 
 
 class RecordSection(NamedTuple):
-    """What follows a batch's header, decompressed: `data[start:end]`."""
+    """The decompressed records of a batch: `data[start:end]`."""
 
     header: BatchHeader
     data: Buffer

@@ -173,7 +173,7 @@ def _encode_nullable_content(content: bytes | None) -> bytes:
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """As they stand in a record, with their count."""
+    """Encodes headers, preceded by their count, as a record contains them."""
     pieces = [varint_of(len(headers))]
     for name, content in headers:
         encoded_name = name.encode()

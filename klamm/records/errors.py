@@ -1,4 +1,4 @@
-"""What can be wrong with a record batch: one exception per kind of damage.
+"""The errors of record batches, with one exception for each kind of damage.
 
 Everything this package raises on bad bytes is a `CorruptBatchError`, and nothing else escapes it, whatever
 the bytes are. Each class carries the code Kafka's broker answers with for that damage: CORRUPT_MESSAGE where

@@ -112,7 +112,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where the log goes on after this batch."""
+        """The offset after the last record of this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property

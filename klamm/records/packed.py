@@ -18,7 +18,7 @@ from klamm.records.record import RawRecord
 
 @dataclass(frozen=True, kw_only=True)
 class PackedRecords(Sequence[RawRecord]):
-    """A sequence of records that are decoded when somebody looks: when a batch has to be split."""
+    """A sequence of encoded records. They are decoded only if a batch has to be split."""
 
     data: bytes
     record_count: int

@@ -1,4 +1,4 @@
-"""From the decompressed records of a batch to columns: where each key and value lies, and the deltas.
+"""Parses the decompressed records of a batch into columns: the positions of keys and values, and the deltas.
 
 The one loop over records in Python that every consumer pays for, so it is long, flat and calls nothing for
 numbers of one or two bytes. Lengths are not checked one by one. Positions only ever grow: a record whose

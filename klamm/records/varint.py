@@ -87,7 +87,8 @@ _LENGTHS: Final = [number if number >= -1 else NO_LENGTH for number in _NUMBERS]
 
 
 def _by_second_byte(numbers: list[int]) -> tuple[tuple[int, ...], ...]:
-    """With and without its continuation bit a first byte means the same, and so is the same object."""
+    """Returns a row of numbers for each second byte. A first byte has the same value with and without its continuation
+    bit, so both positions of a row hold the same object."""
     return tuple(tuple(numbers[begin : begin + 128]) * 2 for begin in range(0, len(numbers), 128))
 
 

@@ -19,6 +19,6 @@ cancellation that meets the end of a call into a status, and a caller that retri
 
 import os
 
-# gRPC reads it when it is loaded. By default it writes a line for each stranger whose handshake fails, as fast as they
-# come; what concerns a call is in its status.
+# gRPC reads the variable when it is loaded. By default, it logs each failed handshake without a limit. Errors of calls
+# are in their status.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

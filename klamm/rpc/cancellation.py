@@ -12,6 +12,6 @@ def is_cancelled() -> bool:
 
 
 def raise_if_cancelled() -> None:
-    """Raises CancelledError if somebody wants the current task to end."""
+    """Raises CancelledError if the current task was cancelled."""
     if is_cancelled():
         raise asyncio.CancelledError

@@ -59,12 +59,14 @@ class TlsSource(Protocol):
 
 
 class GrpcTransport:
-    """Raises IllegalStateError in a process forked from one that had a connection: gRPC's own threads do not survive
-    the fork, and every call would wait for them without end.
+    """The transport that makes calls by gRPC.
 
-    `traces` says whether the calls of a new channel are spans; a channel raises ConfigError then without
-    OpenTelemetry. With `tls` channels are encrypted, and a handshake that fails is HandshakeFailed. With `sasl` their
-    calls are those of somebody who has logged in, and a login that fails is LoginFailed."""
+    It raises IllegalStateError in a process that was forked from one with a connection. gRPC's threads do not survive a
+    fork, so every call would wait for ever.
+
+    With `traces`, calls of a new channel are spans, and a channel without OpenTelemetry raises ConfigError. With `tls`,
+    channels are encrypted, and a failed handshake is HandshakeFailed. With `sasl`, channels log in before their first
+    call, and a failed login is LoginFailed."""
 
     def __init__(
         self,
@@ -147,8 +149,8 @@ class GrpcChannel:
 
 
 class SecureChannel:
-    """A `klamm.rpc.transport.Channel` whose keys and certificates may change: calls begun from then on are made over a
-    new connection, and the old one is closed when its calls have ended."""
+    """A `klamm.rpc.transport.Channel` whose keys and certificates may change. After a change, calls use a new
+    connection. The old connection is closed when its calls have ended."""
 
     def __init__(self, dial: Callable[[TlsMaterial], Channel], tls: TlsSource) -> None:
         self._dial = dial
@@ -321,7 +323,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def grpc_options(options: ChannelOptions) -> list[tuple[str, int]]:
-    """As gRPC names them."""
+    """Returns the options with gRPC's names."""
     return [
         ("grpc.max_receive_message_length", options.receive_max_bytes),
         ("grpc.max_send_message_length", -1),

@@ -58,8 +58,8 @@ def why_failed(details: str) -> str | None:
 
 
 def is_worth_asking(host: str, details: str) -> bool:
-    """Whether gRPC's text may leave out why a connection was not made: the server ended it without a word, or the text
-    is about another address of the same name, the last of them, where nobody listens."""
+    """Whether gRPC's text may lack the reason why a connection failed. Either the server closed the connection without
+    a reason, or the text is about the last address of the host name, where no server listens."""
     if "failed to connect" not in details:
         return False
     return any(text in details for text in _CLOSED) or (_REFUSED in details and not _is_address(host))
@@ -107,7 +107,7 @@ async def speaks_tls(host: str, port: int) -> bool:
 
 
 def _why(error: ssl.SSLError) -> str | None:
-    """As `why_failed`, in OpenSSL's words."""
+    """Returns the reason of a failed handshake from OpenSSL's error, like `why_failed`."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return OTHER_HOST if "mismatch" in error.verify_message else _not_verified(error.verify_message)
     return PLAINTEXT if error.reason in _NOT_TLS else None

@@ -1,4 +1,4 @@
-"""One login over the calls of `klamm.v1.Authentication`: what is sent, what may come back, and what that means."""
+"""One login over the calls of `klamm.v1.Authentication`: the messages, the possible answers and their meaning."""
 
 from __future__ import annotations
 

@@ -182,6 +182,6 @@ def _left_ms(left_s: float) -> int:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Nobody may be left who waits for it."""
+    """Reads the task's exception, because there may be no caller left that waits for it."""
     if not task.cancelled():
         task.exception()

@@ -57,7 +57,7 @@ QUORUM: Final = replace(
 
 
 def client_options(config: ClientConfig) -> ChannelOptions:
-    """From a client to any server."""
+    """Returns the options of a client's channels to servers."""
     return ChannelOptions(
         receive_max_bytes=config.receive_message_max_bytes,
         reconnect_backoff_ms=config.reconnect_backoff_ms,

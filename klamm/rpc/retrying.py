@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Retries:
-    """How often one thing failed in a row. Each pause is longer than the one before, as `backoff` says."""
+    """Counts failures in a row, and pauses between attempts. The pauses grow as `backoff` defines."""
 
     def __init__(self, backoff: Backoff, rng: random.Random) -> None:
         self.failures = 0

@@ -125,8 +125,8 @@ class TokenSource:
 
 
 def read_password(name: str) -> Secret:
-    """The first line of the file. Raises ConfigError for one that cannot be read, that everybody may read, or that is
-    empty."""
+    """Returns the first line of the file. Raises ConfigError if the file cannot be read, is empty, or may be read by
+    every user of the machine."""
     try:
         with Path(name).open("rb") as file:
             if (mode := stat.S_IMODE(Path(name).stat().st_mode)) & stat.S_IRWXO:

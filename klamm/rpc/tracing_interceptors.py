@@ -14,14 +14,15 @@ from klamm.wire.v1.coordinator_rpc import COORDINATOR
 
 
 def client_interceptors() -> list[Any]:
-    """For a channel: its calls are spans, where `has_span`. Raises ConfigError without OpenTelemetry."""
+    """Returns a channel's interceptors, which make spans of the calls that `has_span` selects. Raises ConfigError
+    without OpenTelemetry."""
     interceptors = opentelemetry().instrumentation.grpc.aio_client_interceptors(filter_=has_span())
     return [one for one in interceptors if isinstance(one, aio.UnaryUnaryClientInterceptor)]
 
 
 def has_span() -> Callable[[Any], bool]:
-    """Whether a call's details are those of one to be seen: no stream, which lasts as long as its connection, and no
-    heartbeat, which would be most of what is seen."""
+    """Returns a function that tells whether a call gets a span. Streams get none, because they last as long as their
+    connection. Heartbeats get none, because most spans would be heartbeats."""
     paths = {
         method.path
         for service in (ADMIN, BROKER, CONTROLLER, COORDINATOR)

@@ -1,4 +1,4 @@
-"""What carries calls: given to clients and servers, so that another one can take gRPC's place.
+"""Transports carry calls. Clients and servers get theirs as an argument, so that another transport can replace gRPC.
 
 A transport knows nothing of error codes, retries and cancelled callers: that is `klamm.rpc.connection`'s business.
 """

@@ -40,7 +40,7 @@ class AlertingContext(ssl.SSLContext):
     sslobject_class = _Handshake
 
     def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **named: Any) -> _Handshake:
-        """As ssl.SSLContext.wrap_bio."""
+        """Returns what ssl.SSLContext.wrap_bio returns, with the outgoing bytes kept."""
         made = super().wrap_bio(incoming, outgoing, *args, **named)
         assert isinstance(made, _Handshake)
         made.outgoing = outgoing

@@ -19,13 +19,13 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 
 
 def server_context(settings: ListenerTlsSettings, material: TlsMaterial) -> ssl.SSLContext:
-    """For the connections that a listener accepts; see `AlertingContext`. Raises ConfigError for material that OpenSSL
-    does not take."""
+    """Returns the TLS context of a listener's connections (`AlertingContext`). Raises ConfigError if OpenSSL refuses
+    the material."""
     context = _filled(AlertingContext(ssl.PROTOCOL_TLS_SERVER), settings, material)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     context.verify_mode = _CLIENT_AUTH[settings.ssl_client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
-        # A resumed session would not look at the client's certificate again.
+        # A resumed session would not check the client's certificate again.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     return context
@@ -41,8 +41,8 @@ def client_context(settings: TlsSettings, material: TlsMaterial) -> ssl.SSLConte
 
 
 def check_mutual_trust(settings: ListenerTlsSettings, material: TlsMaterial) -> None:
-    """For a listener by which servers reach each other, all with CAs in common: raises ConfigError if the material's
-    own truststore would refuse its certificates, shown by a server or by a client."""
+    """Checks the material of a listener that connects servers, which share their CAs. Raises ConfigError if the
+    material's own truststore would refuse its certificate from a server or from a client."""
     server, client = server_context(settings, material), client_context(settings, material)
     server.verify_mode = ssl.CERT_REQUIRED
     client.check_hostname = False

@@ -105,8 +105,8 @@ class DevFiles:
 
 
 def replace_secret(path: Path, text: str) -> None:
-    """Writes a file that only its owner may read. Servers that look at the old file meanwhile see all of it, or all of
-    the new one."""
+    """Replaces a file that only its owner may read. A server that reads it at the same time gets either the whole old
+    file or the whole new one."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

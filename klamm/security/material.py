@@ -84,8 +84,8 @@ def identity(material: TlsMaterial) -> Identity:
 
 
 def identity_changes(old: TlsMaterial, new: TlsMaterial) -> Identity | None:
-    """What `new` takes from those who know `old` by it, as in Kafka: the new subject where it is another one (else
-    empty text), and the names that are missing. None: nothing changes for them."""
+    """Returns the changes by which peers that know `old` would not recognize `new`, as Kafka checks them. These are the
+    new subject, or empty text if it is unchanged, and the names that are missing. Returns None if there are none."""
     before, after = identity(old), identity(new)
     subject = after.subject if after.subject != before.subject else ""
     missing = before.names - after.names

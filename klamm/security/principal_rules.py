@@ -106,8 +106,8 @@ def _compiled(pattern: str) -> Any:
 
 
 def _replacement(text: str, match: Any, group_count: int) -> str:
-    """The replacement of one match. `$12` is group 1 and a 2 where there are fewer than 12 groups, and as it is written
-    where there is no group 1; what follows a backslash means itself."""
+    """Returns the replacement of one match. If there are fewer than 12 groups, `$12` is group 1 followed by a 2. If
+    there is no group 1 either, `$12` stays as it is. A character after a backslash stands for itself."""
 
     def replaced(found: re.Match[str]) -> str:
         if found["literal"] is not None:

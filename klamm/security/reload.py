@@ -22,9 +22,9 @@ def accept_any(_: TlsMaterial | None, __: TlsMaterial) -> None:
 
 
 class WatchedMaterial:
-    """What settings name, as it is now.
+    """The current content of the key and trust stores that settings name.
 
-    Made with the first reading; raises ConfigError as `load_material` and `check` do."""
+    The constructor reads them, and raises ConfigError as `load_material` and `check` do."""
 
     def __init__(self, settings: TlsSettings, *, now: datetime, check: Check = accept_any) -> None:
         self._settings = settings
@@ -60,7 +60,7 @@ class WatchedMaterial:
         return True
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        """What tells one content of the files from another, without reading them."""
+        """Returns stamps of the files that change with their content. The files are not read."""
         names = (self._settings.ssl_keystore_location, self._settings.ssl_truststore_location)
         return [_stamp(name) for name in names if name is not None]
 

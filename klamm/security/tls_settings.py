@@ -131,7 +131,7 @@ class TlsSettings:
             raise ConfigError("ssl.key.password is set, and no key that it could decrypt")
 
     def check_grpc(self) -> None:
-        """Raises ConfigError for what gRPC cannot be told."""
+        """Raises ConfigError for settings that gRPC does not support."""
         if set(self.ssl_enabled_protocols) != set(PROTOCOLS):
             raise ConfigError(
                 f"ssl.enabled.protocols={','.join(self.ssl_enabled_protocols)}: gRPC always speaks"
@@ -196,7 +196,7 @@ class ListenerTlsSettings(TlsSettings):
         return settings
 
     def check_grpc_listener(self) -> None:
-        """Raises ConfigError for what a listener over gRPC cannot be told."""
+        """Raises ConfigError for settings that a gRPC listener does not support."""
         self.check_grpc()
         if self.ssl_client_auth == "requested":
             raise ConfigError(

@@ -82,7 +82,7 @@ def _parse(url: str, body: bytes) -> GivenToken:
 
 
 class _NotFollowed(urllib.request.HTTPRedirectHandler):
-    """The next URL is one that nobody has allowed."""
+    """Follows no redirect, because only the configured URL is allowed."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

@@ -1,6 +1,6 @@
-"""From the contracts' answers to the Admin's values.
+"""Decodes the servers' answers into the Admin's values.
 
-Each module is an area of `klamm.admin.types`, and is loaded with it when one of its functions is used.
+Each module belongs to an area of `klamm.admin.types`. It is loaded when one of its functions is first used.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class QuorumReplicaKind(enum.IntEnum):
-    """What follows the controllers' log. Only controllers can vote."""
+    """The kind of server that replicates the controllers' log. Only controllers can vote."""
 
     CONTROLLER = 0
     BROKER = 1

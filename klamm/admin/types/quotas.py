@@ -27,7 +27,7 @@ class ClientQuotaEntity:
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaAlteration:
-    """What changes for one entity."""
+    """The changes of one entity's quotas."""
 
     entity: ClientQuotaEntity
     operations: Mapping[str, float | None]

@@ -1,4 +1,4 @@
-"""What was read of logs to find damage, and what was found."""
+"""The results of scrubs, which read logs to find damage."""
 
 from __future__ import annotations
 

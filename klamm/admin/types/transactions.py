@@ -1,4 +1,4 @@
-"""Transactional ids, and what partitions remember of producers."""
+"""Transactional ids, and the state that partitions keep of their producers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransaction:
-    """Open in a partition, and unknown to any coordinator: nobody will end it, and nothing after it is stable."""
+    """A transaction that is open in a partition, but unknown to all coordinators. No server will end it, so the last
+    stable offset cannot pass it."""
 
     tp: TopicPartition
     producer: ProducerState

@@ -12,7 +12,7 @@ DEFAULT_ITERATIONS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialInfo:
-    """What may be known of a credential."""
+    """The public part of a credential."""
 
     mechanism: ScramMechanism
     iterations: int = DEFAULT_ITERATIONS

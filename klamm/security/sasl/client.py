@@ -14,6 +14,7 @@ class SaslClient(Protocol):
         """The first message."""
 
     def step(self, challenge: bytes) -> bytes | None:
-        """What answers the server's message; None: the login is complete, and the server is who it says.
+        """Returns the answer to the server's message. Returns None if the login is complete and the server has proved
+        its identity.
 
         Raises SaslAuthenticationFailedError when the server's message is wrong; the texts show no secret."""

@@ -40,7 +40,7 @@ class OAuthBearerClient:
         return f"n,,\x01auth=Bearer {self._token.reveal()}\x01{pairs}\x01".encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """As SaslClient.step."""
+        """Returns the answer to the server's message (`SaslClient.step`)."""
         if self._status:
             raise ErrorCode.SASL_AUTHENTICATION_FAILED.exception(
                 f"login by OAUTHBEARER: the server refuses the token: {self._status}"

@@ -44,7 +44,8 @@ class ScramClient:
         return self._first.encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """As SaslClient.step. The first one computes for milliseconds (`salted_password`)."""
+        """Returns the answer to the server's message (`SaslClient.step`). The first call takes milliseconds, because it
+        computes `salted_password`."""
         try:
             if not self._expected_signature:
                 return self._prove(challenge, parse_server_first(challenge))

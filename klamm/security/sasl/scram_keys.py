@@ -66,7 +66,7 @@ def salted_password(mechanism: ScramMechanism, password: Secret, salt: bytes, it
 
 
 def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """What is stored of a salted password."""
+    """Returns the credential that servers store for a salted password."""
     return ScramCredential(
         salt=salt,
         iterations=iterations,
