@@ -27,11 +27,11 @@ class Partitioner(Protocol):
     """Chooses partitions of one topic."""
 
     def update(self, partition_count: int, preferred: Sequence[int]) -> None:
-        """The topic has `partition_count` partitions (at least one), of which `preferred` (maybe none) have a
-        live leader, in the client's rack where that was asked for."""
+        """Sets the topic's number of partitions, at least one, and the `preferred` ones. These have a live leader, in
+        the client's rack if the client asked for that. There may be none."""
 
     def choose(self, key: bytes | None, size_bytes: int) -> int:
-        """The partition of the next record, which takes up `size_bytes` of its batch."""
+        """Returns the partition of the next record, whose size in its batch is `size_bytes`."""
 
 
 def murmur2(data: bytes) -> int:

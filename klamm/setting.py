@@ -247,7 +247,7 @@ def text(default: _Str, *, doc: str, valid: Validator | None = None, **details: 
 
 
 def secret(default: _Secret, *, doc: str, **details: Unpack[_Details]) -> _Secret:
-    """A string that nobody is shown."""
+    """Declares a string that is never shown."""
     return _field(ConfigType.PASSWORD, default, doc, None, {**details, "sensitive": True})
 
 

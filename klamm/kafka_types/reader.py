@@ -184,8 +184,8 @@ class KafkaReader(Generic[BufferT]):
         return self._buffer[position:end]
 
     def _no_array(self, count: int) -> KlammError:
-        """Returns the error for an impossible count. An item takes at least one byte, so a count above the bytes that
-        are left is refused before a list of that size is made."""
+        """Returns the error for an impossible count. An item takes at least one byte. So a count above the bytes that
+        are left is refused, before a list of that size is made."""
         if count == -1:
             return self.error(f"the array before byte {self.position} is null")
         return self.error(f"an array of {count} items in {len(self._buffer) - self.position} bytes")

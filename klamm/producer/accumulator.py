@@ -156,7 +156,7 @@ class Accumulator:
         if on_delivery is not None:
             batch.callbacks.append((index, on_delivery))
         if total_bytes + size_bytes > batch.reserved_bytes:
-            # Another like it would not fit, and a sticky partitioner goes elsewhere now: waiting is no use.
+            # Another such record would not fit, and a sticky partitioner selects another partition now. So do not wait.
             self._close_batch(queue)
             if not queue.in_flight:
                 self._due_at(0)

@@ -191,7 +191,7 @@ class Sender:
                 self._due.clear()
                 await self._sleep_until(self._send_due())
         except Exception as error:
-            # Nothing would be sent any more: better that every send says so than that it waits in vain.
+            # No record would be sent any more. So let every `send` raise this error instead of waiting for ever.
             log.exception("the producer's sender failed")
             self._abort(error)
 

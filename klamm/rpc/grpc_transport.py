@@ -105,7 +105,8 @@ class GrpcTransport:
         return channel if self._sasl is None else LoginChannel(channel, self._sasl)
 
     async def explain_plain(self, address: str, failure: CallFailed) -> CallFailed:
-        """As `explain`, without TLS: a server that speaks it closes connections that do not."""
+        """Returns the failure of a call without TLS, like `explain`. A server that expects TLS closes such
+        connections."""
         host, port = _host_and_port(address)
         if is_worth_asking(host, failure.details) and await speaks_tls(host, port):
             return CallFailed(failure.status, SPEAKS_TLS)

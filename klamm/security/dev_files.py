@@ -64,8 +64,8 @@ class DevFiles:
     def make(
         self, hosts: Sequence[str], *, servers: Sequence[str] = (), now: datetime, valid_days: int = VALID_DAYS
     ) -> None:
-        """Writes all of them, for servers that are dialled by `hosts`: one file for all, or one for each of `servers`,
-        which is dialled by its name too. `now` is an aware time.
+        """Writes all files for servers that clients dial by `hosts`. With `servers`, each server gets a file of its own
+        and can be dialled by its name too. Otherwise, one file is for all. `now` is an aware time.
 
         Raises ConfigError for a CA that is no longer valid and OSError for a directory that cannot be written."""
         by_name = {name: [name, *hosts] for name in servers} or {NODE: list(hosts)}

@@ -74,7 +74,7 @@ class PrincipalRules:
         return cls(tuple(rules))
 
     def name(self, distinguished_name: str) -> str | None:
-        """What the first rule that matches makes of it; None: there is none, so nobody is known by this certificate."""
+        """Returns the principal's name by the first rule that matches, or None if no rule matches the certificate."""
         return next((name for rule in self.rules if (name := rule.apply(distinguished_name)) is not None), None)
 
 

@@ -23,14 +23,15 @@ _Inbox = SimpleQueue[Callable[[], None] | None]
 
 
 class CallerThread:
-    """For one user at a time; whose thread it is may change between calls."""
+    """Runs coroutines for one calling thread at a time. Another thread may use it after a call has ended."""
 
     def __init__(self, loop_thread: LoopThread) -> None:
         self._loop_thread = loop_thread
         self._inbox: _Inbox | None = None
 
     def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `LoopThread.run`; meanwhile calls here what the coroutine passes to `invoke`."""
+        """Runs a coroutine function on the loop and returns its result, like `LoopThread.run`. While this thread waits,
+        it calls the functions that the coroutine passes to `invoke`."""
         self._loop_thread.refuse_to_wait_here()
         outer, inbox = self._inbox, _Inbox()
         call = LoopCall(self._loop_thread.loop, function, *args, **kwargs)
@@ -46,7 +47,8 @@ class CallerThread:
             self._inbox = outer
 
     async def invoke(self, function: Callable[[A], object], argument: A) -> None:
-        """From a coroutine that `run` waits for: calls `function` in the waiting thread; raises what it raises."""
+        """Calls `function` in the thread that waits in `run`, and raises its exception. Only the coroutine that `run`
+        waits for may call this."""
         inbox = self._inbox
         assert inbox is not None, "nobody waits"
         loop = asyncio.get_running_loop()

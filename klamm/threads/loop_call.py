@@ -55,7 +55,7 @@ class LoopCall(Generic[T]):
 
     def _cancel(self) -> None:
         if self._task is None:
-            self.outcome.cancel()  # The signal came before the loop heard of it.
+            self.outcome.cancel()  # The signal came before the loop began the call.
         else:
             self._task.cancel()
 

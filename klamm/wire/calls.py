@@ -59,7 +59,7 @@ class Duplex(Protocol[RequestT_contra, ResponseT_co]):
 
 
 class CallContext(Protocol):
-    """What a servicer is told of a call that it answers."""
+    """The servicer's view of a call that it answers."""
 
     def peer(self) -> str:
         """The caller's address, as the transport spells it."""

@@ -52,7 +52,7 @@ def decode_framed(message: bytes, header_class: type[HeaderT]) -> tuple[HeaderT,
 
 
 def split_records(records: memoryview, sizes_bytes: Iterable[int]) -> list[memoryview]:
-    """Each partition's part of `records`. Raises InvalidRequestError unless the sizes add up to it."""
+    """Splits `records` into the parts of the partitions. Raises InvalidRequestError if the sizes do not add up."""
     parts = []
     position = 0
     for size_bytes in sizes_bytes:

@@ -76,10 +76,12 @@ class Server(Protocol):
 
     @property
     def auditors(self) -> Sequence[Auditor]:
-        """What tells of its logins, decisions and changes; the first one also of logins at the gRPC listeners."""
+        """The auditors of this server's logins, decisions and changes. The first one also records logins at the gRPC
+        listeners."""
 
     async def wait_serving(self, wanted: bool) -> None:
-        """Once started: returns when it has its part in the cluster, or, if not `wanted`, when it has not."""
+        """Waits until the server takes part in the cluster. If not `wanted`, waits until it does not. The server must
+        have been started."""
 
     async def stop(self) -> None:
         """Hands over its work and ends its parked calls and streams, while its gRPC services still answer.
@@ -119,7 +121,7 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
 
 
 def _layers(config_class: type[ServiceConfig], options: argparse.Namespace) -> dict[str, dict[str, str]]:
-    """What was set, by place, the strongest last. Raises ConfigError."""
+    """Returns the settings by the place where they were set. The strongest place is last. Raises ConfigError."""
     file = read_properties(options.config) if options.config else {}
     command_line = parse_properties(options.set, "--set")
     # Of which listeners there are settings, each place may say.
@@ -151,7 +153,8 @@ def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_pa
 
 
 def _raise_open_files_limit() -> None:
-    """As far as the system lets us: a partition keeps its segments open, and the usual soft limit is 1024."""
+    """Raises the limit of open files as far as the system allows. A partition keeps its segments open, and the usual
+    soft limit is 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -255,9 +258,9 @@ def _stop_on_signals() -> asyncio.Event:
 
 
 def _die_with_stdin() -> None:
-    """A pipe that nobody writes to ends with the process that holds its other side.
+    """Ends this process when standard input ends. It is a pipe from the parent process, which ends with the parent.
 
-    There is nobody left who would stop the services in their order: each would wait for the others in vain."""
+    No process is left then to stop the services in their order, so each would wait for the others for ever."""
 
     def on_readable() -> None:
         if not os.read(sys.stdin.fileno(), 1024):

@@ -1,1 +1,2 @@
-"""Settings of servers and topics: what there is, what a file or the environment says, what is refused."""
+"""The settings of servers and topics: their definitions, their values from files and the environment, and their
+checks."""

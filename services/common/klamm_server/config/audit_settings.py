@@ -1,4 +1,6 @@
-"""What a server says of its audit: which events are told, where to, and what happens when they cannot be. All ours."""
+"""The settings of a server's audit: which events it writes, where to, and what happens if it cannot write them.
+
+Kafka has none of these settings."""
 
 from __future__ import annotations
 

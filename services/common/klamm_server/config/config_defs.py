@@ -130,8 +130,8 @@ def broker_config_synonyms(name: str, layers: Sequence[Layer], *, with_default: 
 
 
 def _synonyms(first: str, names: Sequence[str], layers: Sequence[Layer]) -> list[SynonymValue]:
-    """Kafka leaves out what is stronger than the `first` place of the config itself, and lists nothing at all of one
-    that has a value by its stand-ins only."""
+    """Returns the values of a config and its stand-ins, strongest first. Like Kafka, leaves out values that are
+    stronger than the first value of the config itself. If only stand-ins have a value, the list is empty."""
     values = [
         SynonymValue(name, configs[name], source) for source, configs in layers for name in names if name in configs
     ]

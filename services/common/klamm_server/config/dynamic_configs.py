@@ -1,7 +1,8 @@
-"""What is in force of settings that change at run time (KIP-226).
+"""The effective values of settings that change at run time (KIP-226).
 
-A broker's own file is the weakest layer. What the metadata say of all brokers is over it, and over that what they say
-of this broker. The controllers hold a change to it before they write it down, the broker when it takes it over. Pure.
+A broker's own file is the weakest layer. The metadata's values for all brokers override it, and the metadata's values
+for this broker override both. The controllers check a change before they write its record, and the broker checks it
+when it applies the record. Pure.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def in_force(own: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConfig:
 
 
 def check_step(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Raises ConfigError for a number of threads that is more than twice or less than half the one in force, as
-    Kafka's DynamicThreadPool does: a slip of the finger must not start thousands."""
+    """Raises ConfigError if a number of threads changes to more than twice or less than half its value. So a typing
+    error cannot start thousands of threads (Kafka's DynamicThreadPool)."""
     known = definitions(BrokerConfig)
     for name in _THREAD_COUNTS:
         old, new = getattr(before, known[name].field), getattr(after, known[name].field)

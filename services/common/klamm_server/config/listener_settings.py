@@ -61,7 +61,7 @@ def followed(name: str) -> str | None:
 
 
 def own_values(known: Mapping[str, Setting], properties: Mapping[str, str], listener: str) -> dict[str, Any]:
-    """What is set for that listener alone, typed, by field. Raises ConfigError for a value that does not fit."""
+    """Returns the typed values that are set for that listener only, by field. Raises ConfigError for a wrong value."""
     own = [_with_prefix(listener_prefix(listener), setting) for setting in known.values() if setting.per_listener]
     return {setting.field: setting.parse(properties[setting.name]) for setting in own if setting.name in properties}
 

@@ -1,4 +1,4 @@
-"""What brokers and coordinators have in common in their configuration: both register with a controller."""
+"""The settings that brokers and coordinators share, because both register with a controller."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ class MemberConfig(ServiceConfig):
 
     @property
     def controllers(self) -> list[tuple[str, int]]:
-        """`controller.quorum.bootstrap.servers` as (host, port). Raises ConfigError for what is not that."""
+        """`controller.quorum.bootstrap.servers` as (host, port). Raises ConfigError if an entry is not host:port."""
         return [parse_server(_CONTROLLERS, server) for server in self.controller_quorum_bootstrap_servers]

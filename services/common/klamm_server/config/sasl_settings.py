@@ -1,4 +1,4 @@
-"""Kafka's `sasl.*` settings of a listener where clients log in, and what bounds a login there."""
+"""Kafka's `sasl.*` settings of a listener where clients log in, and the bounds of a login there."""
 
 from __future__ import annotations
 

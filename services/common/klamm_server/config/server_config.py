@@ -100,7 +100,7 @@ class ServiceConfig(AuditSettings):
 
     node_id: int = integer(REQUIRED, at_least=0, doc="The id of this server, unique among the servers of its kind.")
     listeners: tuple[str, ...] = text_list(
-        # Kafka listens on every interface; a server without authentication does not, unless it is told to.
+        # Kafka listens on every interface. A Klamm server without authentication does so only if it is configured.
         ("GRPC://localhost:9094",),
         doc="Where the server listens, as NAME://host:port; an empty host is every interface. GRPC is the"
         " gRPC API, KAFKA (or PLAINTEXT) a broker's door for Kafka clients, GRPC_SSL and SSL the same with TLS,"
@@ -214,7 +214,8 @@ class ServiceConfig(AuditSettings):
             )
 
     def resolved_listeners(self) -> ListenerSet:
-        """Where the server listens, and what others dial. Raises ConfigError where nobody could listen or dial."""
+        """Returns where the server listens, and the addresses that others dial. Raises ConfigError for addresses at
+        which no server can listen, or that no client can dial."""
         return listener_set(*self._listener_texts())
 
     def _listener_texts(self) -> ListenerTexts:
@@ -231,11 +232,12 @@ class ServiceConfig(AuditSettings):
         return of_role(self.ROLE, given, self.controller_listener_names or (), default)
 
     def at_listener(self, name: str) -> Mapping[str, Any]:
-        """What is set for that listener alone, typed, by field. Raises ConfigError for a value that does not fit."""
+        """Returns the typed values that are set for that listener only, by field. Raises ConfigError for a wrong
+        value."""
         return own_values(known_configs(type(self)), self.originals, name)
 
     def tls_settings(self, listener: str) -> ListenerTlsSettings:
-        """What is said of TLS at that listener. Raises ConfigError where that does not fit together."""
+        """Returns the TLS settings of that listener. Raises ConfigError if they contradict each other."""
         given, prefix = self._given_at(listener, TLS_SETTINGS)
         if self.passes_over_client_auth(listener):
             del given[_CLIENT_AUTH]
@@ -251,7 +253,7 @@ class ServiceConfig(AuditSettings):
         return f"{listener_prefix(listener)}{_CLIENT_AUTH}"
 
     def sasl_settings(self, listener: str) -> ListenerSaslSettings:
-        """What is said of logins at that listener. Raises ConfigError where that does not fit together."""
+        """Returns the login settings of that listener. Raises ConfigError if they contradict each other."""
         given, prefix = self._given_at(listener, SASL_SETTINGS)
         tokens = self._given_by_mechanism(listener, OAUTHBEARER)
         tokens.pop(MAX_REAUTH_MS, None)
@@ -264,14 +266,15 @@ class ServiceConfig(AuditSettings):
         return ListenerSaslSettings.parse({**given, **tokens}, prefix, max_reauth_ms)
 
     def _given_by_mechanism(self, listener: str, mechanism: str) -> dict[str, str]:
-        """What is set for that mechanism alone at a listener."""
+        """Returns the settings of a listener that are for that mechanism only."""
         prefix = mechanism_prefix(listener, mechanism)
         return {
             name: self.originals[f"{prefix}{name}"] for name in SASL_SETTINGS if f"{prefix}{name}" in self.originals
         }
 
     def _given_at(self, listener: str, names: Iterable[str]) -> tuple[dict[str, str], str]:
-        """What is set of these for a listener, or else for all; and the prefix, if the listener has any of its own."""
+        """Returns the values of `names` for a listener, and its prefix if it has own values. A value for all listeners
+        applies if the listener has none."""
         prefix = listener_prefix(listener)
         given = {name: self.originals[name] for name in names if name in self.originals}
         own = {name: self.originals[f"{prefix}{name}"] for name in names if f"{prefix}{name}" in self.originals}
@@ -287,7 +290,7 @@ class ServiceConfig(AuditSettings):
             self.sasl_settings(listener.name).check_listener(listener)
 
     def _check_between_servers(self, listener: Listener) -> None:
-        """Raises ConfigError for one that lets everybody speak as a server, where clients are to be told apart."""
+        """Raises ConfigError if any client could act as a server at this listener, although clients have principals."""
         if listener.security.wants_sasl:
             raise ConfigError(
                 f"inter.broker.listener.name: {listener.name} is {listener.protocol_name}, and servers do not log in to"
@@ -398,7 +401,7 @@ def _definitions_of(config_class: type[ServiceConfig], properties: Mapping[str, 
 
 
 def load_layers(config_class: type[C], layers: Mapping[str, Mapping[str, str]]) -> C:
-    """As `load`, from what was set in several places, by place; the last one wins."""
+    """Loads a configuration from the settings of several places, by place. The last place that has a setting wins."""
     properties = {name: text for layer in layers.values() for name, text in layer.items()}
     origins = {name: place for place, layer in layers.items() for name in layer}
     return load(config_class, properties, origins)

@@ -103,7 +103,8 @@ class MetadataLink:
         return "the controller ended it"
 
     async def _batches(self, request: WatchMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
-        """Only what the stream raises is its end: what comes of a batch is fatal."""
+        """Yields the stream's batches. Only the stream's own errors end the stream. An error in processing a batch is
+        fatal."""
         try:
             async for batch in self._channel.stub().watch_metadata(request):
                 yield batch

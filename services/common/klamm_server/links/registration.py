@@ -59,7 +59,7 @@ SHUTDOWN_HEARTBEATS_PER_INTERVAL = 10
 
 
 class Registrant(Protocol):
-    """The server that registers: what brokers and coordinators say differently."""
+    """The server that registers. Brokers and coordinators differ in these methods."""
 
     def __str__(self) -> str: ...
 
@@ -374,7 +374,7 @@ class Registration:
         self._hurry.clear()
 
     async def _answer(self, call: Awaitable[AnswerT]) -> AnswerT | None:
-        """None when there was none."""
+        """Returns the answer, or None if the call failed."""
         try:
             return await call
         except BrokerError as error:

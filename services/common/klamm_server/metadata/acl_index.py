@@ -40,7 +40,8 @@ _NONE: Final = TypeAcls({}, {}, ())
 
 @dataclass(frozen=True, slots=True)
 class AclIndex:
-    """Made by `AclDraft`; without arguments, the empty one. Nobody may write into its mappings."""
+    """The access control entries of an image. `AclDraft` makes it; without arguments, it is empty. Its mappings never
+    change."""
 
     by_id: Mapping[uuid.UUID, AclBinding] = field(default_factory=dict)
     _types: Mapping[ResourceType, TypeAcls] = field(default_factory=dict)

@@ -71,7 +71,7 @@ class MetadataImage:
 
     @classmethod
     def empty(cls) -> MetadataImage:
-        """The image of no records."""
+        """Returns the image before the first record."""
         return cls(
             cluster_id="",
             end_index=0,
@@ -102,11 +102,11 @@ class MetadataImage:
         return found.partitions[partition]
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """What is set on the topic itself; defaults are config_defs' business."""
+        """Returns the configs that are set on the topic itself. `config_defs` has the defaults."""
         return self.configs.get((CONFIG_RESOURCE_TYPE_TOPIC, name), {})
 
     def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
-        """What is set at run time on a broker, or with None on all brokers."""
+        """Returns the configs that are set at run time on a broker, or with None on all brokers."""
         name = "" if broker_id is None else str(broker_id)
         return self.configs.get((CONFIG_RESOURCE_TYPE_BROKER, name), {})
 

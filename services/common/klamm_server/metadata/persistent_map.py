@@ -50,7 +50,7 @@ class PersistentMap(Mapping[K, V]):
     @overload
     def get(self, key: K, default: D, /) -> V | D: ...
     def get(self, key: K, default: D | None = None, /) -> V | D | None:
-        """As of every mapping, without raising and catching an exception for the keys that are not there."""
+        """Returns the value of a key. `Mapping.get` would raise and catch an exception for each missing key."""
         return self._buckets[hash(key) & _MASK].get(key, default)
 
     def __repr__(self) -> str:

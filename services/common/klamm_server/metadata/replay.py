@@ -376,7 +376,7 @@ class ImageBuilder:
             del self._client_quotas.writable()[entity]
 
     def no_op(self, record: NoOpRecord) -> None:
-        """Only the end index moves."""
+        """Changes nothing but the end index."""
 
 
 def changed_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
@@ -435,7 +435,8 @@ def _broker_ids(repeated: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(_DIFFERENT_LISTS)
 def _problem(replicas: tuple[int, ...], isr: tuple[int, ...]) -> str:
-    """What is wrong with a partition's lists, or nothing. Most partitions have the lists of many others."""
+    """Returns the error in a partition's lists, or empty text. It is cached, because many partitions have the same
+    lists."""
     if not replicas:
         return "no replicas"
     if len(set(replicas)) < len(replicas):

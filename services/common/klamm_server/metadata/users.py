@@ -1,4 +1,4 @@
-"""What may be told of the SCRAM credentials of an image (KIP-554), by both doors alike."""
+"""Describes the SCRAM credentials of an image (KIP-554) for both doors, without their secrets."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75,
 
 
 class Counter:
-    """Only grows."""
+    """A value that only grows."""
 
     def __init__(self) -> None:
         self.value: float = 0
@@ -116,11 +116,11 @@ class Readings:
         FAMILIES.append(self)
 
     def set_function(self, read: Callable[[], Iterable[Reading]]) -> None:
-        """As that of a gauge; each combination of values comes once."""
+        """Sets the function that returns the readings, like a gauge's. It returns each combination of labels once."""
         self._read = read
 
     def read(self) -> tuple[list[tuple[list[str], float]], bool]:
-        """What is shown now, and whether there is more."""
+        """Returns the readings to show now, and whether some were left out."""
         found = iter(self._read())
         shown = [(list(map(_text, values)), value) for values, value in islice(found, SERIES_MAX)]
         return shown, next(found, None) is not None
@@ -140,7 +140,7 @@ def counters(name: str, text: str, label_names: Sequence[str]) -> Family[Counter
 
 
 def counter(name: str, text: str) -> Counter:
-    """As `counters`, without labels."""
+    """Makes a counter without labels."""
     return counters(name, text, ()).labels()
 
 
@@ -149,7 +149,7 @@ def gauges(name: str, text: str, label_names: Sequence[str]) -> Family[Gauge]:
 
 
 def gauge(name: str, text: str) -> Gauge:
-    """As `gauges`, without labels."""
+    """Makes a gauge without labels."""
     return gauges(name, text, ()).labels()
 
 
@@ -161,5 +161,5 @@ def histograms(
 
 
 def histogram(name: str, text: str) -> Histogram:
-    """As `histograms`, without labels."""
+    """Makes a histogram without labels."""
     return histograms(name, text, ()).labels()

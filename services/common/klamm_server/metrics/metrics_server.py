@@ -84,7 +84,7 @@ class MetricsServer:
             server.close()
         for connection in list(self._connections):
             connection.end()
-        # They hear of their end in the next turn.
+        # The connections' callbacks run in the loop's next turn.
         await asyncio.sleep(0)
 
     def on_connected(self, connection: _Connection) -> None:

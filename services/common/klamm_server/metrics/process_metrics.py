@@ -54,7 +54,7 @@ _DISK_FREE = gauges("klamm_disk_free_bytes", "What of it this process may still 
 async def measure_event_loop() -> None:
     """Looks how late the loop is, until cancelled."""
     due_s = time.monotonic() + LOOP_CHECK_S
-    # Asked by another thread, which a loop that stands still does not stop.
+    # Another thread calls this function, so that it also runs while the loop is blocked.
     _LOOP_STALLED.set_function(lambda: max(0.0, time.monotonic() - due_s))
     while True:
         await asyncio.sleep(LOOP_CHECK_S)

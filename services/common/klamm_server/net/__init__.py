@@ -1,1 +1,1 @@
-"""Sockets that servers listen on, and what is said to a client that dialled the wrong one."""
+"""The sockets that servers listen on, and the answers to clients that dialled the wrong one."""

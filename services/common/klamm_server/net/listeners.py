@@ -1,4 +1,4 @@
-"""Listeners (KIP-103): where a server listens, what is spoken there, and what others dial.
+"""Listeners (KIP-103): where a server listens, the protocol there, and the addresses that others dial.
 
 A server may have several of each protocol: one for the network that it shares with the other servers, one for the
 world. Each has a name, and a client that came in by a listener is told the addresses that the other servers have under
@@ -39,7 +39,7 @@ _EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "[::]"})
 
 
 class SecurityProtocol(enum.StrEnum):
-    """What is spoken at a listener: the door."""
+    """The protocol of a listener: gRPC or Kafka's."""
 
     GRPC = "GRPC"
     KAFKA = "KAFKA"
@@ -77,7 +77,8 @@ CAME_BY: ContextVar[str] = ContextVar("listener", default=DEFAULT_NAME)
 
 
 class Listener(NamedTuple):
-    """`GRPC://0.0.0.0:9094` is ("GRPC", SecurityProtocol.GRPC, "0.0.0.0", 9094); what others dial looks the same."""
+    """One listener: `GRPC://0.0.0.0:9094` is ("GRPC", SecurityProtocol.GRPC, "0.0.0.0", 9094). An advertised listener,
+    which others dial, has the same form."""
 
     name: str
     protocol: SecurityProtocol
@@ -91,7 +92,7 @@ class Listener(NamedTuple):
 
     @property
     def protocol_name(self) -> str:
-        """As the map has it; KAFKA for PLAINTEXT."""
+        """The protocol's name as in listener.security.protocol.map; KAFKA for PLAINTEXT."""
         return _ON_THE_WIRE[self.protocol, self.security]
 
     @property
@@ -106,8 +107,8 @@ class Listener(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListenerSet:
-    """All of a server's: where it listens and, in the same order, what others dial. The first gRPC listener is the one
-    that servers use of each other."""
+    """All listeners of a server, and in the same order the addresses that others dial. Servers use each other's first
+    gRPC listener."""
 
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
@@ -127,8 +128,8 @@ class ListenerSet:
         return tuple(one for one in self.bound if one.security != PLAIN)
 
     def dialled(self, ports: Mapping[str, int]) -> tuple[Listener, ...]:
-        """What others dial to reach the listeners that `ports` has, by name, the port each was bound to: it stands for
-        a configured one of 0."""
+        """Returns the addresses that others dial to reach the listeners in `ports`. It has the bound port of each
+        listener by name, which replaces a configured port 0."""
         return tuple(one._replace(port=one.port or ports[one.name]) for one in self.advertised if one.name in ports)
 
 
@@ -168,8 +169,8 @@ def find(listeners: Iterable[Listener], name: str, protocol: SecurityProtocol) -
 
 
 def between_servers(listeners: Iterable[Listener], own: Listener) -> Listener | None:
-    """What a server dials that uses its listener `own` of the others: theirs of that name, as in Kafka, or else the
-    first gRPC one that is secured alike; None: they tell of neither."""
+    """Returns the listener of another server that a server with the listener `own` dials. It is the one with the same
+    name, as in Kafka, or otherwise the first with the same protocol and security. Returns None if there is neither."""
     alike = [one for one in listeners if one.protocol is own.protocol and one.security == own.security]
     return next((one for one in alike if one.name == own.name), next(iter(alike), None))
 

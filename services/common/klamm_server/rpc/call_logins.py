@@ -1,7 +1,8 @@
-"""What stands before the calls of a listener where clients log in (GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL): the service
-`klamm.v1.Authentication`, and a guard around all others, which lets pass who has logged in.
+"""Logins at a gRPC listener where clients log in (GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL).
 
-A stream belongs to its session: it ends with UNAUTHENTICATED when that does, whatever it waits for.
+The listener has the service `klamm.v1.Authentication`, and a guard around all other calls, which refuses clients that
+have not logged in. A stream belongs to its session. When the session ends, the stream ends with UNAUTHENTICATED, even
+while it waits.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 
 class CallLogins:
-    """The logins of calls at one listener. `run` goes on until it is cancelled."""
+    """The logins of calls at one listener. `run` runs until it is cancelled."""
 
     def __init__(self, logins: ListenerLogins) -> None:
         self._logins = logins
@@ -72,9 +73,10 @@ class CallLogins:
                 task.cancel()
 
     def handlers(self, others: Sequence[Handler]) -> list[Handler]:
-        """What the listener answers: the calls of a login, and the others behind the guard, but for those of servers,
-        which do not log in: a client that does could read the users' credentials by them where there is no
-        authorizer."""
+        """Returns the listener's handlers: the calls of a login, and the other calls behind the guard.
+
+        Calls between servers are left out, because servers do not log in here. Without an authorizer, a client could
+        read the users' credentials by such calls."""
         own = [Handler(method, getattr(self, method.name)) for method in AUTHENTICATION.methods]
         for each in own:
             check_of_rpc(each.method.path)
@@ -82,7 +84,7 @@ class CallLogins:
         return own + [Handler(each.method, self._guarded(each.method, each.answer)) for each in clients]
 
     def may_pass(self, metadata: Metadata) -> bool:
-        """Whether a call that says so may be somebody's, as far as that can be told before its request is read."""
+        """Whether a call with this metadata may have a session. This is checked before the request is read."""
         said = _said(metadata)
         return self._sessions.find(said) is not None or self._is_bearer(said)
 
@@ -162,7 +164,7 @@ class CallLogins:
     def _verified(self, said: str, task: asyncio.Task[CallSession]) -> None:
         del self._verifying[said]
         if not task.cancelled():
-            task.exception()  # Nobody may be left who waits for it.
+            task.exception()  # Read it, because there may be no caller left that waits for it.
 
     def _is_bearer(self, said: str) -> bool:
         return self._takes_bearer and said[: len(_BEARER)].lower() == _BEARER
@@ -245,7 +247,7 @@ class _Held:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """What is awaited inside ends with CallFailed(UNAUTHENTICATED) when the session does."""
+        """Ends the code inside with CallFailed(UNAUTHENTICATED) when the session ends."""
         task = asyncio.current_task()
         assert task is not None, "calls are tasks"
         was_ended = False

@@ -18,7 +18,7 @@ NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
 
 
 class ControllerAnswer(Protocol):
-    """What answers of controllers have in common."""
+    """The fields that all answers of controllers have."""
 
     @property
     def error_code(self) -> int: ...

@@ -38,14 +38,16 @@ class Controllers:
         return tuple(dict.fromkeys([*self._current, *self._configured]))
 
     def learn(self, endpoints: Iterable[Endpoint], listeners: Iterable[ControllerListeners] = ()) -> None:
-        """A controller said where they are, and what others dial; nothing said changes nothing."""
+        """Notes the controllers' addresses and listeners from a controller's answer. An empty answer changes
+        nothing."""
         told = {(each.controller.host, each.controller.port): decode(each.listeners) for each in listeners}
         current = [(each.host, each.port) for each in endpoints]
         self._current = tuple(self._dialled(each, told.get(each, ())) for each in current) or self._current
         self._listeners = {self._dialled(each, told[each]): told[each] for each in told} or self._listeners
 
     def listeners(self, address: Address) -> tuple[Listener, ...]:
-        """What clients of that controller dial; where nothing was said, what servers do."""
+        """Returns the listeners that clients of that controller dial. If they are unknown, returns the address that
+        servers dial."""
         return self._listeners.get(address) or plain_listeners(*address)
 
     def following(self, address: Address) -> Address:
@@ -55,6 +57,6 @@ class Controllers:
         return to_try[position % len(to_try)]
 
     def _dialled(self, address: Address, listeners: Sequence[Listener]) -> Address:
-        """What this server dials to reach the controller there, which other controllers may reach elsewhere."""
+        """Returns the address that this server dials to reach a controller. Other controllers may dial another one."""
         found = None if self._own is None else between_servers(listeners, self._own)
         return address if found is None else found.address

@@ -31,7 +31,7 @@ class CoordinatorChannels:
         return None if owner is None or owner.fenced else self.to(owner)
 
     def to(self, coordinator: CoordinatorImage) -> CoordinatorStub:
-        """That coordinator."""
+        """Returns the stub that calls that coordinator."""
         return self._channels.stub(self._address(coordinator))
 
     def on_image(self, new: MetadataImage) -> None:

@@ -172,7 +172,7 @@ def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
         version = tls.version
         if version == handed_version:
             return None
-        # gRPC asks for no other handshake meanwhile, and those that it has asked for have begun.
+        # During this pause, gRPC starts no further handshake, and handshakes that it started before have begun.
         time.sleep(_HANDSHAKE_BEGINS_S)
         handed_version = version
         return _certificates(tls.material)
@@ -285,7 +285,8 @@ def _guard_stream(
 
 
 def _refuse_resumed(context: Any) -> None:
-    """Nobody has looked at the client's certificate since the session began, and gRPC lets one last for days."""
+    """Refuses a call over a resumed TLS session. The client's certificate was checked only when the session began, and
+    gRPC lets a session last for days."""
     if context.auth_context().get("ssl_session_reused") == [b"true"]:
         raise CallFailed(Status.UNAUTHENTICATED, "the connection resumes a session of TLS; begin a new one")
 

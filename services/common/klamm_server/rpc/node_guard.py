@@ -55,8 +55,8 @@ class NodeGuard:
 
 
 class _Checked:
-    """A stream of requests that ends with the first one that is refused: its reader may be a task of its own, whose
-    failure nobody sees."""
+    """A stream of requests that ends at the first refused request. The reader may be a task of its own, whose failure
+    would go unnoticed."""
 
     def __init__(
         self, principals: NodePrincipals, speaks_for: Callable[[Any], Any], principal: str, requests: AsyncIterator[Any]

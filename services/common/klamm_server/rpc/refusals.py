@@ -1,4 +1,4 @@
-"""What the caller is told when a servicer raises. Expected outcomes are error codes in the answer, not exceptions."""
+"""The answers to a caller when a servicer raises. Expected outcomes are error codes in the answer, not exceptions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ log = logging.getLogger(__name__)
 
 
 def failure_of(path: str, error: Exception) -> CallFailed:
-    """A servicer's own CallFailed stays as it is. A full queue asks to come back, a malformed request (any other
-    KlammError) is the caller's fault, the rest is ours: it is logged with the call's path."""
+    """Returns the failure for a servicer's exception. A CallFailed stays as it is. A full queue lets the caller retry.
+    Any other KlammError is a malformed request. Other exceptions are bugs, and are logged with the call's path."""
     if isinstance(error, CallFailed):
         return error
     if isinstance(error, QueueFullError):

@@ -53,8 +53,8 @@ class RpcServer:
         self.add_service(SERVER, self._self_description)
 
     def add_service(self, service: Service[Any, ApiT], servicer: ApiT, gate: Gate | None = None) -> None:
-        """Registers every RPC of `service`, before the start; behind the `gate`, where there is an authorizer. Raises
-        AttributeError when the servicer lacks one, UncheckedCallError when nobody has decided who may call it."""
+        """Registers every RPC of `service`, before the start. With an authorizer, the calls pass the `gate`. Raises
+        AttributeError if the servicer lacks a method, UncheckedCallError if `operations` has no check for one."""
         if gate is not None:
             self._self_description.has_authorizer = True
         for method in service.methods:

@@ -1,4 +1,4 @@
-"""What carries the calls to and from a server, so that another transport can take gRPC's place."""
+"""The transport of calls to and from a server. Another transport can replace gRPC."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WANTS_LOGIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What answers the calls of one method: a coroutine function of (request, context), or an async generator function
-    where answers stream."""
+    """Answers the calls of one method. `answer` is a coroutine function of (request, context), or an async generator
+    function if the method streams answers."""
 
     method: Method
     answer: Callable[[Any, Any], Any]
@@ -70,7 +70,7 @@ class TransportServer(Protocol):
         ConfigError for settings of TLS that this transport cannot keep."""
 
     async def report_health(self, is_serving: bool) -> None:
-        """What those are told who ask whether to send calls here."""
+        """Sets the answer to health checks."""
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more calls; those under way have `grace_s` seconds."""

@@ -91,7 +91,7 @@ class EventQueue:
         return self._enqueue(self._ordinary, name, handler)
 
     def prepend(self, name: str, handler: Callable[[], T]) -> asyncio.Future[T]:
-        """As `append`, but ahead of everything appended (behind what was prepended before): for heartbeats."""
+        """Adds an event before all appended ones, and after those that were prepended before. Heartbeats use it."""
         return self._enqueue(self._urgent, name, handler)
 
     def schedule(self, tag: str, deadline_ms: int, handler: Callable[[], None]) -> None:

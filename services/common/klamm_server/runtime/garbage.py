@@ -27,7 +27,8 @@ LONG_S = 0.02
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """For the modules of a process that starts: they stay, and collections among them take a tenth of its time."""
+    """Turns collections off while a starting process loads its modules. Modules are never freed, and collections would
+    take a tenth of the start."""
     gc.disable()
     try:
         yield
@@ -37,7 +38,7 @@ def loading() -> Iterator[None]:
 
 
 def collect_seldom() -> None:
-    """For the rest of this process's life."""
+    """Makes collections rare for the rest of this process's life."""
     gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, MIDDLE_COLLECTIONS)
     gc.callbacks.append(LongCollections(time.perf_counter, gc.freeze))
 

@@ -13,8 +13,8 @@ from klamm.rpc import tracing_interceptors
 
 
 def start(name: str, node_id: int) -> None:
-    """Exports the spans of this process over OTLP from here to its end, from a thread of its own; what cannot be sent
-    is dropped when a bounded queue is full. Raises ConfigError without OpenTelemetry."""
+    """Exports the spans of this process over OTLP until it ends. A thread of its own sends them from a bounded queue.
+    Spans are dropped while the queue is full. Raises ConfigError without OpenTelemetry."""
     tracing.turn_on()
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter

@@ -49,7 +49,7 @@ class AuditOutput(Protocol):
 
 
 class _Feed:
-    """What comes to one output."""
+    """The lines of one output."""
 
     def __init__(self, name: str, output: AuditOutput) -> None:
         self._name = name
@@ -58,7 +58,7 @@ class _Feed:
         self._is_taking = asyncio.Lock()
 
     async def run(self) -> None:
-        """Tells what is to be told, until it is cancelled."""
+        """Writes the lines to the output until it is cancelled."""
         is_failing = False
         while True:
             try:
@@ -93,13 +93,13 @@ class Auditor:
         self.now_ms = clock.wall_ms
 
     def of_session(self, principal: str, host: str) -> SessionAudit | None:
-        """For the decisions about a principal at an address; None: nothing is told of them."""
+        """Returns the audit of a principal's session at an address, or None if its decisions are not recorded."""
         if not self.trail.is_about(principal):
             return None
         return SessionAudit(self.trail, self.now_ms, principal, host)
 
     def logged_in(self, principal: str, host: str, mechanism: str, listener: str, failure: str = "") -> None:
-        """Somebody has proved who he is, or failed to, for that reason."""
+        """Records a login, or with `failure` a login that failed for that reason."""
         if not self.trail.wants(Category.AUTHENTICATION):
             return
         event = AuditEvent(
@@ -141,8 +141,8 @@ class Auditor:
 def auditor_of(
     config: ServiceConfig, kind: str, clock: Clock, topic: Callable[[], AuditOutput] | None = None
 ) -> Auditor | None:
-    """What the settings of a server want; None: nothing is told. `kind` is broker, controller or coordinator; `topic`
-    makes the output to the audit's topic.
+    """Returns the auditor that a server's settings describe, or None if they turn the audit off. `kind` is broker,
+    controller or coordinator. `topic` makes the output to the audit's topic.
 
     Raises ConfigError where the file of the log cannot be written."""
     if not config.audit_enable:

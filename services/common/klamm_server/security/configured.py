@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def authorizer_of(config: ServiceConfig) -> StandardAuthorizer | None:
-    """None: everybody may do everything."""
+    """Returns the configured authorizer. Returns None if there is none, so that all clients may do everything."""
     if not config.authorizer_class_name:
         return None
     return StandardAuthorizer(
@@ -36,7 +36,8 @@ def gate_of(
     is_loaded: Callable[[], bool],
     auditor: Auditor | None = None,
 ) -> Gate | None:
-    """None where there is no authorizer. Until `is_loaded`, `acls` may lack some, and super users alone pass."""
+    """Returns the gate of a server, or None without an authorizer. Until `is_loaded`, `acls` may be incomplete, so only
+    super users pass."""
     if authorizer is None:
         return None
     principal_of = (lambda _: LOGGED_IN.get() or ANONYMOUS) if tls is None else PeerPrincipals(tls).of

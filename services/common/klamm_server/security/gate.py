@@ -1,5 +1,7 @@
-"""What stands before the calls of a server that has an authorizer: it finds out whose call it is, and refuses at once
-calls that need a right to the cluster which the caller lacks (`operations.py`). The handlers check the rest.
+"""The gate before the calls of a server that has an authorizer.
+
+The gate finds the caller's principal. It refuses calls at once if they need a right to the cluster that the caller
+lacks (`operations.py`). The handlers check all other rights.
 
 A caller that may do CLUSTER_ACTION is another server. It acts for itself, and is not checked further, or for a client
 whose request it passes on: then the call's metadata name the client (KIP-590). From any other caller such metadata are
@@ -78,7 +80,7 @@ class Gate:
         self._tell_certificate = lru_cache(SESSIONS_MAX)(_tell_certificate)
 
     def session(self, principal: str, host: str) -> Session:
-        """For a connection, or a call that is passed on."""
+        """Returns the session of a connection, or of a forwarded call."""
         audit = None if self._auditor is None else self._auditor.of_session(principal, host)
         return Session(self._authorizer, self._acls, principal, host, audit)
 
@@ -139,7 +141,7 @@ class Gate:
         is_server = caller.may_be_shown(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         client = _forwarded_by(context)
         if client is not None and not is_server:
-            # The audit hears of it.
+            # This check records the refusal in the audit.
             caller.may_with_cluster(AclOperation.CLUSTER_ACTION)
             raise CallFailed(Status.PERMISSION_DENIED, "only servers pass on the requests of others")
         if client is None and is_server:
@@ -151,8 +153,10 @@ class Gate:
         return caller
 
     def _heard(self, auditor: Auditor, context: CallContext) -> str:
-        """As `principal_of`. The audit hears of certificates: of one that makes no name, and of the first call by one
-        from an address, for nothing is known here of connections."""
+        """Returns the caller's principal, and records certificates in the audit.
+
+        A certificate without a principal is recorded. Other certificates are recorded with their first call from an
+        address, because the gate does not know the connections."""
         host = host_of(context.peer())
         try:
             principal = self._principal_of(context)
@@ -165,7 +169,7 @@ class Gate:
 
 
 def _name(method: Method) -> str:
-    """As `CreateTopics`."""
+    """Returns the method's name without its service, for example `CreateTopics`."""
     return method.path.rpartition("/")[2]
 
 
@@ -179,7 +183,7 @@ def _forwarded_by(context: CallContext) -> str | bytes | None:
 
 
 def _principal_and_host(told: str | bytes) -> tuple[str, str]:
-    """From a server's `forwarded`. Raises CallFailed(INVALID_ARGUMENT)."""
+    """Returns principal and host from a server's metadata `forwarded`. Raises CallFailed(INVALID_ARGUMENT)."""
     assert isinstance(told, bytes), "metadata whose names end in -bin are bytes"
     host, separator, principal = told.partition(_SEPARATOR)
     try:

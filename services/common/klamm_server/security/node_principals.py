@@ -21,7 +21,7 @@ _BINDING: Final = re.compile(r"(broker|controller|coordinator):([0-9]{1,9})=(Use
 
 
 class NodeKind(enum.StrEnum):
-    """Each has ids of its own."""
+    """A kind of server. Each kind has its own ids."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -64,7 +64,8 @@ class NodePrincipals:
 
 
 def nodes_of(path: str) -> Callable[[Any], list[Node]] | None:
-    """What tells for whom a request of `/klamm.v1.Controller/RegisterBroker` speaks; None: for nobody in particular."""
+    """Returns the function that finds the nodes for which a request speaks, for a path such as
+    `/klamm.v1.Controller/RegisterBroker`. Returns None if its requests speak for no node."""
     service, name = path.removeprefix("/klamm.v1.").split("/")
     return _SPEAK_FOR.get((service, name))
 

@@ -36,7 +36,7 @@ class Check:
 
 
 class UncheckedCallError(KlammError):
-    """A call that nobody has decided about."""
+    """The tables of this module have no check for a call."""
 
 
 def check_of_rpc(path: str) -> Check:

@@ -44,7 +44,8 @@ class PeerPrincipals:
         return self._name_of(listener, shown[0]) if shown else ANONYMOUS
 
     def own(self) -> str:
-        """What this server is to others, if they make names as it does; User:ANONYMOUS where servers show nothing."""
+        """Returns this server's principal at other servers, if these have the same mapping rules. It is User:ANONYMOUS
+        if servers show no certificates."""
         tls = self._tls.between_servers
         if tls is None or tls.settings.ssl_client_auth != "required":
             return ANONYMOUS

@@ -38,10 +38,10 @@ REFUSED: Final = "refused"
 
 
 class ServerTls:
-    """What connections of a listener are made with; `watch` sees to it that it is up to date.
+    """The keys and certificates of a listener's connections. `watch` keeps them up to date.
 
-    With `between_servers` it is also what this server shows when it dials others, and has to be good enough for them.
-    Raises ConfigError where the settings name nothing that could be used."""
+    With `between_servers`, this server also shows them when it dials other servers, which must accept them. Raises
+    ConfigError if the settings name no usable files."""
 
     def __init__(self, listener: str, settings: ListenerTlsSettings, *, between_servers: bool = False) -> None:
         self.listener = listener
@@ -65,7 +65,7 @@ class ServerTls:
         return self._watched.material
 
     def server_context(self) -> ssl.SSLContext:
-        """For the next connection that is accepted."""
+        """Returns the TLS context of the next connection that is accepted."""
         version = self.version
         if self._context is None or self._context_version != version:
             self._context, self._context_version = server_context(self.settings, self.material), version

@@ -61,11 +61,12 @@ class Session:
         return decision.is_allowed
 
     def may_be_shown(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """As `may`, of what it has not asked for by name: a no is no attempt, and the audit does not hear of it."""
+        """Whether the session may do that, for a resource that it has not named. A refusal is no attempt, so the audit
+        does not record it."""
         return self._decisions.decide(self._acls(), operation, resource_type, name).is_allowed
 
     def may_with_cluster(self, *operations: AclOperation) -> bool:
-        """Whether it may do one of these with the cluster; the audit hears of one of them."""
+        """Whether the session may do one of these operations with the cluster. The audit records one of them."""
         may = (one for one in operations if self.may_be_shown(one, ResourceType.CLUSTER, CLUSTER_NAME))
         return self.may(next(may, operations[-1]), ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -120,7 +121,7 @@ def may(operation: AclOperation, resource_type: ResourceType, name: str) -> bool
 
 
 def may_be_shown(operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-    """As `Session.may_be_shown`, of the caller."""
+    """Whether the caller may see the resource (`Session.may_be_shown`)."""
     caller = CALLER.get()
     return caller is None or caller.may_be_shown(operation, resource_type, name)
 
@@ -132,12 +133,12 @@ def may_with_cluster(*operations: AclOperation) -> bool:
 
 
 def may_be_shown_with_cluster(operation: AclOperation) -> bool:
-    """As `Session.may_be_shown`, of the caller and the cluster."""
+    """Whether the caller may see the cluster (`Session.may_be_shown`)."""
     return may_be_shown(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def may_with_any(operation: AclOperation, resource_type: ResourceType) -> bool:
-    """As `Session.may_with_any`, of the caller."""
+    """Whether the caller may do the operation with any resource of the type (`Session.may_with_any`)."""
     caller = CALLER.get()
     return caller is None or caller.may_with_any(operation, resource_type)
 
@@ -156,7 +157,7 @@ def require_cluster(*operations: AclOperation) -> None:
 
 
 def tell_change(event: AuditEvent) -> None:
-    """The caller has changed something, or failed to: the audit hears of it."""
+    """Records in the audit that the caller has changed something, or failed to."""
     caller = CALLER.get()
     if caller is not None and caller.audit is not None:
         caller.audit.changed(event)

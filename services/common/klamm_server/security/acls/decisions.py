@@ -28,7 +28,7 @@ class Decisions:
         self._kept: dict[tuple[AclOperation, ResourceType, str], AclDecision] = {}
 
     def decide(self, acls: AclIndex, operation: AclOperation, resource_type: ResourceType, name: str) -> AclDecision:
-        """As `StandardAuthorizer.authorize`, for this session."""
+        """Returns the authorizer's decision for this session (`StandardAuthorizer.authorize`)."""
         if acls is not self._acls:
             self._acls = acls
             self._kept.clear()

@@ -1,6 +1,6 @@
-"""The audit: logins, what was refused or allowed and by which rule, and changes.
+"""The audit records logins, changes, and the decisions of the authorizer with the rule that decided.
 
-events     what is told
+events     the events that are recorded
 ocsf       how it is written: a JSON object of the Open Cybersecurity Schema Framework
 tallies    equal events of a minute, counted
 backlog    lines that wait for an output, bounded

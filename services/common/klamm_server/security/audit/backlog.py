@@ -21,7 +21,7 @@ class Backlog:
     """`add`, and `first`, whose lines are taken out by `take_out` once they are where they belong."""
 
     def __init__(self, on_dropped: Callable[[int], None], max_bytes: int = BACKLOG_MAX_BYTES) -> None:
-        """`on_dropped` hears of how many events a dropped line told."""
+        """`on_dropped` is called with the number of events in a dropped line."""
         self._on_dropped = on_dropped
         self._max_bytes = max_bytes
         self._lines: deque[bytes] = deque()

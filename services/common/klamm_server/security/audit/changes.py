@@ -26,7 +26,7 @@ _TOLD_ALREADY: Final = frozenset(
 
 
 def is_change(call: str) -> bool:
-    """Whether that call, as `CreateTopics`, changes what is to be told."""
+    """Whether a call such as `CreateTopics` makes a change that the audit records."""
     return call in _CALLS
 
 

@@ -54,7 +54,7 @@ class SessionAudit:
     def decided(
         self, decision: AclDecision, operation: AclOperation, resource_type: ResourceType, name: str, call: Call
     ) -> None:
-        """Somebody has asked for that, and got it or not."""
+        """Records that the session asked for an operation, which was allowed or denied."""
         if not decision.is_allowed:
             if self.wants_denied:
                 self._record(Category.DENIED, decision, operation, resource_type, name, call)

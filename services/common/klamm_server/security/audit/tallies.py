@@ -58,7 +58,7 @@ class Tallies:
         return len(self._open)
 
     def count(self, event: AuditEvent, now_ms: int) -> tuple[Tally, list[Told]]:
-        """One more event: its tally, and what is to be told now."""
+        """Counts an event. Returns its tally, and the lines to write now."""
         told = self.end_minutes(now_ms)
         tally = self._open.get(event)
         if tally is not None:
@@ -72,7 +72,7 @@ class Tallies:
         return tally, told
 
     def end_minutes(self, now_ms: int) -> list[Told]:
-        """What is to be told of the minutes that are over."""
+        """Returns the lines to write for the minutes that have ended."""
         told: list[Told] = []
         while self._open:
             first = next(iter(self._open.values()))
@@ -85,7 +85,7 @@ class Tallies:
         return told
 
     def close(self, now_ms: int) -> list[Told]:
-        """Nothing more happens: what is to be told of all that is open."""
+        """Ends the counting. Returns the lines to write for all open tallies."""
         return [told for tally in list(self._open.values()) for told in self._close(tally, now_ms)]
 
     def _close(self, tally: Tally, now_ms: int) -> list[Told]:

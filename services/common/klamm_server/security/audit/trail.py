@@ -24,15 +24,15 @@ class AuditTrail:
         self._latest_ms = 0
 
     def wants(self, *categories: Category) -> bool:
-        """Whether any of these is told."""
+        """Whether the audit records any of these categories."""
         return not self._categories.isdisjoint(categories)
 
     def is_about(self, principal: str) -> bool:
-        """Whether it is told what that principal does."""
+        """Whether the audit records what that principal does."""
         return principal not in self._excluded_principals
 
     def is_excluded(self, topic: str) -> bool:
-        """Whether it is not told who reads or writes the topic."""
+        """Whether the audit leaves out reads and writes of the topic."""
         return topic in self._excluded_topics
 
     def record(self, event: AuditEvent, now_ms: int) -> Tally:

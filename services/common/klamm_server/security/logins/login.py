@@ -49,16 +49,16 @@ class Login:
         self._session: ProvenSession | None = None
 
     def handshake(self, mechanism: str) -> HandshakeReply:
-        """As `SaslDoor.handshake`."""
+        """Selects the mechanism (`SaslDoor.handshake`), and records a refusal in the audit."""
         reply = self.door.handshake(mechanism)
         if reply.code is not ErrorCode.NONE:
             self._tell("", mechanism, "the mechanism is not enabled")
         return reply
 
     async def authenticate(self, data: bytes) -> AuthenticateReply:
-        """What is answered to a message of the client; behind an error the connection ends.
+        """Returns the answer to a message of the client. After an error, the connection ends.
 
-        Raises SaslStateError or ChecksBusyError: it ends without an answer."""
+        Raises SaslStateError or ChecksBusyError if the connection must end without an answer."""
         door, clock = self.door, self._logins.users.clock
         reply = door.authenticate(data, clock.wall_ms())
         if isinstance(reply, Verification):

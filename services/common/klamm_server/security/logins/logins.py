@@ -36,7 +36,7 @@ _NONCE_BYTES = 24
 
 
 class Users:
-    """The users of the newest metadata, and what is remembered of their logins; the listeners of a server share it."""
+    """The users of the newest metadata, and the state of their logins. The listeners of a server share it."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -49,7 +49,7 @@ class Users:
         """Whether there was an image: before that nobody can log in, and nobody is to be told that he is no user."""
 
     def on_image(self, image: MetadataImage) -> None:
-        """As `Logins.on_image`."""
+        """Uses the users of a newer image (`Logins.on_image`)."""
         self.store = CredentialStore.of(image, self.store)
         self.sessions.on_credentials(image.scram_credentials)
         self.are_known = True
@@ -113,17 +113,17 @@ class Logins:
 
     @classmethod
     def of(cls, config: ServiceConfig, door: SecurityProtocol, clock: Clock, auditor: Auditor | None = None) -> Logins:
-        """The logins at one door of a server with that config; `auditor` hears of them."""
+        """Returns the logins at one door of a server with that config. `auditor` records them."""
         listeners = (one for one in config.resolved_listeners().of(door) if one.security.wants_sasl)
         return cls({one.name: config.sasl_settings(one.name) for one in listeners}, clock, auditor)
 
     @property
     def are_wanted(self) -> bool:
-        """Whether there is a listener where somebody logs in."""
+        """Whether clients log in at any listener."""
         return bool(self._by_listener)
 
     def at(self, listener: str) -> ListenerLogins | None:
-        """None: nobody logs in there."""
+        """Returns the logins of a listener, or None if clients do not log in there."""
         return self._by_listener.get(listener)
 
     def on_image(self, image: MetadataImage) -> None:

@@ -53,7 +53,8 @@ class Tokens:
         return OAuthBearerServer(self._validate)
 
     async def check(self, verification: Verification[Any]) -> Any:
-        """What its check finds, with newer keys if it lacks one. Raises ChecksBusyError."""
+        """Returns the result of the check. If the token's key is unknown, reads newer keys and checks again. Raises
+        ChecksBusyError."""
         before = self._keys
         found = await self._checks.run(verification.check)
         if isinstance(found, UnknownKeyError) and await self._has_others_than(before):
@@ -91,7 +92,7 @@ class Tokens:
         return self._keys is not before
 
     async def _read_once(self) -> None:
-        """Reads the keys once for all logins that want them meanwhile."""
+        """Reads the keys, once for all logins that ask for them at the same time."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._read_anew(), name="read-jwks")
         await asyncio.shield(self._reading)

@@ -43,7 +43,7 @@ class ClientQuotas:
         return len(self._rates)
 
     def apply(self, quotas: Quotas) -> None:
-        """These hold from now on. What was done counts against them."""
+        """Uses these quotas from now on. The rates measured before count against them."""
         if quotas is self._seen:
             return
         self._seen = quotas
@@ -62,7 +62,7 @@ class ClientQuotas:
         return min(INT_MAX, rate.throttle_ms(quota.limit, now_ms))
 
     def charge_address(self, key: str, address: str, amount: float, now_ms: int) -> int:
-        """As `charge`, of an address; each is charged for itself."""
+        """Charges an amount to an address (`charge`). Each address is charged by itself."""
         limit = limit_of_address(self._quotas, key, canonical_address(address))
         if limit is None:
             return 0

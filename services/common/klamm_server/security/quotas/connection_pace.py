@@ -1,5 +1,5 @@
-"""How many connections a second there may be, of whatever addresses, at all listeners together or at one
-(`max.connection.creation.rate`, KIP-612): what comes faster is to be held back. Pure."""
+"""The rate of new connections from all addresses, at all listeners together or at one (`max.connection.creation.rate`,
+KIP-612). Connections above the rate are delayed. Pure."""
 
 from __future__ import annotations
 

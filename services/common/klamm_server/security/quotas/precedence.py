@@ -1,5 +1,6 @@
-"""Which quota holds for a client: the first of eight that is set, from the most particular on (KIP-55), and which
-clients share what it allows.
+"""Finds the quota of a client: the first of eight that is set, the most specific first (KIP-55).
+
+The table also shows which clients share a quota.
 
 | set for                         | shared by                                          |
 |---------------------------------|----------------------------------------------------|
@@ -27,7 +28,7 @@ Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 
 
 class Quota(NamedTuple):
-    """What holds for a client."""
+    """The quota of a client."""
 
     limit: float
     """The bound, a second."""

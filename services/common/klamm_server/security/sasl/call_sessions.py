@@ -57,8 +57,8 @@ class LoginsUnderWay(Generic[LoginT]):
         return True
 
     def take(self, handshake_id: bytes, peer: str, now_ms: int) -> LoginT | None:
-        """The login, for one message, behind which it goes on (`put_back`) or ends. None: there is none of that id at
-        that connection, or another message of it is being looked at."""
+        """Returns the login for one message. Afterwards the login continues (`put_back`) or ends. Returns None if the
+        connection has no login of that id, or if another message of it is being checked."""
         self._end_late(now_ms)
         found = self._by_id.get(handshake_id)
         if found is None or found.is_taken or found.peer != peer:
@@ -67,7 +67,7 @@ class LoginsUnderWay(Generic[LoginT]):
         return found.login
 
     def put_back(self, handshake_id: bytes) -> None:
-        """The next message may come. The login's time may have ended meanwhile."""
+        """Allows the login's next message. The login may have timed out since `take`."""
         if handshake_id in self._by_id:
             self._by_id[handshake_id].is_taken = False
 

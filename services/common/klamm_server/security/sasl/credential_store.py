@@ -24,7 +24,7 @@ from klamm_server.metadata.image import CredentialKey, MetadataImage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a login goes on with. Nobody logs in by one that does not exist."""
+    """The credential with which a login continues. If it does not exist, the login fails in the end."""
 
     mechanism: ScramMechanism
     credential: ScramCredential
@@ -118,8 +118,8 @@ class _Shapes:
         self._ends = list(accumulate(counts[shape] for shape in self._shapes))
 
     def draw(self, number: int) -> _Shape:
-        """A shape by a number of 64 bits: by its share of the whole, not by a remainder, so that one user more changes
-        what few names get."""
+        """Selects a shape by a 64-bit number. The number's share of the range decides, not a remainder. So another user
+        changes the shapes of few names."""
         return self._shapes[bisect_right(self._ends, number * self._ends[-1] >> 64) if self._ends[-1] else 0]
 
 

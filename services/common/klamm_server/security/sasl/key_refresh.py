@@ -1,5 +1,7 @@
-"""When the keys of tokens are read again (KIP-768): at regular times, sooner after a failure, and for a token that
-names a key which is not there, at most once in 10 s for all such tokens. Pure: the code that reads the keys asks here.
+"""Decides when the keys of tokens are read again (KIP-768).
+
+They are read at regular times, and sooner after a failure. They are also read if a token names an unknown key, but at
+most once in 10 s for all such tokens. Pure: the code that reads the keys asks here.
 """
 
 from __future__ import annotations

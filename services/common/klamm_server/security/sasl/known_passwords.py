@@ -33,7 +33,7 @@ class KnownPasswords:
         return now_ms < self._until_ms.get(self._digest(found, password), now_ms)
 
     def remember(self, found: Found, password: Secret, now_ms: int) -> None:
-        """That password is right."""
+        """Remembers that the password was right."""
         digest = self._digest(found, password)
         self._until_ms.pop(digest, None)
         self._until_ms[digest] = now_ms + KEPT_MS

@@ -33,7 +33,7 @@ class OAuthBearerServer:
         self._refusal: TokenRefusedError | None = None
 
     def step(self, data: bytes) -> Verification[ValidToken | TokenRefusedError]:
-        """As SaslServer.step."""
+        """Returns the answer to the client's message, or the check of its token (`SaslServer.step`)."""
         if self._refusal is not None:
             raise SaslRefusedError(f"token refused: {self._refusal}")
         if self._started:

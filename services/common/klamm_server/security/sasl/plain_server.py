@@ -28,7 +28,7 @@ class PlainServer:
         self._over = False
 
     def step(self, data: bytes) -> Verification[bool] | Authenticated:
-        """As SaslServer.step."""
+        """Returns the outcome for the client's message, or the check of its password (`SaslServer.step`)."""
         if self._over:
             raise SaslRefusedError("a message after the end of the login")
         self._over = True

@@ -1,5 +1,7 @@
-"""Sessions by the credential that their logins proved: a user that loses it, or gets another one, loses the session at
-once, where Kafka lets it go on. Pure, but for what ends them."""
+"""Sessions by the credential with which they logged in.
+
+If a user's credential is deleted or replaced, the user's sessions end at once; in Kafka they continue. Pure, except for
+the calls that end sessions."""
 
 from __future__ import annotations
 

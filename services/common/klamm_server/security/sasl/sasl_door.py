@@ -32,7 +32,8 @@ class SaslStateError(KlammError):
 
 
 class LoginInterruptedError(SaslStateError):
-    """It came during a login, which has ended with it. Its client is told so where an answer can say it."""
+    """A request other than a login's came during a login, which ends the login. The client gets this error if the
+    answer to the request can contain it."""
 
 
 class SessionExpiredError(SaslStateError):
@@ -70,9 +71,10 @@ class _State(Enum):
 
 
 class SaslDoor:
-    """The machine above, of one connection. `servers` makes the server of a login, by mechanism that is enabled;
-    `max_reauth_ms` gives connections.max.reauth.ms of a mechanism, 0: sessions are as long as what the client logged in
-    by.
+    """The state machine above, of one connection.
+
+    `servers` makes the server's side of a login, by enabled mechanism. `max_reauth_ms` returns
+    connections.max.reauth.ms of a mechanism. If that is 0, only the lifetime of the credential bounds a session.
 
     Invariant: `user` is set from the first COMPLETE on, and never changes."""
 
@@ -151,7 +153,7 @@ class SaslDoor:
         return step if isinstance(step, Verification) else self._after(step, now_ms)
 
     def conclude(self, verification: Verification[Any], found: object, now_ms: int) -> AuthenticateReply:
-        """What is answered once a check is done."""
+        """Returns the answer after a check has ended."""
         try:
             return self._after(verification.decide(found), now_ms)
         except SaslRefusedError as error:

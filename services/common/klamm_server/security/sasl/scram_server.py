@@ -41,7 +41,7 @@ class ScramServer:
         self._state = _State.FIRST
 
     def step(self, data: bytes) -> bytes | Authenticated:
-        """As SaslServer.step; two of them."""
+        """Returns the answer to the client's first or final message (`SaslServer.step`)."""
         state, self._state = self._state, _State.ENDED
         try:
             if state is _State.FIRST:

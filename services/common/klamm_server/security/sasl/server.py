@@ -53,6 +53,6 @@ class SaslServer(Protocol):
     """One login; over as soon as `step` raises or gives Authenticated."""
 
     def step(self, data: bytes) -> bytes | Verification[Any] | Authenticated:
-        """What follows from the client's message: an answer to be sent, or as above.
+        """Returns the consequence of the client's message: an answer to send, a check to run, or the end of the login.
 
         Raises SaslRefusedError, and nothing else whatever the bytes are."""

@@ -80,12 +80,12 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What is expected of a token; names as in Kafka's settings `sasl.oauthbearer.*`."""
+    """The rules that a token must meet. Their names are those of Kafka's settings `sasl.oauthbearer.*`."""
 
     expected_issuer: str | None
-    """None: anybody."""
+    """The issuer that tokens must have. With None, any issuer is accepted."""
     expected_audience: frozenset[str] | None
-    """None: anybody."""
+    """The audiences of which tokens must have one. With None, any audience is accepted."""
     clock_skew_s: int = 30
     sub_claim_name: str = "sub"
     scope_claim_name: str = "scope"
