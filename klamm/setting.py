@@ -130,8 +130,8 @@ class Setting(NamedTuple):
     """Broker settings that a topic setting falls back to, the first that is set winning."""
 
     def parse(self, value: object) -> Any:
-        """The typed value of text, or of a value that has the type. Raises ConfigError naming the setting, the value
-        and what was expected."""
+        """Returns the typed value of text, or of a value that has the type. Raises ConfigError, which names the
+        setting, the value and the allowed values."""
         if value is None and self.default is None:
             return None
         try:

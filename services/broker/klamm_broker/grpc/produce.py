@@ -83,7 +83,7 @@ class ProduceRpc:
 
 
 def _decode(request: bytes) -> tuple[Produce, str]:
-    """The request, and its client's id. Raises InvalidRequestError for what is not a produce request."""
+    """Returns the request, and its client's id. Raises InvalidRequestError if the bytes are not a produce request."""
     header, records = decode_framed(request, ProduceHeader)
     named = {(partition.topic, partition.partition) for partition in header.partitions}
     if len(named) != len(header.partitions):

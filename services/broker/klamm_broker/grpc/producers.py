@@ -1,4 +1,4 @@
-"""What producers and their coordinators ask over gRPC beside Produce: InitProducerId, WriteTxnMarkers."""
+"""The gRPC calls of producers and their coordinators besides Produce: InitProducerId, WriteTxnMarkers."""
 
 from __future__ import annotations
 

@@ -1,2 +1,3 @@
-"""What brokers do for a request, whichever door it came through. Both doors call these; they know neither, and speak in
-values of their own: no protobuf, no Kafka frames."""
+"""The handlers of a broker's requests. Both doors, gRPC's and Kafka's, call them.
+
+Handlers know neither door. Their arguments and results are values of their own, without protobuf and Kafka frames."""

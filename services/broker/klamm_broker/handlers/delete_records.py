@@ -24,7 +24,7 @@ HIGH_WATERMARK = -1
 
 
 class RecordDeletion(NamedTuple):
-    """What is to be deleted of one partition."""
+    """The records of one partition to delete."""
 
     topic: str
     partition: int

@@ -98,10 +98,10 @@ class FetchHandler:
         return found, records
 
     async def finish(self, query: FetchQuery, begun: LocatedFetch) -> tuple[LocatedFetch, Sequence[Copy | RecordFile]]:
-        """What there is once it is enough or the time is over; the files among the records are the caller's to
-        close."""
+        """Waits until there are enough records, or the time is over, and returns them. The caller closes the files
+        among them."""
         found = await self._awaited(query, begun)
-        # What was begun in another turn may be stale.
+        # Another turn of the event loop may have changed the partitions since `begun`.
         return await self._read(query, self._locate(query) if found is begun else found, self._records.lend)
 
     def _must_wait(self, query: FetchQuery, found: LocatedFetch) -> bool:
@@ -138,7 +138,7 @@ class FetchHandler:
 
     def _locate(self, query: FetchQuery) -> LocatedFetch:
         max_bytes = min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
-        # Checked each time: a client that may read no longer is told so at the end of a long poll.
+        # Check each time, so that a client that lost its right gets an error at the end of a long poll.
         check = None if CALLER.get() is None else _require_read
         return self._reader.locate(query.cursors, max_bytes, query.terms, check)
 

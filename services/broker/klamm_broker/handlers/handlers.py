@@ -1,4 +1,4 @@
-"""What answers the requests of both doors, gRPC's and Kafka's."""
+"""The handlers that answer the requests of both doors, gRPC's and Kafka's."""
 
 from __future__ import annotations
 

@@ -94,6 +94,6 @@ def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> tupl
         )
     if hit is not None and hit.offset < end_offset:
         return hit
-    # What is not readable yet must not be named: the reader could not fetch it.
+    # Do not return an offset that is not readable yet, because the reader could not fetch it.
     partition.check_high_watermark()
     return _NOT_FOUND

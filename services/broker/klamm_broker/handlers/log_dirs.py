@@ -1,4 +1,5 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: what lies in which log directory, how full they are, what moves."""
+"""DescribeLogDirs and AlterReplicaLogDirs: the replicas in each log directory, its free space, and moves between
+them."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class DescribedReplica(NamedTuple):
 
 
 class DescribedLogDir(NamedTuple):
-    """A log dir and what was asked for of what lies in it."""
+    """A log dir, and the requested replicas in it."""
 
     error_code: ErrorCode
     path: str

@@ -1,7 +1,7 @@
-"""What both doors tell of topics: their leaders, and what becomes of a topic that does not exist.
+"""The metadata of topics for both doors: the errors of leaders, and the creation of missing topics.
 
-It is created on the way when both the request and `auto.create.topics.enable` allow it; until it is there the answer is
-LEADER_NOT_AVAILABLE, as Kafka's.
+A missing topic is created if both the request and `auto.create.topics.enable` allow it. Until it exists, the answer is
+LEADER_NOT_AVAILABLE, as in Kafka.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class MissingTopics:
         return self._topic_creator.create(name)
 
     async def created(self, names: Iterable[str], *, timeout_ms: int) -> None:
-        """As `TopicCreator.created`, for those of which `missing` has said LEADER_NOT_AVAILABLE."""
+        """Waits for topics for which `missing` returned LEADER_NOT_AVAILABLE (`TopicCreator.created`)."""
         await self._topic_creator.created(names, timeout_ms=timeout_ms)
 
 
 def leader_error(leader: int, unreachable: frozenset[int]) -> ErrorCode:
-    """What is wrong with a partition's leader for a client that cannot dial `unreachable`."""
+    """Returns the error of a partition's leader for a client that cannot dial the brokers in `unreachable`."""
     if leader < 0:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.LISTENER_NOT_FOUND if leader in unreachable else ErrorCode.NONE

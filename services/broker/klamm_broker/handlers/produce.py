@@ -48,11 +48,11 @@ _UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
 class PartitionRecords(NamedTuple):
-    """What is to be appended to one partition."""
+    """The records to append to one partition."""
 
     topic_partition: TopicPartition
     records: memoryview
-    """Nobody looks at them after the answer."""
+    """They are not used after the answer."""
     current_leader_epoch: int = -1
     """The newest one that the client has heard of."""
     writer: ShardWriter | None = None

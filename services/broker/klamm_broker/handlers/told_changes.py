@@ -1,4 +1,4 @@
-"""What the audit hears of changes that a broker makes itself."""
+"""Records in the audit the changes that a broker makes itself."""
 
 from __future__ import annotations
 

@@ -27,5 +27,6 @@ def may_see(topic: str) -> bool:
 
 
 def is_listed(topic: str) -> bool:
-    """As `may_see`, where the audit is not to hear of it: all topics were asked for."""
+    """Whether the caller may see a topic, after it asked for all topics. Unlike `may_see`, the audit does not record
+    the decision."""
     return topic.startswith(_NO_TOPIC) or may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)

@@ -38,10 +38,10 @@ class TransactionGuards:
     async def of(
         self, transactional_id: str, parts: Iterable[tuple[TopicPartition, memoryview]], *, verify_only: bool
     ) -> Guards:
-        """Asks the coordinator about every partition that the transaction has not written to yet, all at once: adds
-        them, or finds out whether the client did.
+        """Asks the coordinator about all partitions that the transaction has not written to yet. Adds them to the
+        transaction, or checks that the client has added them.
 
-        What it says may be overtaken when this returns: the guards tell."""
+        The answer may be out of date when this returns. The guards detect that."""
         guards: Guards = {}
         producers: set[tuple[int, int]] = set()
         unproven: list[TopicPartition] = []

@@ -21,7 +21,8 @@ _MMAP_THRESHOLD_BYTES = 32 * 1024**2
 
 
 def keep_request_memory() -> None:
-    """For the whole process. Does nothing where the C library has no mallopt."""
+    """Makes the C library keep freed memory for the next requests, in the whole process. Does nothing without
+    mallopt."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):

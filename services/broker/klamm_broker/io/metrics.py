@@ -160,7 +160,7 @@ def watch_replication(
     throttled_bytes_in: Callable[[], int],
     metadata_end_index: Callable[[], int],
 ) -> None:
-    """As `watch_gauges`."""
+    """Sets the functions that the gauges of replication read (`watch_gauges`)."""
     _LEADERS.set_function(leaders)
     _UNDER_REPLICATED.set_function(under_replicated)
     _UNDER_MIN_ISR.set_function(under_min_isr)

@@ -85,11 +85,11 @@ class RecordReader:
             lent = self._lend_resident(slices)
             if lent is not None:
                 return lent
-        # What is in the scratch memory is overwritten by the next fetch.
+        # The next fetch overwrites the scratch memory.
         return [bytes(part) for part in await self.read(slices)]
 
     def _lend_resident(self, slices: Sequence[LocatedSlice]) -> list[Copy | RecordFile] | None:
-        """None as soon as one of them is not all in memory."""
+        """Lends the slices, or returns None if a part of one is not in memory."""
         lent: list[Copy | RecordFile] = []
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(close_files, lent)
@@ -123,7 +123,7 @@ class RecordReader:
         return copy if self._probe(one, memoryview(copy)) else None
 
     def _read_resident(self, slices: Sequence[LocatedSlice]) -> list[Buffer] | None:
-        """None as soon as one of them is not all in memory."""
+        """Reads the slices, or returns None if a part of one is not in memory."""
         if not self._can_probe:
             return [self._read_here(one) for one in slices]
         size_bytes = sum(one.size_bytes for one in slices)

@@ -31,9 +31,11 @@ _SECONDS = histograms(
 
 
 class RequestTimes:
-    """How long the requests of one API took at one listener. `api` is Kafka's name, such as "ListOffsets"; `listener`
-    is "GRPC" or "KAFKA". Each phase is made by the first request that has it: most APIs are never asked for, and most
-    of the others never have all phases."""
+    """The durations of the requests of one API at one listener. `api` is Kafka's name, such as "ListOffsets";
+    `listener` is "GRPC" or "KAFKA".
+
+    The first request with a phase creates the phase's metric, because most APIs are never used and few use all
+    phases."""
 
     def __init__(self, listener: str, api: str) -> None:
         self._labels = (listener, api)

@@ -15,7 +15,8 @@ from klamm_broker.kafka.requests import Request
 
 
 class AclApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests about access control lists. Each method takes a decoded request and returns the answer's
+    fields."""
 
     def __init__(self, controller: ActiveController) -> None:
         self._controller = controller

@@ -1,5 +1,6 @@
-"""ApiVersions (KIP-35, KIP-511): what this broker speaks, and the cluster's features (KIP-584). Answered in every
-version, before anything else."""
+"""ApiVersions (KIP-35, KIP-511): the APIs and versions of this broker, and the cluster's features (KIP-584).
+
+The request is answered in every version, and before a login."""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def _answer(
 
 
 def _features(epoch: int) -> list[tuple[int, bytes]]:
-    """What is supported and what is in force look the same: the lowest and the highest level of a feature are one."""
+    """Returns the fields of supported and finalized features. They are equal, because each feature has only one
+    level."""
     levels = KafkaWriter(flexible=True)
     levels.array_size(len(LEVELS))
     for name, level in sorted(LEVELS.items()):

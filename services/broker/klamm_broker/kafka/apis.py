@@ -1,4 +1,4 @@
-"""From a request to its answer, by API key: the hot path's here, the others' in `cold_apis`."""
+"""Answers requests by API key: the hot path's APIs here, the others in `cold_apis`."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class KafkaApis:
         return await cold.handle(request)
 
     async def _load_cold(self) -> ColdApis:
-        """At the first request for one: kio and what stands on it take 20 ms, and 170 ms and 9 MB where hypothesis is
-        installed, which kio then loads, too. In a thread, so that others need not wait."""
+        """Loads the cold APIs at their first request, in a thread, so that other requests need not wait. kio takes 20
+        ms to load. If hypothesis is installed, kio loads it too, which takes 170 ms and 9 MB."""
         cold_apis = await asyncio.to_thread(_cold_apis)
         if self._cold is None:
             self._cold = cold_apis(

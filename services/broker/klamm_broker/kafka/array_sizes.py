@@ -1,8 +1,7 @@
-"""Walks a request by its schema before it is decoded: each array has the items that it says it has, and is null only
-where the schema allows it, which kio does not look at.
+"""Checks the arrays of a request by its schema, before kio decodes it.
 
-kio's reader reserves memory for as many items as an array claims, and ends the process when there is not so much:
-five bytes of a client's would do.
+Each array must have as many items as it claims, and may be null only if the schema allows it. kio checks neither. Its
+reader reserves memory for all items that an array claims, so five bytes of a client could end the process.
 """
 
 from __future__ import annotations

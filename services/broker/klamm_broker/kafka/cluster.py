@@ -24,7 +24,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 class ClusterApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests about the cluster. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(self, controller: ActiveController, view: SeenCluster, clock: Clock) -> None:
         self._controller = controller

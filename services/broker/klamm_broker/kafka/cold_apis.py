@@ -1,4 +1,4 @@
-"""From a request to its answer, by API key, for all that kio reads and writes."""
+"""Answers requests by API key, for all APIs whose messages kio decodes and encodes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
 
 
 class ConfigApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests about configs. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
         self._controller = controller

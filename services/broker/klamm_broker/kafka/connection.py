@@ -164,7 +164,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def arrived_bytes(self) -> int | None:
-        """What is here of a frame that holds memory while the rest is on its way; None if there is no such frame."""
+        """The bytes that have arrived of an incomplete frame that holds memory; None if there is no such frame."""
         return self._frames.filled if self._held.frame_bytes and not self.is_busy else None
 
     # What the transport says
@@ -308,8 +308,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     held.hold_unsent(answers_bytes)
 
     def _make_large_room(self, size: int) -> None:
-        """For a frame that has filled a busy connection's buffer. The owner's memory for all of it is taken first:
-        frames that took it bit by bit could all stand still, each waiting for what the others hold."""
+        """Makes room for a frame that has filled a busy connection's buffer. The memory of the whole frame is taken
+        first. Frames that took memory bit by bit could block each other."""
         if not self._held.frame_bytes and not self._memory.has_room(size):
             self._begin(self._held.wait_hold_frame(size))
             return
@@ -409,8 +409,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         await self._answer(request, await answer)
 
     async def _answer(self, request: Request, body: Answer) -> None:
-        """Sends an answer, and returns when the client has taken nearly all of it; what is not in files is held in
-        memory meanwhile."""
+        """Sends an answer, and returns when the client has received nearly all of it. Until then, the parts that are
+        not in files count as held memory."""
         began_s = perf_counter()
         if body is not None:
             size = sum(map(len, body))

@@ -27,7 +27,7 @@ _NO_ID = bytes(16)
 
 
 class ConsumerGroupApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests of KIP-848's groups. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(self, coordinators: Coordinators, cluster: SeenCluster) -> None:
         self._coordinators = coordinators
@@ -83,8 +83,8 @@ class ConsumerGroupApis:
 
 
 def _check(request: Request, wanted: Any) -> None:
-    """What may be null but not empty, which our own request does not tell apart. Raises InvalidRequestError or
-    UnsupportedAssignorError."""
+    """Checks texts that may be null but not empty, because Klamm's own request does not distinguish the two. Raises
+    InvalidRequestError or UnsupportedAssignorError."""
     texts = {"group_id": wanted.group_id.strip(), "instance_id": wanted.instance_id, "rack_id": wanted.rack_id}
     if request.version >= CLIENT_NAMES_MEMBER:
         texts["member_id"] = wanted.member_id
@@ -96,7 +96,7 @@ def _check(request: Request, wanted: Any) -> None:
 
 
 def _heartbeat(request: Request, wanted: Any) -> pb.ConsumerGroupHeartbeatRequest:
-    """What is null in Kafka's request is not set in ours."""
+    """Returns Klamm's request for Kafka's. Fields that are null in Kafka's are not set."""
     ask = pb.ConsumerGroupHeartbeatRequest(
         group_id=wanted.group_id,
         member_id=wanted.member_id,

@@ -29,7 +29,7 @@ _UNSAFE_DOWNGRADE: Final = 3
 
 
 def why_refused(feature: str, level: int, upgrade_type: int) -> str:
-    """What is wrong with an update, whose error is INVALID_UPDATE_VERSION; empty if it changes nothing."""
+    """Returns why an update is refused with INVALID_UPDATE_VERSION, or empty text if it changes nothing."""
     current = LEVELS.get(feature)
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         why = "The controller does not support the given upgrade type."

@@ -155,8 +155,10 @@ def _refusal(request: Request, error: BrokerError) -> list[Part]:
 
 @cache
 def _partition_layout(version: int) -> tuple[struct.Struct, int]:
-    """The numbers of a partition, and how many epochs are among them: partition, current leader epoch (from 9 on),
-    fetch offset, last fetched epoch (from 12 on), a follower's log start offset (from 5 on), max_bytes."""
+    """Returns the layout of a partition's numbers, and the number of epochs in it.
+
+    The numbers are partition, current leader epoch (from version 9), fetch offset, last fetched epoch (from 12), log
+    start offset (from 5) and max_bytes."""
     if version >= 12:
         return struct.Struct(">iiqiqi"), 2
     if version >= 9:

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): a client names what changed in what it follows, and hears of what changed.
+"""Incremental fetch sessions (KIP-227): requests and answers contain only the partitions that changed.
 
 Kafka's `FetchSession` and `FetchSessionCache`. A session is a list of partitions that outlives a request. A partition
 is answered when it has records, an error or news for its reader, or when its high watermark or log start offset is not
@@ -51,7 +51,7 @@ class SessionRequest(NamedTuple):
 
 
 class _Followed:
-    """A partition of a session, and what its reader was told of it last."""
+    """A partition of a session, with the offsets that were last sent to its reader."""
 
     __slots__ = ("high_watermark", "log_start_offset", "wanted")
 
@@ -174,7 +174,7 @@ class FetchSessions:
             return FetchTurn(None, (), ())
         if session.by_topic_id:
             for (topic, partition), followed in session.followed.items():
-                # A topic may have been deleted, or heard of, since its id was sent.
+                # Since the client sent the topic's id, the topic may have been deleted, or appeared in the metadata.
                 assert isinstance(topic, bytes), topic
                 if (name := name_of(topic)) != followed.wanted.topic_partition.topic:
                     followed.wanted.topic_partition = TopicPartition(name, partition)

@@ -92,7 +92,7 @@ class FileSender:
 
 
 def joined(parts: Sequence[Part]) -> deque[memoryview | RecordFile]:
-    """The files, and what lies between them in one piece each."""
+    """Returns the files, and joins the parts between two files into one piece."""
     pending: deque[memoryview | RecordFile] = deque()
     between = bytearray()
     for part in parts:

@@ -88,7 +88,7 @@ class Coordinators:
         *,
         timeout_ms: int,
     ) -> ResponseT:
-        """As `ask`, by the shard's number; -1: the topic does not exist yet."""
+        """Asks the coordinator of a shard (`ask`). The shard is -1 if the topic does not exist yet."""
         stub = self._channels.owner_of(topic, shard)
         if stub is None:
             raise _NotCoordinatorError(f"nobody owns shard {shard} of {topic} at the moment")
@@ -126,8 +126,8 @@ class ActiveController:
         self._rng = random.Random()
 
     async def ask(self, rpc: Unary[AdminStub, RequestT, AnswerT], request: RequestT, *, timeout_ms: int) -> AnswerT:
-        """The active controller's answer. Raises BrokerError when that is an error as a whole; RequestTimedOutError:
-        nobody knows whether it had an effect."""
+        """Returns the active controller's answer. Raises BrokerError if the whole answer is an error. After
+        RequestTimedOutError, it is unknown whether the request had an effect."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         retries = ServerRetries("forwarded request", rpc.__name__, RETRY, self._rng, warn_from=10, warn_every=10)
         why = "no time was given"
@@ -146,12 +146,12 @@ class ActiveController:
         raise _RequestTimedOutError(f"{rpc.__name__}: no active controller answered within {timeout_ms} ms ({why})")
 
     async def change(self, rpc: Unary[AdminStub, RequestT, ChangeT], request: RequestT, *, timeout_ms: int) -> ChangeT:
-        """As `ask`, for what changes metadata: returns when this broker's own metadata shows the result. A client looks
-        at once for what it has changed, and takes a topic that it does not find for one that was not made.
+        """Asks for a change of metadata (`ask`), and waits until this broker's metadata have the change. A client that
+        does not find its new topic at once concludes that the creation failed.
 
-        A broker that is cut off from the controllers' log waits for half of the time that is left, and for no more than
-        `CATCH_UP_MAX_MS`: the change was made all the same, and its client must hear so before it gives up. Some name a
-        longer time than they wait for an answer."""
+        A broker without connection to the controllers waits for half of the time that is left, and for
+        `CATCH_UP_MAX_MS` at most. The change has been made, so the client must get its answer before it times out. Some
+        clients name a longer time than they wait for."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         answer = await self.ask(rpc, request, timeout_ms=timeout_ms)
         left_ms = max(0, deadline_ms - self._clock.monotonic_ms())

@@ -67,7 +67,7 @@ class FrameBuffer:
         self._is_first = False
 
     def take_all(self) -> bytes:
-        """What is here, which is gone then."""
+        """Removes and returns all bytes."""
         data = bytes(self.room[: self.filled])
         self._start = self.filled = 0
         return data

@@ -41,7 +41,7 @@ NO_OFFSET = -1
 
 
 class GroupApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests of groups. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(self, coordinators: Coordinators, topic_ids: TopicIds, cluster: SeenCluster) -> None:
         self._coordinators = coordinators
@@ -235,7 +235,7 @@ class GroupApis:
             answer = pb.OffsetFetchResponse(error_code=error.code)
         unknown = _failed_topics((one for one in topics if one.is_unknown), ErrorCode.UNKNOWN_TOPIC_ID)
         if answer.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and wanted.topics is not None:
-            # Clients ask again when a partition says so (KIP-447), not when the group does.
+            # Clients retry if a partition has this error (KIP-447), but not if the group has it.
             unstable = _failed_topics(known, answer.error_code)
             return {"group_id": group_id, "error_code": 0, "topics": [*unstable, *unknown]}
         found = by_topic(answer.offsets, _fetched_offset)

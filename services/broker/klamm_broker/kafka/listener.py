@@ -150,8 +150,9 @@ class KafkaListener:
             self._accepting.append(watch(task))
 
     async def run(self) -> None:
-        """Closes connections that have been silent for `connections.max.idle.ms`, and has those that were silent for a
-        while give back memory. Closes those whose frames stand still while others wait."""
+        """Closes connections that have been idle for `connections.max.idle.ms`, and frees the buffers of connections
+        that have been idle for a shorter time. Closes connections whose incomplete frames hold memory that others wait
+        for."""
         while True:
             await asyncio.sleep(min(self._idle_max_ms / 4 / 1000, STALL_S))
             self.close_idle_connections(self._clock.monotonic_ms())
@@ -311,7 +312,7 @@ class KafkaListener:
         )
 
     def _make(self) -> KafkaConnection:
-        """For a client that was accepted just now."""
+        """Makes the connection of a client that was just accepted."""
         connection = KafkaConnection(self)
         if self._sasl is not None:
             self._sasl.expect(connection)

@@ -1,4 +1,4 @@
-"""What lies in this broker's log directories and what shall move: DescribeLogDirs, AlterReplicaLogDirs (KIP-113)."""
+"""DescribeLogDirs and AlterReplicaLogDirs (KIP-113): the replicas in this broker's log directories, and their moves."""
 
 from __future__ import annotations
 

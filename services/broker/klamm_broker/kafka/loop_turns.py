@@ -38,7 +38,7 @@ class LoopTurns:
         self._is_serving = False
 
     def may_begin(self) -> bool:
-        """Whether there is time left in this turn, and nobody has waited for longer."""
+        """Whether there is time left in this turn, and no other connection has waited for longer."""
         if not self._end_s:
             self._begin_turn()
         elif self._clock_s() >= self._end_s:

@@ -58,8 +58,8 @@ def encode(request: Request, answer: Fields) -> bytes:
 
 
 def encode_error(request: Request, error: Fields) -> bytes | None:
-    """The body of an answer to `request` that has an error_code and what else `error` says of it, and nothing besides;
-    None: an answer of its version has no error of its own."""
+    """Returns the body of an answer to `request` that contains only the fields in `error`, such as error_code. Returns
+    None if answers of that version have no error_code."""
     entity_class, _ = _response_writer(request.api_key, request.version)
     if all(field.name != "error_code" for field in _plan(entity_class)):
         return None
@@ -114,7 +114,7 @@ def _plan(entity_class: type) -> tuple[_Field, ...]:
 
 @functools.cache
 def _nothing(entity_class: type) -> Fields:
-    """What is in the fields that have no default of their own, if there is nothing to say."""
+    """Returns empty values for the fields that have no default."""
     hints = typing.get_type_hints(entity_class)
     return {field.name: _none_of(hints[field.name]) for field in _plan(entity_class) if field.is_required}
 
@@ -163,7 +163,8 @@ def _point_in_time_or_none(value_ms: int | None) -> datetime.datetime | None:
 
 
 def _point_in_time(value_ms: int) -> datetime.datetime:
-    """Also of -1, which a field that cannot be null has for none."""
+    """Returns the time of milliseconds since the epoch. In a field that cannot be null, -1 means that there is no
+    time."""
     return datetime.datetime.fromtimestamp(value_ms // 1000, datetime.UTC) + _duration(value_ms % 1000)
 
 

@@ -51,7 +51,8 @@ def metadata(
 async def _when_created(
     request: Request, missing: MissingTopics, cluster: SeenCluster, wanted: _Wanted, names: frozenset[str]
 ) -> Answer:
-    """What is not there by then is LEADER_NOT_AVAILABLE, and the client asks again."""
+    """Answers when the missing topics were created. After the timeout, a missing topic gets LEADER_NOT_AVAILABLE, and
+    the client asks again."""
     await missing.created(names, timeout_ms=CREATION_WAIT_MS)
     return _Answer(request, missing, cluster, wanted, names).write().parts()
 
@@ -72,7 +73,8 @@ def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> _Wante
         found = topic_ids.name_of(topic_id)
         if may_see(found):
             return found
-        # Apart from the topic's name, which the client may have asked for as well, not knowing that it is the same.
+        # Use another key than the topic's name: the client may ask for the name too, without knowing that it is the
+        # same.
         denied = f"!{topic_id.hex()}"
         ids[denied] = topic_id
         return denied

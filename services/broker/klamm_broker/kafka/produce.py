@@ -67,7 +67,8 @@ async def _traced(
 
 
 def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
-    """Raises MalformedRequestError. A topic id that nobody has becomes a topic that does not exist."""
+    """Reads the request. A topic id that is unknown becomes a topic that does not exist. Raises
+    MalformedRequestError."""
     reader = request.body()
     by_topic_id = request.version >= _BY_TOPIC_ID
     ids: _Ids = {}

@@ -21,7 +21,7 @@ from klamm_server.security.session import require_cluster
 
 
 class QuotaApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests about quotas. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
         self._controller = controller

@@ -13,7 +13,8 @@ REFUSAL_S = 5.0
 
 
 class RefusedClient:
-    """Cut off by `close` when the time is up, or if it does not read what it is told."""
+    """A gRPC client at a Kafka listener, whose calls get a refusal. `close` is called after a time, or if the client
+    does not read its answers."""
 
     def __init__(self, advice: str, transport: Any, close: Callable[[], None]) -> None:
         self._refusal = GrpcRefusal(advice)

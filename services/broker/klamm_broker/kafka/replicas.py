@@ -18,7 +18,7 @@ from klamm_broker.kafka.requests import Request
 
 
 class ReplicaApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests about replicas. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(self, controller: ActiveController) -> None:
         self._controller = controller

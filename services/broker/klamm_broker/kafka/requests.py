@@ -79,8 +79,8 @@ class ApiKey(IntEnum):
 
 
 class Versions(NamedTuple):
-    """`advertised_min` to `max` are told to clients, `min` to `max` spoken; from `flexible` on lengths are compact
-    (KIP-482)."""
+    """The versions of an API. The broker speaks `min` to `max`, and lists `advertised_min` to `max` in ApiVersions.
+    From `flexible` on, lengths are compact (KIP-482)."""
 
     min: int
     max: int
@@ -183,7 +183,7 @@ class Request(NamedTuple):
 
     @property
     def throttle_ms(self) -> int:
-        """How long its client is told to rest, as far as that is known by now."""
+        """The throttle time of the answer in milliseconds, as far as it is known now."""
         return 0 if self.throttle is None else self.throttle.ms
 
     def body(self) -> RequestReader:

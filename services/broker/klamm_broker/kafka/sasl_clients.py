@@ -1,7 +1,7 @@
-"""The clients of a listener where clients log in: their connections before the login, and what becomes of them after.
+"""The clients of a listener where clients log in, before and after their login.
 
-Until a client has logged in, its connection has one of the places that are bounded (`HandshakeRoom`), a time that runs
-from when it was accepted, and small frames; of its requests only those of a login are looked at.
+Until a client has logged in, its connection uses one of a limited number of places (`HandshakeRoom`). It has a time
+limit from the accept on, and its frames must be small. Only requests of a login are answered.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ClientLogin:
             self._login.close()
 
     def handler_of(self, request: Request) -> Handle | None:
-        """What answers the request, if it is part of a login; None if the handler of all other requests does.
+        """Returns the handler of a request that is part of a login, or None for all other requests.
 
         Raises SaslStateError, which ends the connection."""
         try:

@@ -45,7 +45,7 @@ class SliceSender:
                     raise ConnectionResetError("the client has gone")
 
     def _slices(self, part: memoryview | RecordFile) -> Iterator[memoryview]:
-        """Each is valid until the next one is asked for, or another connection is served."""
+        """Yields the part in slices. A slice is valid until the next one is read, or another connection is served."""
         if not isinstance(part, RecordFile):
             yield part
             return

@@ -60,7 +60,7 @@ class Throttle:
         return self._quotas.charge(key, self._user, self._client_id, amount, self._clock.monotonic_ms())
 
     def rest(self, key: str, rest_ms: int) -> None:
-        """That quota asks the client to rest for so long."""
+        """Throttles the client for at least `rest_ms`, because of that quota."""
         if rest_ms:
             metrics.on_throttled(key, rest_ms)
             self.ms = max(self.ms, rest_ms)

@@ -192,6 +192,6 @@ async def _send_alert(client: socket.socket, alert: bytes) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """OpenSSL's name for it, and what is wrong with a certificate."""
+    """Returns OpenSSL's name for the error, and the fault of the certificate."""
     said = [getattr(error, name, None) for name in ("reason", "verify_message")]
     return ": ".join(part for part in said if part) or str(error)

@@ -32,8 +32,9 @@ class TlsClients:
         listener: str = "",
         auditor: Auditor | None = None,
     ) -> None:
-        """`context` gives the current one; `room` is for those on their way in. Unless it `names_clients`, a
-        certificate only lets them in, and their logins name them. `auditor` hears of clients that certificates name."""
+        """`context` returns the current TLS context. `room` bounds the handshakes under way. Without `names_clients`,
+        certificates only admit clients, and their logins name them. `auditor` records clients that certificates
+        name."""
         self.room = room
         self.context = context
         self.timeout_ms = timeout_ms
@@ -43,8 +44,8 @@ class TlsClients:
         self._auditor = auditor
 
     def recognise(self, connection: KafkaConnection) -> bool:
-        """Says on the connection who the client is and how long its certificate is valid; false, and logged, where no
-        rule makes a name of the certificate's."""
+        """Sets the connection's principal and its certificate's end. Returns False, and logs it, if no mapping rule
+        matches the certificate."""
         tls = connection.tls
         certificate = tls.getpeercert(binary_form=True)
         if certificate is None:
@@ -70,7 +71,8 @@ class TlsClients:
         return True
 
     def refuse(self, peer: str, reason: str) -> None:
-        """A handshake has failed by OpenSSL's `reason`; the audit hears of it where it is about the certificate."""
+        """Notes a handshake that failed for OpenSSL's `reason`. The audit records it if the certificate was the
+        reason."""
         if any(one in reason for one in _ABOUT_CERTIFICATES):
             self._tell("User:", peer, reason)
 

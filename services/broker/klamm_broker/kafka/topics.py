@@ -22,7 +22,7 @@ _NO_CONFIGS: Final = pb.DescribedConfigs()
 
 
 class TopicApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests about topics. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(self, controller: ActiveController, topic_ids: TopicIds) -> None:
         self._controller = controller
@@ -141,7 +141,8 @@ class TopicApis:
 
 
 def _rest(request: Request, throttle_ms: int) -> None:
-    """The controller says for how long the client is to rest. This broker may hear of the quota a moment later."""
+    """Throttles the client for as long as the controller says. This broker's metadata may get the quota a moment
+    later."""
     if request.throttle is not None:
         request.throttle.rest(CONTROLLER_MUTATION_RATE, throttle_ms)
 

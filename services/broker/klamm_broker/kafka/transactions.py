@@ -81,7 +81,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class TransactionApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests of transactions. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(
         self,
@@ -138,9 +138,10 @@ class TransactionApis:
         return {"transactional_id": wanted.transactional_id, "topic_results": _added(request, results)}
 
     async def add_offsets_to_txn(self, request: Request, wanted: Any) -> Fields:
-        """The offsets of a group lie in one partition of `__consumer_offsets`. A client that may write to the
-        transaction and read the group may add it, without any right to that topic: from there on the broker asks in its
-        own name."""
+        """Adds the partition of `__consumer_offsets` that has a group's offsets to a transaction.
+
+        The client needs the rights to write in the transaction and to read the group, but none to that topic. After
+        these checks, the broker asks in its own name."""
         try:
             require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
             require(AclOperation.READ, ResourceType.GROUP, wanted.group_id)

@@ -19,7 +19,7 @@ from klamm_server.security.session import may_with_cluster
 
 
 class UserApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests about users. Each method takes a decoded request and returns the answer's fields."""
 
     def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
         self._controller = controller

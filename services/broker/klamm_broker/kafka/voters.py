@@ -22,7 +22,8 @@ CONTROLLER_LISTENER: Final = "CONTROLLER"
 
 
 class VoterApis:
-    """Each method takes a decoded request and gives the answer's fields."""
+    """Answers requests about the quorum's voters. Each method takes a decoded request and returns the answer's
+    fields."""
 
     def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
         self._controller = controller

@@ -54,7 +54,7 @@ class Session:
         self._decisions = Decisions(authorizer, principal, host)
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the caller may do this, by the newest access control lists; the audit hears of it."""
+        """Whether the session may do this, by the newest access control lists. The audit records the decision."""
         decision = self._decisions.decide(self._acls(), operation, resource_type, name)
         if self.audit is not None:
             self.audit.decided(decision, operation, resource_type, name, CALL.get())

@@ -31,7 +31,7 @@ class SealedSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """What is to be had from cleaning a log."""
+    """A log that may be cleaned, with the sizes that decide the order of cleanings."""
 
     topic_partition: TopicPartition
     first_dirty_offset: int

@@ -64,7 +64,7 @@ class OffsetMap:
         return self._survivors[low : bisect_right(self._survivors, last_offset, low)]
 
     def are_latest(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[bool]:
-        """For each record whether none that was put has its key and a later offset; False without a key."""
+        """Returns for each record whether it is the last one of its key. It is False for a record without a key."""
         latest = self._latest.get
         return [key is not None and latest(key, -1) <= offset for key, offset in zip(keys, offsets, strict=True)]
 

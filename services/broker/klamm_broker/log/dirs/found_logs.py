@@ -1,7 +1,7 @@
-"""What a start finds in the log dirs: logs, those that were being copied to another dir, and what was being removed.
+"""Finds the logs in the log dirs at a start. Some were being copied to another dir, and some were being deleted.
 
-A crash may have come anywhere in a move or a deletion (`log_move.py`, `log_deletion.py`): what is out of date goes. A
-dir that fails meanwhile is taken offline with what is in it.
+A crash may have interrupted a move or a deletion at any step (`log_move.py`, `log_deletion.py`). Obsolete directories
+are removed. A dir that fails during the start goes offline with all its logs.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class FoundLogs:
     def _load_log(
         self, directory: LogDirectory, topic_partition: TopicPartition, path: str, config: LogConfig
     ) -> _Found | None:
-        """None if the dir failed meanwhile. Runs on a recovery thread."""
+        """Loads a log, or returns None if its dir has failed. Runs on a recovery thread."""
         if directory.log_dir.failure is not None:
             return None
         try:

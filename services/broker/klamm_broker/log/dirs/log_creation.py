@@ -53,8 +53,8 @@ class CreationJob:
     now_ms: int
 
     def run(self) -> list[PartitionLog | BrokerError]:
-        """For each of `logs` the log or why there is none: a LogDirFailure, which also takes the dir offline, or a
-        DiskFull."""
+        """Creates the `logs`. Returns for each one the log or its error: a LogDirFailure, which also takes the dir
+        offline, or a DiskFull."""
         with ThreadPoolExecutor(min(THREADS_MAX, len(self.logs)), thread_name_prefix="log-creation") as executor:
             outcomes = list(executor.map(self._create, self.logs))
         try:

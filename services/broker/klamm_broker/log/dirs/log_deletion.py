@@ -109,7 +109,8 @@ class LogDeletion:
         return [self._job(log_dir, doomed_logs) for log_dir, doomed_logs in leaving.items()]
 
     def plan_of_future(self, topic_partition: TopicPartition, *, now_ms: int) -> DeletionJob | None:
-        """Takes the future log out of service: a move is given up. None when there is none, or its dir is offline."""
+        """Cancels a move: takes the future log out of service and plans its deletion. Returns None if there is no
+        future log, or if its dir is offline."""
         future = self._logs.futures.pop(topic_partition, None)
         if future is None:
             return None
@@ -132,7 +133,7 @@ class LogDeletion:
         return DeletionJob(disk=self._disk, log_dir=log_dir, logs=tuple(logs), checkpoint=checkpoint)
 
     def complete(self, job: DeletionJob) -> list[PendingDeletion]:
-        """Step 3, after `job.run()` returned. What is still to be removed."""
+        """Ends the deletion after `job.run()` (step 3). Returns the directories that are still to be removed."""
         leaving = self._logs.leaving
         for doomed in job.logs:
             former = leaving.get(doomed.topic_partition)

@@ -1,4 +1,4 @@
-"""Moving a log to another log dir of its broker (KIP-113): what is on disk at each step, and what a crash leaves.
+"""Moves a log to another log dir of its broker (KIP-113). The table has the files on disk after each step and a crash.
 
 A *future* log, `<topic>-<partition>.<hex>-future`, is a log of its own in the other dir that copies the current one.
 When it has all records, it takes its place:
@@ -48,7 +48,8 @@ def write_replaced(disk: Disk, directory: str, directory_id: uuid.UUID) -> None:
 
 
 def read_replaced(disk: Disk, directory: str) -> uuid.UUID | None:
-    """None when there is no such file, or one that cannot be understood. Raises OSError."""
+    """Returns the id of the replaced log dir, or None if there is no such file or its content is wrong. Raises
+    OSError."""
     path = f"{directory}/{REPLACES_FILE}"
     if not disk.exists(path):
         return None
@@ -130,7 +131,7 @@ class SwapJob:
 
 
 class LogMoves:
-    """The steps on the event loop. A move is given up by `LogDeletion.plan_of_future`."""
+    """The steps of a move that run on the event loop. `LogDeletion.plan_of_future` cancels a move."""
 
     def __init__(
         self,
@@ -212,6 +213,6 @@ class LogMoves:
         )
 
     def complete_swap(self, job: SwapJob) -> PendingDeletion:
-        """After `job.run()` returned. What is still to be removed."""
+        """Ends the swap after `job.run()`. Returns the directory that is still to be removed."""
         self._logs.replaced.discard((job.old_log_dir, job.doomed.topic_partition))
         return PendingDeletion(log_dir=job.old_log_dir, paths=(job.doomed.renamed,), due_ms=job.doomed.due_ms)

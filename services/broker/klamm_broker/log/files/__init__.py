@@ -1,1 +1,1 @@
-"""The small files of a log dir and of a partition, the disk as a port, and what its failures mean."""
+"""The small files of a log dir and of a partition, the interface of the disk, and the errors of its failures."""

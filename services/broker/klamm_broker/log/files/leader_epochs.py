@@ -1,4 +1,4 @@
-"""At which offset each leader epoch of a partition began (KIP-101, KIP-279): what truncation relies on.
+"""The start offset of each leader epoch of a partition (KIP-101, KIP-279). Truncation relies on it.
 
 `LeaderEpochCache` is pure. Its entries grow strictly in epoch and in start offset; an epoch without records has no
 entry once a later epoch began at the same offset. Follows Kafka's `LeaderEpochFileCache`.
@@ -118,8 +118,8 @@ class LeaderEpochFile:
         self._disk = disk
         self.path = f"{directory}/{LEADER_EPOCH_FILE}"
         self._written_version = -1
-        # A truncation writes on the event loop while a flush planned earlier may be writing the entries of before the
-        # truncation on a disk thread; without the lock and the version the older content could come last.
+        # A truncation writes on the event loop. At the same time, a flush that was planned before may write the older
+        # entries on a disk thread. The lock and the version keep the older content from being written last.
         self._lock = threading.Lock()
 
     def read(self) -> LeaderEpochCache:

@@ -1,4 +1,4 @@
-"""What can go wrong between the log and its disk, as exceptions a caller can tell apart.
+"""The failures of a log's disk, as exceptions that a caller can distinguish.
 
 - `LogDirFailure`: the disk failed (EIO, EROFS ...). The whole log dir is offline until a restart, and each of
   its partitions answers KAFKA_STORAGE_ERROR.

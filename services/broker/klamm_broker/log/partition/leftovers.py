@@ -1,4 +1,4 @@
-"""What a crash can leave in a partition directory besides live segments, and what becomes of it.
+"""The files that a crash can leave in a partition's directory besides live segments, and their treatment on load.
 
 | suffix | what it was | on load |
 |---|---|---|

@@ -64,7 +64,7 @@ class FlushJob:
             if self.directory is not None:
                 self.disk.fsync_directory(self.directory)
         except FileNotFoundError:
-            return  # the partition was deleted meanwhile
+            return  # the partition was deleted since the flush was planned
 
     def discard(self) -> None:
         """Gives the descriptors back without syncing."""
@@ -94,7 +94,8 @@ class LogFlusher:
         self._unflushed_since_ms: int | None = None
 
     def note_append(self, now_ms: int) -> None:
-        """The log has grown. Flushes when `flush.messages` says so, and blocks then. Raises DiskFull."""
+        """Notes that the log has grown. If `flush.messages` records are unflushed, flushes, which blocks. Raises
+        DiskFull."""
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now_ms
         segments = self._segments

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadContext:
-    """What is known of a log before its directory is read."""
+    """The facts about a log that are known before its directory is read."""
 
     config: LogConfig
     log_start_offset: int

@@ -56,7 +56,7 @@ class LogReader:
     def locate(
         self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one: bool = True
     ) -> LocatedRecords | None:
-        """As `read`, but where the records are instead of the records; None if there are none to read yet."""
+        """Returns the place of the records that `read` would return, or None if there are no records to read yet."""
         segments = self._segments
         segments.check_usable()
         self._check_in_range(offset)

@@ -34,7 +34,8 @@ T = TypeVar("T")
 
 
 class LogSegments:
-    """See the module's docstring. What changes files raises OSError; `failed` turns it into what the log raises."""
+    """The segments of a log; see the module's docstring. Methods that change files raise OSError, which `failed` turns
+    into the log's exception."""
 
     def __init__(
         self,
@@ -98,7 +99,8 @@ class LogSegments:
             raise ErrorCode.KAFKA_STORAGE_ERROR.exception(f"the log of {self.topic_partition} is closed")
 
     def failed(self, error: OSError, action: str) -> Exception:
-        """As `LogDir.failed`. `action`: with its preposition, as in "roll of"."""
+        """Returns the exception for a failed action on this log (`LogDir.failed`). `action` ends with its preposition,
+        for example "roll of"."""
         return self.log_dir.failed(error, f"{action} {self.topic_partition}")
 
     # Finding and reading
@@ -238,14 +240,14 @@ class LogSegments:
     # Closing and moving
 
     def release(self) -> None:
-        """Gives all files back without writing; the log is of no use afterwards."""
+        """Closes all files without writing. The log cannot be used afterwards."""
         self.is_closed = True
         for segment in self.items:
             self._pool.forget(segment)
             segment.release()
 
     def relocate(self, directory: str) -> None:
-        """The directory was renamed to this. What was planned before does not count."""
+        """Notes that the directory was renamed to this. Plans made before are obsolete."""
         self.directory = directory
         for segment in self.items:
             segment.files.directory = directory

@@ -93,7 +93,7 @@ class ShardWriter(NamedTuple):
 
 
 class TransactionEnd(NamedTuple):
-    """How a producer's transaction ended, and which coordinator says so (`TxnMarker`)."""
+    """The end of a producer's transaction, with the epoch of the coordinator that decided it (`TxnMarker`)."""
 
     producer_id: int
     producer_epoch: int
@@ -207,8 +207,8 @@ class PartitionLog:
     def append_as_coordinator(
         self, records: Buffer, *, writer: ShardWriter, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """As `append_as_leader`, from the owner of the shard of an internal topic: also one control batch, or batches
-        of a transaction without sequence, whose coordinator the writer has asked already.
+        """Appends records of the owner of an internal topic's shard, like `append_as_leader`. They may also be one
+        control batch, or batches of a transaction without sequence, which the writer has verified.
 
         Raises the exception of INVALID_PRODUCER_EPOCH when the shard has a later writer, of
         OUT_OF_ORDER_SEQUENCE_NUMBER when the log does not end where the writer believes, and what `check_marker`
@@ -433,7 +433,7 @@ class PartitionLog:
     # Closing and moving
 
     def close(self) -> None:
-        """Makes everything durable and gives the files back; the log is of no use afterwards.
+        """Flushes everything and closes the files. The log cannot be used afterwards.
 
         Different logs may be closed on different threads once none of them is served any more."""
         segments = self.segments

@@ -13,7 +13,7 @@ from klamm_broker.log.segment.segment_swap import announce
 
 
 class Planned(Protocol):
-    """What was worked out for a log on a thread."""
+    """A change of a log that a thread has prepared."""
 
     @property
     def generation(self) -> int:

@@ -135,7 +135,7 @@ class LogProducers:
     # How far the log is stable
 
     def open_transaction_last_ms(self) -> int | None:
-        """As `ProducerStates.open_transaction_last_ms`."""
+        """Returns the time of the last append of open transactions (`ProducerStates.open_transaction_last_ms`)."""
         return self._states.open_transaction_last_ms()
 
     @property

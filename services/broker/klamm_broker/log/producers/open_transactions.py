@@ -93,7 +93,8 @@ class OpenTransactions:
         return [one for one in self._decided if one[1] < end_offset]
 
     def add_decided(self, decided: Iterable[tuple[int, int]]) -> None:
-        """As `decided_before` gave it: what a snapshot after their markers does not tell."""
+        """Adds decided transactions that `decided_before` returned. A snapshot after their markers does not contain
+        them."""
         self._decided = deque(sorted({*self._decided, *decided}, key=lambda one: one[1]))
         self._find_first_unstable()
 

@@ -1,4 +1,4 @@
-"""What a log remembers of its producers: which epoch may write, which records it has already, what is undecided.
+"""The state that a log keeps of its producers: the epoch that may write, the last sequences, and open transactions.
 
 KIP-98, KIP-360, KIP-890; Kafka's `ProducerStateManager` and `ProducerAppendInfo`. A record set with a producer id is
 
@@ -95,7 +95,7 @@ class ProducerRow(NamedTuple):
 
 
 class ProducerDescription(NamedTuple):
-    """What DescribeProducers tells (KIP-664)."""
+    """The answer of DescribeProducers for one producer (KIP-664)."""
 
     producer_id: int
     epoch: int

@@ -38,7 +38,7 @@ class Damage:
 
     @property
     def lines(self) -> list[str]:
-        """One for each range and index: what is damaged, where, and why that is known."""
+        """A line for each damaged range and index, with its place and the reason."""
         file = os.path.basename(self.path)
         stem = file.removesuffix(".log")
         return [

@@ -48,7 +48,7 @@ class ScrubMark(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """What is stored of a log."""
+    """The stored state of a log's scrubs."""
 
     mark: ScrubMark
     damaged: tuple[int, ...]
@@ -128,7 +128,7 @@ class ScrubPlan:
             segment = next((one for one in segments_of(name) if one.base_offset == base), None)
             if segment is not None:
                 return name, segment
-            del self._retry_ms[name, base]  # deleted meanwhile, or put together with others
+            del self._retry_ms[name, base]  # the segment was deleted, or merged with others by a cleaning
         for finished_count, name in enumerate(self._order(names, now_ms)):
             if finished_count == FINISHED_MAX:
                 self.has_more = True
@@ -188,7 +188,7 @@ def write_states(disk: Disk, path: str, states: Mapping[TopicPartition, LogState
 
 
 def read_states(disk: Disk, path: str) -> dict[TopicPartition, LogState]:
-    """None if there is no file. Raises CheckpointError and OSError."""
+    """Reads the states of all logs; there are none without a file. Raises CheckpointError and OSError."""
     if not disk.exists(path):
         return {}
     rows = decode_checkpoint(path, disk.read_file(path), (str, int, int, int, int, int, str))

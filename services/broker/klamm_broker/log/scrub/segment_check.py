@@ -75,7 +75,7 @@ class SegmentBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentVerdict:
-    """What was found; `ranges` are in order and do not touch."""
+    """The damage that was found in a segment. `ranges` are in order and do not touch."""
 
     ranges: tuple[DamagedRange, ...] = ()
     indexes: Mapping[str, str]
@@ -191,7 +191,7 @@ class _Walk:
     def _batch_at(self, position: int) -> BatchHeader:
         header = read_header(self._read(position, HEADER_SIZE_BYTES))
         rest_bytes = self._bounds.size_bytes - position
-        # What is longer than the rest of the segment is torn: validate_batch says so.
+        # A batch longer than the rest of the segment is torn. validate_batch then raises.
         return validate_batch(self._read(position, min(header.size_bytes, rest_bytes)), allow_gaps=True)
 
     def _take_back(self, header: BatchHeader) -> None:

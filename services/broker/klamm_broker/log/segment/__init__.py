@@ -1,1 +1,1 @@
-"""A segment: its batches, its indexes, and what is done to one file of records."""
+"""A segment: its batches, its indexes, and the operations on its file of records."""

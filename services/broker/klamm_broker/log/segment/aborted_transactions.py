@@ -34,7 +34,7 @@ class AbortedTransactions:
     # The file
 
     def load(self) -> None:
-        """From the file, unless there is more in memory already."""
+        """Loads the index from its file, unless memory already has more entries."""
         files = self._files
         path = files.path(TRANSACTION_INDEX_SUFFIX)
         files.has_transaction_index = files.disk.exists(path)
@@ -91,7 +91,8 @@ class AbortedTransactions:
         self.count += 1
 
     def between(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """As `TransactionIndex.between`. Raises OSError when the index was lost since the log was opened."""
+        """Returns the aborted transactions between two offsets (`TransactionIndex.between`). Raises OSError if the
+        index was lost since the log was opened."""
         if self.is_lacking:
             raise OSError(errno.EIO, "the transaction index is damaged", self._files.path(TRANSACTION_INDEX_SUFFIX))
         return self._index.between(start_offset, end_offset)

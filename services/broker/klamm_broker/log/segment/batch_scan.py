@@ -34,7 +34,7 @@ def scan_headers(disk: Disk, fd: int, position: int, end: int) -> Iterator[tuple
 
 
 def scan_checked(disk: Disk, fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """As `scan_headers`, but each batch is read whole and its checksum and counts hold."""
+    """Yields batch headers like `scan_headers`, but reads each batch whole and checks its checksum and counts."""
     for at, _, batch in scan_batches(disk, fd, position, end, CHECKED_CHUNK_BYTES):
         yield at, validate_batch(batch, allow_gaps=True)
 

@@ -39,12 +39,13 @@ class IndexEntry(NamedTuple):
 
 
 def strictly_growing(values: list[int]) -> bool:
-    """Each value is larger than the one before it; at C speed, for an index may have a million entries."""
+    """Whether each value is larger than the previous one. It runs at C speed, because an index may have a million
+    entries."""
     return all(map(operator.lt, values, values[1:]))
 
 
 class OffsetIndex:
-    """In-memory offset index. Invariants: both arrays have equal length and grow strictly; `written` <=
+    """The offset index in memory. Invariants: both arrays have equal length and grow strictly; `written` <=
     length."""
 
     __slots__ = ("_entry_count_max", "_offsets", "_positions", "base_offset", "written_count")
