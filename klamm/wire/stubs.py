@@ -55,7 +55,7 @@ class _Rpc:
 
 
 class Service(Generic[StubT, ApiT]):
-    """One service of a contract: what its callers have (`stub`), and what serves it (an object of type `ApiT`)."""
+    """One service of a contract. Its callers use `stub`, and an object of type `ApiT` serves it."""
 
     def __init__(self, stub: type[StubT], api: type[ApiT]) -> None:
         self.stub = stub

@@ -188,7 +188,8 @@ class BrokerServer:
         rpc.add_service(REPLICATION, self._replication.servicer, self._gate)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
-        """Returns when clients are served. `endpoints` are what those of the gRPC API are told to dial.
+        """Starts the broker, and returns when it serves clients. Clients of the gRPC API are sent the addresses in
+        `endpoints`.
 
         Raises LogDirError, or the BrokerError of a refused registration."""
         self._spawn("metadata-link", self._link.run())
@@ -362,7 +363,7 @@ class BrokerServer:
             )
 
     def _controllers_active_first(self) -> list[tuple[Listener, ...]]:
-        """What clients of each dial, as far as this broker knows."""
+        """Returns the listeners of each controller that clients dial, the active controller's first."""
         active = self._registration.controller if self._registration is not None else ""
         addresses = sorted(self._controllers.current, key=lambda address: "{}:{}".format(*address) != active)
         return [self._controllers.listeners(address) for address in addresses]
@@ -393,7 +394,7 @@ class BrokerServer:
         )
 
     async def _start_publishing(self) -> None:
-        # From here on later images are published too, each when the one before is.
+        # From now on, later images are published too, each after the previous one.
         self._publishes_images = True
         image = self._link.image
         self._dynamic.apply(image)

@@ -52,7 +52,7 @@ class ProduceRpc:
         return response
 
     async def produce_stream(self, requests: AsyncIterator[bytes], context: object) -> AsyncIterator[ProduceResponse]:
-        """The next request is taken when the one before is answered: that is the stream's back-pressure."""
+        """Answers each request before it reads the next one. This is the stream's back-pressure."""
         async for request in requests:
             produce, client_id = _decode(request)
             await self._memory.wait_take(len(request))

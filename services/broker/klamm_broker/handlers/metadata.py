@@ -23,7 +23,8 @@ class MissingTopics:
         self._auto_create_topics = auto_create_topics
 
     def missing(self, name: str, may_create: bool) -> ErrorCode:
-        """What to answer for a topic that does not exist; has it created if everybody allows it."""
+        """Returns the error of a topic that does not exist. Requests its creation if the config, the request and the
+        caller's rights allow it."""
         if topic_name_problem(name) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if not (self._auto_create_topics and may_create):

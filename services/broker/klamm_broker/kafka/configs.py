@@ -96,7 +96,8 @@ class ConfigApis:
         return await self._alter(wanted, resources, nulls)
 
     async def _alter(self, wanted: Any, resources: list[pb.AlterConfigsResource], nulls: list[list[str]]) -> Fields:
-        """`nulls`: of each resource, what is to be set to no value at all; such a resource is not changed."""
+        """Alters the configs of resources. `nulls` has the names of each resource whose value would be null. Such a
+        resource is not changed."""
         asked = [resource for resource, names in zip(resources, nulls, strict=True) if not names]
         answered = iter(await self._ask_to_alter(asked, wanted.validate_only))
         results = [
@@ -131,8 +132,8 @@ class ConfigApis:
         return list(answer.results)
 
     async def list_resources(self, request: Request, wanted: Any) -> Fields:
-        """What has configs, by kind (KIP-1142); in version 0 only subscriptions to clients' metrics, of which there are
-        none."""
+        """Lists the resources that have configs, by kind (KIP-1142). Version 0 lists only subscriptions to clients'
+        metrics, and there are none."""
         if not may_with_cluster(AclOperation.DESCRIBE_CONFIGS):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "config_resources": []}
         if request.version == 0:
@@ -186,7 +187,7 @@ def _described(result: pb.DescribedConfigs) -> Fields:
 
 
 def described_config(config: pb.DescribedConfig) -> Fields:
-    """What DescribeConfigs and CreateTopics both say of a config."""
+    """Returns the fields of a config that DescribeConfigs and CreateTopics have in common."""
     return {
         "name": config.name,
         "value": None if config.sensitive or config.has_no_value else config.value,

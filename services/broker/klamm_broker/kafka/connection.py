@@ -73,7 +73,8 @@ class LoginOf(Protocol):
         """The connection has gone."""
 
     def handler_of(self, request: Request) -> Callable[[Request], Answer | AnswerInTime] | None:
-        """What answers the request, if it is one of a login. Raises a KlammError to end the connection."""
+        """Returns the handler of a login's request, or None for other requests. Raises a KlammError to end the
+        connection."""
 
 
 class ConnectionOwner(Protocol):
@@ -352,7 +353,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.write(http_refusal(advice))
         self._transport.close()
 
-    # What has to wait
+    # Requests that have to wait
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = asyncio.create_task(self._work(work))

@@ -205,7 +205,7 @@ class KafkaListener:
             connection.close()
         await asyncio.gather(*(connection.closed() for connection in connections))
 
-    # What connections say (`ConnectionOwner`)
+    # Calls of connections (`ConnectionOwner`)
 
     def on_connected(self, connection: KafkaConnection) -> bool:
         rest_ms = self._admit(connection.peer) if self._tls is None else 0

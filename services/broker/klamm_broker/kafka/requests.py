@@ -106,7 +106,8 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.SYNC_GROUP: _spoken(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: _spoken(0, 6, 5),
     ApiKey.LIST_GROUPS: _spoken(0, 5, 3),
-    # Behind version 0 tokens come without frames: it is told to clients, as Kafka does, and not spoken.
+    # After version 0, a client sends its tokens without frames. Like Kafka, the broker lists version 0; it does not
+    # answer it.
     ApiKey.SASL_HANDSHAKE: _spoken(1, 1, 2, advertised_min=0),
     ApiKey.API_VERSIONS: _spoken(0, 5, 3),
     ApiKey.CREATE_TOPICS: _spoken(2, 7, 5),

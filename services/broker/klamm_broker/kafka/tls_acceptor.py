@@ -79,9 +79,9 @@ class TlsAcceptor:
         make: Callable[[], KafkaConnection],
         protocol: str = "SSL",
     ) -> None:
-        """`admit` takes the room of a connection from an address, and says for how many milliseconds it is held back
-        before its handshake, or None: there is none. `leave` gives it back for one that has not come about. A
-        connection with a login keeps the place that it has on its way in. `protocol` is what clients call it."""
+        """`admit` reserves the place of a connection from an address. It returns the delay before the handshake in
+        milliseconds, or None if there is no place. `leave` returns the place of a connection that failed. A connection
+        with a login keeps its handshake's place. `protocol` is the clients' name of the protocol."""
         self._listening = listening
         self._handshakes = handshakes
         self._porter = porter

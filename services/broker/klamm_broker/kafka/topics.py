@@ -53,7 +53,8 @@ class TopicApis:
         return {"topics": [_created(topic, configs.get(topic.name, _NO_CONFIGS)) for topic in topics]}
 
     async def _configs_of(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
-        """What is in force (KIP-525); an error instead is that of the configs alone, for the topics are there."""
+        """Returns the effective configs of created topics (KIP-525). An error concerns only the configs, because the
+        topics exist."""
         resources = [pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name=name) for name in topics]
         if not resources:
             return {}

@@ -93,7 +93,7 @@ class LogCleaner:
         self._uncleanable: dict[TopicPartition, PartitionLog] = {}
 
     async def run(self) -> None:
-        """Cleans whatever is due, then looks again every `log.cleaner.backoff.ms`."""
+        """Cleans all logs that are due, and checks again every `log.cleaner.backoff.ms`."""
         async with asyncio.TaskGroup() as workers:
             while True:
                 for number in range(self._config.log_cleaner_threads):
@@ -103,7 +103,7 @@ class LogCleaner:
                 await self._reconfigured.wait()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """A cleaning under way goes on as it began, at the new rate."""
+        """Uses the new configuration. A cleaning that is under way only changes its rate."""
         self._config = config
         self._throttle.set_rate(config.log_cleaner_io_max_bytes_per_second)
         self._reconfigured.set()
@@ -126,7 +126,8 @@ class LogCleaner:
         self._working.discard(number)
 
     async def _roll_overdue(self) -> None:
-        """An idle log keeps `max.compaction.lag.ms` too: what is in its active segment could not be cleaned."""
+        """Rolls active segments that are older than `max.compaction.lag.ms`, because active segments cannot be cleaned.
+        So idle logs keep the lag too."""
         for replica in list(self._replicas):
             try:
                 if replica.log.compaction.roll_overdue(now_ms=self._clock.wall_ms()):

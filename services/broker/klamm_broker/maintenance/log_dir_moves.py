@@ -83,7 +83,7 @@ class LogDirMoves:
             self._logs.moves.complete(made)
             log.info("partition=%s moves from=%s to=%s", name, partition.log.log_dir.path, path)
             if self._replicas.get(name) is not partition:
-                await self._cancel(name)  # gone meanwhile
+                await self._cancel(name)  # the replica was removed during the creation
             self.wake()
 
     def _replica(self, name: TopicPartition) -> Partition:

@@ -121,7 +121,7 @@ class LogMaintenance:
         return True
 
     def _note(self, error: BrokerError) -> None:
-        """What the disk failed is done at its next turn; of a full one there is one who tells."""
+        """Reports an error. The next turn tries the failed work again. A full disk is reported to its own observer."""
         if isinstance(error, DiskFull):
             self._on_disk_full(error.log_dir)
         else:

@@ -138,7 +138,7 @@ class LogScrubber:
         self._running: TopicPartition | None = None
 
     async def run(self) -> None:
-        """Checks whatever is due, then looks again every `CHECK_MS` or when somebody asks."""
+        """Scrubs all segments that are due, and checks again every `CHECK_MS` or on request."""
         await self._wait_ms(min(self._first_check_ms, max(0, self._plan.interval_ms)))
         while True:
             due = self._next()
@@ -159,7 +159,7 @@ class LogScrubber:
                 await self._store()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """A segment that is being read goes on at the new rate."""
+        """Uses the new configuration, also for the segment that is being read."""
         self._throttle.set_rate(config.log_scrub_bytes_per_second)
         self._plan.interval_ms = config.log_scrub_interval_ms
         self._wake.set()
@@ -176,7 +176,7 @@ class LogScrubber:
         for job in self._plan_stores():
             job()
 
-    # What operators ask
+    # Calls of operators
 
     def ask(self, is_wanted: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
         """Begins a pass over the wanted replicas here, now; returns them."""
@@ -323,7 +323,7 @@ class LogScrubber:
             partition_log.replacement.is_under_way = False
 
     async def _repair_from_any(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict) -> _Tried:
-        """From the first in-sync replica that has what is needed."""
+        """Repairs a segment from the first in-sync replica that has the records."""
         refusals: list[str] = []
         # Where the leader has just changed, replicas do not agree with it yet, and are not all in sync.
         is_passing = False
@@ -341,7 +341,7 @@ class LogScrubber:
         return _Tried(_unrepaired("no other replica is in sync"), not is_alone)
 
     def _candidates(self, partition: Partition) -> list[int]:
-        """In-sync replicas elsewhere, the leader first."""
+        """Returns the in-sync replicas on other brokers, the leader first."""
         image = partition.image
         if image is None or not partition.has_leader:
             return []

@@ -102,7 +102,7 @@ class Storage:
         self.scrubber.on_image()
 
     def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Each with its name, to be run until cancelled."""
+        """Yields the background tasks with their names. The caller runs them until it cancels them."""
         yield "log-maintenance", self.maintenance.run()
         yield "log-dir-moves", self.moves.run()
         yield "log-scrubber", self.scrubber.run()
@@ -110,7 +110,7 @@ class Storage:
             yield "log-cleaner", self._cleaner.run()
 
     async def close(self, *, broker_epoch: int) -> None:
-        """Makes everything durable. Raises nothing; a log dir that fails meanwhile recovers at the next start."""
+        """Flushes and closes all logs. Raises nothing. A log dir that fails now recovers at the next start."""
         self.maintenance.close()
         self._cleaner.close()
         self.moves.close()

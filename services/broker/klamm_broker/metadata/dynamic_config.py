@@ -1,4 +1,4 @@
-"""The broker's configuration as it is in force, and the parts that are told of a change (KIP-226).
+"""The broker's effective configuration, and the parts of the broker that it reconfigures after a change (KIP-226).
 
 Kafka's `DynamicBrokerConfig`. The parts of a broker are built with its own configuration. A part that reads a setting
 which can be changed at run time is reconfigured with each new one, in one turn of the event loop.
@@ -32,12 +32,12 @@ class DynamicConfig:
         """What is in force."""
 
     def add(self, reconfigure: Reconfigure) -> None:
-        """Is called with each configuration that differs from the one before."""
+        """Registers a function that is called with each new configuration."""
         self._reconfigured.append(reconfigure)
 
     def apply(self, image: MetadataImage) -> None:
-        """Takes over what the metadata say. What does not fit is logged: a value is passed over, and
-        where values do not fit each other those before stay."""
+        """Applies the configs of the metadata. A wrong value is logged and skipped. If values contradict each other,
+        the previous configuration stays."""
         if image.configs is self._configs:
             return
         self._configs = image.configs

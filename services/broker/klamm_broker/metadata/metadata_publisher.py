@@ -87,7 +87,8 @@ class MetadataPublisher:
         self._closed = False
 
     async def publish(self, image: MetadataImage) -> None:
-        """From the image published last to this one; the first time also removes logs of topics that are gone."""
+        """Applies the changes from the last published image to this one. The first time, also removes logs of topics
+        that no longer exist."""
         async with self._one_at_a_time:
             published = self._replicas.image
             if not self._closed and image.end_index > published.end_index:
@@ -145,7 +146,8 @@ class MetadataPublisher:
         return strays
 
     def _gone(self, delta: TopicsDelta, image: MetadataImage) -> list[TopicPartition]:
-        """What has no replica here any more: partitions of deleted topics, and those that others host now."""
+        """Returns the partitions that have no replica here any more: those of deleted topics, and those that were
+        moved."""
         deleted = [_name(topic, partition) for topic in delta.deleted for partition in topic.partitions]
         changed = [_name(topic, partition) for _, topic in delta.changed for partition in topic.partitions]
         return [*deleted, *(name for name in changed if not self._is_hosted(image, name))]

@@ -48,9 +48,9 @@ class TopicCreator:
         self._has_pending = asyncio.Event()
 
     def create(self, name: str, *, partition_count: int = -1, configs: Mapping[str, str] | None = None) -> ErrorCode:
-        """Has a topic created unless that is under way; returns what to answer meanwhile.
+        """Requests a topic's creation unless it is under way. Returns the error to answer until the topic exists.
 
-        `partition_count`: -1 leaves it to the controller, as the number of replicas is."""
+        If `partition_count` is -1, the controller chooses it. It always chooses the number of replicas."""
         if name not in self._pending and len(self._pending) < PENDING_MAX:
             topic = NewTopic(name=name, partition_count=partition_count, replication_factor=-1, configs=configs or {})
             self._pending[name] = _Pending(topic, asyncio.get_running_loop().create_future())

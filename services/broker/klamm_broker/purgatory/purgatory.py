@@ -23,7 +23,8 @@ class Operation(Protocol):
     """Something that waits."""
 
     def try_complete(self) -> bool:
-        """Completes if it can, and says so. Called again after every change of a watched partition."""
+        """Completes the operation if possible, and returns whether it did. It is called again after every change of a
+        watched partition."""
 
     def on_expiration(self) -> None:
         """The deadline came first: completes with what there is."""

@@ -22,7 +22,8 @@ class WakeUps:
         self._is_armed = False
 
     def wake(self, future: asyncio.Future[None]) -> None:
-        """Wakes a request in this turn, or in one of the next; one that gave up meanwhile is passed over."""
+        """Wakes a request in this turn of the event loop, or in one of the next. A request that has timed out is
+        skipped."""
         self._waiting.append(future)
         self._wake_some()
 

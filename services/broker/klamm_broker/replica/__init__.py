@@ -1,1 +1,1 @@
-"""Partition replicas: which one leads, what is committed, and the requests that wait for it."""
+"""Partition replicas: their leadership, their high watermarks, and the requests that wait for them."""

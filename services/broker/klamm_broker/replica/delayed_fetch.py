@@ -27,7 +27,8 @@ class AwaitedPartition:
         return self.partition.bytes.total(read_committed=self._read_committed) - self._readable_bytes
 
     def is_lost(self) -> bool:
-        """Whether reading on needs another answer than records: the reader must hear of it at once."""
+        """Whether the reader must get an answer at once that is not about records, for example because the leader
+        changed."""
         partition = self.partition
         return (
             partition.is_leader is not self._is_leader

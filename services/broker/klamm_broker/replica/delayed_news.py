@@ -1,7 +1,7 @@
-"""A request that names leader epochs which this broker has not heard of yet: the client knew of an election first.
+"""A request with leader epochs that this broker does not know yet, because the client learned of an election first.
 
-The client was sent here by the leader before, or by another broker's metadata, and this broker is about to hear that it
-leads. After a refusal the client would have to guess when to ask again, as Kafka's does after its back-off. Pure.
+The previous leader or another broker's metadata sent the client here, so this broker will soon get the metadata that
+make it the leader. After a refusal, the client would retry after a back-off, as in Kafka. Pure.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class FetchCursor:
 
 @dataclass(slots=True)
 class PartitionAnswer:
-    """What a reader hears of one partition; offsets, ids and epochs are -1 where there is none."""
+    """The answer to a reader about one partition. Offsets, ids and epochs that do not exist are -1."""
 
     topic_partition: TopicPartition
     high_watermark: int
@@ -158,7 +158,7 @@ class FetchReader:
     def _sends_elsewhere(
         self, answer: PartitionAnswer, partition: Partition, cursor: FetchCursor, terms: ReaderTerms
     ) -> bool:
-        """Whether the reader is to read another offset, or another replica; then the answer says so."""
+        """Whether the reader must continue at another offset or another replica. Sets it in the answer."""
         answer.diverging = partition.divergence(cursor.last_fetched_epoch, cursor.offset)
         if answer.diverging is not None:
             return True

@@ -127,7 +127,7 @@ class FollowerPartition:
         return FollowerUpdate(NextStep.FETCH, high_watermark)
 
     def _common_end(self, leader: LogEpochEnd) -> int:
-        """Where the two logs agree, or, if that cannot be told yet, where to ask again."""
+        """Returns the offset up to which the two logs agree, or the offset at which to ask again if more is unknown."""
         log_end_offset = self._log.log_end_offset
         if leader.epoch == NO_LEADER_EPOCH:
             return min(leader.end_offset, log_end_offset)
@@ -136,7 +136,7 @@ class FollowerPartition:
             return min(own_end_offset, leader.end_offset)
         if own_epoch == NO_LEADER_EPOCH:
             return min(leader.end_offset, log_end_offset)
-        # The epoch is not in this log; whatever is beyond the one before it is not in the leader's.
+        # This log lacks the epoch. The leader's log has no records after the end of the previous epoch here.
         return min(own_end_offset, log_end_offset)
 
     def _on_out_of_range(self, answer: LeaderAnswer, high_watermark: int, now_ms: int) -> FollowerUpdate:
@@ -146,7 +146,7 @@ class FollowerPartition:
         if answer.log_start_offset > log_end_offset:
             self._log.truncate_fully_and_start_at(answer.log_start_offset, now_ms=now_ms)
             return FollowerUpdate(NextStep.FETCH, answer.log_start_offset, truncated_from=log_end_offset)
-        return FollowerUpdate(NextStep.FETCH, high_watermark)  # the leader's log has moved on meanwhile
+        return FollowerUpdate(NextStep.FETCH, high_watermark)  # the leader's log has grown since the answer
 
     def _truncate(self, offset: int, high_watermark: int, now_ms: int) -> FollowerUpdate:
         log_end_offset = self._log.log_end_offset

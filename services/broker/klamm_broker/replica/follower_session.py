@@ -91,7 +91,7 @@ class FollowerSession:
             self._changed[key] = None
 
     def request_if_moved(self, partition: Partition) -> None:
-        """As `request_again`, unless the leader knows already."""
+        """Names the partition in the next request, unless the leader already knows its position."""
         followed = self._followed.get(key_of(partition))
         following = partition.following
         if followed is not None and following is not None and following.position != followed.position:

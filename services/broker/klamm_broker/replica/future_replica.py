@@ -18,7 +18,7 @@ from klamm_broker.replica.follower_partition import FollowerPartition, FollowerU
 
 
 class NextPart(NamedTuple):
-    """What is to be copied next."""
+    """The part of the log to copy next."""
 
     answer: LeaderAnswer
     """The leader's answer without the records."""
@@ -36,7 +36,7 @@ class FutureReplica:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the two logs are equal: what may be swapped, as long as nobody else gets a turn."""
+        """Whether the two logs are equal. They may be swapped in the same turn of the event loop."""
         current, future = self._current, self._future
         return (
             future.log_end_offset == current.log_end_offset

@@ -69,8 +69,10 @@ class IsrChange:
 
 
 class Leadership:
-    """Invariants: `waited_for` are the followers in the maximal in-sync set and those that are joining it; a pending
-    change builds on `partition_epoch`; at most one change is pending."""
+    """A replica's leadership under one leader epoch: its followers, and the in-sync set.
+
+    Invariants: `waited_for` has the followers in the maximal in-sync set and those that are joining it. At most one
+    change is pending, and it builds on `partition_epoch`."""
 
     def __init__(self, *, broker_id: int, leader_epoch: int, start_offset: int, brokers: Brokers) -> None:
         self._broker_id = broker_id

@@ -1,4 +1,4 @@
-"""One partition replica on this broker: does it lead or follow, under which epoch, and what is committed.
+"""One partition replica on this broker: its role, its leader epoch and its high watermark.
 
 Kafka's `kafka.cluster.Partition` (KIP-101, 320, 497, 966). The log below stores; this decides who may read and
 write, and how far. Event loop only: nothing here waits, and no lock is needed. Of the log it uses what `ReplicaLog`
@@ -173,7 +173,8 @@ class Partition:
         return NO_EFFECTS
 
     def resign(self) -> None:
-        """The topic is gone, or the log dir, or the broker stops: nobody reads or writes here any more."""
+        """Ends leading and following, because the topic was deleted, the log dir failed or the broker stops. No client
+        reads or writes here afterwards."""
         self.leader = NO_LEADER
         self.leadership = self.following = None
 
@@ -184,7 +185,7 @@ class Partition:
         if self.following is not None:
             self.following.replace_log(log)
 
-    # What clients ask
+    # Requests of clients
 
     def check_leader(self, current_leader_epoch: int = -1) -> Leadership:
         """Raises NotLeaderOrFollowerError, and what KIP-320 says if the caller's epoch is not ours."""
@@ -264,10 +265,10 @@ class Partition:
     def append_as_coordinator(
         self, records: memoryview, writer: ShardWriter, *, now_ms: int
     ) -> tuple[AppendResult, bool]:
-        """As `append`, from the owner of the shard that this partition of an internal topic is; or from any server, to
-        one of the audit's topic.
+        """Appends records of the shard's owner to a partition of an internal topic. Any server may append to the
+        audit's topic.
 
-        Raises as `PartitionLog.append_as_coordinator`, and InvalidTopicError elsewhere."""
+        Raises as `PartitionLog.append_as_coordinator`, and InvalidTopicError for other topics."""
         if self.topic_partition.topic not in INTERNAL_TOPICS:
             raise _InvalidTopicError(f"{self.topic_partition} is no shard that a coordinator owns")
         if self.topic_partition.topic == AUDIT_TOPIC:
@@ -278,8 +279,8 @@ class Partition:
         return appended, self._count(appended, len(records))
 
     def append_marker(self, end: TransactionEnd, *, now_ms: int) -> tuple[AppendResult, bool]:
-        """As `append`, of the marker that ends a transaction. Raises as `PartitionLog.append_marker`, and
-        InvalidTopicError for an internal topic: its shards' owners write their own."""
+        """Appends the marker that ends a transaction. Raises as `PartitionLog.append_marker`. Raises InvalidTopicError
+        for an internal topic, because the owner of the shard writes the markers there."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
             raise _InvalidTopicError(
                 f"{self.topic_partition} gets its markers from the coordinator that owns the shard"
@@ -288,7 +289,8 @@ class Partition:
         return appended, self._count(appended, MARKER_SIZE_BYTES)
 
     def begin_verification(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard | None:
-        """As `LogProducers.begin_verification`. Raises InvalidTopicError for an internal topic."""
+        """Begins the verification of a transaction (`LogProducers.begin_verification`). Raises InvalidTopicError for an
+        internal topic."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
             raise _coordinators_only(self.topic_partition)
         return self.log.producers.begin_verification(header, now_ms=now_ms)
@@ -312,7 +314,7 @@ class Partition:
         if self.bytes.stable is not None:
             self.bytes.stable.reach(self.last_stable_offset)
 
-    # What followers ask, and what moves the high watermark
+    # Requests of followers, and the high watermark
 
     def on_follower_fetch(self, fetch: FollowerFetch, *, now_ms: int) -> FetchOutcome:
         """Counts what a follower says it has, unless its log turns out to be another one.

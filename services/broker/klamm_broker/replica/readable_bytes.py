@@ -42,7 +42,7 @@ class ReadableBytes:
             self.total += waiting.popleft()[1]
 
     def forget(self) -> None:
-        """What waits may be cut from the log, or was: another leader."""
+        """Drops the appends that wait, because a new leader may cut them from the log."""
         self._waiting.clear()
 
 
@@ -70,6 +70,6 @@ class PartitionBytes:
             self.stable.note(end_offset, size_bytes)
 
     def forget(self) -> None:
-        """What waits may be cut from the log, or was: another leader."""
+        """Drops the appends that wait, because a new leader may cut them from the log."""
         self.readable.forget()
         self.stable = None

@@ -145,7 +145,7 @@ class ReplicaManager:
         """The high watermark of every replica that is online, to be checkpointed."""
         return {name: partition.high_watermark for name, partition in self._partitions.items()}
 
-    # What requests do
+    # Calls of requests
 
     def leader(self, topic_partition: TopicPartition, current_leader_epoch: int = -1) -> Partition:
         """The partition, led by this broker under the epoch the caller knows (-1: any).
@@ -205,7 +205,7 @@ class ReplicaManager:
     def append_as_coordinator(
         self, topic_partition: TopicPartition, records: memoryview, writer: ShardWriter
     ) -> tuple[Partition, AppendResult]:
-        """As `append` with acks=-1, to the shard of an internal topic. Raises as `Partition.append_as_coordinator`."""
+        """Appends to the shard of an internal topic with acks=-1. Raises as `Partition.append_as_coordinator`."""
         partition = self.leader(topic_partition)
         partition.check_min_isr()
         now_ms = self._clock.wall_ms()
@@ -218,7 +218,7 @@ class ReplicaManager:
         return partition, appended
 
     def append_marker(self, topic_partition: TopicPartition, end: TransactionEnd) -> tuple[Partition, AppendResult]:
-        """As `append` with acks=-1, of the marker that ends a transaction. Raises as `Partition.append_marker`."""
+        """Appends the marker that ends a transaction with acks=-1. Raises as `Partition.append_marker`."""
         partition = self.leader(topic_partition)
         partition.check_min_isr()
         try:
@@ -244,7 +244,7 @@ class ReplicaManager:
         if partition.log.advance_log_start(before_offset, high_watermark=partition.high_watermark):
             self._observer.on_log_start(partition.topic_partition)
 
-    # What followers and the controller say
+    # Calls for followers and the controller
 
     def on_follower_fetch(self, partition: Partition, fetch: FollowerFetch) -> FetchOutcome:
         """Raises as `Partition.on_follower_fetch`."""

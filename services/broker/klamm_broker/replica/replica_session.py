@@ -1,4 +1,4 @@
-"""A leader's half of a follower's fetch session (KIP-227): where the follower stands, and what it is to be told.
+"""The leader's side of a follower's fetch session (KIP-227): the follower's positions, and the news to send.
 
 A request names what changed, an answer what there is to say; in between, partitions without news cost nothing. So
 each entry is in at most one of three states: *ready* (records or an error for it), *news* (only the high watermark or
@@ -66,7 +66,7 @@ class SessionEntry:
 
 
 class SessionAnswer(NamedTuple):
-    """What `locate` found to say; `sent` it, or look again later."""
+    """The answer that `locate` found. The caller sends it and calls `sent`, or calls `locate` again later."""
 
     parts: list[tuple[SessionEntry, ReplicatedPartition]]
     slices: list[LocatedSlice]

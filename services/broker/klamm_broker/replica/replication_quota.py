@@ -121,7 +121,8 @@ class ReplicationQuota:
         return now_ms if self.limit == NO_LIMIT else self._rate.below_at_ms(self.limit, now_ms)
 
     def room_bytes(self, now_ms: int) -> int:
-        """How much may be copied at once while the limit is not exceeded: what is left, or `PORTION_MS` worth."""
+        """Returns how many bytes may be copied at once without exceeding the limit: the rest of the quota, but at least
+        the bytes of `PORTION_MS`."""
         if self.limit == NO_LIMIT:
             return NO_LIMIT
         return max(1, self.limit * PORTION_MS // 1000, self._rate.room_bytes(self.limit, now_ms))

@@ -57,8 +57,8 @@ class Resignations:
         return True
 
     def note(self, key: ReplicaKey, partition: PartitionImage) -> bool:
-        """The replica's partition has changed; whether the controller is to hear that the replica has resumed: a call
-        by which it resigned may have been late."""
+        """Notes that the replica's partition has changed. Returns whether the next request must repeat that the
+        replica has resumed, because a late call made it resign."""
         is_mistaken = self._broker_id in partition.resigned_replicas and key not in self._reasons
         if is_mistaken:
             self._resumed.add(key)
@@ -93,8 +93,8 @@ class Resignations:
 
 
 def is_released(partition: PartitionImage, broker_id: int) -> bool:
-    """Whether nothing is expected of a broker's replica: not in sync, it leads nothing, and not eligible, nobody counts
-    on what it has."""
+    """Whether the cluster does not need a broker's replica. It is neither in sync, so it cannot lead, nor an eligible
+    leader replica."""
     return broker_id not in partition.isr and broker_id not in partition.elr
 
 

@@ -42,7 +42,7 @@ class AlterPartitionSender:
         self._has_unsent = asyncio.Event()
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Sends it with the next request; the partition hears of the outcome."""
+        """Adds the change to the next request. The partition gets the outcome."""
         self._unsent[partition] = change
         self._has_unsent.set()
 

@@ -1,4 +1,4 @@
-"""Log dirs without space: their replicas resign, so that others lead and nobody waits for them, until there is space.
+"""Log dirs without space. Their replicas resign until there is space, so that other replicas lead without waiting.
 
 A dir is full from the first write that is refused. It has space again when `enough_bytes` of its file system are free
 and some of them can be allocated: much more than one append needs, or its replicas would come and go. They take part

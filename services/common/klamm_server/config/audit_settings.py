@@ -1,4 +1,4 @@
-"""The settings of a server's audit: which events it writes, where to, and what happens if it cannot write them.
+"""The settings of a server's audit: the recorded events, the outputs, and the treatment of failures.
 
 Kafka has none of these settings."""
 

@@ -56,7 +56,7 @@ class FlushJob:
         try:
             self.disk.sync_path(path)
         except FileNotFoundError:
-            return  # the segment was deleted meanwhile: nothing of it needs to be durable
+            return  # the segment was deleted since, so it need not be durable
 
     def _sync_directory(self) -> None:
         try:

@@ -82,7 +82,7 @@ class ScrubPlan:
         """Set by `next`: it is to be called again in another turn."""
 
     def ask(self, names: Collection[TopicPartition]) -> None:
-        """Each gets a pass from its start on, before all that is due by itself."""
+        """Requests a full pass of each log, before the passes that are due."""
         for name in names:
             self._asked.pop(name, None)
             self._asked[name] = False

@@ -60,7 +60,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, base_offset: int, max_bytes: int, data: bytes) -> OffsetIndex:
-        """From a file's content; trailing zero entries (a preallocated file) are not entries.
+        """Decodes a file's content. Trailing zeros of a preallocated file are not entries.
 
         Raises CorruptIndexError if the size is not a multiple of an entry or the entries do not grow."""
         index = cls(base_offset, max_bytes)

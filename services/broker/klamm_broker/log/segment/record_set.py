@@ -86,7 +86,7 @@ class RecordSet(NamedTuple):
 
 
 def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: AppendOrigin) -> list[CheckedBatch]:
-    """The batches of `records`, re-compressed or stamped where the config says so.
+    """Checks the batches of `records` and returns them. The config may require compression or new timestamps.
 
     Raises a CorruptBatchError, or the exception of INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
     RECORD_LIST_TOO_LARGE; the first two with `record_errors` where single records are to blame."""
@@ -176,7 +176,7 @@ def _refuse_records(
         if message:
             errors.append(RecordError(first_index + index, message))
     if not errors:
-        # The header says so, though no record does.
+        # Only the header's timestamp is out of range.
         raise ErrorCode.INVALID_TIMESTAMP.exception(_out_of_range(header.max_timestamp_ms, config, now_ms))
     first = errors[0]
     refused = code.exception(
@@ -230,7 +230,8 @@ def _check_last_offset(header: BatchHeader, records: RecordKeys) -> None:
 
 
 def _check_room(header: BatchHeader) -> None:
-    """Each record takes an offset: a few bytes must not take two thousand million of them."""
+    """Checks the record count against the batch's size, because each record uses up an offset. Otherwise a few bytes
+    could use up two billion offsets."""
     size_bytes = header.size_bytes - HEADER_SIZE_BYTES
     if header.record_count * RECORD_SIZE_BYTES_MIN > size_bytes:
         raise ErrorCode.INVALID_RECORD.exception(

@@ -1,4 +1,4 @@
-"""One segment of a partition's log: its files, what is known of them, and which of its states it is in.
+"""One segment of a partition's log: its files, its offsets and timestamps, and its state.
 
 Only the newest segment of a log is appended to. A *released* segment holds no file descriptor and no index, only a few
 numbers: its size and offsets, its largest timestamp. `open()` brings the rest back (`segment_pool.py` bounds how many
@@ -175,7 +175,7 @@ class Segment:
         self.files.suffix = ""
 
     def retire(self) -> None:
-        """Releases it for good: it is part of no log any more. Its files are the caller's to remove."""
+        """Releases the segment for ever, because no log contains it any more. The caller removes its files."""
         self.release()
         if self.state is not SegmentState.DELETED:
             self._become(SegmentState.DELETED)

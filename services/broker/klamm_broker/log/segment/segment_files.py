@@ -121,8 +121,8 @@ class SegmentFiles:
             self.fd = -1
 
     def duplicate_fd(self) -> int:
-        """A descriptor of the log that is the caller's: a disk thread may read, sync and close it whatever
-        happens to the segment meanwhile."""
+        """Returns a descriptor of the log that the caller owns. A disk thread may read, sync and close it, even if the
+        segment is closed or deleted at the same time."""
         return self.disk.dup(self.fd) if self.is_open else self.disk.open(self.path(), os.O_RDONLY)
 
     # The log

@@ -45,7 +45,7 @@ class SegmentIndexes:
         self.largest = TimestampOffset(NO_TIMESTAMP_MS, self._files.base_offset)
 
     def drop(self) -> None:
-        """Gives the entries back; what was written of them is in the files."""
+        """Frees the entries in memory. Written entries are still in the files."""
         self.offsets = OffsetIndex(self._files.base_offset, self._max_bytes)
         self.times = TimeIndex(self._files.base_offset, self._max_bytes)
 
@@ -107,7 +107,7 @@ class SegmentIndexes:
             return None
 
     def load(self) -> None:
-        """From the files. Raises CorruptIndexError or FileNotFoundError when they are to be made again."""
+        """Loads the indexes from their files. Raises CorruptIndexError or FileNotFoundError if they must be rebuilt."""
         files = self._files
         base_offset, max_bytes = files.base_offset, self._max_bytes
         self.offsets = OffsetIndex.decode(base_offset, max_bytes, files.disk.read_file(files.path(INDEX_SUFFIX)))

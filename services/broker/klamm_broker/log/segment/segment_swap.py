@@ -1,5 +1,6 @@
-"""Putting a rewritten segment in the place of those it was made from, so that a crash leaves one or the other: the
-output of compaction, or of a repair (`segment_rewrite.py`).
+"""Replaces segments by the segment that a compaction or a repair made from them (`segment_rewrite.py`).
+
+A crash leaves either the old segments or the new one.
 
 | step | on disk | a crash after it leaves |
 |---|---|---|

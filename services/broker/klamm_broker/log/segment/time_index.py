@@ -39,8 +39,8 @@ def latest_timestamp_ms(header: BatchHeader) -> int:
 
 
 class TimeIndex:
-    """In-memory time index. Invariants: as `OffsetIndex`; one slot is kept free for the entry made on
-    roll."""
+    """The time index in memory. It has the invariants of `OffsetIndex`, and one slot stays free for the entry that a
+    roll makes."""
 
     __slots__ = ("_entry_count_max", "_offsets", "_timestamps", "base_offset", "written_count")
 
@@ -54,7 +54,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, base_offset: int, max_bytes: int, data: bytes) -> TimeIndex:
-        """From a file's content; trailing zero entries (a preallocated file) are not entries.
+        """Decodes a file's content. Trailing zeros of a preallocated file are not entries.
 
         Raises CorruptIndexError if the size is not a multiple of an entry or the entries do not grow."""
         if len(data) % ENTRY_SIZE_BYTES:

@@ -39,8 +39,8 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """In-memory transaction index. Invariants: last offsets grow strictly, last stable offsets do not shrink; `written`
-    <= length."""
+    """The transaction index in memory. Invariants: last offsets grow strictly, last stable offsets do not shrink;
+    `written` <= length."""
 
     __slots__ = ("_first_offsets", "_last_offsets", "_producer_ids", "_stable_offsets", "base_offset", "written_count")
 
@@ -55,7 +55,7 @@ class TransactionIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> TransactionIndex:
-        """From a file's content. Raises CorruptIndexError unless it is whole entries of version 0 in order."""
+        """Decodes a file's content. Raises CorruptIndexError unless it is a sequence of whole entries of version 0."""
         if len(data) % ENTRY_SIZE_BYTES:
             raise CorruptIndexError(f"{len(data)} bytes are no multiple of {ENTRY_SIZE_BYTES}")
         index = cls(base_offset)

@@ -82,7 +82,7 @@ class CredentialStore:
         shape = shapes.draw(int.from_bytes(self._derived("shape", name)[:8], "big"))
         mechanism = ScramMechanism.of_number(shape.mechanism_number)
         assert mechanism is not None, shape
-        # Of another shape, nothing of it is the same: a real user's salt does not become longer.
+        # If the shape differs, the whole salt differs, because a real user's salt never becomes longer.
         salt = hashlib.shake_256(self._derived(f"salt {shape}", name)).digest(shape.salt_length)
         keys = hashlib.shake_256(self._derived(f"keys {shape}", name)).digest(2 * mechanism.key_length)
         return Found(
