@@ -257,7 +257,7 @@ class _Node:
 
     @property
     def in_step(self) -> Switch:
-        """As QuorumLog.in_step."""
+        """On while this controller decides, or follows a leader with all committed entries (`QuorumLog.in_step`)."""
         return self._log.in_step
 
     def loaded_image(self) -> MetadataImage | None:
@@ -363,7 +363,8 @@ class _Node:
         remove_bootstrap_records(self.recovered.data_dir.path)
 
     def _alone(self) -> list[Voter]:
-        """Nobody is listed: this one is a quorum by itself, unless it is to join one."""
+        """Returns the voters if none are configured: this controller is a quorum of its own, unless it joins another
+        one."""
         return [] if self._config.joins_a_quorum else [Voter(self._me, "")]
 
     def _learn(self, key: ReplicaKey, address: str, listeners: Sequence[Listener] = ()) -> None:

@@ -94,7 +94,7 @@ class CoordinatorServer:
         rpc.add_service(COORDINATOR, self._servicer, self._gate)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
-        """Returns when the cluster gives it work. `endpoints` are what others are told to dial.
+        """Starts the coordinator, and returns when it is part of the cluster. Others dial `endpoints`.
 
         Raises the BrokerError of a refused registration."""
         self._spawn("metadata-link", self._link.run())
@@ -135,12 +135,12 @@ class CoordinatorServer:
             (await self._loaded_coordinator()).on_image(old, new)
 
     async def _loaded_coordinator(self) -> Coordinator:
-        """Where nobody uses groups or transactions, their code is not loaded: it takes 60 ms and 3 MB. In a thread, so
-        that heartbeats, and in `klamm up` the broker, go on meanwhile."""
+        """Loads the code of groups and transactions at their first use, because it takes 60 ms and 3 MB. A thread loads
+        it, so that heartbeats, and in `klamm up` the broker, are not delayed."""
         if self._coordinator is None:
             coordinator_class = await asyncio.to_thread(_coordinator_class)
             if self._coordinator is None:
-                # No matter which call came first: what is begun here is the server's own.
+                # The tasks that begin here act for the server, not for the caller of the first call.
                 with for_itself():
                     self._coordinator = coordinator_class(
                         self._config,

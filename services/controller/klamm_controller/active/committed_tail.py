@@ -1,4 +1,4 @@
-"""The newest committed entries in memory: what watchers of the metadata are fed from.
+"""The newest committed entries in memory. Watchers of the metadata get their entries from here.
 
 Every watcher has only an index; the entries are shared. So the memory that slow watchers cost is bounded by one figure,
 and a watcher that falls behind the tail must begin again, from a snapshot.

@@ -59,12 +59,12 @@ class Controller:
 
     @property
     def committed(self) -> MetadataImage:
-        """What is certain."""
+        """The image of all committed records."""
         return self._committed
 
     @property
     def appended(self) -> MetadataImage:
-        """What will be, unless this node loses the leadership."""
+        """The image of all appended records. It becomes the committed image unless this node loses the leadership."""
         return self._appended
 
     @property
@@ -84,8 +84,9 @@ class Controller:
         on_resigned: Callable[[], None],
         on_sweep: Callable[[Sweep], None] | None = None,
     ) -> None:
-        """Takes part in the log. `on_claimed` is called when this controller has become active, and may append;
-        `on_resigned` when it has ceased to be; `on_sweep` with what a decision leaves to be done."""
+        """Takes part in the log. `on_claimed` is called when this controller has become active and may append, and
+        `on_resigned` when it is not active any more. `on_sweep` gets the changes that a decision leaves for later
+        turns."""
         self._on_claimed = on_claimed
         self._on_resigned = on_resigned
         self._on_sweep = on_sweep
@@ -102,7 +103,8 @@ class Controller:
         self._give_up(ErrorCode.REQUEST_TIMED_OUT)
 
     async def confirm(self) -> MetadataImage:
-        """What was certain when this was called, or later, by the word of a majority: a linearizable read.
+        """Returns the image that was committed when this was called, or a later one. A majority confirms it, so the
+        read is linearizable.
 
         Raises NotControllerError."""
         await self._log.confirm_leadership()
@@ -222,7 +224,8 @@ class Controller:
         self._on_resigned()
 
     def check_invariants(self) -> None:
-        """What is appended is what is committed, plus what is in flight; the tail ends where that begins."""
+        """Asserts that the appended image is the committed one plus the records in flight, and that the tail ends where
+        these begin."""
         images = [self._committed, *self._in_flight]
         indexes = [image.end_index for image in images]
         assert indexes == sorted(indexes), indexes
@@ -245,7 +248,7 @@ class Controller:
         return future
 
     def _advance(self) -> None:
-        """Lets go of those who wait for what has committed now."""
+        """Wakes the callers that wait for records that have committed now."""
         while self._waiters and self._waiters[0][0] <= self._committed.end_index:
             _, future = self._waiters.popleft()
             if not future.done():
@@ -254,7 +257,7 @@ class Controller:
         advanced.set()
 
     def _give_up(self, code: ErrorCode) -> None:
-        """Lets go of those who wait for what will not come."""
+        """Fails all waiting callers, because their records may never commit."""
         while self._waiters:
             _, future = self._waiters.popleft()
             if not future.done():

@@ -1,8 +1,8 @@
-"""Heartbeats and what follows from their absence, for one kind of node, on the controller's queue.
+"""Heartbeats of one kind of node, and the ends of sessions without heartbeats, on the controller's queue.
 
-A heartbeat that changes nothing is answered at once, outside of the queue: it waits neither for administration nor for
-the disk. One event is scheduled for the earliest end of a session. When that event comes late, this process stood still
-and could not hear heartbeats either: everybody gets a new session.
+A heartbeat that changes nothing is answered at once, outside of the queue. So it waits neither for administration nor
+for the disk. One event is scheduled for the earliest end of a session. If that event is late, this process was blocked
+and could not receive heartbeats either, so all nodes get a new session.
 
 A process that dies closes its connections, so a broken one is news before the session ends. A node that lives sends a
 heartbeat at once; a node that is not heard of for a short while is fenced. A process that stands still, or a cut cable,
@@ -70,7 +70,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind(Generic[RegisterT, HeartbeatT]):
-    """What brokers and coordinators do differently."""
+    """The differences between brokers and coordinators."""
 
     name: str
     nodes: Callable[[MetadataImage], Mapping[int, BrokerImage] | Mapping[int, CoordinatorImage]]

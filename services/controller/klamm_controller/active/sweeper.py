@@ -19,7 +19,7 @@ _TAG = "sweep"
 
 
 class Sweeper:
-    """What decisions leave to be done."""
+    """Makes the changes that decisions leave for later turns."""
 
     def __init__(self, controller: Controller, queue: EventQueue, clock: Clock) -> None:
         self._controller = controller
@@ -28,7 +28,7 @@ class Sweeper:
         self._sweeps: deque[Sweep] = deque()
 
     def start(self) -> None:
-        """This controller is active from now on: what the one before it left undone is among all partitions."""
+        """Sweeps all partitions when this controller becomes active, to make the changes that the previous one left."""
         self.add(Sweep("claim", all_partitions(self._controller.appended)))
 
     def stop(self) -> None:

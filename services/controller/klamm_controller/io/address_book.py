@@ -45,21 +45,22 @@ class AddressBook:
             _put(self._listeners, address, tuple(listeners))
 
     def listeners(self, address: str) -> tuple[Listener, ...]:
-        """What clients of the controller dial that is at this host:port; as long as nobody knows, just that."""
+        """Returns the listeners that clients of the controller at this host:port dial. If they are unknown, returns
+        that address."""
         return self.told_listeners(address) or plain_listeners(*parse_server("the address of a controller", address))
 
     def told_listeners(self, address: str) -> tuple[Listener, ...]:
-        """What was said of them; empty: nothing."""
+        """Returns the listeners that the controller has announced, or none."""
         return self._listeners.get(address, ())
 
     def address(self, key: ReplicaKey) -> str:
-        """host:port, or empty when nobody knows."""
+        """Returns host:port, or empty text if the address is unknown."""
         if key.node_id < 0:
             return self._contacts.get(key.node_id, "")
         return self._learnt.get(key) or self._voters().endpoint(key) or ""
 
     def dialled(self, key: ReplicaKey) -> str:
-        """host:port that this controller dials; empty when nobody knows."""
+        """Returns the host:port that this controller dials, or empty text if it is unknown."""
         address = self.address(key)
         found = between_servers(self.told_listeners(address), self._own)
         return address if found is None else f"{found.host}:{found.port}"

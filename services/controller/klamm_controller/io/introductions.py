@@ -1,5 +1,7 @@
-"""Asking the configured addresses who is there, at every start: while the log has not begun, to learn with which voters
-(founding.py); and always, so that controllers that have moved since the voter set was written find each other."""
+"""Asks the controllers at the configured addresses for their ids, at every start.
+
+Before the log has begun, this finds the voters with which it begins (founding.py). Later, it lets controllers find each
+other that have moved since the voter set was written."""
 
 from __future__ import annotations
 

@@ -93,8 +93,9 @@ class PeerLink:
         return "it ended the stream"
 
     async def _wait_for_messages(self, call: Duplex[RaftEnvelope, RaftExchangeResponse]) -> bool:
-        """False when the stream breaks first: found out only by the next message, that one would be lost, and followers
-        seldom have more than one for each other, the question for a vote."""
+        """Waits until there are messages to send. Returns False if the stream breaks first. If only the next message
+        detected the break, that message would be lost. Followers rarely send each other more than one, a vote
+        request."""
         async with asyncio.timeout_at(self._given_s + IDLE_S):
             while not self._queue and not call.done():
                 self._wake.clear()

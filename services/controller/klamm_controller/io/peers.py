@@ -16,7 +16,7 @@ from klamm_server.runtime.faults import watch
 
 
 class Peers:
-    """Sends what it can; what goes to an unknown address is lost, as messages may be."""
+    """Sends messages to other controllers. Messages to an unknown address are lost, which Raft allows."""
 
     def __init__(
         self, transport: Transport, me: ReplicaKey, book: AddressBook, *, cluster_id: str, rng: random.Random

@@ -96,12 +96,12 @@ def decode(envelope: pb.RaftMessage) -> Message:
 
 
 def encode_address(key: ReplicaKey, address: str, listeners: Sequence[Listener]) -> pb.ReplicaAddress:
-    """Where a replica is, and what its clients dial."""
+    """Encodes a replica's address, and the listeners that its clients dial."""
     return pb.ReplicaAddress(replica=encode_key(key), address=address, listeners=encode_listeners(listeners))
 
 
 def decode_address(where: pb.ReplicaAddress) -> tuple[ReplicaKey, str, tuple[Listener, ...]]:
-    """A replica, the host:port where it is, and what its clients dial. Raises MalformedMessageError."""
+    """Returns a replica, its host:port, and the listeners that its clients dial. Raises MalformedMessageError."""
     return decode_key(where.replica), check_address(where.address), decode_listeners(where.listeners)
 
 

@@ -1,1 +1,1 @@
-"""The metadata log: the port that the state machine writes to, and what stands behind it."""
+"""The metadata log: the interface to which the state machine writes, and its implementation."""

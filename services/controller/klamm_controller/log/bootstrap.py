@@ -67,7 +67,7 @@ def write_bootstrap_records(directory: Path, records: Sequence[MetadataRecord]) 
 
 
 def read_bootstrap_records(directory: Path) -> tuple[MetadataRecord, ...]:
-    """None where there is no file. Raises KlammError when it cannot be read."""
+    """Returns the records of the file, or none if there is no file. Raises KlammError if it cannot be read."""
     path = directory / _FILE
     try:
         return tuple(MetadataBatch.FromString(path.read_bytes()).records)

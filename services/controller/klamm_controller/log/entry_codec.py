@@ -71,7 +71,7 @@ def seal(key: bytes, payload: bytes) -> bytes:
 
 
 def unseal(key: bytes, value: bytes) -> bytes:
-    """What was sealed under `key`. Raises CorruptLogError unless it is what was written there."""
+    """Returns the payload that was sealed under `key`. Raises CorruptLogError if its checksum is wrong."""
     payload = value[_CRC.size :]
     if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != crc32c(payload, crc32c(key)):
         raise CorruptLogError(f"{describe_key(key)} fails its checksum")

@@ -1,4 +1,4 @@
-"""What the controller's state machine asks of its log, and what it is told by it.
+"""The interface between the controller's state machine and its log.
 
 An entry is a `MetadataBatch`: the records of one operation under consecutive indexes, with the term of the leader that
 appended it. Entries commit whole and in order. Indexes here count records, not Raft's entries, of which some carry no
@@ -24,13 +24,14 @@ class LogListener(Protocol):
         """These are certain: in order, each once per start or restore. Never empty."""
 
     def on_restored(self, image: MetadataImage) -> None:
-        """A leader sent a snapshot: this is what is certain now."""
+        """Replaces the committed image by the one of a leader's snapshot."""
 
     def on_new_term(self) -> None:
-        """A later term has begun to commit: what was appended before it and has not come back never will."""
+        """Notes that a later term has begun to commit. Entries that were appended before it and have not committed by
+        now are lost."""
 
     def on_snapshot_due(self) -> None:
-        """Enough was committed since the last snapshot: call `save_snapshot` now."""
+        """Asks the state machine to call `save_snapshot`, because enough was committed since the last snapshot."""
 
     def on_claimed(self) -> None:
         """This node leads, and everything that was ever committed has been told: it decides from now on."""

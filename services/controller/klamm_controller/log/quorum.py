@@ -115,7 +115,7 @@ class Quorum:
             self._step(UpdateVoter(request_id=next(self._request_ids), voter=moved[0]))
 
     def stop(self) -> None:
-        """This node hears of no leader any more, nor of what became of the requests."""
+        """Ends the requests, because this node receives no more messages from a leader."""
         self._stopped = True
         self._requests.give_up()
 

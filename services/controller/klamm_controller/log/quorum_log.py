@@ -215,7 +215,7 @@ class QuorumLog:
             log.warning("leadership not handed over term=%d", self.term)
 
     def _make_node(self, stored: StoredState) -> RaftNode:
-        # A single voter need not wait to hear of a leader: its first time-out counts as passed.
+        # A single voter need not wait for a leader's message, so its first time-out counts as passed.
         patience_ms = 2 * self._settings.election_timeout_ms if stored.snapshot_voters.keys == (self._me,) else 0
         now_ms = self._clock.monotonic_ms() - patience_ms
         return RaftNode(self._me, stored, self._settings, self._rng, now_ms=now_ms, known_nodes=self._known_nodes)
@@ -237,7 +237,7 @@ class QuorumLog:
         for message in effects.messages:
             self._send(message)
         if not self._still_decides():
-            # First of all: what commits from now on may not be what this node appended.
+            # Resign first, because entries that commit from now on may not be those that this node appended.
             self._resign()
         if effects.restore is not None:
             self._restore(effects.restore)

@@ -175,9 +175,9 @@ class RaftStore:
         self._write(batch, sync=False)
 
     def name_snapshot(self, snapshot: SnapshotId, voters: VoterSet, size_bytes: int) -> None:
-        """Makes the snapshot durable whose parts have all been written, and replaces the one before.
+        """Makes a snapshot durable whose parts have all been written. It replaces the previous snapshot.
 
-        Changes nothing when a leader's snapshot that is as new has been stored meanwhile."""
+        Changes nothing if a leader's snapshot that is as new was stored since."""
         if self._snapshot is not None and self._snapshot.id.end_index >= snapshot.end_index:
             return
         stored = _Snapshot(id=snapshot, voters=voters, size_bytes=size_bytes)
@@ -197,7 +197,8 @@ class RaftStore:
             yield data
 
     def read_chunk(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, bool] | None:
-        """At most `max_bytes` of the snapshot from `position` on, and whether they are the last; None when it is gone.
+        """Returns up to `max_bytes` of the snapshot from `position` on, and whether they are the last. Returns None if
+        the snapshot was replaced.
 
         Raises CorruptLogError."""
         stored = self._snapshot
@@ -385,7 +386,7 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_paranoid_checks(True)
-    # An incomplete record at the very end is a write that nobody was told of; anything else must be reported.
+    # An incomplete record at the very end is a write that was never acknowledged. Any other damage must be reported.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(2)

@@ -1,6 +1,6 @@
-"""From the data directory to the replica of the metadata log in it: what a controller knows when it starts.
+"""Opens the replica of the metadata log in a data directory, when a controller starts.
 
-The image is that of the snapshot. What follows it in the log is not known to be committed until the quorum says so.
+The image is the snapshot's. Entries after it in the log count as committed only when the quorum confirms them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from klamm_server.metadata.image import MetadataImage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What was found, and is open now."""
+    """The opened store, and the state that was found in it."""
 
     data_dir: DataDir
     store: RaftStore

@@ -9,7 +9,8 @@ from klamm_server.metadata.image import MetadataImage
 
 
 class SnapshotAssembler:
-    """The one that comes, and the one that is whole until the disk has it: the next may begin meanwhile."""
+    """Assembles the snapshot that arrives, and keeps a complete one until it is on disk. The next snapshot may begin to
+    arrive before that."""
 
     def __init__(self) -> None:
         self._coming: tuple[SnapshotId, SnapshotReader] | None = None

@@ -42,8 +42,8 @@ class _Job:
 
 
 class StoreWriter:
-    """`on_persisted` is told the id of the newest write that is durable; `on_full` that the disk is full, again with
-    each attempt."""
+    """Writes to the store in a thread. `on_persisted` gets the id of the newest durable write. `on_full` is called with
+    each attempt that finds the disk full."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class StoreWriter:
             await asyncio.wait({self._task})
 
     def stop_waiting(self) -> None:
-        """From now on nothing waits for space on a full disk: writes that would wait are given up."""
+        """Makes writes fail on a full disk from now on, instead of waiting for space."""
         self._stopping.set()
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ class VoterRequests:
         return done
 
     def discard(self, request_id: int) -> None:
-        """Nobody waits any more."""
+        """Drops a request for which no caller waits any more."""
         self._waiting.pop(request_id, None)
 
     def on_reply(self, reply: Appended | Rejected) -> None:
@@ -54,7 +54,7 @@ class VoterRequests:
                     waiting.done.set_result(None)
 
     def give_up(self) -> None:
-        """What became of the entries will not be told."""
+        """Fails all requests, because the fate of their entries will stay unknown."""
         for waiting in self._waiting.values():
             _fail(waiting, ErrorCode.REQUEST_TIMED_OUT)
 

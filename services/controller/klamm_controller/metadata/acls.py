@@ -84,7 +84,7 @@ def handle_create_acls(
 
 
 def handle_delete_acls(request: DeleteAclsRequest, image: MetadataImage) -> Decision[DeleteAclsResponse]:
-    """Removes what the filters mean, all of it or nothing. An entry that several filters mean is told to each."""
+    """Removes all entries that match the filters, or none. Each filter's result lists all entries that it matches."""
     results: list[DeleteAclsFilterResult] = []
     removed: dict[uuid.UUID, None] = {}
     for message in request.filters:

@@ -1,8 +1,8 @@
-"""In-sync sets as their leaders want them (AlterPartition: KIP-497, 841, 903), and replicas that brokers cannot reach.
+"""Changes in-sync sets for their leaders (AlterPartition: KIP-497, 841, 903), and notes replicas that brokers lost.
 
-A leader's change counts only if it knows the partition's present state (partition epoch), still leads (leader epoch),
-and names each member with the registration under which that member fetched: one that is fenced, shuts down, or lives
-another life since may not join.
+A leader's change is applied only if it knows the partition's present state (partition epoch) and still leads (leader
+epoch). It names each member with the registration under which that member fetched. A broker that is fenced, shuts down
+or has registered again since may not join.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def joined_answers(parts: Sequence[AlterPartitionResponse]) -> AlterPartitionRes
 
 
 def offline_replicas_parts(request: ReportOfflineReplicasRequest) -> list[ReportOfflineReplicasRequest]:
-    """As alter_partition_parts."""
+    """Splits a big request into several, like `alter_partition_parts`."""
     pieces = [
         OfflineReplicas(topic_id=topic.topic_id, partitions=topic.partitions[start : start + CHANGES_PER_EVENT])
         for topic in request.topics

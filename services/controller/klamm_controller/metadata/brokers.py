@@ -48,8 +48,8 @@ from klamm_server.metadata.image import MetadataImage
 
 
 class BrokerRegistration:
-    """One request to register, worked off in parts: before a broker begins another life, it has left the in-sync sets,
-    and if it crashed the eligible replicas too.
+    """One request to register, handled in parts. Before a broker is registered again, it leaves the in-sync sets. If it
+    crashed, it also leaves the eligible leader replicas.
 
     In between it is fenced as one that shut down, which only a registration ends: nothing puts it back meanwhile, and a
     registration that is begun again, by another controller perhaps, starts from there."""

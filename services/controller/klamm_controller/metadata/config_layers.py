@@ -12,7 +12,7 @@ from klamm_server.metadata.image import MetadataImage
 
 
 def broker_layers(image: MetadataImage, broker_id: int | None) -> list[Layer]:
-    """What holds on a broker. With None, what holds on all of them: topics are described so.
+    """Returns the layers of configs of a broker. With None, returns those of all brokers, which describe topics.
 
     Brokers' own files may differ; for all of them the file of the first one that is alive stands in, as the one that is
     most likely asked in Kafka, where brokers answer this from their own."""

@@ -29,7 +29,7 @@ class Decision(Generic[ReplyT]):
 
 
 class Refusal(Exception):
-    """One thing of a request cannot be done: Kafka's code, and what was wrong with which value."""
+    """A part of a request cannot be done. The error has Kafka's code, and a text with the wrong value."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(f"{code.name}: {message}")

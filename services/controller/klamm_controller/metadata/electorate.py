@@ -39,7 +39,8 @@ def active_brokers(image: MetadataImage) -> frozenset[int]:
 
 
 class Electorate:
-    """What elections go by in one decision: the image, and a broker about whom the decision has other news.
+    """The brokers that elections of one decision consider: those of the image, and a broker whose state has just
+    changed.
 
     `lost` is not active any more, `found` is active from now on, whatever the image says."""
 

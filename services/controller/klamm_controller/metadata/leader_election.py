@@ -1,4 +1,4 @@
-"""What follows for partitions when a broker comes, goes, or begins another life (Kafka's generateLeaderAndIsrUpdates).
+"""The changes of partitions when a broker comes, goes or registers again (Kafka's generateLeaderAndIsrUpdates).
 
 The first changes are part of the decision, so that in a small cluster all is one batch; the rest is swept.
 """
@@ -93,8 +93,9 @@ def after_config_changes(image: MetadataImage, configs: Sequence[MetadataRecord]
 def unclean_elections(
     image: MetadataImage, records: Iterable[MetadataRecord]
 ) -> Iterator[tuple[TopicImage, PartitionImage, int]]:
-    """(topic, partition, leader) of each partition that `records` give a leader who may lack committed records, with
-    the partition as it is in `image`, before them. An only replica is left out: nobody has more than it."""
+    """Yields (topic, partition, leader) of each partition to which `records` give a leader that may lack committed
+    records. The partition is the one in `image`, before the records. An only replica is left out, because no replica
+    has more."""
     for record in records:
         change = record.partition_change
         if not change.unclean:

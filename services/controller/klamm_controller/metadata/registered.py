@@ -15,7 +15,7 @@ UUID_BYTES = 16
 
 
 def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The broker that calls. Raises Refusal unless this is its current registration."""
+    """Returns the broker that calls. Raises Refusal unless this is the broker's current registration."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
@@ -24,7 +24,7 @@ def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -
 
 
 def registered_coordinator(image: MetadataImage, coordinator_id: int, coordinator_epoch: int) -> CoordinatorImage:
-    """The coordinator that calls. Raises Refusal unless this is its current registration."""
+    """Returns the coordinator that calls. Raises Refusal unless this is the coordinator's current registration."""
     coordinator = image.coordinators.get(coordinator_id)
     if coordinator is None:
         raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"coordinator {coordinator_id} is not registered")

@@ -33,7 +33,7 @@ def resign_replicas_parts(request: ResignReplicasRequest) -> list[ResignReplicas
 
 
 def _in_pieces(named: Iterable[ResignedReplicas]) -> Iterator[list[ResignedReplicas]]:
-    """The same replicas, in lists of so many as one turn changes."""
+    """Splits the replicas into lists that one turn can change."""
     pieces: list[ResignedReplicas] = []
     room = CHANGES_PER_EVENT
     for topic in named:

@@ -26,7 +26,7 @@ Change = Callable[[TopicImage, PartitionImage, Electorate], MetadataRecord | Non
 
 
 def settle(topic: TopicImage, partition: PartitionImage, electorate: Electorate) -> MetadataRecord | None:
-    """What makes a partition agree with the brokers' states, or None: it does."""
+    """Returns the change that makes a partition agree with the brokers' states, or None if it already does."""
     active = electorate.active
     if partition.leader in active and active.issuperset(partition.isr):
         return None
@@ -53,7 +53,7 @@ class Sweep:
         self._looked_at: list[PartitionKey] = []
 
     def next_changes(self, image: MetadataImage, electorate: Electorate | None = None) -> tuple[MetadataRecord, ...]:
-        """What changes about the next partitions."""
+        """Returns the changes of the next partitions."""
         electorate = electorate or Electorate(image)
         changes: list[MetadataRecord] = []
         self._looked_at = []

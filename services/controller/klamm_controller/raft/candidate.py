@@ -28,11 +28,12 @@ class Prospective:
         self._count(state.me)
 
     def on_deadline(self) -> None:
-        """Nobody leads yet: asks again."""
+        """Asks for votes again, because there is no leader yet."""
         self.next_role = RoleName.PROSPECTIVE if self._state.may_stand else RoleName.FOLLOWER
 
     def on_vote_response(self, response: VoteResponse) -> None:
-        """Counts; one who is told of a leader asks it to send (it may have forgotten a voter that was removed)."""
+        """Counts a vote. If the response names a leader, asks the leader to send entries, because it may have forgotten
+        a voter that was removed."""
         if response.pre_vote and response.granted:
             self._count(response.sender)
         elif response.leader not in (None, self._state.me):
@@ -66,10 +67,10 @@ class Candidate:
             state.outbox.promise(request)
 
     def on_deadline(self) -> None:
-        """Not won in time: asks first whether it still could be.
+        """Returns to pre-votes after an election that was not won in time.
 
-        Unless its disk is what it waits for: nobody was asked yet, and one term after the other that leads to nothing
-        keeps those who hear of them from electing somebody else."""
+        If the candidate still waits for its disk, it has not asked for votes yet, and stays a candidate. A series of
+        useless terms would keep other replicas from electing a leader."""
         if self._state.me in self._granted:
             self.next_role = RoleName.PROSPECTIVE
         else:

@@ -51,7 +51,7 @@ class Persist:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSnapshotChunk:
-    """Read `max_bytes` of a stored snapshot for a replica; comes back as SnapshotChunkLoaded."""
+    """Read `max_bytes` of a stored snapshot for a replica. The owner returns them as SnapshotChunkLoaded."""
 
     receiver: ReplicaKey
     snapshot: SnapshotId
@@ -69,7 +69,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The request's entries are in the leader's log, committed if they come back in `Effects.committed`.
+    """The request's entries are in the leader's log. They are committed when `Effects.committed` contains them.
 
     An entry of another term at one of these indexes means that they are lost. When this replica stops leading before it
     sees either, the outcome is unknown."""
@@ -82,7 +82,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReady:
-    """What was delivered through `Effects.committed` up to this step contains all that preceded the Read."""
+    """The entries in `Effects.committed` up to this step contain all entries before the Read."""
 
     request_id: int
     end_index: int

@@ -1,6 +1,6 @@
-"""What a node is told, beside the messages of other replicas: the outcomes of effects, and requests of its owner.
+"""The events of a node besides messages of other replicas: the outcomes of effects, and requests of its owner.
 
-Requests carry an id of the caller's choice; replies (effects.py) carry it back.
+The caller chooses the id of a request. The reply has the same id (effects.py).
 """
 
 from __future__ import annotations

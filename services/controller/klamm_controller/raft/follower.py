@@ -50,7 +50,7 @@ class Follower:
         return self._state.leader is not None and self._state.now_ms < self._live_until_ms
 
     def on_deadline(self) -> None:
-        """Nobody leads, as far as can be seen from here."""
+        """Begins a pre-vote, because no leader has sent a message within the time-out."""
         if self._state.may_stand:
             self.next_role = RoleName.PROSPECTIVE
             return
@@ -68,7 +68,7 @@ class Follower:
         base_index, entries = request.base_index, request.entries
         certain = self._state.high_watermark
         if base_index < certain:
-            # What is committed is in the leader's log too; below here this log may have only its snapshot.
+            # The leader's log has all committed entries too. Below this index, this log may only have a snapshot.
             entries = entries[certain - base_index :]
             base_index = certain
         elif not self._fits(request):
@@ -112,7 +112,7 @@ class Follower:
             self.next_role = RoleName.CANDIDATE
 
     def on_attach_response(self, response: AttachResponse) -> None:
-        """Somebody knows who leads."""
+        """Follows the leader that the response names."""
         if self._state.leader is None and response.leader not in (None, self._state.me):
             assert response.leader is not None
             self._state.ask_to_follow(response.leader)
@@ -135,8 +135,8 @@ class Follower:
         return self._state.log.has_position(request.base_index, request.prev_term)
 
     def _take(self, entries: tuple[LogEntry, ...]) -> None:
-        """Appends what is missing. Cuts off only what contradicts the leader: a request that was overtaken is
-        shorter than the log it matches, and must not take away what a later one brought."""
+        """Appends missing entries. Truncates only entries that contradict the leader. A late request may be shorter
+        than the log that it matches, and must not remove the entries of a later one."""
         log = self._state.log
         for position, entry in enumerate(entries):
             term = log.term_before(entry.index + 1)

@@ -39,7 +39,7 @@ from klamm_controller.raft.voter_changes import VoterChanges
 
 
 class Leader:
-    """From the election until it resigns.
+    """The role of a leader, from its election until it resigns.
 
     Invariants: its log only grows; `term_start_index` is its own first entry; every voter but itself has a progress."""
 
@@ -229,7 +229,7 @@ class Leader:
         )
 
     def _leave(self) -> None:
-        """It was removed, and that is committed: a successor that is told to, stands at once."""
+        """Resigns after the leader's own removal has committed. A chosen successor stands for election at once."""
         successor = choose_successor(self._state.voters, self.replication.peers)
         if successor is not None:
             self._send_timeout_now(successor)

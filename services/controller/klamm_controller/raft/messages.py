@@ -1,4 +1,4 @@
-"""What replicas say to each other, and the nouns of the log.
+"""The messages between replicas, and the terms of the log.
 
 Indexes count entries from 0; ends are exclusive: `end_index` is one past the last entry, so the empty log ends at 0
 and the high watermark is the end of what is committed (Kafka's offsets, not the paper's 1-based indexes). A position
@@ -28,7 +28,8 @@ from typing import NamedTuple
 
 
 class ReplicaKey(NamedTuple):
-    """A replica is a node with a directory (KIP-853): a node that comes back with an empty disk is somebody else."""
+    """A replica is a node with a directory (KIP-853). A node that starts again with an empty disk is another
+    replica."""
 
     node_id: int
     directory_id: str
@@ -192,7 +193,7 @@ class SnapshotChunkRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunkResponse:
-    """What is still needed of `snapshot`; its end is acknowledged by an AppendResponse."""
+    """Asks for the rest of `snapshot`. An AppendResponse acknowledges its end."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -220,7 +221,7 @@ class TimeoutNowRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """From a replica that no leader sends to."""
+    """A replica to which no leader sends entries asks to be sent them."""
 
     sender: ReplicaKey
     receiver: ReplicaKey

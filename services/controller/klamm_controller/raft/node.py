@@ -149,8 +149,8 @@ class RaftNode:
 
     @property
     def is_active(self) -> bool:
-        """Whether it leads and has committed in its term: from then on its state machine, once it has applied what
-        was delivered, holds everything that any leader before it acknowledged."""
+        """Whether the node leads and has committed an entry of its term. From then on, the delivered entries contain
+        all entries that any earlier leader acknowledged."""
         return isinstance(self._role, Leader) and self._role.has_committed_own_term
 
     @property
@@ -263,7 +263,7 @@ class RaftNode:
             case AttachRequest():
                 self._answer_attach(message)
             case VoteResponse(pre_vote=True, granted=False) if isinstance(self._role, Prospective):
-                # A leader sends nothing to a voter that it removed, so it never hears of that voter's newer term.
+                # A leader sends nothing to a voter that it removed, so it never gets that voter's newer term.
                 self._role.on_vote_response(message)
             case _:
                 pass

@@ -34,7 +34,7 @@ class Patience:
         return self._timeout_ms
 
     def on_false_alarm(self, now_ms: int) -> None:
-        """Somebody who was given up is alive. What is heard of it in one time-out counts once."""
+        """Notes that a replica that seemed dead is alive. Its messages within one time-out count once."""
         timeout_ms = self.timeout_ms(now_ms)
         if timeout_ms == self._base_ms or now_ms - self._changed_ms >= timeout_ms:
             self._timeout_ms = min(2 * timeout_ms, self._max_ms)

@@ -132,7 +132,7 @@ class Replication:
         )
 
     def check_invariants(self) -> None:
-        """Does not send to itself; nobody is known to have more than there is."""
+        """Asserts that the leader does not send to itself, and that no peer has more entries than the leader."""
         state = self._state
         assert state.me not in self.peers, state.me
         for key, progress in self.peers.items():

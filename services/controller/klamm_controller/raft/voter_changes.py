@@ -38,8 +38,8 @@ class VoterChanges:
         self._pending: PendingAdd | None = None
 
     def begin_add(self, event: AddVoter, *, may_change: bool) -> None:
-        """Waits for the new voter to catch up, or says why not: another change is under way
-        (REQUEST_TIMED_OUT, retriable, as Kafka answers), or it is a voter already."""
+        """Waits for the new voter to catch up. Rejects the request if the replica is a voter already, or if another
+        change is under way. The latter is REQUEST_TIMED_OUT, which clients retry, as in Kafka."""
         state = self._state
         key = event.voter.key
         if self._pending is not None or not may_change:

@@ -21,8 +21,8 @@ def answer_pre_vote(state: NodeState, request: VoteRequest, *, has_live_leader: 
     granted = (
         request.term >= state.term and not has_live_leader and state.log.is_behind(request.end_index, request.last_term)
     )
-    # In the term that was asked about: a voter that is a term behind is as good a voter as any, and an answer in its
-    # own term would come too late by the candidate's clock of terms.
+    # Answer in the term of the request. A voter that is a term behind may grant its vote too, and the candidate would
+    # ignore an answer in the voter's older term.
     state.outbox.send(_response(state, request, granted, term=request.term if granted else state.term))
 
 

@@ -47,7 +47,7 @@ class Gateway:
     async def answer(
         self, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
     ) -> ReplyT:
-        """What was decided; or a `response` of REQUEST_TIMED_OUT, or of NOT_CONTROLLER with the active one.
+        """Returns the decision, or a `response` of REQUEST_TIMED_OUT, or of NOT_CONTROLLER with the active controller.
 
         After a time-out it is not known whether the change happens, unless its turn never came: then it does not.
         A full queue, or too much that is not committed yet, is the transport's RESOURCE_EXHAUSTED: nothing was
@@ -66,8 +66,8 @@ class Gateway:
     async def change(
         self, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
     ) -> ReplyT:
-        """As `answer`, and says how far metadata has to be replayed to show what was decided. That may be a little
-        further than need be: what has committed by now."""
+        """Returns the decision like `answer`, with the end index up to which metadata must be replayed to show it. The
+        index is that of the committed metadata now, which may be a little later than necessary."""
 
         async def with_end_index() -> ReplyT:
             reply: Any = await decided
@@ -85,8 +85,8 @@ class Gateway:
         return await self.answer(decided(), response)
 
     def active_endpoint(self) -> Endpoint | None:
-        """What the caller dials to reach the active controller, if that is known; None as well when it is this one, but
-        not yet or not any more."""
+        """Returns the address that the caller dials to reach the active controller, or None if it is unknown. Also
+        returns None if this controller leads but is not active."""
         if self.quorum.leader_id == self._node_id:
             return None
         return self._for_caller(self.quorum.leader_address)
@@ -98,7 +98,7 @@ class Gateway:
         ]
 
     def quorum_for_servers(self) -> list[ControllerListeners]:
-        """The voters of the quorum: where servers reach them, and what clients are to be told."""
+        """Returns the voters of the quorum: the addresses for servers, and the listeners for clients."""
         return [
             ControllerListeners(controller=endpoint_of(each.address), listeners=encode(self._listeners(each.address)))
             for each in self.quorum.controllers()

@@ -1,7 +1,8 @@
-"""What changes of topics cost their callers, where `controller_mutation_rate` is set (KIP-599).
+"""Charges callers for changes of topics, if `controller_mutation_rate` is set (KIP-599).
 
-A topic costs its new partitions, or those that it has when it is deleted; what changes nothing costs nothing. As with
-Kafka a request is let in while something is left, and topics behind the one that has used it up are refused.
+A creation costs the number of new partitions, and a deletion the number of the topic's partitions. A request without a
+change costs nothing. As in Kafka, a request is accepted while quota is left, and the topics after the one that has used
+it up are refused.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Mutations:
         self._knows_callers = knows_callers
 
     def begin(self, client_id: str, *, validate_only: bool = False) -> Charge:
-        """For the topics of one request; what is only checked costs nothing."""
+        """Returns the charge for the topics of one request. A validation costs nothing."""
         image = self._image()
         self._quotas.apply(image.client_quotas)
         caller = CALLER.get()
@@ -52,7 +53,8 @@ class Mutations:
 
 
 class Charge:
-    """Each `admits_...` says whether that topic may be changed now; then it counts."""
+    """Charges one caller. Each `admits_...` returns whether the topic may be changed now, and then charges the
+    change."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Controller: what brokers say about the replicas of partitions. Admin: which brokers have them, and which leads."""
+"""The calls about replicas: reports of brokers (Controller), and reassignments and elections (Admin)."""
 
 from __future__ import annotations
 

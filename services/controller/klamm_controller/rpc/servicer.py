@@ -15,7 +15,7 @@ from klamm_controller.rpc.watch import WatchRpcs
 
 
 class AdminServicer:
-    """What operators ask."""
+    """The calls of operators."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AdminServicer:
 
 
 class ControllerServicer:
-    """What brokers and coordinators ask."""
+    """The calls of brokers and coordinators."""
 
     def __init__(self, nodes: NodesRpcs, replicas: ReplicasRpcs, watch: WatchRpcs) -> None:
         self.register_broker = nodes.register_broker

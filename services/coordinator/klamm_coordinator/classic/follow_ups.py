@@ -1,4 +1,4 @@
-"""What is done about a classic group when a write of it is decided: data, no callbacks."""
+"""The actions on a classic group after one of its writes has succeeded or failed. They are data, not callbacks."""
 
 from __future__ import annotations
 

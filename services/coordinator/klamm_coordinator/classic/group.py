@@ -135,7 +135,7 @@ class ClassicGroup:
         )
 
     def to_value(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
-        """What is stored of it; members without an assignment get an empty one."""
+        """Returns the value to store for the group. Members without an assignment get an empty one."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation_id=self.generation_id,
@@ -157,7 +157,7 @@ class ClassicGroup:
             ),
         )
 
-    # What changes it
+    # Changes of the group
 
     def transition_to(self, state: ClassicGroupState, wall_ms: int) -> None:
         """Moves to `state`, which must be allowed from here."""
@@ -224,7 +224,7 @@ class ClassicGroup:
         return reply_id
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader is a member that has joined; False when nobody has."""
+        """Makes sure that the leader is a member that has joined. Returns False if no member has joined."""
         if self.leader is not None and self.members[self.leader].is_awaiting_join:
             return True
         joined = next((member for member in self.members.values() if member.is_awaiting_join), None)

@@ -60,7 +60,8 @@ class ClassicGroups:
         return None if group is None or group.state is ClassicGroupState.DEAD else session.describe(group)
 
     def start(self, group_id: str, turn: GroupTurn) -> None:
-        """The group goes on where it was. All sessions start again, for nobody could take heartbeats meanwhile."""
+        """Continues a group after the shard was loaded. All sessions start again, because no coordinator received
+        heartbeats during the load."""
         value = self._stored.get(group_id)
         group = ClassicGroup(group_id) if value is None else ClassicGroup.restore(group_id, value)
         self.groups[group_id] = group
@@ -86,7 +87,7 @@ class ClassicGroups:
     # Requests
 
     def join(self, request: JoinGroup, turn: GroupTurn) -> None:
-        """Somebody enters a group, which may have to be made."""
+        """Handles a JoinGroup. Creates the group if necessary."""
         group = self.groups.get(request.group_id)
         if group is None and not request.member_id:
             group = self.create(request.group_id, turn)
@@ -126,7 +127,7 @@ class ClassicGroups:
             session.handle_leave(group, request, turn)
             self.forget_if_unused(group.group_id)
 
-    # What follows
+    # Timers and the results of writes
 
     def on_timer(self, timer: SessionTimer | JoinTimer | SyncTimer, turn: GroupTurn) -> None:
         """A session, or a phase of a rebalance, has lasted long enough."""

@@ -56,10 +56,11 @@ def handle_join(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> Non
 
 
 def on_static_member_stored(group: ClassicGroup, stored: StaticMemberStored, error: ErrorCode, turn: GroupTurn) -> None:
-    """The return of a static member is stored: answer its join. Or it failed: as if it had not come back.
+    """Answers the join of a static member that has returned, after its record was stored. If the write failed, the
+    return is undone.
 
-    If the group began a rebalance meanwhile, or the instance came back once more, this is history: the parked
-    join was answered or takes part in the rebalance."""
+    Does nothing if the group has begun a rebalance since, or the instance has returned again. The parked join was then
+    answered, or takes part in the rebalance."""
     member = group.members.get(stored.member_id)
     if member is None or group.state is not ClassicGroupState.STABLE or group.generation_id != stored.generation_id:
         return
@@ -77,8 +78,8 @@ def on_static_member_stored(group: ClassicGroup, stored: StaticMemberStored, err
 
 
 def _has_room_for(group: ClassicGroup, member_id: str, size_max: int) -> bool:
-    """Members beyond group.max.size are refused, also those that have to rejoin after it was lowered: while
-    members join, those that joined count, so the last to rejoin go."""
+    """Whether group.max.size allows another member. The bound also holds for members that rejoin after it was lowered.
+    During a rebalance only members that have joined count, so the last ones to rejoin are refused."""
     member = group.members.get(member_id)
     match group.state:
         case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
@@ -181,8 +182,9 @@ def _join_static(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> No
 def _rebalance_or_store(
     group: ClassicGroup, member: ClassicMember, former: ClassicMember, request: JoinGroup, turn: GroupTurn
 ) -> None:
-    """A static member's restart costs a rebalance only if it changes the group's protocol (KIP-345), or if the
-    leader is computing assignments, which know the member by its former id."""
+    """Begins a rebalance for a static member that has restarted, or only stores its new id. A rebalance is needed if
+    the group's protocol changes (KIP-345). It is also needed while the leader computes assignments with the former
+    id."""
     reason = f"static member {request.instance_id} came back as {member.member_id}"
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         prepare(group, reason, turn)

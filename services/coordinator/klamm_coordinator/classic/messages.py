@@ -1,4 +1,4 @@
-"""What members ask of their group and what they are answered.
+"""The requests of a classic group's members, and the answers.
 
 A request carries a `reply_id`; exactly one answer with that id comes back, at once or when the group gets
 there. `instance_id` is group.instance.id of a static member (KIP-345) or None; ids are never empty strings

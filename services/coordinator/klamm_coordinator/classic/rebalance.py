@@ -20,7 +20,7 @@ from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 
 
 def prepare_or_complete(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
-    """Starts a rebalance, or ends the join phase of the one under way if everybody is in."""
+    """Starts a rebalance. If one is under way, ends its join phase if all members have joined."""
     if ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[group.state]:
         prepare(group, reason, turn)
     else:
@@ -28,7 +28,7 @@ def prepare_or_complete(group: ClassicGroup, reason: str, turn: GroupTurn) -> No
 
 
 def prepare(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
-    """Everybody has to join again."""
+    """Starts a rebalance: all members have to join again."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
@@ -47,7 +47,7 @@ def prepare(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
 
 
 def maybe_complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
-    """Ends the join phase if everybody is in; the initial one ends by its timer alone."""
+    """Ends the join phase if all members have joined. Only its timer ends the initial join phase."""
     if (
         group.state is ClassicGroupState.PREPARING_REBALANCE
         and group.previous_state is not ClassicGroupState.EMPTY
@@ -94,7 +94,8 @@ def complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
 
 
 def on_sync_timer(group: ClassicGroup, turn: GroupTurn) -> None:
-    """Members that never asked for their assignment hold partitions that nobody reads: they are out (KAFKA-12890)."""
+    """Removes members that did not ask for their assignment in time, because no member reads their partitions
+    (KAFKA-12890)."""
     silent = list(group.pending_syncs)
     assert silent, "the timer is cancelled when the last member syncs"
     for member_id in silent:
@@ -143,7 +144,7 @@ def answer_syncs(group: ClassicGroup, error: ErrorCode, turn: GroupTurn) -> None
 
 
 def start_session(group: ClassicGroup, member: ClassicMember, turn: GroupTurn) -> None:
-    """The member was heard of: its session timeout counts from now."""
+    """Starts the member's session timeout again, after a request of the member."""
     turn.schedule(SessionTimer(group.group_id, member.member_id), member.session_timeout_ms)
 
 

@@ -1,7 +1,7 @@
-"""SyncGroup: the leader brings the assignments of a generation, everybody gets theirs.
+"""SyncGroup: the leader sends the assignments of a generation, and every member gets its own.
 
-Assignments are answered only after they are stored, so that a coordinator that takes over knows what every
-member was told. Follows Kafka's GroupMetadataManager.classicGroupSyncToClassicGroup.
+Members get their assignments only after these are stored, so that the next coordinator knows the same assignments.
+Follows Kafka's GroupMetadataManager.classicGroupSyncToClassicGroup.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def handle_sync(group: ClassicGroup, request: SyncGroup, turn: GroupTurn) -> Non
 
 
 def on_assignment_stored(group: ClassicGroup, stored: AssignmentStored, error: ErrorCode, turn: GroupTurn) -> None:
-    """The generation is Stable; or its assignments could not be stored, and everybody has to join again.
+    """Makes the generation Stable after its assignments were stored. If the write failed, all members have to join
+    again.
 
-    If the group has moved on meanwhile, nobody waits for these assignments any more."""
+    Does nothing if the group has begun another rebalance since, because no member waits for these assignments then."""
     if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation_id != stored.generation_id:
         return
     if error is not ErrorCode.NONE:

@@ -25,7 +25,7 @@ from klamm_coordinator.records.schemas import GroupRecord
 
 
 def leave(change: GroupChange, request: ConsumerGroupHeartbeat) -> None:
-    """A member goes, or, if it is static and says so, for a while: then nobody gets what it has.
+    """Removes a member. A static member may leave for a while, and then keeps its partitions.
 
     Raises UnknownMemberIdError or FencedInstanceIdError."""
     group, member_id = change.group, request.member_id

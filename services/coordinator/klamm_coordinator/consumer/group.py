@@ -176,7 +176,7 @@ class ConsumerGroup:
         topic = self.topics.get(partition.topic)
         return topic is not None and TopicIdPartition(topic.topic_id, partition.partition) in current.owned
 
-    # What changes it
+    # Changes of the group
 
     def replay(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
         """Applies one record of the group; that of its epoch deletes the group by being deleted."""
@@ -240,8 +240,8 @@ class ConsumerGroup:
                 self.static_members[member.instance_id] = member_id
 
     def _set_current(self, member_id: str, current: Current | None) -> None:
-        """While a log is loaded that is just being compacted, a partition may be given to its next owner before it is
-        taken from the last one: the later record counts."""
+        """Sets a member's current assignment. In a log that is being compacted, the next owner's record may come before
+        the record that revokes the partition. The later record counts."""
         former = self.currents.pop(member_id, None)
         self._disown(member_id, () if former is None else former.owned)
         if current is not None:

@@ -133,7 +133,8 @@ class ConsumerGroups:
     # Changing
 
     def start(self, turn: GroupTurn) -> None:
-        """Everything is loaded: all sessions start again, for nobody could take heartbeats meanwhile."""
+        """Starts all sessions again after the shard was loaded, because no coordinator received heartbeats during the
+        load."""
         for group in self._values.values():
             self._arm_missing(group, turn)
 
@@ -145,13 +146,13 @@ class ConsumerGroups:
         self._drain(request.group_id, turn)
 
     def on_timer(self, timer: ConsumerSessionTimer | ConsumerRebalanceTimer, turn: GroupTurn) -> None:
-        """A member was silent, or did not give up its partitions, for too long."""
+        """Fences a member that sent no heartbeat, or did not revoke its partitions, in time."""
         group = self._values[timer.group_id]
         epoch = None if isinstance(timer, ConsumerSessionTimer) else group.current(timer.member_id).member_epoch
         self.ask(FenceMember(group_id=timer.group_id, member_id=timer.member_id, member_epoch=epoch), turn)
 
     def decided(self, group_id: str, records: Iterable[GroupRecord], *, stored: bool, turn: GroupTurn) -> None:
-        """The group's write is decided, and replayed if it is `stored`; what waited for it goes on."""
+        """Continues the requests that waited for the group's write. If it is `stored`, its records were replayed."""
         self._busy.discard(group_id)
         self._dying.discard(group_id)
         group = self._values.get(group_id)
@@ -247,7 +248,7 @@ class ConsumerGroups:
             case FenceMember():
                 session = ConsumerSessionTimer(request.group_id, request.member_id)
                 if request.member_epoch is None and session in turn.timers:
-                    return  # it was heard of while this waited
+                    return  # the member sent a heartbeat while this request waited
                 if fence(batch.change, request):
                     why = "session-timeout" if request.member_epoch is None else "rebalance-timeout"
                     turn.note(f"group={request.group_id} member={request.member_id} fenced={why}")

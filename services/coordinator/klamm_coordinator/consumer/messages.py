@@ -1,6 +1,6 @@
-"""What members of the new protocol ask and what they are answered (KIP-848).
+"""The requests of KIP-848's members, and the answers.
 
-None in a request: as it was in the last one.
+A field of a request is None if it has not changed since the last request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class ConsumerGroupHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """It says everything, for it is new or does not know what the coordinator heard: it is told everything."""
+        """Whether the heartbeat has all fields. A member sends them if it is new, or if it does not know which
+        heartbeats the coordinator received. The answer then has all fields too."""
         subscribes = self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         return self.rebalance_timeout_ms != NO_TIMEOUT and subscribes and self.owned is not None
 

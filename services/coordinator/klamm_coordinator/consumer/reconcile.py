@@ -25,7 +25,7 @@ def next_current(group: ConsumerGroup, member_id: str, owned: Partitions | None)
     if current.state is MemberState.UNREVOKED_PARTITIONS:
         if not _has_given_up(current.pending_revocation, owned):
             return current
-        epoch += 1  # what it commits from now on is not of before
+        epoch += 1  # distinguishes later commits from those before the revocation
     return _step(group, current, group.target(member_id), epoch, owned)
 
 
@@ -49,7 +49,7 @@ def _moved(
 ) -> Current:
     return Current(
         member_epoch=epoch,
-        # As long as the epoch stays, the one before it does.
+        # The previous epoch changes only together with the epoch.
         previous_member_epoch=current.member_epoch if epoch != current.member_epoch else current.previous_member_epoch,
         state=state,
         assigned=assigned,

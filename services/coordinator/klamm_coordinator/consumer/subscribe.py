@@ -129,7 +129,7 @@ def _take_instance(change: GroupChange, request: ConsumerGroupHeartbeat, instanc
 
 
 def _return_as(change: GroupChange, former_id: str, member_id: str) -> None:
-    """The instance is back under another id, or under its own: it goes on from what it had."""
+    """Lets a static member that has returned continue with its assignment, under its own id or another one."""
     group, group_id = change.group, change.group_id
     member, target, assigned = group.members[former_id], group.target(former_id), group.current(former_id).assigned
     if former_id != member_id:

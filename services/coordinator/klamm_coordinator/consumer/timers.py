@@ -15,7 +15,7 @@ class ConsumerSessionTimer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRebalanceTimer:
-    """A member of the new protocol has not given up its partitions for its rebalance timeout."""
+    """Fires if a member of the new protocol has not revoked its partitions within its rebalance timeout."""
 
     group_id: str
     member_id: str

@@ -1,4 +1,4 @@
-"""What groups know of the cluster's topics, at one moment."""
+"""The cluster's topics at one moment, as groups see them."""
 
 from __future__ import annotations
 

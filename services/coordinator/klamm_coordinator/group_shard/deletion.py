@@ -1,6 +1,6 @@
-"""Deleting: groups that somebody wants gone, groups and offsets that expired, offsets of deleted topics.
+"""Deletes groups on request, expired groups and offsets, and offsets of deleted topics.
 
-A group is Dead from the moment its tombstones are on their way, and comes back as it was if they fail.
+A group is Dead while its tombstones are being written. If the write fails, it gets its former state again.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _expire_group(
 
 
 def delete_offsets_of_topics(topics: frozenset[str], groups: Groups, state: GroupShardState, turn: GroupTurn) -> None:
-    """Nobody can read on in a topic that is gone; one of the same name created later is another."""
+    """Deletes the offsets of deleted topics. A later topic of the same name must not use them."""
     doomed = _Doomed()
     for group_id in sorted({*groups, *state.consumer_groups}):
         doomed.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id, topics))
@@ -146,7 +146,7 @@ def _are_all(expired: list[TopicPartition], group_id: str, state: GroupShardStat
 
 @dataclass(slots=True)
 class _Doomed:
-    """What is being deleted together."""
+    """The groups and records of one deletion."""
 
     group_ids: list[str] = field(default_factory=list)
     records: list[GroupRecord] = field(default_factory=list)

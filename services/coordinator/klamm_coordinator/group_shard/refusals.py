@@ -1,7 +1,8 @@
-"""What the requester of a write is told when its append fails: the broker's code means little to it.
+"""The errors for the requester of a write whose append failed. The broker's own code would mean little to the
+requester.
 
-Follows Kafka's CoordinatorOperationExceptionHelper and GroupMetadataManager.appendGroupMetadataErrorToResponseError;
-too large a commit is INVALID_COMMIT_OFFSET_SIZE, which says whose fault it is.
+Follows Kafka's CoordinatorOperationExceptionHelper and GroupMetadataManager.appendGroupMetadataErrorToResponseError. A
+commit that is too large gets INVALID_COMMIT_OFFSET_SIZE, because the requester caused the error.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def requester_error(broker_error: ErrorCode) -> ErrorCode:
 
 
 def refused(reply: Reply, broker_error: ErrorCode) -> Reply:
-    """What is answered in the place of `reply`: the codes in it that say success become the failure's."""
+    """Returns the answer instead of `reply`, in which the codes of success are replaced by the failure's."""
     error = requester_error(broker_error)
     match reply:
         case ConsumerGroupHeartbeatReply():

@@ -15,7 +15,7 @@ GroupTurn = Turn[GroupSettings, GroupRecord]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteFailure:
-    """Nobody waits for the write; if it fails, `what` is for the log."""
+    """Logs `what` if the write fails. No request waits for the write."""
 
     what: str
 

@@ -220,7 +220,7 @@ class LogLink:
             await self._find_end()
             code = await self._append_fenced(batch, version, max(1, len(records)))
         if code in _FENCED:
-            # Who is fenced, the transaction's producer or this owner? A record of our own tells.
+            # Find out whether the transaction's producer or this owner is fenced: append a record of our own.
             await self._find_end()
         return code
 
@@ -243,7 +243,7 @@ class LogLink:
         )
 
     def _take_batch(self) -> list[_QueuedWrite]:
-        """As many writes as fit and go together, at least one."""
+        """Removes and returns the next writes that fit into one append, at least one."""
         writes = [self._queue.popleft()]
         size_bytes = writes[0].size_bytes
         while self._queue and size_bytes + self._queue[0].size_bytes <= self._append_max_bytes:

@@ -1,4 +1,4 @@
-"""What shards of transactions order: that partitions are told how transactions ended."""
+"""The orders of shards of transactions to write markers to partitions."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class _Sending:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What waits for one server."""
+    """A marker that waits for one server."""
 
     sending: _Sending
     partition: TopicPartition
@@ -71,7 +71,7 @@ class _Part:
 
 @dataclass(eq=False, slots=True)
 class _Server:
-    """What waits for one server, and what is under way to it."""
+    """The markers that wait for one server, and the requests under way to it."""
 
     waiting: deque[_Part] = field(default_factory=deque)
     requests: OrderedSet[asyncio.Task[None]] = field(default_factory=OrderedSet)

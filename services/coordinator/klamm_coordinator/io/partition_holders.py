@@ -13,7 +13,8 @@ from klamm_server.rpc.coordinator_channels import CoordinatorChannels
 
 
 class PartitionHolders:
-    """A shard of groups is its coordinator's, any other partition its leader's."""
+    """Finds the server that writes a partition's markers: the coordinator of a shard of groups, or a partition's
+    leader."""
 
     def __init__(
         self, brokers: BrokerChannels, coordinators: CoordinatorChannels, image: Callable[[], MetadataImage]

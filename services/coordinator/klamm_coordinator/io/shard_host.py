@@ -99,7 +99,7 @@ class ShardHost(Generic[RulesT]):
 
     @property
     def loaded_shard(self) -> ShardRuntime[RulesT] | None:
-        """As `shard`; None while it is not served."""
+        """The shard, or None while this coordinator does not serve it."""
         return None if self._is_closed else self._shard
 
     @property
@@ -108,7 +108,7 @@ class ShardHost(Generic[RulesT]):
         return self.loaded_shard is not None
 
     async def ask(self, make_request: MakeRequest) -> Any:
-        """The answer, when there is one. Raises as `shard` does, also when the shard is let go meanwhile.
+        """Waits for the answer and returns it. Raises as `shard` does, also if the shard is released during the wait.
 
         Raises CoordinatorNotAvailableError when `coordinator.pending.writes.max` writes wait already."""
         self._next_reply_id += 1
@@ -127,7 +127,7 @@ class ShardHost(Generic[RulesT]):
             self._run(lambda: self.shard.step(event, self._now()))
 
     async def close(self) -> None:
-        """Lets the shard go: waiting requests are told to look for its new owner."""
+        """Releases the shard. Waiting requests get an error that makes clients find the new owner."""
         if self._is_closed:
             return
         self._let_go()
@@ -155,7 +155,7 @@ class ShardHost(Generic[RulesT]):
             self._run(lambda: shard.start(self._now()))
             await self._link.run(self._on_decided)
         except FencedError as error:
-            # The metadata image that says so is on its way.
+            # The metadata image with the new owner is on its way.
             log.info("shard=%s fenced: %s", self._name, error)
             self._let_go()
 

@@ -1,5 +1,7 @@
-"""What the coordinator shows of single groups, transactions and ledgers. Looked up when the metrics are read, in the
-endpoint's thread, which may only look: what changes meanwhile shows or not.
+"""The metrics of single groups, transactions and ledgers.
+
+The metrics endpoint's thread reads them when they are scraped. It changes nothing, and a concurrent change may be
+visible or not.
 """
 
 from __future__ import annotations

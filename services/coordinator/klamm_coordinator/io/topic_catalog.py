@@ -10,8 +10,10 @@ from klamm_server.metadata.image import MetadataImage, TopicsDelta
 
 
 class TopicCatalog:
-    """One image's topics. `after` gives that of the next; the version counts the changes that groups care about: of
-    topics, and of access control lists, which say what an expression may find."""
+    """The topics of one image. `after` returns the catalog of the next image.
+
+    The version counts the changes that concern groups. These are changes of topics, and of access control lists, which
+    bound the topics that an expression may match."""
 
     def __init__(self, image: MetadataImage, version: int = 0) -> None:
         self._image = image

@@ -54,7 +54,8 @@ NOT_REGISTERED = LedgerReply(error=ErrorCode.INVALID_TXN_STATE, problem="no run 
 
 
 def needs_quiet(request: LedgerRequest, ledger: BatchLedger | None) -> bool:
-    """Whether no transaction of the ledger may be changing meanwhile: that of a run's next task only looks."""
+    """Whether the request must wait until no transaction of the ledger is changing. The registration of a run's next
+    task need not wait, because it changes nothing."""
     return not (isinstance(request, RegisterRun) and ledger is not None and request.run_id == ledger.run_id)
 
 

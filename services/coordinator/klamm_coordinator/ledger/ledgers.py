@@ -1,4 +1,4 @@
-"""The ledgers of a shard: their values, their open transactions, and what goes on about each.
+"""The ledgers of a shard: their values, their open transactions, and the changes under way.
 
 A request that decides about the transactions of a ledger waits until none of them is changing, and while it waits or is
 being appended none begins to change: so what it looked at is what it ends.
@@ -20,7 +20,7 @@ from klamm_coordinator.ledger.records import LedgerRecord
 
 @dataclass(slots=True)
 class _Activity:
-    """What goes on about one ledger."""
+    """The changes under way of one ledger."""
 
     changing_count: int = 0
     """The number of the ledger's transactions for which a record is being appended that opens, changes or ends them."""

@@ -1,4 +1,4 @@
-"""What is asked of a batch ledger, and what is answered. A request carries a `reply_id`, as those of transactions."""
+"""The requests to a batch ledger, and the answers. Like requests of transactions, they carry a `reply_id`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The records of batch ledgers in `__transaction_state`. They are Klamm's own: Kafka's readers pass over a key of a
-version they do not know ("could be a left over from an aborted upgrade", TransactionStateManager).
+"""The records of batch ledgers in `__transaction_state`.
+
+Kafka does not have them. Its readers skip a key of a version that they do not know (TransactionStateManager).
 
     key 10000   sink string, query_id string
 

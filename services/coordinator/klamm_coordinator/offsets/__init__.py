@@ -1,1 +1,1 @@
-"""Committed offsets: which members may commit, what is stored, what an open transaction may change, when it expires."""
+"""Committed offsets: the checks of a commit, the stored offsets, the offsets of open transactions, and expiry."""

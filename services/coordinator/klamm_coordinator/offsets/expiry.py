@@ -41,7 +41,8 @@ def expired_partitions(
 def expired_consumer_partitions(
     store: ShardOffsets, group: ConsumerGroup, *, retention_ms: int, wall_ms: int
 ) -> list[TopicPartition]:
-    """As `expired_partitions`, of a group of the new protocol: from the commit, for topics nobody subscribes to."""
+    """Returns the expired partitions of a group of the new protocol. An offset expires by the time of its commit, if no
+    member subscribes to its topic."""
     subscribed = group.subscribed_topics()
     return sorted(
         partition

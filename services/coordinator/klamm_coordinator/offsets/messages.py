@@ -1,6 +1,6 @@
-"""What clients ask about offsets and what they are answered.
+"""The requests of clients about offsets, and the answers.
 
-As with groups: a request carries a `reply_id`, exactly one answer with that id comes back.
+Like a group's request, each carries a `reply_id` and gets exactly one answer with that id.
 """
 
 from __future__ import annotations

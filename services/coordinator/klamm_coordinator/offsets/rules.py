@@ -213,7 +213,8 @@ def _delete_error(group: ClassicGroup | None) -> ErrorCode:
 def _delete_records(
     store: ShardOffsets, group: ClassicGroup | ConsumerGroup, request: DeleteOffsets
 ) -> tuple[tuple[GroupRecord, ...], tuple[ErrorCode, ...]]:
-    """Tombstones for what is there, and each partition's code: topics in use are refused (KIP-496)."""
+    """Returns tombstones for the existing offsets, and the code of each partition. Topics in use are refused
+    (KIP-496)."""
     errors = tuple(
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(partition.topic) else ErrorCode.NONE
         for partition in request.partitions

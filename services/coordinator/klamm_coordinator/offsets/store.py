@@ -121,7 +121,7 @@ class ShardOffsets:
         self.replay_encoded(group_id, partition, None if value is None else encode_offset_value(value))
 
     def replay_encoded(self, group_id: str, partition: TopicPartition, value: bytes | None) -> None:
-        """As `replay`, with a value as its record has it, which has been checked."""
+        """Replays an acknowledged record with an encoded value, which has been checked."""
         if self.pending and self.pending.is_pending(group_id, partition):
             self.pending.drop(group_id, partition)
         self._set(group_id, partition, value)

@@ -164,7 +164,8 @@ def check_offset_value(data: bytes) -> None:
 
 
 def offset_timestamps(data: bytes) -> tuple[int, int]:
-    """Commit and expiry of an encoded offset that has been checked, in ms; `NO_TIMESTAMP` for what is not set."""
+    """Returns the times of commit and expiry of an encoded offset, in ms; `NO_TIMESTAMP` if one is not set. The offset
+    has been checked."""
     if data[:2] == _V3:
         (commit_timestamp_ms,) = _OFFSET_V3_TIMESTAMP.unpack_from(data, len(data) - _OFFSET_V3_TIMESTAMP.size)
         return commit_timestamp_ms, NO_TIMESTAMP
@@ -229,7 +230,7 @@ def _decode_offset_value_v3(data: bytes) -> OffsetCommitValue:
 
 
 def encode_offset_value(value: OffsetCommitValue) -> bytes:
-    """As `encode_value`; also how an offset is kept in memory."""
+    """Encodes an offset like `encode_value`. Memory keeps offsets in this form too."""
     metadata = value.metadata.encode()
     if value.expire_timestamp_ms == NO_TIMESTAMP:
         head = _OFFSET_V3_HEAD.pack(_WRITTEN_VALUE_VERSION, value.offset, value.leader_epoch, len(metadata))

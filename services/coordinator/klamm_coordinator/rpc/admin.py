@@ -31,7 +31,7 @@ from klamm_server.security.session import may_be_shown, may_be_shown_with_cluste
 
 
 class GroupAdminRpc:
-    """Each group of a request succeeds or fails by itself."""
+    """The calls that administer groups. Each group of a request succeeds or fails by itself."""
 
     def __init__(self, shards: Shards[GroupRules], coordinator_id: int) -> None:
         self._shards = shards

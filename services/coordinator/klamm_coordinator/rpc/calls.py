@@ -1,4 +1,4 @@
-"""What answers the calls of the Coordinator service."""
+"""The objects that answer the calls of the Coordinator service."""
 
 from __future__ import annotations
 

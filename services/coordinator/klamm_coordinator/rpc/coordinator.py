@@ -56,8 +56,10 @@ LOADS_AT_ONCE = 8
 
 
 class Coordinator:
-    """`on_image` for each image after the one that is the newest when this is made, in order; at the end `close`, and
-    then, when nobody calls any more, `close_channels`. `epoch` is that of the newest registration."""
+    """The shards of this coordinator, and the calls to them.
+
+    The server calls `on_image` for each image after the newest one at construction, in order. At the end it calls
+    `close`, and when no calls are left, `close_channels`. `epoch` is the epoch of the newest registration."""
 
     def __init__(
         self,

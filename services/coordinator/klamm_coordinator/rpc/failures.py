@@ -1,4 +1,4 @@
-"""How outcomes are told in a response's body."""
+"""Translates outcomes to the errors in a response's body."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _VERDICTS = {
 
 
 class LedgersRpc:
-    """Each call goes to the shard that has the ledger and all its transactional ids."""
+    """The calls of batch ledgers. Each goes to the shard that has the ledger and all its transactional ids."""
 
     def __init__(self, shards: Shards[TransactionRules]) -> None:
         self._shards = shards

@@ -114,7 +114,7 @@ class OffsetsRpc:
 
 
 def offsets_to_commit(image: MetadataImage, offsets: Iterable[GroupOffset]) -> tuple[CommitOffset, ...]:
-    """As the shard takes them."""
+    """Returns the offsets in the form that the shard expects."""
     return tuple(
         CommitOffset(
             partition=TopicPartition(one.topic, one.partition),

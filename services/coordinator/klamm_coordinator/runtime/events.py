@@ -1,4 +1,4 @@
-"""What can happen to any shard, besides what its rules know."""
+"""The events of any shard, besides the events of its rules."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Rules(Protocol):
 
     @property
     def write_timeout_ms(self) -> int:
-        """How long a write may take before its requesters are told to try again."""
+        """How long a write may take before its requesters get an error with which they retry."""
 
     @property
     def waiting_count(self) -> int:
@@ -30,7 +30,7 @@ class Rules(Protocol):
     # Loading
 
     def replayer(self) -> Replayer:
-        """What loads the shard from its log."""
+        """Returns the object that loads the shard from its log."""
 
     def summary(self) -> str:
         """What the shard has, for the log."""
@@ -44,7 +44,7 @@ class Rules(Protocol):
         """Whether a request is taken although too many writes wait for the log."""
 
     def handle(self, event: Any, turn: Any) -> None:
-        """A request, or something else that this kind of shard is told."""
+        """Handles a request, or another event of this kind of shard."""
 
     def on_timer(self, timer: Any, turn: Any) -> None:
         """A deadline that the rules set is due."""
@@ -55,16 +55,16 @@ class Rules(Protocol):
         """The write is under way from now on."""
 
     def end_write(self, write: LogWrite[Any], *, is_appended: bool) -> None:
-        """The write is not under way any more; if it was appended, its records are what is promised."""
+        """Notes that a write has ended. If it was appended, its records are now part of the shard's durable state."""
 
     def refused(self, reply: Any, broker_error: ErrorCode) -> Any:
-        """What the requester is told in the place of `reply`, as its write failed or takes too long."""
+        """Returns the answer instead of `reply`, because the requester's write failed or takes too long."""
 
     def follow(self, then: Any, broker_error: ErrorCode, turn: Any) -> None:
         """Does what was to follow a write: without an error it was appended, else it failed or takes too long."""
 
     def resume(self, pending: PendingWrite[Any], broker_error: ErrorCode, turn: Any) -> None:
-        """The write is decided and answered: what waited for it goes on."""
+        """Continues the requests that waited for a write, after it was decided and answered."""
 
     def check_invariants(self, timers: Timers[Any], writes: Collection[LogWrite[Any]]) -> None:
         """Asserts what the rules promise of their state; `writes` are those under way."""

@@ -16,7 +16,7 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, kw_only=True)
 class ShardSettings:
-    """What shards of any kind obey."""
+    """The settings of shards of any kind."""
 
     pending_writes_max: int = integer(
         10_000,

@@ -59,7 +59,7 @@ class Timers(Generic[KeyT]):
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Iterator[KeyT]:
-        """Removes and yields what is due, also what is scheduled for now meanwhile, in order of time."""
+        """Removes and yields the due timers in order of time, including timers that become due during the iteration."""
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
             _, _, key = heapq.heappop(self._heap)
             del self._deadlines[key]

@@ -1,4 +1,4 @@
-"""The writes of a shard that its log has not decided yet, in order, and what is parked behind each of them.
+"""The writes of a shard that its log has not decided yet, in order, with the answers and requests that wait for each.
 
 Invariant: writes are decided in the order in which they were added.
 """

@@ -1,1 +1,1 @@
-"""Transactions (KIP-98, 360, 588, 890): what is promised about a transactional id, and what a request means for it."""
+"""Transactions (KIP-98, 360, 588, 890): the state of a transactional id, and the decisions about its requests."""

@@ -44,12 +44,12 @@ class AnswerNow:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The request is to be decided when what is under way has ended."""
+    """The request must wait until the change under way has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortFirst:
-    """As `Wait`; and this value, which ends the open transaction."""
+    """The request must wait until `value`, which aborts the open transaction, has been written."""
 
     value: TransactionMetadata
 
@@ -177,7 +177,7 @@ def verify_partitions(
 
 
 def refusal(producer: ProducerIdAndEpoch, current: TransactionMetadata) -> ErrorCode:
-    """What somebody is told who is not the current producer."""
+    """Returns the error for a producer that is not the current one."""
     if current.state in _ABORTED and current.was_last(producer):
         return ErrorCode.TRANSACTION_ABORTABLE
     if producer.producer_id != current.producer_id:

@@ -1,4 +1,4 @@
-"""What is asked of a transactional id, what happens to its shard, and what the shard asks for.
+"""The requests about a transactional id, the events of its shard, and the shard's own requests.
 
 A request carries a `reply_id`; exactly one answer with that id comes back, at once or when the transactional id gets
 there. Transactional ids are not empty.

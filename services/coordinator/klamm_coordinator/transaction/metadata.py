@@ -1,4 +1,4 @@
-"""What is promised about one transactional id, and how it may change: values, each change gives a new one.
+"""The durable state of one transactional id, and its changes. States are values, and each change returns a new one.
 
 Epochs: a producer is given 0 to `EPOCH_LAST`. One more is kept for the marker that ends a transaction of the last one;
 then the producer id is used up and the next transaction has a new one, with epoch 0 (Kafka's TransactionMetadata).
@@ -177,7 +177,7 @@ class TransactionMetadata:
 
 
 def new_transactional_id(producer_id: int, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """What a transactional id begins with that nobody has used."""
+    """Returns the state of a transactional id that was never used."""
     return TransactionMetadata(
         producer_id=producer_id,
         producer_epoch=0,

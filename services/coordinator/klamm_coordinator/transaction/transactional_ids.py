@@ -1,9 +1,9 @@
-"""The transactional ids of a shard: what is promised about each, and what goes on about it.
+"""The transactional ids of a shard: the durable state of each, and its change under way.
 
-What is promised (`values`) changes only by records that the log has acknowledged. One change of a transactional id is
-under way at a time. Requests that come meanwhile wait, in order.
+Only records that the log has acknowledged change the durable state (`values`). At most one change of a transactional id
+is under way. Requests that arrive during a change wait, in order.
 
-Invariants: the open transactions are those of state Ongoing; an activity that is kept has something to it.
+Invariants: the open transactions are those of state Ongoing; an activity without a change or a request is not kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from klamm_coordinator.transaction.states import TxnState
 
 @dataclass(slots=True)
 class _Activity:
-    """What goes on about one transactional id."""
+    """The change under way of one transactional id, and the requests that wait."""
 
     is_changing: bool = False
     """A record of it is being appended."""
@@ -112,13 +112,13 @@ class TransactionalIds:
         self.forget_if_quiet(request.transactional_id)
 
     def forget_if_quiet(self, transactional_id: str) -> None:
-        """Keeps no activity when nothing goes on."""
+        """Drops the activity if no change is under way and no request waits."""
         activity = self._activities.get(transactional_id)
         if activity is not None and not activity.is_changing and not activity.waiting:
             del self._activities[transactional_id]
 
     def active(self) -> Iterable[str]:
-        """The ids about which something goes on."""
+        """The ids with a change under way or a waiting request."""
         return self._activities.keys()
 
     def check_invariants(self, changing: set[str]) -> None:

@@ -35,7 +35,7 @@ class AbortTimer:
 
 @dataclass(frozen=True, slots=True)
 class IdExpiryTimer:
-    """Time to look for transactional ids that nobody uses."""
+    """Fires when unused transactional ids are to be deleted."""
 
 
 class TransactionEndings:
@@ -47,7 +47,7 @@ class TransactionEndings:
         self._stock = stock
 
     def start(self, turn: TransactionTurn) -> None:
-        """Everything is loaded: outcomes that were decided before are told to the partitions again."""
+        """Sends the markers of transactions that were decided before, again, after the shard was loaded."""
         for transactional_id, value in sorted(self._ids.values.items()):
             if value.state.is_decided:
                 self.tell(transactional_id, value, turn)
@@ -55,7 +55,7 @@ class TransactionEndings:
         turn.schedule(IdExpiryTimer(), turn.settings.expiration_check_interval_ms)
 
     def on_stored(self, transactional_id: str, value: TransactionMetadata | None, turn: TransactionTurn) -> None:
-        """A record of it is durable: if it decides a transaction, the partitions are told."""
+        """Sends markers to the partitions if a durable record decides a transaction."""
         if value is not None and value.state.is_decided:
             self.tell(transactional_id, value, turn)
 
@@ -110,7 +110,7 @@ class TransactionEndings:
         turn.schedule(AbortTimer(), turn.settings.abort_check_interval_ms)
 
     def expire(self, turn: TransactionTurn) -> None:
-        """Forgets transactional ids that nobody has used for transactional.id.expiration.ms."""
+        """Deletes transactional ids that were not used for transactional.id.expiration.ms."""
         older_than_ms = turn.now.wall_ms - turn.settings.id_expiration_ms
         for transactional_id, value in sorted(self._ids.values.items()):
             is_unused = value.state.is_idle and value.last_update_ms <= older_than_ms

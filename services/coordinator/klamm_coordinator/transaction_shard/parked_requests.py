@@ -1,4 +1,4 @@
-"""Requests that wait for what is under way.
+"""Requests that wait for a change under way.
 
 Kafka answers them CONCURRENT_TRANSACTIONS and has the client poll, which is done here only after `wait_max_ms`.
 
@@ -34,7 +34,7 @@ class ParkedRequests:
         return self._requests[reply_id]
 
     def park(self, request: IdRequest | LedgerRequest, turn: TransactionTurn) -> None:
-        """The request waits; if it has been waiting, its time goes on."""
+        """Parks a request. If it was parked before, its timer continues."""
         if request.reply_id not in self._requests:
             self._requests[request.reply_id] = request
             turn.schedule(WaitTimer(request.reply_id), turn.settings.wait_max_ms)

@@ -1,4 +1,4 @@
-"""What a client is told when a record of its transaction cannot be appended.
+"""The errors for a client when a record of its transaction cannot be appended.
 
 Kafka's TransactionStateManager.appendTransactionToLog."""
 
@@ -31,5 +31,5 @@ def requester_error(broker_error: ErrorCode) -> ErrorCode:
 
 
 def refused(reply: Reply, broker_error: ErrorCode) -> Reply:
-    """What is answered in the place of `reply`."""
+    """Returns the answer instead of `reply`."""
     return type(reply)(error=requester_error(broker_error))

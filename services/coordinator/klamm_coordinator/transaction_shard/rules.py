@@ -324,7 +324,7 @@ class TransactionRules:
         raise AssertionError(then)
 
     def resume(self, pending: PendingWrite[ShardRecord], broker_error: ErrorCode, turn: TransactionTurn) -> None:
-        """See `Rules`; the ledger goes on first."""
+        """Continues the requests that waited for a write (`Rules`). Requests of its ledger come first."""
         records = pending.write.records
         for transactional_id, value in _transactions_of(records):
             if broker_error is ErrorCode.NONE:
@@ -332,7 +332,7 @@ class TransactionRules:
                 continue
             self._endings.on_not_stored(transactional_id, broker_error, turn)
             if not pending.replies and value is not None and not self.ids.is_decided(transactional_id):
-                # What waits for this abort would have it tried over and over.
+                # Requests that wait for this abort would retry it in a loop.
                 self._refuse_waiting(transactional_id, requester_error(broker_error), turn)
         head = records[0]
         if isinstance(head, LedgerRecord):
