@@ -62,7 +62,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveChange:
-    """One version's difference to the one before."""
+    """The changes of one version against the previous one."""
 
     time_ms: int
     add: tuple[ArchivedFile, ...] = ()

@@ -46,7 +46,7 @@ _VERSION: Final = re.compile(r"(\d{20})(\.checkpoint)?\.json")
 
 
 class Published(NamedTuple):
-    """What was written and moved to its place."""
+    """The files that were written and moved to their place."""
 
     files: tuple[ArchivedFile, ...]
     ends: Mapping[tuple[str, int], int]
@@ -177,7 +177,7 @@ class ArchiveStore:
         return found
 
     def _staged(self, *, until_ms: int) -> list[str]:
-        """What is still staged, and was not touched later."""
+        """Returns the staged files that were not changed after `until_ms`."""
         directory = self._path(f"{self.root}/_staging")
         found = self._fs.listStatus(directory) if self._fs.exists(directory) else ()
         return [f"_staging/{each.getPath().getName()}" for each in found if each.getModificationTime() <= until_ms]

@@ -1,4 +1,4 @@
-"""Malformed and duplicate records to a dead-letter topic, each with the reason; the rest goes on.
+"""Sends malformed and duplicate records to a dead-letter topic, with the reason, and all others to the output topic.
 
 A record is malformed if its value is no JSON object of --schema, lacks a field of --require, or has no id; or if its
 time is more than --ahead in the future, for it would make all others late. Two records of one id are a duplicate if
@@ -78,7 +78,8 @@ def judged(records: DataFrame, options: argparse.Namespace) -> DataFrame:
 
 
 def judge_of(window_ms: int, buckets: int, max_ids: int) -> Callable[[Any, Iterator[pd.DataFrame], Any], Any]:
-    """What is done with the records of one bucket and its state (pyspark.sql.streaming.state.GroupState)."""
+    """Returns the function that judges the records of one bucket with its state
+    (pyspark.sql.streaming.state.GroupState)."""
 
     def judge(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd

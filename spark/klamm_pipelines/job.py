@@ -155,7 +155,7 @@ def _add_stream_arguments(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """`["a=1"]` as a mapping. Raises ConfigError for what is no NAME=VALUE."""
+    """Returns `["a=1"]` as a mapping. Raises ConfigError if a text is not NAME=VALUE."""
     parsed = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -209,7 +209,7 @@ def started(writer: DataStreamWriter, options: argparse.Namespace, name: str) ->
 
 
 def run(pipeline: Pipeline, arguments: Sequence[str], *, program: str | None = None) -> int:
-    """Runs it to its end; returns the exit status. What goes wrong is one line on stderr."""
+    """Runs a pipeline to its end, and returns the exit status. An error is one line on stderr."""
     options = pipeline.parse(arguments, program=program)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)

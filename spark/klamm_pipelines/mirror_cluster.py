@@ -92,7 +92,7 @@ def create_targets(source: Settings, target: Settings, topics: Iterable[str], pr
 
 
 def _configs(admin: Admin, topics: Mapping[str, TopicDescription]) -> dict[str, dict[str, str]]:
-    """What is set for each topic itself, and is to be copied."""
+    """Returns the configs that are set on each topic itself, as far as they are copied."""
     described = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])
     return {
         resource.name: {
@@ -142,7 +142,7 @@ def _ahead(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> d
 
 
 def _commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
-    """Whether it could: members may have come meanwhile."""
+    """Commits a group's offsets. Returns False if the group has got members, which makes that impossible."""
     try:
         admin.alter_group_offsets(group, offsets)
     except _NonEmptyGroupError:

@@ -43,7 +43,7 @@ class MirrorSender:
         self._sink_id, self._prefix, self._syncs = sink_id, prefix, syncs
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
-        """As `row_sender.TaskSender` has it."""
+        """Sends the records of a task (`row_sender.TaskSender`)."""
         builders: dict[tuple[str, int], MirroredRunBuilder] = {}
         sent: list[tuple[str, int, int, Any]] = []
         record_count = 0

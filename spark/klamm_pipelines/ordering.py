@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def in_partition_order(records: DataFrame) -> DataFrame:
-    """Each topic-partition's records in one task, by offset. For want of a sort of streams in Spark: a task's share of
-    the micro-batch is in memory, which maxOffsetsPerTrigger bounds."""
+    """Returns the records so that one task has all records of a partition, sorted by offset.
+
+    Spark cannot sort streams, so a task keeps its part of the micro-batch in memory. maxOffsetsPerTrigger bounds it."""
     return records.repartition("topic", "partition").mapInArrow(_sorted, records.schema)
 
 

@@ -67,8 +67,9 @@ def _connect(host: str, port: int) -> str | None:
 def require_topics(
     settings: Settings, inputs: Iterable[tuple[str, str]], outputs: Iterable[tuple[str, str]] = ()
 ) -> None:
-    """Pairs of an option and the topics it names, with commas: those read from have to be there, and so have those
-    written to unless the cluster creates topics. Raises NoBrokerError, or KlammError with all that are missing."""
+    """Checks that topics exist. `inputs` and `outputs` are pairs of an option and its topics, separated by commas.
+    Outputs need not exist if the cluster creates topics. Raises NoBrokerError, or KlammError with all missing
+    topics."""
     with reached(settings, "--bootstrap") as admin:
         there = admin.list_topics(include_internal=True)
         missing = _missing(inputs, there)

@@ -64,7 +64,7 @@ class SeenIds:
         return Arrival.FIRST
 
     def packed(self) -> PackedIds:
-        """For the state store, without what is too old to matter."""
+        """Returns the ids for the state store, without those that are too old."""
         horizon_ms = self._clock_ms - 2 * self._window_ms
         kept = {digest: time_ms for digest, time_ms in self._times.items() if time_ms >= horizon_ms}
         return PackedIds(self._clock_ms, b"".join(kept), array("q", kept.values()).tobytes())

@@ -73,7 +73,7 @@ def _visible_sections(wanted: OffsetRange, fetched: FetchedBatches, check_crcs: 
 
 
 def _portions(sections: Iterable[RecordSection]) -> Iterator[list[RecordSection]]:
-    """As many sections at a time as make an Arrow record batch, at least one."""
+    """Yields the sections in portions of one Arrow record batch. A portion has at least one section."""
     portion: list[RecordSection] = []
     rows = size_bytes = 0
     for section in sections:

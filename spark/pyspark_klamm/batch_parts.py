@@ -66,7 +66,7 @@ def common_batch(messages: Sequence[WriterCommitMessage | None]) -> LedgerBatch 
 
 
 def parts_to_commit(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedPart] | None:
-    """What has to count of the batch; None: it counts already.
+    """Returns the parts of the batch to commit, or None if the batch was committed before.
 
     Raises IllegalStateError if a task's answer is missing, or tasks disagree about whether it counts; ConfigError for
     more than PARTS_MAX."""

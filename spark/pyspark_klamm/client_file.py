@@ -1,5 +1,6 @@
-"""`clientConfigFile`: the settings of clients from a file that driver and workers have each, so that a plan and what is
-sent to workers hold its name, and no password."""
+"""`clientConfigFile`: the settings of clients from a file that the driver and all workers have.
+
+So a plan, and the data sent to workers, contain the name of the file and no password."""
 
 from __future__ import annotations
 

@@ -125,8 +125,8 @@ class ClusterAccess:
         return {tp: each.offset for tp, each in found.items()}
 
     def wait_for_records(self, offsets: Offsets, timeout_ms: int) -> bool:
-        """Whether some partition has a record at its offset, or gets one within `timeout_ms`; true also when that
-        cannot be told."""
+        """Waits until a partition has a record at its offset, for `timeout_ms` at most. Returns True also if that is
+        unknown."""
         return self._loop.run(self._wait_for_records, offsets, timeout_ms)
 
     def commit(self, group_id: str, offsets: Offsets) -> concurrent.futures.Future[None]:
@@ -240,7 +240,8 @@ class ClusterAccess:
         )
 
     async def _fetch_nearby(self, tp: TopicPartition, position: int) -> tuple[broker_pb2.FetchedPartition, memoryview]:
-        """From the leader, or the closer replica that it names (KIP-392); what fails there is asked of the leader."""
+        """Fetches from the leader, or from the closer replica that it names (KIP-392). If the replica fails, fetches
+        from the leader."""
         now_s = asyncio.get_running_loop().time()
         leader, leader_epoch = self._leader_of(tp), self._client.cluster.leader_epoch_of(tp)
         node_id = self._replicas.node_for(tp, leader, leader_epoch, now_s)

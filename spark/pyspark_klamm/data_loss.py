@@ -1,4 +1,4 @@
-"""failOnDataLoss: what becomes of a query when records are gone that it was to read."""
+"""failOnDataLoss: fails a query, or logs a warning, if records that it was to read no longer exist."""
 
 from __future__ import annotations
 

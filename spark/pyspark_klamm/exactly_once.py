@@ -76,7 +76,8 @@ class _ExactlyOnce:
             return TaskOutput(batch, producer.prepare_transaction(batch.run_id, batch.batch_id))
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver. Tasks without any answer are tasks without any row: there is nothing to decide then."""
+        """Commits the batch, on the driver. A task without an answer had no rows. If no task has an answer, there is
+        nothing to commit."""
         batch = common_batch(messages)
         parts = parts_to_commit(messages)
         if batch is not None and parts is not None:
@@ -129,7 +130,8 @@ class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
         _admin(options.client).register_run(*self._batch)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """As ExactlyOnceStreamWriter.write. Raises ConfigError in foreachBatch, whose batches may run again."""
+        """Writes a task's rows (`ExactlyOnceStreamWriter.write`). Raises ConfigError in foreachBatch, because its
+        batches may run again."""
         task = _this_task()
         if is_in_micro_batch(task.getLocalProperty):
             raise ConfigError(
@@ -148,7 +150,7 @@ class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
         self._forget()
 
     def _forget(self) -> None:
-        # What is open of the ledger is aborted with it.
+        # Deleting the ledger aborts its open transactions.
         with contextlib.suppress(_TransactionalIdNotFoundError):
             _admin(self._options.client).delete_ledger(self._batch.ledger)
 

@@ -72,7 +72,7 @@ def _check_schema(format: str, schema: object, message_name: str | None, descrip
 
 
 def _without_header(payload: Column, has_indexes: bool, is_strict: bool) -> Column:
-    """What follows the header. Where there is none, null or an error."""
+    """Returns the payload after the header. Without a header, it is null or an error."""
     from pyspark.sql import functions as F
 
     start: Column = F.lit(_HEADER_BYTES + 1)
@@ -111,7 +111,8 @@ def _from_protobuf(payload: Column, message_name: Any, descriptor: Any, options:
 
 
 def _with_package(format: str, call: Callable[[], DataFrame]) -> DataFrame:
-    """Raises ConfigError where the function's jar is not there; Spark says so when it resolves the column."""
+    """Calls a function of Spark. Raises ConfigError if the function's jar is missing, which Spark reports when it
+    resolves the column."""
     from pyspark.errors import AnalysisException
     from pyspark.version import __version__ as version
 

@@ -19,7 +19,7 @@ IDLE_S: Final = 300.0
 
 
 class Closable(Protocol):
-    """What can be kept."""
+    """A client that can be kept and closed."""
 
     def close(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The driver's questions about offsets: where a query starts, how far it could be, what is still there.
+"""The driver's questions about offsets: where a query starts, where the partitions end, and which records still exist.
 
 Each is asked `fetchOffset.numRetries` times before its failure ends the query, as in Spark's Kafka source.
 """

@@ -1,4 +1,4 @@
-"""What a streaming query remembers of its place, and how it goes on from there. Pure.
+"""The position of a streaming query in its checkpoint, and how the query continues from it. Pure.
 
 The checkpoint holds this JSON, whose `offsets` read like those of Spark's Kafka source:
 
@@ -78,7 +78,7 @@ class OffsetRange:
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """What lies between two places, without the partitions where nothing does."""
+    """Returns the ranges between two positions, without empty ones."""
     return [
         OffsetRange(tp=tp, start_offset=start[tp], end_offset=end_offset)
         for tp, end_offset in sorted(end.items())
@@ -88,7 +88,7 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation:
-    """Where to read on, and what can no longer be read."""
+    """The offsets at which a query continues, and the records that it can no longer read."""
 
     offsets: Offsets
     """The offset to begin at, for every partition of the end."""

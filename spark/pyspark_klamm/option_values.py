@@ -56,13 +56,13 @@ class OptionValues(Generic[S]):
         return name.lower() in self._given
 
     def text(self, name: str) -> str | None:
-        """As it was given, without blanks around it."""
+        """Returns the option's text without surrounding blanks, or None."""
         return self._given.get(name.lower())
 
     def client_settings(self) -> dict[str, str]:
-        """The settings of the clients by Kafka's dotted names, secrets as Secret; with the name of the file that has
-        the others, if there is one (`client_file`). Raises ConfigError for one that is not the user's, and for a file
-        that cannot be used here."""
+        """Returns the settings of the clients by Kafka's dotted names; secrets are Secret. They include the name of the
+        file with more settings, if there is one (`client_file`). Raises ConfigError for a setting that users may not
+        set, and for a file that cannot be used."""
         settings = {name.removeprefix(_KAFKA): value for name, value in self._given.items() if name.startswith(_KAFKA)}
         if "bootstrap.servers" in self._given:
             settings.setdefault("bootstrap.servers", self._given["bootstrap.servers"])

@@ -1,7 +1,7 @@
-"""A task's reading, on an executor: batches of its ranges, and what becomes of records that vanish meanwhile.
+"""Reads the ranges of a task, on an executor. Records may be deleted during the read.
 
-Fetches go by a topic's name. Whether all of them went to the topic that the batch was planned for is asked at the end:
-an id does not come back.
+Fetches name a topic by its name. At the end, the reader checks that the topic still has the id for which the batch was
+planned, because ids are never used again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class RangeReader:
         """What is left, after a gap, of the range whose piece was read last; None: nothing."""
 
     def pieces(self, wanted: OffsetRange) -> Iterator[tuple[OffsetRange, Iterator[FetchedBatches]]]:
-        """What there is of the range, one piece after the other; a second one only where records vanish meanwhile. The
-        batches of a piece are to be read to their end before the next."""
+        """Yields the existing pieces of the range, one after the other. There is more than one only if records are
+        deleted during the read. The caller reads a piece to its end before the next one."""
         rest: OffsetRange | None = wanted
         while rest is not None:
             self._rest = None

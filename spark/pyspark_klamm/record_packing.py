@@ -122,7 +122,7 @@ def _byte_lengths(contents: pa.Array) -> Int64s:
 
 
 def _encode(rows: Rows, offset_deltas: Int64s, timestamp_deltas: Int64s) -> pa.Array:
-    """Each record as an element."""
+    """Encodes each record as an element of the array."""
     count = len(offset_deltas)
     key_lengths, value_lengths = (
         np.where(contents.is_null().to_numpy(zero_copy_only=False), -1, _byte_lengths(contents))

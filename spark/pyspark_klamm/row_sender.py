@@ -113,7 +113,7 @@ def _wait(pending: list[Any]) -> None:
 
 
 def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Portions of about so many bytes that encoding them takes little memory."""
+    """Yields the batch in portions that are small enough to be encoded with little memory."""
     rows = max(1, batch.num_rows * _PACKED_BYTES_MAX // max(1, batch.nbytes))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

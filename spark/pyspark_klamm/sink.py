@@ -55,7 +55,7 @@ class KlammBatchWriter(_AtLeastOnce, DataSourceArrowWriter):
         """Nothing is left to do: the tasks' records are acknowledged."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was written stays written: at least once."""
+        """Does nothing. Written records stay written, because the sink delivers at least once."""
 
 
 class KlammStreamWriter(_AtLeastOnce, DataSourceStreamArrowWriter):
@@ -65,7 +65,7 @@ class KlammStreamWriter(_AtLeastOnce, DataSourceStreamArrowWriter):
         """Nothing is left to do: the tasks' records are acknowledged."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What was written stays written: at least once."""
+        """Does nothing. Written records stay written, because the sink delivers at least once."""
 
 
 def _producer(settings: Mapping[str, Any]) -> Producer:

@@ -1,4 +1,4 @@
-"""What a sink's columns say of each row: where it goes, and what its record is. Pure.
+"""Reads a sink's columns: the topic and partition of each row, and its record. Pure.
 
 Types are checked when a query starts; here are the values that no record can have.
 """
@@ -94,7 +94,7 @@ def _timestamps_ms(column: pa.Array, now_ms: int) -> Int64s:
 
 
 def _headers(column: pa.Array) -> pa.Array | None:
-    """As they stand in records; None: no row has any."""
+    """Returns the headers in the form that records have, or None if no row has headers."""
     if column.null_count == len(column):
         return None
     return pa.array([_encoded(headers) for headers in column.to_pylist()], pa.binary())

@@ -74,7 +74,7 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Parses a writer's options. Raises ConfigError that names the option, its value and what was expected."""
+    """Parses a writer's options. Raises ConfigError, which names the option, its value and the allowed values."""
     given = OptionValues(options, SinkSettings)
     values = given.values
     client = given.client_settings()

@@ -76,5 +76,5 @@ class KlammBatchReader(Source, DataSourceReader):
         """Offsets are resolved here, once: the tasks of a query agree on them."""
         begin, end = self._offsets.bounds()
         start = self._offsets.continued(begin, end).offsets
-        # Without any task Spark runs one all the same, of no partition at all.
+        # If there are no tasks, Spark runs one without a partition.
         return self._tasks(ranges_between(start, end.offsets), end) or [RangesPartition([], {})]

@@ -160,7 +160,7 @@ class SourceOptions:
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Parses a reader's options. Raises ConfigError that names the option, its value and what was expected."""
+    """Parses a reader's options. Raises ConfigError, which names the option, its value and the allowed values."""
     given = OptionValues(options, SourceSettings)
     values = given.values
     _check_kind(given, streaming=streaming)

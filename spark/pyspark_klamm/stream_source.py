@@ -69,7 +69,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         return ReadAllAvailable() if rate.min_offsets is None else ReadMinRows(rate.min_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From here on the query's end is the one that the first look finds."""
+        """Makes the query end at the offsets that its first look-up finds."""
         self._is_available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         return end.to_json(start=begin.to_json()) if start.get("initial") else end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For the progress report: how far the stream could be."""
+        """Returns the latest available offset. Spark shows it in the query's progress."""
         return None if self._seen is None else self._seen.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -47,7 +47,8 @@ class EmbeddedConfig:
 
     @classmethod
     def make(cls, *, data_dir: Path, host: str, ports: Ports, settings: Mapping[str, str]) -> EmbeddedConfig:
-        """Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows."""
+        """Makes the configurations of all services. A service gets the `settings` that it knows. Raises ConfigError for
+        a setting that no service knows."""
         check_settings(settings)
         common = {"node.id": SERVER_ID, "listeners": replace(ports, kafka=None).listeners(host)}
         controllers = {"controller.quorum.bootstrap.servers": ports.servers_address(host)}
@@ -56,7 +57,7 @@ class EmbeddedConfig:
             **common,
             **controllers,
             **directories,
-            # One machine, one user: nobody waits for more members to join, as in Kafka's own quickstart.
+            # A machine of one user: a new group need not wait for more members. Kafka's own quickstart sets this too.
             "group.initial.rebalance.delay.ms": "0",
         }
         wanted = {**defaults, **settings}

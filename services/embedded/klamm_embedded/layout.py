@@ -138,7 +138,7 @@ def lay_out(
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,
         **_replication(size.brokers),
-        # One machine, one user: nobody waits for more members to join, as in Kafka's own quickstart.
+        # A machine of one user: a new group need not wait for more members. Kafka's own quickstart sets this too.
         "group.initial.rebalance.delay.ms": "0",
     }
 

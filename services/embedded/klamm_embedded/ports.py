@@ -26,8 +26,8 @@ def servers_port(port: int) -> int:
 
 
 def usable_ports(wanted: Sequence[tuple[str, int]]) -> list[int]:
-    """The ports at these hosts, and a free one for each 0; servers are told theirs, and each other's, before they
-    listen.
+    """Returns the ports at these hosts, with a free port for each 0. Servers need their own and each other's ports
+    before they listen.
 
     Raises KlammError, with the options that choose others."""
     with contextlib.ExitStack() as probes:

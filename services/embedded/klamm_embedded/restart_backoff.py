@@ -12,13 +12,14 @@ again."""
 
 
 class RestartBackoff:
-    """The pauses of one process: each is twice the one before, while it does not stay up."""
+    """The pauses before restarts of one process. A pause is twice the previous one while the process does not stay
+    up."""
 
     def __init__(self) -> None:
         self._next_s = PAUSE_MIN_S
 
     def pause_s(self, *, ran_s: float) -> float:
-        """From the end of a life of that length to the next one."""
+        """Returns the pause before the next start, after the process ran for `ran_s` seconds."""
         pause_s = PAUSE_MIN_S if ran_s >= STEADY_S else self._next_s
         self._next_s = min(2 * pause_s, PAUSE_MAX_S)
         return pause_s

@@ -1,4 +1,4 @@
-"""What makes a cluster on one machine a secured one: made once, in the `security` directory of its data.
+"""The files that secure a cluster on one machine. They are made once, in the `security` directory of its data.
 
     ca.pem, ca.key, node.pem    the CA and the servers' certificate, which is renewed 30 days before its end
     client.properties           what the user admin needs to log in: for Kafka's tools, and --command-config of klamm
