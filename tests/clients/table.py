@@ -69,6 +69,8 @@ PROGRAMS: Final[Mapping[str, Callable[[], str]]] = {
     "Kafka Connect": java_programs.connect_version,
     "Kafka's command-line tools": java_programs.kafka_version,
     'Spark\'s format("kafka")': lambda: version("pyspark"),
+    "Spark's real-time mode": lambda: version("pyspark"),
+    "spring-kafka": java_programs.spring_version,
 }
 
 _SYMBOLS: Final = {True: "yes", False: "**no**", None: "-"}

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "clients" / "java"
 BUILT = ROOT / "build" / "java"
 CONNECT = BUILT / "connect"
+SPRING = BUILT / "spring"
 BUILD_TIMEOUT_S = 900
 JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
 """A short-lived JVM is not worth optimising."""
@@ -36,6 +37,18 @@ def connect_version() -> str:
     """Returns the version of Connect that was fetched."""
     jar = next((CONNECT / "lib").glob("connect-runtime-*.jar"))
     return jar.stem.removeprefix("connect-runtime-")
+
+
+def spring_command(main_class: str, *arguments: str) -> list[str]:
+    """Returns the command that runs an application with spring-kafka, for `subprocess`. Skips as `classpath`."""
+    _build_if_changed(SOURCES / "spring", SPRING)
+    return ["java", *JVM, "-cp", f"{SPRING}/spring.jar:{SPRING}/lib/*", main_class, *arguments]
+
+
+def spring_version() -> str:
+    """Returns the version of spring-kafka that was fetched."""
+    jar = next((SPRING / "lib").glob("spring-kafka-*.jar"))
+    return jar.stem.removeprefix("spring-kafka-")
 
 
 def spark_jars() -> list[Path]:
