@@ -129,7 +129,7 @@ def _translated(
     prefix: str,
 ) -> dict[TopicPartition, int]:
     found = {TopicPartition(prefix + tp.topic, tp.partition): translate(syncs[tp], at) for tp, at in committed.items()}
-    # Before all that is known: from the first record there is, for nobody knows which of them were read.
+    # The position is before all known offsets. Begin at the first record, because it is unknown which ones were read.
     unknown = [tp for tp, offset in found.items() if offset is None]
     earliest = admin.list_offsets(dict.fromkeys(unknown, EARLIEST_TIMESTAMP))
     return {tp: earliest[tp].offset if offset is None else offset for tp, offset in found.items()}

@@ -37,7 +37,7 @@ class ArrowBuilder:
     def rows(
         self, wanted: OffsetRange, fetches: Iterable[FetchedBatches], *, check_crcs: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Record batches of `wanted`; what is left over stays until `finish`. Raises a CorruptBatchError."""
+        """Record batches of `wanted`; the remaining rows stay until `finish`. Raises a CorruptBatchError."""
         for fetched in fetches:
             for sections in _portions(_visible_sections(wanted, fetched, check_crcs)):
                 if self._rows + sum(section.header.record_count for section in sections) > ROWS_MAX:

@@ -69,7 +69,7 @@ class _ExactlyOnce:
             return TaskOutput(batch, None)
         part_id = batch.ledger.part(task.partitionId(), task.attemptNumber())
         with producers.using(self._producer_settings()) as producer:
-            # A producer that has prepared one task's part goes on with that of the next.
+            # A producer that has prepared one task's part continues with the next task's part.
             producer.init_transactions(part_id)
             producer.begin_transaction()
             self._sender.send_all(producer, itertools.chain((first,), rows))

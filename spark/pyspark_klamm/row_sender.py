@@ -60,7 +60,7 @@ class RowSender:
         self._batch_bytes = max(1, min(wanted_bytes, config.max_request_size // 2))
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
-        """As TaskSender has it."""
+        """Sends the rows of a task (`TaskSender`)."""
         from pyspark_klamm.record_packing import pack
 
         record_count = 0

@@ -257,7 +257,8 @@ class _Node:
 
     @property
     def in_step(self) -> Switch:
-        """On while this controller decides, or follows a leader with all committed entries (`QuorumLog.in_step`)."""
+        """The switch that is on while this controller decides, or follows a leader with all committed entries
+        (`QuorumLog.in_step`)."""
         return self._log.in_step
 
     def loaded_image(self) -> MetadataImage | None:
