@@ -78,8 +78,8 @@ def _without_header(payload: Column, has_indexes: bool, is_strict: bool) -> Colu
     start: Column = F.lit(_HEADER_BYTES + 1)
     length = F.length(payload)
     if has_indexes:
-        # The header has a list of zigzag varints: their count, then each. A single 0 stands for the file's first message. A
-        # file with more than 63 messages in one scope, or as deep a nesting, is not read.
+        # The header has a list of zigzag varints: their count, then each. A single 0 stands for the file's first
+        # message. A file with more than 63 messages in one scope, or as deep a nesting, is not read.
         count = F.conv(F.hex(F.substring(payload, _HEADER_BYTES + 1, 1)), 16, 10).cast("int")
         start = F.lit(_HEADER_BYTES + 2) + F.floor(count / 2)
     is_framed = (length >= _HEADER_BYTES) & (F.substring(payload, 1, 1) == F.lit(b"\0"))
