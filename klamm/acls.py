@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""As a host: every host; as the name of a LITERAL pattern: every resource of the type."""
+"""As a host, it means every host. As the name of a LITERAL pattern, it means every resource of the type."""
 WILDCARD_PRINCIPAL: Final = "User:*"
 """Everybody, also clients that are not authenticated."""
 ANONYMOUS: Final = "User:ANONYMOUS"

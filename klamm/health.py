@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 LIVENESS: Final = "liveness"
-"""The name under which a server is SERVING for as long as its event loop turns, whether or not it has a part in the
-cluster; the empty name tells that."""
+"""The name under which a server is SERVING while its event loop runs. Under the empty name, a server is SERVING while
+it takes part in the cluster."""
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7

@@ -40,7 +40,7 @@ NO_LEADER_EPOCH = -1
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARD_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
-"""Each partition of these is a shard that a coordinator owns."""
+"""The topics whose partitions are shards that coordinators own."""
 AUDIT_TOPIC = "__klamm_audit"
 """Where servers tell who did what."""
 INTERNAL_TOPICS = SHARD_TOPICS | {AUDIT_TOPIC}

@@ -23,9 +23,9 @@ CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 """Connections a second that each broker accepts."""
 
 USER_AND_CLIENT_KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
-"""What may be bounded for users and client ids."""
+"""The quotas that users and client ids may have."""
 IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
-"""What may be bounded for addresses."""
+"""The quotas that addresses may have."""
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """(entity type, name), sorted by type. The name None: all of that type that have no quota of their own."""

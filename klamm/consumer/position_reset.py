@@ -33,7 +33,7 @@ class PositionReset(NamedTuple):
 
     topic_partition: TopicPartition
     group_id: str | None
-    """None if the consumer has no group.id."""
+    """The consumer's group, or None if it has no group.id."""
     old_position: int
     log_start_offset: int
     """The first offset of the log when the old position was refused; -1 if the broker did not say."""

@@ -18,9 +18,9 @@ class ConsumerRecord(NamedTuple):
     timestamp: int
     """Milliseconds since the epoch; what it means is said by `timestamp_type`."""
     key: Any
-    """None, or what `key.deserializer` makes of the bytes."""
+    """The key as `key.deserializer` returns it, or None."""
     value: Any
-    """None, or what `value.deserializer` makes of the bytes."""
+    """The value as `value.deserializer` returns it, or None."""
     headers: Headers
     """Pairs of name and bytes (or None), in the producer's order."""
     timestamp_type: TimestampType

@@ -61,7 +61,7 @@ class PartitionQueue:
         self.leader_epoch = NO_LEADER_EPOCH
         """Under which the sender sent last."""
         self.awaits_leader = False
-        """That leader failed; with news of another one the backoff ends."""
+        """True after the leader failed. The backoff ends when the metadata name another leader."""
         self.one_at_a_time = False
         """A request with several batches was too large: find out which one it is."""
 

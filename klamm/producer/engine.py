@@ -72,7 +72,7 @@ class ProducerEngine:
         )
         self._transactions: TransactionManager | None = None
         self.append = self.accumulator.append
-        """As the accumulator's; in no transaction it raises as `TransactionState.require_open`."""
+        """The accumulator's `append`. Outside of a transaction it raises as `TransactionState.require_open`."""
         if self._transaction is not None:
             self.append = self._append_in_transaction
             self._transactions = TransactionManager(

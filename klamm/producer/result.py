@@ -25,7 +25,7 @@ class RecordsOutcome(NamedTuple):
 
     start: int
     base_offset: int
-    """Offset of the record at `start`; -1 when nobody says."""
+    """The offset of the record at `start`, or -1 if the broker does not answer."""
     log_append_time_ms: int
     """-1: records keep their own timestamps."""
     error: Exception | None

@@ -100,7 +100,7 @@ class TransactionManager:
         self._lock = lock
         self._producer = ProducerIdAndEpoch(-1, -1)
         self._part: PreparedPart | None = None
-        """What was prepared last."""
+        """The part that was prepared last."""
         self._pending: _Pending | None = None
         """An operation of which nobody has heard the outcome yet."""
 

@@ -36,14 +36,14 @@ from klamm.records.errors import (
 )
 
 Buffer = bytes | bytearray | memoryview
-"""What batches are read from. A memoryview must be one of single bytes."""
+"""The buffers from which batches are read. A memoryview must have single bytes as items."""
 
 MAGIC: Final = 2
 HEADER_SIZE_BYTES: Final = 61
 LENGTH_OVERHEAD_BYTES: Final = 12
 """`batch_length` counts what follows it: the base offset and the length itself come on top."""
 PREFIX_SIZE_BYTES: Final = 16
-"""Base offset, length and leader epoch: what lies outside the checksum and before the magic."""
+"""The size of base offset, length and leader epoch. They are before the magic byte, and outside the checksum."""
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 CRC: Final = struct.Struct(">I")

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 Headers = tuple[tuple[str, bytes | None], ...]
 
 RawRecord = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
-"""`(timestamp_ms, key, value, headers)`: what is known of a record before it has an offset."""
+"""`(timestamp_ms, key, value, headers)` of a record that has no offset yet."""
 
 RECORD_SIZE_BYTES_MIN: Final = 7
 """Six numbers of one byte each and the attributes."""

@@ -15,7 +15,7 @@ from klamm.wire.v1.authentication_pb2 import SaslAuthenticateRequest, SaslHandsh
 from klamm.wire.v1.authentication_rpc import AUTHENTICATION
 
 SCHEME: Final = "Klamm"
-"""What stands before a session's token in the metadata `authorization`."""
+"""The scheme before a session's token in the metadata `authorization`."""
 _HANDSHAKE, _AUTHENTICATE = AUTHENTICATION.methods
 _NO_LOGIN: Final = "nobody logs in at this listener (security.protocol=PLAINTEXT or SSL)"
 

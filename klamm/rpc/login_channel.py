@@ -21,7 +21,7 @@ from klamm.wire.service import Method
 
 AUTHORIZATION: Final = "authorization"
 LOGIN_TIMEOUT_MS: Final = 30_000
-"""For a whole login, whatever the call that waits for it may take."""
+"""The time-out of a whole login. It does not depend on the time-out of the call that waits for it."""
 
 
 class LoginChannel:

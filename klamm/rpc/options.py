@@ -30,7 +30,7 @@ class ChannelOptions:
     keepalive_timeout_ms: int
     """The time without an answer after which the connection is lost."""
     name_resolution_min_ms: int = 1_000
-    """Between two look-ups of a name. A container that comes back may have another address behind it."""
+    """The time between two look-ups of a name. A restarted container may have another address."""
 
 
 SERVERS: Final = ChannelOptions(
@@ -41,7 +41,7 @@ SERVERS: Final = ChannelOptions(
     keepalive_time_ms=6_000,
     keepalive_timeout_ms=2_000,
 )
-"""From a server to another one."""
+"""The options of a channel from one server to another."""
 
 CONTROLLERS: Final = replace(SERVERS, receive_max_bytes=100 * 1024 * 1024)
 """The options for a controller, whose messages are no longer than socket.request.max.bytes' default."""
@@ -53,7 +53,7 @@ QUORUM: Final = replace(
     reconnect_backoff_max_ms=500,
     connection_setup_timeout_ms=500,
 )
-"""Between the controllers of a quorum."""
+"""The options of a channel between the controllers of a quorum."""
 
 
 def client_options(config: ClientConfig) -> ChannelOptions:

@@ -29,7 +29,7 @@ class CertificateFacts:
     """One certificate."""
 
     subject: str
-    """As Java writes it, which is what mapping rules and ACLs see."""
+    """The subject in Java's form, which mapping rules and ACLs use."""
     names: tuple[str, ...]
     """Subject alternative names, as TYPE:value."""
     issuer: str

@@ -23,7 +23,7 @@ from klamm.security.dev_certificates import VALID_DAYS, DevCa, SignedKey
 NODE: Final = "node"
 """The common name in the certificate of all servers."""
 CA_VALID_DAYS: Final = 3_650
-"""Longer than any certificate that it signs: everybody would have to be told of another one."""
+"""The CA is valid for longer than any certificate that it signs, because all clients would need a new CA."""
 
 
 @dataclass(frozen=True, slots=True)

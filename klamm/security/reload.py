@@ -14,7 +14,8 @@ from klamm.security.material import TlsMaterial, load_material
 from klamm.security.tls_settings import TlsSettings
 
 Check = Callable[[TlsMaterial | None, TlsMaterial], None]
-"""Given what is in use (None: nothing yet) and what would take its place; raises ConfigError where it does not fit."""
+"""Checks new material. The arguments are the material in use, or None, and the new one. Raises ConfigError to refuse
+it."""
 
 
 def accept_any(_: TlsMaterial | None, __: TlsMaterial) -> None:

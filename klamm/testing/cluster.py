@@ -60,9 +60,9 @@ class EmbeddedCluster:
         self.servers: Mapping[str, EmbeddedServer] = {server.name: server for server in layout.servers}
         """The servers by their names, those first that start first."""
         self.bootstrap_servers = ",".join(layout.grpc_addresses)
-        """For Klamm's own clients: host:port of each broker."""
+        """The host:port of each broker for Klamm's own clients."""
         self.kafka_bootstrap_servers = ",".join(layout.kafka_addresses)
-        """For Kafka clients: host:port of each broker."""
+        """The host:port of each broker for Kafka clients."""
 
     def __enter__(self) -> Self:
         try:

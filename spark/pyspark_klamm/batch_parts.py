@@ -39,7 +39,7 @@ class TaskOutput(WriterCommitMessage):
 
     batch: LedgerBatch
     part: PreparedPart | None
-    """None: it wrote nothing."""
+    """The prepared part, or None if the task wrote nothing."""
     counts_already: bool = False
     """The batch was written before: the task read no row."""
 

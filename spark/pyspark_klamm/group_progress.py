@@ -22,7 +22,7 @@ class GroupProgress:
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
         self._asked: Offsets = {}
-        """What was committed last, or is being committed."""
+        """The offsets that were committed last, or are being committed."""
         self._pending: concurrent.futures.Future[None] | None = None
         self._is_failing = False
 

@@ -15,7 +15,7 @@ _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = np.uint32(0x5BD1E995)
 _POSITIVE: Final = np.uint32(0x7FFFFFFF)
 _TOGETHER_MIN: Final = 16
-"""With fewer keys of a length each costs less by itself."""
+"""With fewer keys of one length, hashing each key by itself is faster."""
 
 
 def key_partitions(keys: pa.Array, partition_count: int) -> Int64s:

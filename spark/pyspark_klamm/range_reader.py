@@ -22,7 +22,7 @@ class RangeReader:
         self._loss = loss
         self._poll_timeout_ms = poll_timeout_ms
         self._rest: OffsetRange | None = None
-        """What is left, after a gap, of the range whose piece was read last; None: nothing."""
+        """The rest of the range after a gap, behind the piece that was read last; None if there is no rest."""
 
     def pieces(self, wanted: OffsetRange) -> Iterator[tuple[OffsetRange, Iterator[FetchedBatches]]]:
         """Yields the existing pieces of the range, one after the other. There is more than one only if records are

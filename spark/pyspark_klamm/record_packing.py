@@ -21,7 +21,7 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 NO_PARTITION: Final = -1
 """The producer chooses one, for a batch at a time."""
 _RECORD_OVERHEAD_BYTES: Final = 16
-"""About what a record takes up besides its key, value and headers."""
+"""The approximate size of a record besides its key, value and headers, in bytes."""
 _NO_HEADERS: Final = b"\0"
 
 
@@ -37,7 +37,7 @@ class Rows:
     keys: pa.Array
     values: pa.Array
     headers: pa.Array | None
-    """As they stand in a record, with their count; None: no row has any."""
+    """The encoded headers of each row, with their count, or None if no row has headers."""
     timestamps_ms: Int64s
 
 

@@ -29,7 +29,8 @@ _COLUMNS: Final = {
     "headers": ("array<struct<key:string,value:binary>>",),
 }
 _TIMESTAMP: Final = {"timestamp": ("timestamp",)}
-"""With includeTimestamp only: what Spark's Kafka sink makes nothing of must not change a copy of a topic."""
+"""The column that is used only with includeTimestamp. Spark's Kafka sink ignores it, so it must not change a copied
+topic."""
 BATCH_BYTES: Final = 256 * 1024
 """The bytes of records in a batch, unless kafka.batch.size says otherwise. Whole batches are made here: no record
 waits for others, however large they are."""

@@ -123,7 +123,7 @@ class TaskLimits:
     max_tasks: int
     """What packing makes at most; the other two may ask for more."""
     min_tasks: int = 1
-    """minPartitions: at least about so many, if there are as many records."""
+    """minPartitions: the approximate least number of tasks, if there are as many records."""
     max_records_per_task: int | None = None
     """maxRecordsPerPartition; counted in offsets."""
 
@@ -152,7 +152,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     include_headers: bool
     commit_group: str | None
-    """The consumer group that is told how far a stream is."""
+    """The consumer group that gets the stream's offsets."""
     poll_timeout_ms: int
     """How long a task waits for records that should be there."""
     fetch_offset_attempts: int

@@ -29,11 +29,11 @@ class MemberDescription:
     """What it subscribes to, as far as it speaks the consumer protocol."""
     assignment: tuple[TopicPartition, ...]
     epoch: int = -1
-    """In the new protocol: how far it has come."""
+    """The member's epoch in the new protocol."""
     pattern: str = ""
-    """In the new protocol: the expression it subscribes with, or empty."""
+    """The expression with which the member subscribes in the new protocol, or empty."""
     target: tuple[TopicPartition, ...] = ()
-    """In the new protocol: what it is to have."""
+    """The member's target assignment in the new protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,6 @@ class GroupDescription:
     type: str = "classic"
     """Or `consumer` for the new protocol (KIP-848), which has no generations and no leader, but epochs."""
     group_epoch: int = -1
-    """In the new protocol: grows with every change of members, subscriptions or topics."""
+    """The group's epoch in the new protocol. It grows with every change of members, subscriptions or topics."""
     assignment_epoch: int = -1
-    """In the new protocol: the group epoch that the coordinator last made assignments for."""
+    """The group epoch in the new protocol for which the coordinator last made assignments."""

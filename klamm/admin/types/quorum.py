@@ -27,7 +27,7 @@ class ReplicaOfQuorum:
     lag: int
     """Entries (or records) that it does not have yet."""
     silent_ms: int
-    """How long ago the leader heard of it."""
+    """The time since the leader last received a message of the replica, in milliseconds."""
     kind: QuorumReplicaKind = QuorumReplicaKind.CONTROLLER
     directory_id: str = ""
     """The id of a controller's metadata log, which names the voter together with `node_id` (KIP-853)."""

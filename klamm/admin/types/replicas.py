@@ -12,7 +12,7 @@ class ElectionType(enum.IntEnum):
     PREFERRED = 0
     """The first replica, if it is in sync."""
     UNCLEAN = 1
-    """For partitions without a leader: any replica may lead, even if acknowledged records are lost."""
+    """Any replica may lead a partition without a leader, even if acknowledged records are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ class DamagedSegment:
     text: str
     """Why it is not repaired, or how it was."""
     lines: tuple[str, ...]
-    """What is damaged: one for each range of bytes and each index."""
+    """A line for each damaged range of bytes and each damaged index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,7 @@ class PrepareJoin:
     """Commit, give partitions up, call the listener; then step with JoinPrepared."""
 
     lost: bool
-    """The membership ended: what is owned may already be somebody else's."""
+    """True if the membership has ended, so that another member may already own the partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class ClassicRebalancer:
         self._config = config
         self._last_commit = LastCommit(commit, on_progress)
         self._arrived: _Assignment | None = None
-        """Not taken yet: the commit of what it takes away `waits`."""
+        """The assignment that is applied after the commit of the revoked partitions (`waits`)."""
         self._protocol = common_protocol(config.partition_assignment_strategy)
         self._last = _NOTHING
         """The last assignment taken, for the sticky assignors."""

@@ -31,7 +31,7 @@ class FetchedData:
     """The first record wanted; the first batch may begin before it."""
     batches: memoryview
     next_offset: int
-    """Where the partition goes on after these batches."""
+    """The offset after these batches."""
     leader_epoch: int
     """The leader epoch of the last of these batches."""
     aborted_transactions: tuple[tuple[int, int], ...] = ()

@@ -44,7 +44,7 @@ _TRANSPORT_SLACK_MS = 5_000
 
 class _Answer(NamedTuple):
     parts: list[tuple[broker_pb2.FetchedPartition, memoryview]]
-    """Each partition's header and batches."""
+    """The header and the batches of each partition."""
     nodes: tuple[common_pb2.Node, ...]
     """Where leaders listen that it names."""
 
@@ -110,7 +110,7 @@ class Fetcher:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._applying = False
-        """An answer is half applied: what its other half is about must not be asked for again meanwhile."""
+        """True while an answer is being applied. The partitions in its rest must not be fetched again before that."""
 
     def pump(self, *, read: bool = False) -> None:
         """Sends what can be sent now. `read`: the user has read something, so there may be room again."""

@@ -111,7 +111,7 @@ class ConsumerHeartbeatAnswered:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Assigned | None = None
-    """None: as it was."""
+    """The new assignment, or None if it has not changed."""
 
 
 ConsumerEvent = (

@@ -41,7 +41,7 @@ class ConsumerReconciler:
         self._link = link
         self._last_commit = LastCommit(commit, on_progress)
         self._target: Assigned | None = None
-        """What is to be owned; None: what is."""
+        """The partitions to own, or None if they are owned already."""
         self._owned: Assigned = {}
 
     @property

@@ -27,7 +27,7 @@ class PartitionWork:
         self.is_given_up = False
         """The partition is being revoked, so its worker stops after the record that it is processing."""
         self.done: OffsetAndMetadata | None = None
-        """What may be committed; None: nothing was processed yet."""
+        """The offset that may be committed, or None if no record was processed yet."""
         self.committed: OffsetAndMetadata | None = None
 
 

@@ -28,7 +28,7 @@ Handle = Callable[[ConsumerRecord], object]
 Partitions = frozenset[TopicPartition]
 
 POLL_MS: Final = 100
-"""How soon a paused partition goes on, and a stop is noticed."""
+"""How soon a paused partition continues, and a stop is noticed, in milliseconds."""
 RECORDS_PER_TURN: Final = 100
 """The number of records after which a worker turns to another partition."""
 
@@ -60,7 +60,7 @@ class WorkerPool:
         self._waiting_max = waiting_max
         self._ledger = WorkLedger()
         self._changed = threading.Condition()
-        """Guards the ledger and what follows; notified when a worker may have something to do, or has done it."""
+        """Guards the ledger and the fields below. It is notified when a worker may have work, or has finished some."""
         self._is_stopping = False
         self._failure: Exception | None = None
         self._last_commit_s = time.monotonic()

@@ -114,7 +114,7 @@ class BrokerServer:
         self._rng = rng or random.SystemRandom()
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
-        """As soon as it is known what to register."""
+        """Set when the data to register are known."""
         self._is_member = False
         """Whether the registration is kept up, so that it can be ended in order."""
         self._publishes_images = False

@@ -34,7 +34,7 @@ from klamm_server.security.auditor import Auditor
 from klamm_server.security.listeners_tls import ListenersTls
 
 SERVER_ID: Final = "1"
-"""Each kind of server has ids of its own, so one number does for all three."""
+"""The id of all three servers. Each kind of server has its own ids, so they may be equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

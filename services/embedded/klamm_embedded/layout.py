@@ -27,7 +27,7 @@ from klamm_server.config.server_config import ServiceConfig, accepted_configs, k
 
 SERVICES: Final[tuple[type[ServiceConfig], ...]] = (ControllerConfig, BrokerConfig, CoordinatorConfig)
 REPLICATION_FACTOR_MAX: Final = 3
-"""What topics get by default when there are brokers enough."""
+"""The default replication factor of topics, if there are enough brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class ProcessSpec:
     package: str
     node_id: int
     address: str
-    """What clients of the gRPC API dial."""
+    """The address that clients of the gRPC API dial."""
     servers_address: str
     """What other servers dial."""
     tls: ListenerTlsSettings | None

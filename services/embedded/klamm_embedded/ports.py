@@ -10,9 +10,10 @@ from klamm.errors import KlammError
 from klamm_server.net.bound_sockets import bound_sockets
 
 KAFKA_PORT_STEP: Final = 10
-"""Between the Kafka ports of brokers: 9092, 9102, 9112, so that the gRPC ports from 9094 on fit in between."""
+"""The step between the Kafka ports of brokers. The ports are 9092, 9102, 9112, so that the gRPC ports from 9094 on fit
+in between."""
 SERVERS_PORT_STEP: Final = 70
-"""Between the port of a server of a secured cluster and the one that other servers dial."""
+"""The step between the port of a server of a secured cluster and the port that other servers dial."""
 
 
 def consecutive(port: int, count: int, step: int = 1) -> list[int]:

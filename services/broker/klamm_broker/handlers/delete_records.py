@@ -20,7 +20,7 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.security.audit.events import Activity
 
 HIGH_WATERMARK = -1
-"""As `before_offset`: delete everything."""
+"""The `before_offset` that deletes all records."""
 
 
 class RecordDeletion(NamedTuple):

@@ -37,7 +37,7 @@ from klamm_server.runtime.event_queue import QueueFullError
 from klamm_server.security.session import CALLER
 
 STREAM_WAIT_MS = 30_000
-"""How long a stream is parked before it looks again on its own."""
+"""How long a stream is parked before it checks for records again."""
 
 T = TypeVar("T")
 

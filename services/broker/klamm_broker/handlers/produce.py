@@ -54,7 +54,7 @@ class PartitionRecords(NamedTuple):
     records: memoryview
     """They are not used after the answer."""
     current_leader_epoch: int = -1
-    """The newest one that the client has heard of."""
+    """The newest leader epoch that the client knows."""
     writer: ShardWriter | None = None
     """Set by the owner of the shard that the partition is."""
 
@@ -67,7 +67,7 @@ class Produce(NamedTuple):
     transactional_id: str
     """Empty without a transaction."""
     partitions: Sequence[PartitionRecords]
-    """Each once."""
+    """The partitions, without duplicates."""
     verify_only: bool = False
     """The client has added the partitions to the transaction itself."""
 
@@ -91,7 +91,7 @@ AnswersInTime = Coroutine[Any, Any, list[Produced]]
 
 
 _Pending = dict[TopicPartition, PendingAppend]
-"""What has been appended, and has to wait."""
+"""The appends that wait for other replicas."""
 
 
 class ProduceHandler:

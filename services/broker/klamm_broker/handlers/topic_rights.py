@@ -6,8 +6,8 @@ from klamm.acls import AclOperation, ResourceType
 from klamm_server.security.session import may, may_be_shown, refusal
 
 _NO_TOPIC = "?"
-"""How the names begin that stand for unknown topic ids. No topic has such a name: it is answered as one that is not
-there, which tells nobody anything, and as in Kafka before anybody's rights are looked at."""
+"""The first character of names that stand for unknown topic ids. No topic has such a name, so the answer is that of a
+missing topic. It tells the client nothing, and as in Kafka it comes before any check of rights."""
 
 
 def may_with_topic(operation: AclOperation, topic: str) -> bool:

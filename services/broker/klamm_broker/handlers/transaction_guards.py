@@ -16,8 +16,8 @@ from klamm_server.security.session import CALLER
 AddPartitions = Callable[[str, int, int, Sequence[TopicPartition], bool], Awaitable[dict[TopicPartition, BrokerError]]]
 """`TransactionRegistry.add`."""
 Guards = dict[TopicPartition, VerificationGuard | BrokerError]
-"""What to show with the append to each partition, or why the append is refused; no entry where the transaction goes
-on."""
+"""The guard of the append to each partition, or the error that refuses it. A partition that is already part of the
+transaction has no entry."""
 PRODUCERS_MAX: Final = 10_000
 """Producers whose transactional ids are remembered; of another one the coordinator is asked again."""
 

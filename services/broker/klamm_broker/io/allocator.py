@@ -17,7 +17,7 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 _MMAP_THRESHOLD_BYTES = 32 * 1024**2
-"""The largest that glibc accepts; what is larger still comes from the kernel."""
+"""The largest threshold that glibc accepts. Larger blocks still come from the kernel."""
 
 
 def keep_request_memory() -> None:

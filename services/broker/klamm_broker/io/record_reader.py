@@ -33,7 +33,7 @@ SCRATCH_BYTES = 2 * 1024**2
 COPIED_BYTES_MAX = 128 * 1024
 """A whole fetch of a Kafka client up to this size is copied: copies are cheaper than files."""
 FILE_BYTES_MIN = 32 * 1024
-"""In a longer fetch, a slice below this size is copied too."""
+"""A slice below this size is copied, also in a longer fetch."""
 LENT_FILES_MAX = 4096
 """Descriptors that slow clients may hold; beyond it records are copied, within `queued.max.request.bytes`."""
 PROBE_STRIDE_BYTES = 128 * 1024

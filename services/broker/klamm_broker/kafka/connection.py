@@ -55,7 +55,7 @@ _TAGGED_ANSWER_HEADER = struct.Struct(">iib")
 Parts = list[Part]
 """The body of an answer, in pieces."""
 Answer = Parts | None
-"""None: the client wants none."""
+"""An answer, or None if the client expects none."""
 AnswerInTime = Coroutine[Any, Any, Answer]
 """An answer that something has to be waited for."""
 
@@ -85,7 +85,7 @@ class ConnectionOwner(Protocol):
     request_max_bytes: int
     send_buffer_bytes: int
     slices: SliceSender | None
-    """With TLS: what sends the records of files."""
+    """Sends the records of files over TLS; None without TLS."""
 
     def on_connected(self, connection: KafkaConnection) -> bool:
         """Whether the connection is accepted: there is room for one more, and its principal is known."""
@@ -137,7 +137,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.throttle: Throttle | None = None
         """What the request under way, or just answered, costs the client, where quotas are set."""
         self.last_request_ms = 0
-        """When it was last heard of; the listener closes those that are silent for too long."""
+        """The time of the client's last request. The listener closes connections that are idle for too long."""
         self.queued_s = self.began_s = 0.0
         """How long the request under way waited for memory, if it had to, and when its time began, that wait
         included."""

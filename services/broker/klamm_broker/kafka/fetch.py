@@ -35,7 +35,7 @@ _NO_OFFSET: Final = -1
 _BY_TOPIC_ID: Final = 13
 """From this version on topics are named by id."""
 _WITH_ENDPOINTS: Final = 16
-"""From this version on it is said where the leaders are that refusals name."""
+"""From this version on, answers contain the addresses of the leaders that refusals name."""
 _HEAD: Final = struct.Struct(">iiibii")
 """max_wait_ms, min_bytes, max_bytes, isolation level, session id and epoch."""
 _HEAD_BEFORE_15: Final = struct.Struct(">iiiibii")

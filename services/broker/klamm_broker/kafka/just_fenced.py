@@ -25,7 +25,7 @@ class JustFenced:
         self._listed_ms = listed_ms
         self._seen: Mapping[int, BrokerImage] = {}
         self._until_ms: dict[tuple[int, int], int] = {}
-        """The key is broker and epoch: a broker that restarted meanwhile has another epoch."""
+        """The key is broker and epoch, because a restarted broker has another epoch."""
 
     def ids(self) -> frozenset[int]:
         now_ms = self._clock.monotonic_ms()

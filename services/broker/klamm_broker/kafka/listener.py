@@ -44,7 +44,7 @@ STALL_BYTES = 64 * 1024
 """A frame that holds memory and gets fewer bytes in `STALL_S` is cut off, if other requests wait for memory."""
 
 _FREE: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""What servers ask of each other, and a login, count against nobody's quota."""
+"""Requests between servers, and requests of a login, do not count against a quota."""
 
 
 def _camel_case(api_key: ApiKey) -> str:

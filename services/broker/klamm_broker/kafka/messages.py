@@ -24,10 +24,10 @@ from klamm_broker.kafka.wire import MalformedRequestError
 
 Fields = Mapping[str, Any]
 COLD_REQUEST_MAX_BYTES = 8 * 1024 * 1024
-"""The largest request that is not Produce: what a request takes decoded, and how long that takes, grows with its items,
-and they can be as small as a byte."""
+"""The largest request except Produce. The memory and the time of decoding grow with the number of items, and an item
+may be a single byte."""
 _LONGER_THAN_READ: Final = frozenset({ApiKey.ALTER_USER_SCRAM_CREDENTIALS})
-"""librdkafka 2.16 ends this request with a byte too many. Kafka looks at the end of no request."""
+"""librdkafka 2.16 sends this request with an extra byte at its end. Kafka does not check the end of a request."""
 
 
 def decode(request: Request) -> Any:

@@ -23,7 +23,8 @@ from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.security.session import may_be_shown_with_cluster
 
 CREATION_WAIT_MS = 1_000
-"""Clients do not say how long a Metadata may take, and send nothing else on the connection meanwhile."""
+"""How long a Metadata request waits for a creation. Clients send no time-out with it, and no further request before its
+answer."""
 _NO_ID = bytes(16)
 
 
@@ -105,7 +106,7 @@ class _Answer:
         being_created: frozenset[str],
     ) -> None:
         self.being_created = being_created
-        """What was asked to be created: before, or by this answer."""
+        """The topics whose creation was requested, by this request or an earlier one."""
         self._version = request.version
         self._throttle_ms = request.throttle_ms
         self._writer = AnswerWriter(flexible=request.flexible)

@@ -15,7 +15,7 @@ class OffsetTopic(NamedTuple):
 
     name: str
     topic_id: uuid.UUID | None
-    """None if the request names the topic by its name."""
+    """The topic's id, or None if the request has the topic's name."""
     asked: Any
 
     @property

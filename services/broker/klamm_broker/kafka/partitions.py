@@ -33,7 +33,7 @@ _ANSWERED_SINCE: Final = {
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
-"""From which version of ListOffsets on a timestamp below zero has its meaning (KIP-734, 405, 1005, 1023)."""
+"""The first version of ListOffsets that knows each timestamp below zero (KIP-734, 405, 1005, 1023)."""
 _KNOWS_OFFSET_NOT_AVAILABLE: Final = 5
 """Version of ListOffsets (KIP-207)."""
 

@@ -20,7 +20,7 @@ from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 
 _CURRENT_LEADER_TAG: Final = 0
 _HINTED: Final = 10
-"""From this version on a refusal says who leads."""
+"""From this version on, a refusal names the leader."""
 _ADDS_PARTITIONS: Final = 12
 """From this version on a produce adds its partitions to the transaction; before, the client does (KIP-890)."""
 _ABORTABLE_SINCE: Final = 11

@@ -17,7 +17,7 @@ from klamm_broker.kafka.wire import Part
 
 SLICE_BYTES: Final = 64 * 1024
 WRITE_BUFFER_BYTES: Final = 256 * 1024
-"""What waits encrypted for a client before nothing more is read for it."""
+"""The encrypted bytes that may wait for a client. Above it, no more records are read for the client."""
 
 
 class SliceSender:

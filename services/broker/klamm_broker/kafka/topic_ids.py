@@ -10,7 +10,7 @@ from typing import Final
 from klamm_server.metadata.image import MetadataImage
 
 _UNKNOWN_TOPIC: Final = re.compile(r"\?([0-9a-f]{32})")
-"""What stands for the name of an id that no topic has. A client may send such a name too; no topic can have it."""
+"""The name that stands for an id without a topic. A client may send such a name too, but no topic can have it."""
 _NO_ID: Final = bytes(16)
 
 

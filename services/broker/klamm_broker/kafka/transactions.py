@@ -38,7 +38,7 @@ _FENCED_SINCE: Final = {
     ApiKey.ADD_OFFSETS_TO_TXN: 2,
     ApiKey.END_TXN: 2,
 }
-"""From which version on clients know PRODUCER_FENCED; before, it is INVALID_PRODUCER_EPOCH (KIP-588)."""
+"""The first versions whose clients know PRODUCER_FENCED. Older ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
 _ABORTABLE_SINCE: Final = {
     ApiKey.INIT_PRODUCER_ID: 5,
     ApiKey.ADD_PARTITIONS_TO_TXN: 4,
@@ -46,12 +46,12 @@ _ABORTABLE_SINCE: Final = {
     ApiKey.END_TXN: 4,
     ApiKey.TXN_OFFSET_COMMIT: 4,
 }
-"""From which version on clients know TRANSACTION_ABORTABLE; before, it is INVALID_TXN_STATE (KIP-890)."""
+"""The first versions whose clients know TRANSACTION_ABORTABLE. Older ones get INVALID_TXN_STATE (KIP-890)."""
 _GENERATION_GONE: Final = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 _GENERATION_GONE_SINCE: Final = {ApiKey.TXN_OFFSET_COMMIT: 6}
-"""From which version on clients know these codes; before, both are ILLEGAL_GENERATION (KIP-1319)."""
+"""The first version whose clients know these codes. Older ones get ILLEGAL_GENERATION for both (KIP-1319)."""
 _LOADING_SINCE: Final = {ApiKey.TXN_OFFSET_COMMIT: 2}
-"""From which version on clients go on after COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296); before, it is
+"""The first version whose clients retry after COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296). Older ones get
 COORDINATOR_NOT_AVAILABLE."""
 
 

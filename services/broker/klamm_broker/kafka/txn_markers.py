@@ -30,8 +30,8 @@ from klamm_server.security.session import may_with_cluster
 _NOT_READY: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-"""Codes of a group coordinator that is not ready. A caller of WriteTxnMarkers looks for
-leaders, so it is told NOT_LEADER_OR_FOLLOWER instead, as by Kafka."""
+"""Codes of a group coordinator that is not ready. A caller of WriteTxnMarkers looks for leaders, so it gets
+NOT_LEADER_OR_FOLLOWER instead, as in Kafka."""
 
 
 async def write_txn_markers(

@@ -18,7 +18,7 @@ from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.image import MetadataImage
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
-"""What Kafka clients are told is the name of controllers' listeners."""
+"""The name of the controllers' listeners that Kafka clients get."""
 
 
 class VoterApis:

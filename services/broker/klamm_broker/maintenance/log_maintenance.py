@@ -28,8 +28,8 @@ from klamm_server.runtime.faults import fatal
 log = logging.getLogger(__name__)
 
 WORST_FLUSH_CHECK_MS = 1_000
-"""Closed segments are flushed at least this often, whatever `log.flush.scheduler.interval.ms` says: what lies
-behind the recovery point need not be scanned after a crash."""
+"""Closed segments are flushed at least this often, whatever `log.flush.scheduler.interval.ms` is. Segments before the
+recovery point need not be scanned after a crash."""
 
 
 @dataclass(slots=True)

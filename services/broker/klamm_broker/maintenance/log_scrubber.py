@@ -54,7 +54,7 @@ T = TypeVar("T")
 FIRST_CHECK_MS = 30_000
 """The wait after a start, when others need the disk first (Kafka's `log.initial.task.delay.ms`)."""
 CHECK_MS = 10_000
-"""How often is looked for what is due, and the checkpoint written while a pass goes on."""
+"""How often the scrubber checks which passes are due, and writes the checkpoint during a pass, in milliseconds."""
 HAND_OVER_MS = 10_000
 ATTEMPTS = 5
 ATTEMPT_PAUSE_MS = 1_000

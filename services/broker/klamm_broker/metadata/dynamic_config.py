@@ -29,7 +29,7 @@ class DynamicConfig:
         self._configs: object = None
         self._reconfigured: list[Reconfigure] = []
         self.current = own
-        """What is in force."""
+        """The effective configuration."""
 
     def add(self, reconfigure: Reconfigure) -> None:
         """Registers a function that is called with each new configuration."""

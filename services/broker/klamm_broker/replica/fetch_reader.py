@@ -25,7 +25,7 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_selector import ReplicaSelector
 
 _SECRETIVE = frozenset((ErrorCode.TOPIC_AUTHORIZATION_FAILED,))
-"""Errors beside which nothing is told."""
+"""Errors with which an answer contains no offsets."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class FetchCursor:
     topic_partition: TopicPartition
     offset: int
     max_bytes: int
-    """Not negative."""
+    """The bytes to read at most; not negative."""
     current_leader_epoch: int = -1
     """The leader epoch that the reader knows, or -1 (KIP-320)."""
     last_fetched_epoch: int = -1

@@ -48,7 +48,7 @@ class _Followed:
         self.requested_in = 0
         """The number of the request that named it first, 0 before."""
         self.position: FollowerPosition | None = None
-        """As it was named last."""
+        """The position that was sent last."""
 
 
 class FollowerSession:

@@ -39,7 +39,7 @@ class FollowerFetch(NamedTuple):
     replica_id: int
     broker_epoch: int
     session_id: int
-    """Grows with each stream of its process: what comes from an older one is late."""
+    """The number of the follower's stream, which grows with each new stream. Requests of an older stream are late."""
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 CHECK_MS = 1_000
 """How often a full dir is looked at."""
 REPORT_MS = 60_000
-"""How often it is told that one is still full."""
+"""How often a log line says that a dir is still full, in milliseconds."""
 ENOUGH_PERCENT = 1
 """This share of a file system must be free before its directory counts as having space."""
 ENOUGH_MAX_BYTES = 1 << 30

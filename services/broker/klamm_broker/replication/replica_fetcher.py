@@ -94,7 +94,7 @@ class ReplicaFetcher:
         self._retries = ServerRetries("replica fetch stream", f"leader {leader}", reconnect, random.Random())
         self._partitions: dict[PartitionKey, Partition] = {}
         self._held: dict[PartitionKey, Partition] = {}
-        """Those of them that are not in the session."""
+        """The fetched partitions that are not in the session."""
         self._release: asyncio.TimerHandle | None = None
         """Set while some may be held."""
         self._session = self._new_session()

@@ -21,7 +21,7 @@ from klamm_server.config.listener_settings import followed
 from klamm_server.config.topic_configs import SYNONYMS, TOPIC_CONFIGS
 
 Layer = tuple[int, Mapping[str, str]]
-"""What is set at one level of broker configs: (ConfigSource, text by name)."""
+"""The configs of one level: (ConfigSource, text by name)."""
 
 
 class Resolved(NamedTuple):

@@ -331,7 +331,7 @@ _AT_LISTENERS: Final = ("num.network.threads", "principal.builder.class", "sasl.
 """How those configs begin that may differ at a listener in Kafka."""
 
 _DIRECTORIES: Final = ("log.dir", "log.dirs")
-"""In Kafka, a controller without `metadata.log.dir` also keeps its log in one of these."""
+"""The settings of log dirs. In Kafka, a controller without `metadata.log.dir` also keeps its log in one of them."""
 
 
 @cache

@@ -35,7 +35,7 @@ _OVER_GRPC: Final[Mapping[str, str]] = {
     "SASL_PLAINTEXT": "GRPC_SASL_PLAINTEXT",
     "SASL_SSL": "GRPC_SASL_SSL",
 }
-"""What is spoken at a controller's listener, by what the file says."""
+"""The protocol of a controller's listener, by the protocol in the file."""
 
 
 class Role(enum.Enum):

@@ -194,7 +194,7 @@ class ServiceConfig(AuditSettings):
         " say where to.",
     )
     originals: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Everything that was set, as text, by dotted name; what is sensitive is a `Secret`."""
+    """All settings as text, by dotted name. Sensitive ones are a `Secret`."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where each of these was set, if that is known: "file", "environment" or "command line"."""
 

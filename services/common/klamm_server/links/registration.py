@@ -49,7 +49,7 @@ NOT_REGISTERED = -1
 
 _LOST = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 _WORTH_WAITING = frozenset({ErrorCode.DUPLICATE_BROKER_REGISTRATION})
-"""Not retriable by Kafka's table, but over when the session of the process before this one ends."""
+"""Errors that Kafka's table does not call retriable, but that end with the session of the previous process."""
 
 REQUESTS_PER_SESSION = 2
 """How many of them may time out before the session does."""
@@ -82,7 +82,7 @@ class BrokerRegistrant:
     broker_id: int
     incarnation_id: bytes
     listeners: Sequence[Listener]
-    """What others dial; other servers, the first for gRPC."""
+    """The listeners that others dial. Other servers dial the first gRPC one."""
     rack: str
     log_dir_ids: tuple[bytes, ...]
     static_configs: Mapping[str, str]
@@ -134,7 +134,7 @@ class CoordinatorRegistrant:
     coordinator_id: int
     incarnation_id: bytes
     listeners: Sequence[Listener]
-    """What others dial; other servers, the first."""
+    """The listeners that others dial. Other servers dial the first one."""
 
     def __str__(self) -> str:
         return f"coordinator {self.coordinator_id}"
@@ -207,7 +207,7 @@ class Registration:
         self._want_shutdown = False
         self._may_stop = asyncio.Event()
         self._in_touch = Switch()
-        """On while a controller has heard of this process within its session."""
+        """On while the session of this process at the controllers is valid."""
         self._heard_ms = clock.monotonic_ms()
         self.cluster_id = cluster_id
         """The cluster's id, known once registered."""

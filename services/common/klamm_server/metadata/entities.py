@@ -28,7 +28,7 @@ class BrokerImage:
     log_dir_ids: tuple[bytes, ...]
     static_configs: Mapping[str, str]
     listeners: tuple[Listener, ...] = ()
-    """What clients dial; `host` and `port` are what other servers do."""
+    """The listeners that clients dial. Other servers dial `host` and `port`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class CoordinatorImage:
     port: int
     fenced: bool
     listeners: tuple[Listener, ...] = ()
-    """What clients dial; `host` and `port` are what other servers do."""
+    """The listeners that clients dial. Other servers dial `host` and `port`."""
 
 
 def server_address(server: BrokerImage | CoordinatorImage, own: Listener) -> tuple[str, int]:

@@ -32,7 +32,7 @@ BACKLOG: Final = 128
 CONNECTIONS_MAX: Final = 32
 REQUEST_MAX_BYTES: Final = 16_384
 REQUEST_TIMEOUT_S: Final = 10.0
-"""For a request to arrive."""
+"""The time that a request may take to arrive."""
 ANSWER_TIMEOUT_S: Final = 30.0
 """The time for a client to take its answer."""
 

@@ -21,7 +21,7 @@ class _Address(NamedTuple):
     family: socket.AddressFamily
     host: str
     scope: tuple[Any, ...] = ()
-    """What follows the port, with IPv6."""
+    """The parts of an IPv6 address after the port."""
 
     @property
     def may_be_missing(self) -> bool:

@@ -46,7 +46,7 @@ class ControllerChannel(Generic[StubT]):
         self._service = service
         self._connection: Connection | None = None
         self._retiring: dict[Connection, asyncio.Task[None]] = {}
-        """Former connections that still have calls under way, and what waits for their end."""
+        """Former connections that still have calls under way, and the tasks that wait for their end."""
         self._asked = controllers.to_try[0]
 
     @property

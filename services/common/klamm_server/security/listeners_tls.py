@@ -30,7 +30,7 @@ class ListenersTls:
                     name.lower(),
                 )
         self.between_servers = self._by_name.get(between_servers)
-        """What this server shows other servers when it dials them; None: nothing, and nothing is encrypted."""
+        """The TLS with which this server dials other servers, or None if these connections are not encrypted."""
 
     def of(self, listener: str) -> ServerTls | None:
         """The keys and certificates of that listener; None: it has no TLS."""

@@ -81,7 +81,7 @@ _READ, _WRITE, _DELETE, _DESCRIBE = (
 
 _ANYBODY: Final = Check()
 _SERVER: Final = _cluster(AclOperation.CLUSTER_ACTION)
-"""What servers ask of each other."""
+"""The check of calls between servers."""
 _ALTER_CLUSTER: Final = _cluster(AclOperation.ALTER)
 _DESCRIBE_CLUSTER: Final = _cluster(AclOperation.DESCRIBE)
 

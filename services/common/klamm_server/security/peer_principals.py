@@ -20,7 +20,7 @@ CERTIFICATES_MAX: Final = 1_024
 _END: Final = "-----END CERTIFICATE-----"
 
 LOGGED_IN: ContextVar[str | None] = ContextVar("logged_in", default=None)
-"""The principal of the login that the call under way belongs to; None: nobody logs in where it came in."""
+"""The principal of the login to which the call under way belongs, or None if clients do not log in at its listener."""
 
 
 class PeerPrincipals:

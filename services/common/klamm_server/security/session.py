@@ -48,7 +48,7 @@ class Session:
         self.principal = principal
         self.host = host
         self.audit = audit
-        """What hears of the decisions about it; None: nobody does."""
+        """Records the decisions about the session, or None if they are not recorded."""
         self._authorizer = authorizer
         self._acls = acls
         self._decisions = Decisions(authorizer, principal, host)
@@ -78,7 +78,7 @@ class Session:
 
 
 CALLER: ContextVar[Session | None] = ContextVar("caller", default=None)
-"""Whose call is being handled; None: nobody is asked what they may."""
+"""The session of the call that is being handled, or None without an authorizer."""
 CALL: ContextVar[Call] = ContextVar("call", default=Call())  # noqa: B039 - nobody writes into it
 """Which call it is, for the audit."""
 

@@ -103,7 +103,8 @@ class QuorumLog:
         """The end of Raft's entries that the listener has been told."""
         self._applied_term = stored.snapshot.term
         self._own: deque[tuple[int, MetadataBatch, int]] = deque()
-        """What this node appended and was not told yet, with Raft's indexes and the time: saves parsing it."""
+        """The batches that this node appended and that have not committed yet, with Raft's indexes and the time.
+        Keeping them saves parsing them again."""
         self._assembler = SnapshotAssembler()
         self._bytes_since_snapshot = 0
         self._is_saving = False
@@ -123,7 +124,8 @@ class QuorumLog:
         self._timer_ms = 0
         self._leadership_changed = asyncio.Event()
         self.in_step = Switch()
-        """On while this node decides, or follows a leader and has all that was committed when it began to."""
+        """On while this node decides, or follows a leader and has all entries that were committed when it began to
+        follow."""
 
     @property
     def is_leader(self) -> bool:

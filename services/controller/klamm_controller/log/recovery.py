@@ -27,7 +27,7 @@ class Recovered:
     data_dir: DataDir
     store: RaftStore
     stored: StoredState | None
-    """None: the log has not begun."""
+    """The stored state, or None if the log has not begun."""
     image: MetadataImage
     """The stored snapshot."""
     bootstrap_records: tuple[MetadataRecord, ...]

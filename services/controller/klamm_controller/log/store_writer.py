@@ -27,7 +27,7 @@ from klamm_controller.raft.effects import Persist
 log = logging.getLogger(__name__)
 
 FULL_DISK_RETRY_S: Final = 1.0
-"""Between attempts to write to a disk that is full."""
+"""The pause between attempts to write to a full disk."""
 
 T = TypeVar("T")
 OnFailure = Callable[[str, BaseException], None]

@@ -23,7 +23,7 @@ class Decision(Generic[ReplyT]):
     records: tuple[MetadataRecord, ...] = ()
     reply: ReplyT
     sweep: Sweep | None = None
-    """What follows from it, on events of its own; the reply does not wait for that."""
+    """The changes that follow in later events. The reply does not wait for them."""
     is_last: bool = True
     """Otherwise the handler wants another event, and the reply to that is the one that counts."""
 

@@ -15,7 +15,7 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.partition_index import PartitionKey
 
 PRUNE_FROM = 1_000
-"""With fewer partitions nothing is forgotten."""
+"""Obsolete reports are dropped only above this number of partitions."""
 
 
 class ReplicaLog(NamedTuple):

@@ -39,8 +39,8 @@ class ReplicaKey(NamedTuple):
 
 
 ANY_DIRECTORY = ""
-"""As receiver of an AttachRequest: whichever directory that node has, because the sender cannot know yet. A negative
-node id, as Kafka's for bootstrap servers, is a server of which only the address is known."""
+"""The receiver's directory in an AttachRequest, because the sender does not know it yet. A negative node id stands for
+a server of which only the address is known, as for Kafka's bootstrap servers."""
 
 
 class Voter(NamedTuple):

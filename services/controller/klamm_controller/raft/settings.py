@@ -16,7 +16,8 @@ class RaftSettings:
     election; a leader that hears no majority for this long resigns. Less than Kafka's 1,000 ms, which it lets grow to
     twice that."""
     election_timeout_max_ms: int = 2_000
-    """What that may grow to while leaders are given up that are alive (patience.py); never below that itself."""
+    """The largest election time-out. It grows while live leaders seem dead (patience.py), and is at least the
+    configured one."""
     heartbeat_interval_ms: int = 100
     """How often a leader speaks when it has nothing to say; at most a third of the election time-out."""
     append_bytes_max: int = 1 << 20

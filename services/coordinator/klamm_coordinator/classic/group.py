@@ -29,7 +29,7 @@ class ClassicGroup:
         self.previous_state = ClassicGroupState.DEAD
         self.generation_id = 0
         self.protocol_type: str | None = None
-        """None: nobody ever joined, the group only stores offsets."""
+        """The protocol type, or None if no member ever joined and the group only stores offsets."""
         self.protocol_name: str | None = None
         self.leader: str | None = None
         self.state_timestamp_ms = state_timestamp_ms
@@ -42,7 +42,7 @@ class ClassicGroup:
         self.pending_syncs: dict[str, None] = {}
         """Members of this generation that have not asked for their assignment."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None: not a consumer group, or its members' metadata does not parse."""
+        """The subscribed topics, or None if the members are not consumers, or their metadata does not parse."""
         self.new_member_added = False
         """Somebody joined during the initial rebalance since its delay was last set."""
         self.initial_rebalance_end_ms = 0

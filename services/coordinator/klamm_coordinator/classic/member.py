@@ -27,7 +27,8 @@ class ClassicMember:
     sync_reply_id: int | None = None
     """The parked SyncGroup."""
     is_new: bool = False
-    """It has never been in a generation, so nobody can tell whether it still waits for its first answer."""
+    """True until the member was in a generation. Until then it is unknown whether it still waits for its first
+    answer."""
 
     @classmethod
     def from_request(cls, request: JoinGroup, member_id: str) -> ClassicMember:

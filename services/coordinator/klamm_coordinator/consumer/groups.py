@@ -60,8 +60,8 @@ class _Batch:
 
     change: GroupChange
     heartbeats: list[tuple[ConsumerGroupHeartbeat, str, bool]] = field(default_factory=list)
-    """The heartbeats, each with the member's id and whether the member knows its epoch: if not, it is told, and nothing
-    is done (subscribe.py)."""
+    """The heartbeats, each with the member's id and whether the member knows its epoch. A member that does not know it
+    only gets the epoch (subscribe.py)."""
     replies: list[tuple[int, Any]] = field(default_factory=list)
 
 

@@ -36,7 +36,7 @@ class ConsumerGroupHeartbeat:
     client_id: str
     client_host: str
     topics: Topics
-    """As this coordinator knows them."""
+    """The topics that this coordinator knows."""
 
     @property
     def is_full(self) -> bool:
@@ -65,7 +65,7 @@ class ConsumerGroupHeartbeatReply:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: tuple[AssignedTopic, ...] | None = None
-    """None: as it was."""
+    """The assignment, or None if it has not changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class FenceMember:
     group_id: str
     member_id: str
     member_epoch: int | None
-    """It did not give up its partitions at that epoch; None: its session is over."""
+    """The epoch at which the member did not revoke its partitions in time, or None if its session has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

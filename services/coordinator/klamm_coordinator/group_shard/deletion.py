@@ -23,7 +23,8 @@ from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 TOMBSTONES_PER_WRITE = 1_000
 """Bounded so that a clean-up of any size fits `max.message.bytes`, batch by batch."""
 OFFSETS_PER_EXPIRY_TURN = 10_000
-"""Some milliseconds' worth: a shard may have a million, and heartbeats wait meanwhile."""
+"""The offsets that one turn may expire, which takes some milliseconds. A shard may have a million offsets, and
+heartbeats wait during the turn."""
 
 Groups = dict[str, ClassicGroup]
 
@@ -38,9 +39,9 @@ class GroupsDeleted:
     """Groups that are gone once durable."""
 
     group_ids: tuple[str, ...]
-    """The groups whose tombstones are being written; they are Dead meanwhile."""
+    """The groups whose tombstones are being written. They are Dead during the write."""
     reply_id: int | None
-    """None when nobody asked: they had expired."""
+    """The request's id, or None if the groups had expired."""
     reply: DeleteGroupsReply
     """Answered on success."""
 

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 LOAD_RETRY = Backoff(initial_ms=100, max_ms=5_000)
 RECORDS_PER_LOAD_SLICE = 2_000
-"""Between two slices others get their turn: a large shard must not cost the small ones their heartbeats."""
+"""The records that a load replays in one turn. Between two turns, other shards answer heartbeats."""
 
 MakeRequest = Callable[[int], Any]
 """A request for the reply id that it is given."""
@@ -70,7 +70,7 @@ class ShardHost(Generic[RulesT]):
         self._clock = clock
         self._rng = rng
         self._shard: ShardRuntime[RulesT] | None = None
-        """None until it is loaded."""
+        """The shard, or None until it is loaded."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._next_reply_id = 0
         self._timer: asyncio.TimerHandle | None = None

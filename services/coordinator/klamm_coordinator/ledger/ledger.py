@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 NO_BATCH = -1
 FENCED_RUNS_MAX = 8
-"""As many runs of the past are known by name. An older one is taken for a new run, which fences the one of the moment;
-that costs a restart, and no record."""
+"""The number of past runs that a ledger remembers. An older run counts as a new one and fences the present run, which
+costs a restart but no record."""
 
 
 class Verdict(enum.IntEnum):

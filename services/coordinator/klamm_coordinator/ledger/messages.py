@@ -56,7 +56,7 @@ class LedgerReply:
     error: ErrorCode = ErrorCode.NONE
     verdict: Verdict = Verdict.UNDECIDED
     problem: str = ""
-    """What was wrong, if the code does not say it."""
+    """The reason of the error, if the code does not show it."""
 
 
 LedgerRequest = RegisterRun | DecideBatch | DeleteLedger

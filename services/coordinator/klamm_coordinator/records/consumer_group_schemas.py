@@ -182,7 +182,7 @@ class Current:
     state: MemberState
     assigned: Partitions
     pending_revocation: Partitions
-    """The partitions that the member has to give up; no other member gets them before."""
+    """The partitions that the member has to revoke. No other member gets them before that."""
 
     @property
     def owned(self) -> Partitions:

@@ -63,7 +63,7 @@ class PrepareTxn:
 
     reply_id: int
     transactional_id: str
-    """That of a part."""
+    """The transactional id of a part."""
     producer: ProducerIdAndEpoch
     run_id: str
     batch_id: int
@@ -109,7 +109,7 @@ class MarkersWritten:
 
 
 IdRequest = InitProducerId | AddPartitions | PrepareTxn | EndTxn
-"""What may have to wait for its transactional id."""
+"""The requests that may have to wait for their transactional id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

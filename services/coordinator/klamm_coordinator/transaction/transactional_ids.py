@@ -32,7 +32,7 @@ class TransactionalIds:
 
     def __init__(self) -> None:
         self.values: dict[str, TransactionMetadata] = {}
-        """What is durable, by transactional id."""
+        """The durable states, by transactional id."""
         self.open: set[str] = set()
         """The ids that have an open transaction."""
         self._activities: dict[str, _Activity] = {}

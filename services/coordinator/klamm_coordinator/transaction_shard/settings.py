@@ -49,10 +49,11 @@ class TransactionSettings(ShardSettings):
         name="transactional.id.count.max",
     )
     waiting_requests_max: int = 1_000
-    """Requests of one transactional id that wait for what is under way; one more is CONCURRENT_TRANSACTIONS."""
+    """The requests of one transactional id that may wait for a change under way. Further ones get
+    CONCURRENT_TRANSACTIONS."""
     wait_max_ms: int = 1_000
     """How long such a request waits before it is answered CONCURRENT_TRANSACTIONS, as Kafka answers at once."""
     append_timeout_ms: int = 5_000
-    """How long an append may take before its requester is told to try again."""
+    """How long an append may take before its requester gets an error with which it retries."""
     completion_retry_ms: int = 1_000
     """The wait before the end of a transaction that the log refused is tried again."""

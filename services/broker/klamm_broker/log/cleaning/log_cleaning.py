@@ -50,7 +50,7 @@ class CleaningSource(NamedTuple):
     """A sealed segment as it was when the cleaning was planned."""
 
     segment: Segment
-    """Only to be handed back to the log."""
+    """The segment. A cleaning only returns it to the log."""
     path: str
     base_offset: int
     end_offset: int
@@ -66,7 +66,7 @@ class CleaningPlan:
     directory: str
     config: LogConfig
     sources: tuple[CleaningSource, ...]
-    """From the start of the log to the first uncleanable offset."""
+    """The segments from the start of the log to the first uncleanable offset."""
     first_dirty_offset: int
     aborted: tuple[AbortedTransaction, ...]
     """The transactions that wrote to the sources, or whose markers are there."""

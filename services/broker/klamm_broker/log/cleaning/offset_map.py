@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 ENTRY_BYTES = 176
-"""What one entry takes besides the key's own bytes: the bytes and int objects, the dict at its worst, which is while it
-grows, and the offset among the survivors. Measured: tests/unit/klamm_broker/log/cleaning/test_offset_map.py."""
+"""The memory of one entry besides the key's own bytes. It has the bytes and int objects, the dict while it grows, and
+the offset among the survivors. Measured by tests/unit/klamm_broker/log/cleaning/test_offset_map.py."""
 _SLICE = 4096
 
 

@@ -31,7 +31,7 @@ class LogDirDescription:
 
     path: str
     directory_id: uuid.UUID | None
-    """None if the dir could not be opened."""
+    """The dir's id, or None if the dir could not be opened."""
     error_code: ErrorCode
     total_bytes: int
     """-1 if unknown, as `usable_bytes`."""

@@ -37,7 +37,7 @@ class CheckpointOrder:
         self.high_watermarks_written = 0
         """The job whose high watermarks are on disk: those are also written by themselves."""
         self.cleaner_offsets: Mapping[TopicPartition, int] = {}
-        """As they are on disk: most checkpoints have nothing to say about them."""
+        """The cleaner's offsets as they are on disk. Most checkpoints do not change them."""
 
     def next(self) -> int:
         self.planned += 1

@@ -42,9 +42,9 @@ class LoadContext:
 
     config: LogConfig
     log_start_offset: int
-    """From the log-start-offset checkpoint; 0 if it has no row for this log."""
+    """The offset in the log-start-offset checkpoint, or 0 if it has no row for this log."""
     recovery_point: int
-    """From the recovery-point checkpoint; 0 if it has no row for this log."""
+    """The offset in the recovery-point checkpoint, or 0 if it has no row for this log."""
     clean_shutdown: bool
     now_ms: int
     producer_ids_max: int = DEFAULT_IDS_MAX

@@ -62,7 +62,7 @@ class LogSegments:
         self.start_offset = start_offset
         """The log start offset: records below are not served, though their segment may still be there."""
         self.generation = 0
-        """How often the log was truncated or moved to another directory: what was planned before does not count."""
+        """How often the log was truncated or moved to another directory. Plans made before are obsolete."""
         self.created_count = 1
         """How many segments were begun, the first included."""
         self.active_since_ms: int | None = None

@@ -40,7 +40,7 @@ from klamm.records.header import (
 from klamm_broker.log.producers.open_transactions import CompletedTransaction, OpenTransactions
 
 RUNS_KEPT = 5
-"""As many as a producer may have batches under way (`max.in.flight.requests.per.connection`)."""
+"""The number of batches that a producer may have in flight (`max.in.flight.requests.per.connection`)."""
 RUN_LENGTH_MAX = 2**30
 """A run must not grow so long that a sequence number stands for two of its records."""
 DEFAULT_IDS_MAX = 10_000

@@ -79,7 +79,8 @@ class SegmentVerdict:
 
     ranges: tuple[DamagedRange, ...] = ()
     indexes: Mapping[str, str]
-    """Why an index is of no use, by its suffix. If there are `ranges`, offset and time index were not checked."""
+    """The reason why each damaged index is unusable, by its suffix. If there are `ranges`, offset and time index were
+    not checked."""
 
     @property
     def is_sound(self) -> bool:

@@ -30,8 +30,8 @@ _IMPLIED_BY: Final = {
     ),
     AclOperation.DESCRIBE_CONFIGS: frozenset((AclOperation.ALTER_CONFIGS,)),
 }
-"""The operations that imply each operation: a principal that is allowed one of them is allowed the operation, but one
-that is denied one of them is not denied the operation."""
+"""The operations that imply each operation. A principal that is allowed one of them is allowed the operation too. A
+denial of one of them does not deny the operation."""
 _ANY_NAME: Final = "hardcode"
 """A resource that is asked for in place of any: Kafka's way to let super users, and the default rule, through."""
 

@@ -65,7 +65,7 @@ class AuditEvent(NamedTuple):
     operation: str = ""
     """What it wanted to do with the resource, as READ."""
     resource_type: str = ""
-    """As TOPIC."""
+    """The type of the resource, for example TOPIC."""
     resource_name: str = ""
     rule: str = ""
     """What decided: `super.users`, `default`, `no ACL allows it`, or the entry."""

@@ -46,7 +46,8 @@ class Users:
         self.sessions = ProvenSessions()
         self.store = CredentialStore.of(MetadataImage.empty())
         self.are_known = False
-        """Whether there was an image: before that nobody can log in, and nobody is to be told that he is no user."""
+        """True from the first image on. Before that, no user can log in, and no client may be told that it is
+        unknown."""
 
     def on_image(self, image: MetadataImage) -> None:
         """Uses the users of a newer image (`Logins.on_image`)."""

@@ -25,7 +25,7 @@ class ConnectionRates:
         self._quotas = quotas
         self._pace = pace
         self._until_ms: list[int] = []
-        """A heap: until when each connection is held back. One that goes away meanwhile stays in it."""
+        """A heap with the end of each connection's delay. A connection that ends earlier stays in it."""
 
     @property
     def is_on(self) -> bool:

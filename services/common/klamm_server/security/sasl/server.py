@@ -46,7 +46,7 @@ class Verification(Generic[FoundT]):
 
     check: Callable[[], FoundT]
     decide: Callable[[FoundT], bytes | Authenticated]
-    """The rest of the step: what is answered. Raises SaslRefusedError."""
+    """Returns the answer for the check's result. Raises SaslRefusedError."""
 
 
 class SaslServer(Protocol):
