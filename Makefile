@@ -157,6 +157,7 @@ lock: setup  ## Resolves the pinned dependencies again (name, version, hash).
 	$(BIN)/python tools/deploy_locks.py
 	$(PIP_COMPILE) --output-file bench/peers-requirements.lock bench/peers-requirements.in
 	$(PIP_COMPILE) --output-file docs/requirements.lock docs/requirements.in
+	$(PIP_COMPILE) --output-file tests/clients/quix/requirements.lock tests/clients/quix/requirements.in
 
 clean:  ## Removes the environment and everything built.
 	rm -rf $(VENV) build dist klamm/wire/v1/*_pb2.py klamm/wire/v1/*_pb2.pyi klamm/wire/v1/*_rpc.py klamm/wire/v1/*_rpc.pyi

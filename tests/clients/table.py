@@ -16,7 +16,7 @@ import pytest
 
 from tests.clients.spark_cases import CASES, Case
 from tests.clients.spark_doors import FAILS
-from tests.support import java_programs
+from tests.support import go_programs, java_programs, quix_environment
 
 BEHAVIOURS: Final = (
     "produces and consumes with every codec",
@@ -71,6 +71,8 @@ PROGRAMS: Final[Mapping[str, Callable[[], str]]] = {
     'Spark\'s format("kafka")': lambda: version("pyspark"),
     "Spark's real-time mode": lambda: version("pyspark"),
     "spring-kafka": java_programs.spring_version,
+    "sarama": go_programs.sarama_version,
+    "Quix Streams": quix_environment.version,
 }
 
 _SYMBOLS: Final = {True: "yes", False: "**no**", None: "-"}

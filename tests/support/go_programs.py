@@ -1,0 +1,80 @@
+"""Builds the Go programs of `tests/clients/go` into `build/go`, once until their sources change.
+
+A test is skipped with a reason if `go` is missing or too old."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "tests" / "clients" / "go"
+BUILT = ROOT / "build" / "go"
+PROGRAM = BUILT / "clients"
+USUAL_DIRECTORY = "/usr/local/go/bin"
+"""The directory into which Go's own archives are unpacked. It is often not in the PATH."""
+BUILD_TIMEOUT_S = 900
+
+
+def command(*arguments: str) -> list[str]:
+    """Returns the command that runs the program with these arguments. Skips the test if Go is missing or too old."""
+    _build_if_changed()
+    return [str(PROGRAM), *arguments]
+
+
+def sarama_version() -> str:
+    """Returns the version of sarama that go.mod asks for."""
+    return _from_go_mod(r"github\.com/IBM/sarama v(\S+)")
+
+
+def _build_if_changed() -> None:
+    go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:{USUAL_DIRECTORY}")
+    if go is None:
+        pytest.skip("go not found: the sarama tests need Go's toolchain")
+    # A toolchain that go.mod does not accept must not fetch another one.
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+    asked, found = _from_go_mod(r"^go (\S+)"), _version_of(go, environment)
+    if _numbers(found) < _numbers(asked):
+        pytest.skip(f"go is {found}, but go.mod needs {asked} or newer")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        newest = max(path.stat().st_mtime for path in SOURCES.iterdir())
+        if PROGRAM.exists() and PROGRAM.stat().st_mtime >= newest:
+            return
+        run = subprocess.run(
+            # A work tree of git needs no git program for this build.
+            [go, "build", "-buildvcs=false", "-o", str(PROGRAM), "."],
+            cwd=SOURCES,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+        assert run.returncode == 0, f"go build failed:\n{run.stdout}{run.stderr}"
+        # Go leaves a program as it is if only comments changed.
+        PROGRAM.touch()
+
+
+def _version_of(go: str, environment: dict[str, str]) -> str:
+    # Outside of the module: inside of it, an old toolchain stops at the line `go` before it says its version.
+    run = subprocess.run([go, "env", "GOVERSION"], cwd="/", env=environment, capture_output=True, text=True, check=True)
+    return run.stdout.strip().removeprefix("go")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Returns the leading numbers of a version such as 1.26.8 or 1.26rc1."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _from_go_mod(pattern: str) -> str:
+    found = re.search(pattern, (SOURCES / "go.mod").read_text(), re.MULTILINE)
+    assert found is not None, f"go.mod has no {pattern}"
+    return found[1]
