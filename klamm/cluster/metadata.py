@@ -20,7 +20,7 @@ from klamm.wire.v1 import broker_pb2, common_pb2
 
 NO_LEADER = -1
 _DENIALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
-"""The errors after which a client does not ask for a topic again, as in Kafka's clients."""
+"""The errors that keep a topic from a client until its rights or the name change, as in Kafka's clients."""
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")

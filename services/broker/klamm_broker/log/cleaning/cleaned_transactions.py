@@ -51,7 +51,7 @@ class MarkerNeeds:
             self._unended.add(header.producer_id)
 
     def take(self, header: BatchHeader) -> bool:
-        """Returns whether a control batch must be kept, because a batch of its transaction was kept before it."""
+        """Returns whether a control batch ends a transaction of which the log had a data batch before it."""
         is_needed = header.producer_id in self._unended
         self._unended.discard(header.producer_id)
         return is_needed
