@@ -7,17 +7,24 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.support.ports import free_port
 from tests.support.waiting import patience
+
+KLAMM = (sys.executable, "-m", "klamm")
 
 
 class KlammProcess:
     """One embedded cluster on a data directory; keeps its port over restarts, so that clients find it again."""
 
     def __init__(
-        self, directory: pathlib.Path, settings: Mapping[str, str] | None = None, *, port: int | None = None
+        self,
+        directory: pathlib.Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        port: int | None = None,
+        program: Sequence[str] = KLAMM,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data_dir = directory / "klamm-data"
@@ -26,6 +33,7 @@ class KlammProcess:
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.kafka_port = free_port()
         self.kafka_bootstrap = f"127.0.0.1:{self.kafka_port}"
+        self._program = program
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[str] | None = None
 
@@ -37,7 +45,7 @@ class KlammProcess:
     def start(self) -> None:
         """Returns when the cluster says that it is ready; fails with its log when it does not."""
         assert self._process is None
-        command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        command = [*self._program, "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
         command += ["--kafka-port", str(self.kafka_port)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
@@ -79,10 +87,14 @@ class KlammProcess:
 
 @contextlib.contextmanager
 def running_cluster(
-    directory: pathlib.Path, settings: Mapping[str, str] | None = None, *, port: int | None = None
+    directory: pathlib.Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    port: int | None = None,
+    program: Sequence[str] = KLAMM,
 ) -> Iterator[KlammProcess]:
     """A started cluster; stopped at the end, unless the test did it. One that died by itself is only tidied up."""
-    cluster = KlammProcess(directory, settings, port=port)
+    cluster = KlammProcess(directory, settings, port=port, program=program)
     cluster.start()
     try:
         yield cluster

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from klamm_broker.kafka.requests import ApiKey
-from tests.clients.judge.side import TIMEOUT_MS, Ask, Case, Cases, GroupMembership, join_group, since, sync_group
+from tests.clients.judge.side import (
+    TIMEOUT_MS,
+    Ask,
+    Case,
+    Cases,
+    GroupMembership,
+    TransactionalProducer,
+    join_group,
+    since,
+    sync_group,
+)
 
 Fields = Mapping[str, Any]
 NEVER_GENERATION = 1_000
@@ -92,15 +102,36 @@ def pending(ask: Ask) -> str:
     """A new group with an offset, and another one in an open transaction."""
     producer = ask.transaction()
     group = committed(ask)
+    commit_in_transaction(ask, producer)
+    return group
+
+
+def outdated(ask: Ask) -> str:
+    """Makes a group with an offset in an open transaction, and a newer one outside of it."""
+    commit_in_transaction(ask, ask.transaction())
+    ask.side.ask(ApiKey.OFFSET_COMMIT, 8, commit(ask, None, ("plain", 0, 2)))
+    return ask.name
+
+
+def outdated_and_ended(ask: Ask) -> str:
+    """Returns such a group as `outdated` does, after its transaction has committed."""
+    producer = ask.transaction()
+    commit_in_transaction(ask, producer)
+    ask.side.ask(ApiKey.OFFSET_COMMIT, 8, commit(ask, None, ("plain", 0, 2)))
+    ask.side.end(producer, committed=True)
+    ask.side.wait_for_end(producer.transactional_id)
+    return ask.name
+
+
+def commit_in_transaction(ask: Ask, producer: TransactionalProducer) -> None:
     asked = {
         "transactional_id": producer.transactional_id,
         "producer_id": producer.producer_id,
         "producer_epoch": producer.epoch,
-        "group_id": group,
+        "group_id": ask.name,
     }
     ask.side.ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, asked)
     ask.side.ask(ApiKey.TXN_OFFSET_COMMIT, 3, {**asked, "topics": commit(ask)["topics"]})
-    return group
 
 
 OFFSET_FETCH = {
@@ -128,6 +159,13 @@ OFFSET_FETCH = {
     ),
     "of all of an open transaction, stable": since(
         7, lambda ask: fetch_offsets(ask, pending(ask), None, require_stable=True)
+    ),
+    "of a commit after that of an open transaction": lambda ask: fetch_offsets(ask, outdated(ask), {"plain": [0]}),
+    "of a commit after that of an open transaction, stable": since(
+        7, lambda ask: fetch_offsets(ask, outdated(ask), {"plain": [0]}, require_stable=True)
+    ),
+    "of a commit after that of a transaction that ended": since(
+        7, lambda ask: fetch_offsets(ask, outdated_and_ended(ask), {"plain": [0]}, require_stable=True)
     ),
     "of an unknown member": since(
         9, lambda ask: fetch_offsets(ask, "stored", {"plain": [0]}, member_id="nobody", member_epoch=1)

@@ -1,10 +1,11 @@
 """Offsets of open transactions: they count once their transaction commits, and never if it aborts (KIP-98).
 
-Which offset is the newest is a matter of where it stands in the log, not of when its transaction ended, so that the
-same records give the same offsets after compaction has dropped some. What can no longer become the newest is dropped at
-once: by a commit outside of transactions, by a tombstone, by a transaction that commits what stands behind it.
+Kafka's `OffsetMetadataManager` has the same rules. The place in the log says which of two offsets is newer, and not
+the time at which a transaction ended, so that the same records give the same offsets after compaction has dropped
+some. An offset stays pending until the marker of its transaction, even if a newer one counts already; the marker then
+leaves the newer one in place. Only a tombstone removes pending offsets before their marker.
 
-Invariant: no producer and no group with nothing pending is kept.
+Invariant: this state keeps no producer, partition or group with nothing pending.
 """
 
 from __future__ import annotations
@@ -17,16 +18,31 @@ from klamm_coordinator.records.schemas import OffsetCommitValue
 
 class _Pending(NamedTuple):
     order: int
-    """Where it stands in the log, relative to the others."""
+    """The offset's place in the log, relative to the others."""
     value: OffsetCommitValue
+
+
+class _PartitionPending:
+    """The pending offsets of one group in one partition."""
+
+    __slots__ = ("by_producer", "counting_order")
+
+    def __init__(self) -> None:
+        self.by_producer: dict[int, _Pending] = {}
+        self.counting_order = -1
+        """The place in the log of the offset that counts, if it came after the first pending one; or -1."""
+
+    def newest_first(self) -> list[tuple[int, OffsetCommitValue, bool]]:
+        """Returns each producer with its value, and whether that value will count if the transaction commits."""
+        ordered = sorted(self.by_producer.items(), key=lambda item: item[1].order, reverse=True)
+        return [(producer_id, pending.value, pending.order > self.counting_order) for producer_id, pending in ordered]
 
 
 class PendingOffsets:
     """Changed by acknowledged records only."""
 
     def __init__(self) -> None:
-        self._of_group: dict[str, dict[TopicPartition, dict[int, _Pending]]] = {}
-        """The pending offsets by group, partition and producer id."""
+        self._of_group: dict[str, dict[TopicPartition, _PartitionPending]] = {}
         self._of_producer: dict[int, set[tuple[str, TopicPartition]]] = {}
         self._next_order = 0
 
@@ -60,55 +76,56 @@ class PendingOffsets:
         return partition in self._of_group.get(group_id, ())
 
     def add(self, producer_id: int, group_id: str, partition: TopicPartition, value: OffsetCommitValue) -> None:
-        """An acknowledged offset of a transaction; it replaces an earlier one of the same transaction."""
-        offsets = self._of_group.setdefault(group_id, {}).setdefault(partition, {})
-        offsets[producer_id] = _Pending(self._next_order, value)
-        self._next_order += 1
+        """Keeps an acknowledged offset of a transaction; it replaces an earlier one of the same transaction."""
+        there = self._of_group.setdefault(group_id, {}).setdefault(partition, _PartitionPending())
+        there.by_producer[producer_id] = _Pending(self._take_order(), value)
         self._of_producer.setdefault(producer_id, set()).add((group_id, partition))
 
-    def drop(self, group_id: str, partition: TopicPartition) -> None:
-        """Something newer than everything that is pending there counts now."""
-        for producer_id in list(self._of_group.get(group_id, {}).get(partition, ())):
-            self._remove(producer_id, group_id, partition)
+    def outdate(self, group_id: str, partition: TopicPartition) -> None:
+        """Notes that an offset outside of transactions is newer than all that are pending in the partition."""
+        there = self._of_group.get(group_id, {}).get(partition)
+        if there is not None:
+            there.counting_order = self._take_order()
+
+    def remove(self, group_id: str, partition: TopicPartition) -> None:
+        """Removes what is pending in the partition, because its offset was deleted."""
+        there = self._of_group.get(group_id, {}).get(partition)
+        for producer_id in list(there.by_producer) if there is not None else ():
+            self._take(producer_id, group_id, partition)
 
     def end(self, producer_id: int, *, committed: bool) -> list[tuple[str, TopicPartition, OffsetCommitValue]]:
-        """The producer's transaction is over; what it commits, in the order of the log."""
-        ended = [
-            (self._remove(producer_id, group_id, partition), group_id, partition)
-            for group_id, partition in list(self._of_producer.get(producer_id, ()))
-        ]
-        if not committed:
-            return []
-        ended.sort()
-        for pending, group_id, partition in ended:
-            self._drop_older(pending.order, group_id, partition)
-        return [(group_id, partition, pending.value) for pending, group_id, partition in ended]
+        """Ends the producer's transaction. Returns the offsets that count from now on, in the order of the log."""
+        counting = []
+        for group_id, partition in list(self._of_producer.get(producer_id, ())):
+            there = self._of_group[group_id][partition]
+            pending = self._take(producer_id, group_id, partition)
+            if committed and pending.order > there.counting_order:
+                there.counting_order = pending.order
+                counting.append((pending.order, group_id, partition, pending.value))
+        return [(group_id, partition, value) for _, group_id, partition, value in sorted(counting)]
 
-    def _drop_older(self, order: int, group_id: str, partition: TopicPartition) -> None:
-        there = self._of_group.get(group_id, {}).get(partition, {})
-        for producer_id in [producer_id for producer_id, pending in there.items() if pending.order < order]:
-            self._remove(producer_id, group_id, partition)
-
-    def _remove(self, producer_id: int, group_id: str, partition: TopicPartition) -> _Pending:
-        offsets = self._of_group[group_id]
-        removed = offsets[partition].pop(producer_id)
-        if not offsets[partition]:
-            del offsets[partition]
-        if not offsets:
+    def _take(self, producer_id: int, group_id: str, partition: TopicPartition) -> _Pending:
+        partitions = self._of_group[group_id]
+        taken = partitions[partition].by_producer.pop(producer_id)
+        if not partitions[partition].by_producer:
+            del partitions[partition]
+        if not partitions:
             del self._of_group[group_id]
         keys = self._of_producer[producer_id]
         keys.discard((group_id, partition))
         if not keys:
             del self._of_producer[producer_id]
-        return removed
+        return taken
 
-    def _newest_first(self) -> dict[tuple[str, TopicPartition], list[tuple[int, OffsetCommitValue]]]:
-        """The producers and values of each partition, newest first, without the numbers that order them."""
+    def _take_order(self) -> int:
+        order = self._next_order
+        self._next_order += 1
+        return order
+
+    def _newest_first(self) -> dict[tuple[str, TopicPartition], list[tuple[int, OffsetCommitValue, bool]]]:
+        """The pending offsets of each partition, newest first, without the numbers that order them."""
         return {
-            (group_id, partition): [
-                (producer_id, pending.value)
-                for producer_id, pending in sorted(there.items(), key=lambda item: item[1].order, reverse=True)
-            ]
-            for group_id, offsets in self._of_group.items()
-            for partition, there in offsets.items()
+            (group_id, partition): there.newest_first()
+            for group_id, partitions in self._of_group.items()
+            for partition, there in partitions.items()
         }

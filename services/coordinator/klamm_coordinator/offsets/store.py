@@ -117,17 +117,18 @@ class ShardOffsets:
         return sorted(found if topics is None else (each for each in found if each.topic in topics))
 
     def replay(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """An acknowledged record outside of transactions: it is newer than all that is pending."""
+        """Replays an acknowledged record outside of transactions; None deletes it and the pending ones too."""
         self.replay_encoded(group_id, partition, None if value is None else encode_offset_value(value))
 
     def replay_encoded(self, group_id: str, partition: TopicPartition, value: bytes | None) -> None:
         """Replays an acknowledged record with an encoded value, which has been checked."""
-        if self.pending and self.pending.is_pending(group_id, partition):
-            self.pending.drop(group_id, partition)
+        if self.pending:
+            change = self.pending.remove if value is None else self.pending.outdate
+            change(group_id, partition)
         self._set(group_id, partition, value)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
-        """An acknowledged marker; returns the groups that had offsets pending."""
+        """Replays an acknowledged marker. Returns the groups that had offsets pending."""
         group_ids = self.pending.groups_of(producer_id)
         for group_id, partition, value in self.pending.end(producer_id, committed=committed):
             self._set(group_id, partition, encode_offset_value(value))
