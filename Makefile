@@ -59,7 +59,7 @@ fresh-seeds: setup  ## Simulations and property tests with seeds that nobody has
 	TEST_SEED=random $(PYTEST) tests/sim -k a_slice_of_seeds --numprocesses $(JOBS)
 	TEST_SEED=random $(PYTEST) tests/unit -m hypothesis --numprocesses $(JOBS)
 
-clients: setup  ## Kafka's clients and programs against the Kafka listener, and tables of them; CLIENTS="--table README.md".
+clients: setup  ## Kafka's clients and programs against the Kafka listener, and tables of them; CLIENTS=--table writes them into docs.
 	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat
 	$(PYTEST) tests/clients $(CLIENTS)
 

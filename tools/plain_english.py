@@ -23,9 +23,6 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-LEFT_OUT: Final = ("README.md",)
-"""Files and folders that are not yet read, because they are still being rewritten."""
-
 GENERATED: Final = ("build", "deploy/wheels", "dist", "klamm-data", "klamm/wire/v1", "spark-warehouse")
 """Folders of files that programs write."""
 
@@ -204,7 +201,7 @@ def files(paths: list[Path]) -> Iterator[Path]:
     """The files among and below the paths that people write, in the order of their names."""
     for path in sorted(paths):
         name = path.relative_to(ROOT).as_posix()
-        if path.name.startswith(".") or name in GENERATED or name in LEFT_OUT:
+        if path.name.startswith(".") or name in GENERATED:
             continue
         if path.is_dir():
             # Caches of programs that run beside this one come and go.

@@ -10,12 +10,11 @@ import sys
 import uuid
 import warnings
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.clients.table import Comparison, Outcomes, write_between_markers
+from tests.clients.table import PAGES, Comparison, Outcomes, write_between_markers
 from tests.support.all_brokers import wait_until_everywhere
 from tests.support.apache_kafka import ApacheKafka, running_kafka
 from tests.support.kafka_wire import KafkaWire
@@ -27,7 +26,7 @@ _comparison = pytest.StashKey[Comparison]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--table", metavar="FILE", help="write the tables into FILE, each between its two comments")
+    parser.addoption("--table", action="store_true", help="write the tables into their pages of docs/reference")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,8 +54,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             continue
         terminalreporter.section(name)
         terminalreporter.write("\n".join(["", *lines, ""]))
-        if path := config.getoption("--table"):
-            write_between_markers(Path(path), name, lines)
+        if config.getoption("--table"):
+            write_between_markers(PAGES[name], name, lines)
 
 
 class Cluster:

@@ -1,7 +1,7 @@
-"""Which client does what, as a table: each test of a client names its behaviour, which holds when all its tests passed.
+"""The tables of Kafka's clients, and of Spark's connector for Kafka beside Klamm's data source.
 
-And Spark's connector for Kafka beside Klamm's data source, a row for each case. `--table FILE` also writes both into
-FILE, each between its two comments, `<!-- clients: begin -->` and `<!-- clients: end -->`, or `spark`.
+Each test of a client names a behaviour, and a behaviour holds if all its tests passed. `--table` also writes each table
+into its page, between two comments such as `<!-- clients: begin -->` and `<!-- clients: end -->`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from tests.clients.spark_cases import CASES, Case
 from tests.clients.spark_doors import FAILS
 from tests.support import go_programs, java_programs, quix_environment
 
+_REFERENCE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
+PAGES: Final = {"clients": _REFERENCE / "kafka-clients.md", "spark": _REFERENCE / "spark-options.md"}
+"""The page of each table."""
 BEHAVIOURS: Final = (
     "produces and consumes with every codec",
     "produces without duplicates (idempotent)",
@@ -136,7 +139,7 @@ def _shown(result: object) -> str:
 
 
 def write_between_markers(path: Path, name: str, lines: list[str]) -> None:
-    """Replaces what stands between the two comments of that name. Raises UsageError unless the file has both."""
+    """Replaces the lines between the two comments of that name. Raises UsageError unless the file has both."""
     first, last = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     text = path.read_text()
     before, begin, rest = text.partition(first)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.plain_english import LEFT_OUT, PATTERNS, ROOT, files, findings, findings_in
+from tools.plain_english import PATTERNS, files, findings, findings_in
 
 
 def found(text: str, suffix: str = ".md") -> list[tuple[int, str]]:
@@ -113,10 +113,6 @@ def test_a_file_that_is_gone_meanwhile_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "here.md").write_text("Written anew.")
     found_in = {name: [finding.words for finding in findings_in(tmp_path / name)] for name in ("here.md", "gone.md")}
     assert found_in == {"here.md": ["Written anew."], "gone.md": []}
-
-
-def test_every_file_or_folder_left_out_is_there() -> None:
-    assert [name for name in LEFT_OUT if not (ROOT / name).exists()] == []
 
 
 def test_every_pattern_says_what_to_write_instead() -> None:

@@ -1,0 +1,163 @@
+"""Runs the commands and programs of the README and of the guides, in order, against a fresh `klamm up`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from klamm.config import DEFAULT_PORT
+from tests.support.cli_runner import KlammCommand
+from tests.support.klamm_process import running_cluster
+from tests.support.ports import free_port
+from tests.support.waiting import patience
+
+ROOT = pathlib.Path(__file__).parents[3]
+README, GUIDES = "README.md", "docs/how-to"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Returns the code blocks of a page."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    found = [code for name, code in fenced if name == language]
+    assert found, f"{page} has no {language} block"
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with running_cluster(tmp_path / "cluster") as process:
+        yield process
+
+
+def run(cluster, command: list[str], directory: pathlib.Path, text: str = "") -> str:
+    """Runs it where it writes nothing into the project; returns its output."""
+    environment = {
+        **os.environ,
+        "KLAMM_BOOTSTRAP": cluster.bootstrap,
+        "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    ended = subprocess.run(
+        command,
+        input=text,
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def on_its_port(cluster, program: str) -> str:
+    """The default port may be somebody's own cluster."""
+    assert f"localhost:{DEFAULT_PORT}" in program
+    return program.replace(f"localhost:{DEFAULT_PORT}", cluster.bootstrap)
+
+
+def run_shell(cluster, directory: pathlib.Path, script: str) -> str:
+    """Runs the script. Each command ends the shell if it fails, and the shell prints each command."""
+    return run(cluster, ["bash", "-e", "-u", "-x", "-o", "pipefail"], directory, script)
+
+
+def run_python(cluster, directory: pathlib.Path, program: str) -> str:
+    return run(cluster, [sys.executable, "-W", "error", "-"], directory, on_its_port(cluster, program))
+
+
+def consume(cluster, directory: pathlib.Path, topic: str, *options: str) -> str:
+    """Returns what `klamm consume` prints of the topic."""
+    return run(cluster, ["klamm", "consume", topic, "--from", "beginning", "--exit", *options], directory)
+
+
+def test_the_first_commands(cluster, tmp_path):
+    install, commands, make = blocks(README, "")
+    assert "klamm up" in install
+    assert run_shell(cluster, tmp_path, commands).endswith("hello\n")
+    targets = re.findall(r"^make (\w+)", make, re.MULTILINE)
+    assert targets
+    assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in targets)
+
+
+def test_the_command_line(cluster, tmp_path):
+    (script,) = blocks(f"{GUIDES}/use-the-command-line.md", "")
+    output = run_shell(cluster, tmp_path, script)
+    assert "alice\t3 apples" in output
+    assert re.search(r"^orders +0 +1 +1 +1 +0 +\d", output, re.MULTILINE)
+    assert re.search(r"^retention\.ms +604800000 +DYNAMIC_TOPIC", output, re.MULTILINE)
+    assert output.endswith("deleted billing\ndeleted orders\n")
+
+
+def test_the_python_client(cluster, tmp_path):
+    klamm, kafka, _spark = blocks(README, "python")
+    output = run_python(cluster, tmp_path, klamm)
+    assert "topic='clicks'" in output
+    assert "0 b'alice' b'/home'" in output
+    run_kafka_client(cluster, tmp_path, kafka)
+    assert consume(cluster, tmp_path, "clicks", "--key") == "alice\t/home\nbob\t/pricing\n"
+
+
+def test_the_guide_to_the_python_client(cluster, tmp_path):
+    synchronous, transactional, asynchronous = blocks(f"{GUIDES}/use-the-python-client.md", "python")
+    output = run_python(cluster, tmp_path, synchronous)
+    assert "topic='clicks'" in output
+    assert "b'alice' b'/home'" in output
+    run_python(cluster, tmp_path, transactional)
+    assert consume(cluster, tmp_path, "shouts", "--isolation-level", "read_committed") == "/HOME\n"
+    output = run_python(cluster, tmp_path, asynchronous)
+    assert "topic='clicks'" in output
+    assert "b'/home'" in output or "b'/pricing'" in output
+
+
+def run_kafka_client(cluster, directory: pathlib.Path, program: str) -> None:
+    assert "localhost:9092" in program
+    run(cluster, [sys.executable, "-"], directory, program.replace("localhost:9092", cluster.kafka_bootstrap))
+
+
+def test_the_guide_to_kafka_clients(cluster, tmp_path):
+    (program,) = blocks(f"{GUIDES}/connect-a-kafka-client.md", "python")
+    run_kafka_client(cluster, tmp_path, program)
+    assert consume(cluster, tmp_path, "clicks", "--key") == "alice\t/home\n"
+
+
+def test_the_services_apart(tmp_path):
+    """Runs each command of the block, with other ports, because another cluster may have the default ones."""
+    script = blocks(f"{GUIDES}/add-and-remove-servers.md", "")[0]
+    controller, broker, coordinator = free_port(), free_port(), free_port()
+    services = []
+    try:
+        for line, port in zip(script.splitlines(), (controller, broker, coordinator), strict=True):
+            python, *arguments = line.replace("localhost:9093", f"localhost:{controller}").split()
+            assert python == "python"
+            with (tmp_path / f"{port}.log").open("w") as log:
+                command = [sys.executable, *arguments, "--set", f"listeners=GRPC://localhost:{port}"]
+                services.append(subprocess.Popen(command, cwd=tmp_path, stderr=log))
+        klamm = KlammCommand(f"localhost:{broker}")
+        klamm.ok("topics", "create", "apart", "--timeout", int(patience()))
+        klamm.ok("produce", "apart", stdin="a\n")
+        assert klamm.ok("consume", "apart", "--group", "g", "--from", "beginning", "--exit").out == "a\n"
+    finally:
+        for service in reversed(services):
+            service.terminate()
+            assert service.wait(patience()) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_programs_for_spark(cluster, tmp_path):
+    """One program after the other in one Python, because a second JVM would take seconds to start."""
+    run(cluster, ["klamm", "produce", "clicks"], tmp_path, "/docs\n/docs\nno page\n/blog\n")
+    of_readme = blocks(README, "python")[-1]
+    (of_guide,) = blocks(f"{GUIDES}/read-and-write-with-spark.md", "python")
+    program = on_its_port(cluster, f"{of_readme}\n{of_guide}").replace("/tmp/", f"{tmp_path}/")
+    run(cluster, [sys.executable, "-"], tmp_path, program)
+    assert keys(consume(cluster, tmp_path, "visits", "--key")) == ["/blog", "/docs", "/docs", "no page"]
+    assert keys(consume(cluster, tmp_path, "page-views", "--key")) == ["/blog", "/docs", "/docs"]
+
+
+def keys(output: str) -> list[str]:
+    return sorted(line.partition("\t")[0] for line in output.splitlines())
