@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from klamm.__main__ import main
 from klamm_broker.log.files.disk import Disk
+from klamm_cli.main import main
 
 PAUSE_S = 0.01
 
@@ -30,8 +30,8 @@ def slow_down(gate: Path) -> None:
             time.sleep(PAUSE_S)
         return read_all(disk, fd, size_bytes, position)
 
-    Disk.preadv = staticmethod(preadv_slowly)  # type: ignore[method-assign]
-    Disk.read_all = read_all_slowly  # type: ignore[method-assign]
+    for name, slow in {"preadv": staticmethod(preadv_slowly), "read_all": read_all_slowly}.items():
+        setattr(Disk, name, slow)
 
 
 if __name__ == "__main__":
