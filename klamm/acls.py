@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""As a host, it means every host. As the name of a LITERAL pattern, it means every resource of the type."""
+"""Every host, or every resource of the type if it is the name of a LITERAL pattern."""
 WILDCARD_PRINCIPAL: Final = "User:*"
-"""Everybody, also clients that are not authenticated."""
+"""Every principal, and clients that are not authenticated."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that is not authenticated."""
 CLUSTER_NAME: Final = "kafka-cluster"

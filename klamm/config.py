@@ -2,9 +2,9 @@
 
 A configuration is a frozen dataclass of settings (`klamm.setting`). `parse` takes what users give: a mapping with
 dotted names, keyword arguments with underscores, values typed or as text (as in a properties file). Unknown names,
-wrong types and values out of range are a ConfigError that names the setting, the value and what was expected. So is a
-setting of Kafka's that promises what there is not here (interceptors, say); one that only tunes what there is not is
-ignored, with a warning.
+wrong types and values out of range raise a ConfigError, which names the setting, the value and the expected values. It
+is also raised for a setting of Kafka's that asks for a feature that Klamm does not have (interceptors, say). A setting
+that only tunes such a feature is ignored, with a warning.
 """
 
 from __future__ import annotations

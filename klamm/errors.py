@@ -295,8 +295,8 @@ def __getattr__(name: str) -> type[BrokerError]:
 class CommitFailedError(KlammError):
     """The group moved on (a rebalance, a session time-out): these offsets can no longer be committed.
 
-    The partitions may belong to another member by now; what was processed since the last commit will be
-    processed again."""
+    The partitions may belong to another member by now. It will process the records since the last commit
+    again."""
 
 
 class AbortableTransactionError(KlammError):

@@ -17,7 +17,7 @@ _GC_THRESHOLD: Final = 50_000
 def main() -> None:
     """Runs the command of `sys.argv`."""
     handle_interrupts()
-    # What went wrong is told in one line, by us. Servers (`up`) say more.
+    # Commands print errors in one line, so gRPC must not log. Servers (`up`) log more.
     if sys.argv[1:2] != ["up"]:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
@@ -29,13 +29,13 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """The exit status."""
+    """Returns the exit status."""
     if arguments[:1] == ["up"]:
         # A server that starts: typer and the client's commands would cost it 0.2 s and 10 MB.
         from klamm_cli.commands.up import up
 
         return up(arguments[1:])
-    # What imports make is there to stay: the collector would walk it again and again, a tenth of what a command takes.
+    # Imported objects stay. The collector would scan them many times, which is a tenth of a command's time.
     gc.set_threshold(_GC_THRESHOLD)
     from klamm_cli.app import run
 

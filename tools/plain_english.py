@@ -23,6 +23,9 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
+PRODUCT: Final = ("klamm", "klamm_cli", "services", "spark")
+"""Folders in which all patterns are searched for. The others still have such places."""
+
 GENERATED: Final = ("build", "deploy/wheels", "dist", "klamm-data", "klamm/wire/v1", "spark-warehouse")
 """Folders of files that programs write."""
 
@@ -38,6 +41,8 @@ class Pattern(NamedTuple):
     """What to write instead."""
     of_docstrings: bool = False
     """Whether only docstrings are searched."""
+    of_product: bool = False
+    """Whether only the folders of `PRODUCT` are searched."""
 
 
 _NO_NOUN: Final = (
@@ -45,6 +50,19 @@ _NO_NOUN: Final = (
     "|though|to|under|unless|until|upon|what|when|where|which|while|with|without"
 )
 """Words after which "who" has no noun that it could refer to."""
+
+_FRAGMENT: Final = (
+    "Also|As|At|Between|But|Each|For|From|In|Neither|Newly|None|Nor|Not|On|Only|That|Those|To|Until|With|Without"
+)
+"""Words with which a docstring does not begin that is a sentence."""
+
+_VERB: Final = r"\w+s|are|had|may|can|will|would"
+
+_DIALECT: Final = (
+    r"be\sof\sno\suse|gives?\sup|goes?\son|heard?\sof|hears\sof|heeds?|if\snot\sotherwise|is\sno\smore|is\stold|are\stold|looks?\sagain"
+    r"|of\sbefore|says?\sso|stands?\sstill|takes?\sup|the\sone\sbefore|was\snot\sto\sbe\shad"
+)
+"""Phrases for which the field has a word: continue, learn, obey, retry, stop, the previous one."""
 
 _NAME: Final = "name the client, member, caller or reader"
 
@@ -62,6 +80,23 @@ PATTERNS: Final = (
     ),
     Pattern("Who ...", re.compile(r"(?:(?:\A|[.!?*|]\s+|\()Who|[:;]\s+[Ww]ho)\b(?![^.!|]*\?)"), _NAME),
     Pattern("of who ...", re.compile(rf"\b(?:{_NO_NOUN})\s+who\b(?![^.!|]*\?)", re.IGNORECASE), "give who a noun"),
+    Pattern(
+        "fragment",
+        re.compile(rf"\A(?:{_FRAGMENT})\b"),
+        "write a sentence of its own: Returns ..., The offset after ..., True while ...",
+        of_docstrings=True,
+        of_product=True,
+    ),
+    Pattern(
+        "what ... is",
+        re.compile(
+            rf"(?:\A|[.;:,]\s|\b(?:and|but|that|so|for|if|when)\s)(?:what|nobody|somebody|everybody)\s+(?:{_VERB})\b(?![^.!|]*\?)",
+            re.IGNORECASE,
+        ),
+        "name the actor or the thing",
+        of_product=True,
+    ),
+    Pattern("dialect", re.compile(rf"\b(?:{_DIALECT})\b", re.IGNORECASE), "use the field's word", of_product=True),
 )
 
 
@@ -83,11 +118,14 @@ class Finding(NamedTuple):
     """The words found, with a few of those around them."""
 
 
-def findings(text: str, suffix: str) -> Iterator[Finding]:
-    """What is refused in the text of a file whose name ends in `suffix` (".py", ".md", ...), passage by passage."""
+def findings(text: str, suffix: str, *, of_product: bool = False) -> Iterator[Finding]:
+    """Returns what is refused in the text of a file whose name ends in `suffix` (".py", ".md", ...), passage by passage."""
+    patterns = [pattern for pattern in PATTERNS if of_product or not pattern.of_product]
+    if suffix == ".py" and not of_product and not _MAY_FIND.search(text):
+        return
     for passage in passages(text, suffix):
         plain = _without_code(passage.text)
-        for pattern in PATTERNS:
+        for pattern in patterns:
             if pattern.of_docstrings and not passage.is_docstring:
                 continue
             for match in pattern.expression.finditer(plain):
@@ -103,11 +141,10 @@ def _without_code(text: str) -> str:
 def passages(text: str, suffix: str) -> Iterator[Passage]:
     """What people have written for people in the text of a file whose name ends in `suffix`."""
     if suffix == ".py":
-        if _MAY_FIND.search(text):
-            tree = ast.parse(text)
-            yield from _docstrings(tree)
-            yield from _messages(tree)
-            yield from _blocks(_python_comments(text))
+        tree = ast.parse(text)
+        yield from _docstrings(tree)
+        yield from _messages(tree)
+        yield from _blocks(_python_comments(text))
     elif suffix == ".md":
         yield from _paragraphs(text)
     elif suffix in _COMMENT_SIGNS:
@@ -115,7 +152,7 @@ def passages(text: str, suffix: str) -> Iterator[Passage]:
 
 
 _MAY_FIND: Final = re.compile(r"""who|anew|\bmany\b|otherwise|\bits\b['".,;:)]*\s|(?:Of|By)\b""", re.IGNORECASE)
-"""What every finding contains: a file without it need not be parsed."""
+"""Each finding outside of `PRODUCT` contains this, so that a file without it need not be parsed."""
 
 _COMMENT_SIGNS: Final = {
     ".proto": "//",
@@ -212,9 +249,10 @@ def files(paths: list[Path]) -> Iterator[Path]:
 
 
 def findings_in(path: Path) -> Iterator[Finding]:
-    """What is refused in the file; nothing if it is gone meanwhile."""
+    """Returns what is refused in the file, or nothing if the file was deleted."""
     with suppress(FileNotFoundError):
-        yield from findings(path.read_text(encoding="utf-8"), _kind(path))
+        of_product = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PRODUCT
+        yield from findings(path.read_text(encoding="utf-8"), _kind(path), of_product=of_product)
 
 
 def _kind(path: Path) -> str:

@@ -1,7 +1,8 @@
-"""Where replicas should go when they leave some brokers, or when there shall be more or fewer of them.
+"""Plans where replicas move when they leave some brokers, or when a topic gets more or fewer of them.
 
-As little as possible moves. What has to goes where its partition has no replica yet: to another rack than the others'
-while there is one, then to the broker with the fewest leaders (for a first replica) and the fewest replicas.
+The plan moves as few replicas as possible. A replica moves to a broker that has no replica of its partition yet. A
+broker in a rack without such a replica comes first. Then the broker with the fewest leaders (for a first replica) and
+the fewest replicas comes first.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ class AsyncConsumer:
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS, *, leave: bool | None = None) -> None:
         """Closes: commits if that is automatic, calls the listener, leaves the group.
 
-        `leave`: whether a static member gives up its place too; by default only dynamic ones do."""
+        `leave`: whether a static member leaves the group too; by default only dynamic members leave."""
         self.iteration.abandon()
         await self.core.close(timeout_ms, leave_static=bool(leave))
 

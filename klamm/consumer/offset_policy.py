@@ -92,9 +92,9 @@ class OffsetPolicy:
         return self._end is not None or self._duration_ms is not None
 
     def on_epoch_end(self, tp: TopicPartition, asked: Validation, end: EpochEnd, now_ms: int) -> LogTruncation | None:
-        """Goes on at the position if the leader's log of its epoch reaches it, or where the logs part.
+        """Continues at the position if the leader's log of its epoch reaches it, else where the logs diverge.
 
-        The truncation, if there is one; without a policy the position then keeps waiting to be validated."""
+        Returns the truncation, if there is one. Without a reset policy, the position then stays unvalidated."""
         subscription = self._subscription
         if not subscription.is_validating(tp, asked):
             return None

@@ -8,13 +8,12 @@
     INITIALIZING -> VALIDATING (committed offset with its epoch, such a seek) | FETCHING (without) |
                     RESETTING (nothing committed)
     RESETTING    -> FETCHING (offset found) | VALIDATING, FETCHING (seek)
-    VALIDATING   -> FETCHING (at the position, or where the logs part) | RESETTING (nobody knows where)
+    VALIDATING   -> FETCHING (at the position, or where the logs part) | RESETTING (unknown where)
     FETCHING     -> FETCHING (records returned, seek) | VALIDATING (another leader epoch, an answer that the logs part,
                     such a seek) | RESETTING (seek_to_beginning, out of range ...)
 
-Whatever moves a position other than returning records gives the partition a new `position_epoch`, so that
-what was fetched for the old position can be told from what was fetched for the new one. Pausing is
-orthogonal.
+Every change of a position, except by returned records, gives the partition a new `position_epoch`. It distinguishes
+records fetched for the old position from records fetched for the new one. A partition in any state may be paused.
 
 Follows `org.apache.kafka.clients.consumer.internals.SubscriptionState.TopicPartitionState`.
 """

@@ -48,7 +48,8 @@ class KafkaReader(Generic[BufferT]):
         try:
             return layout.unpack_from(self._buffer, position)
         except struct.error:
-            raise self.error(f"the bytes end at {len(self._buffer)}, inside a number at byte {position}") from None
+            end = len(self._buffer)
+            raise self.error(f"the data ends at byte {end}, within a number that begins at byte {position}") from None
 
     def int8(self) -> int:
         return self.fields(_INT8)[0]
@@ -72,7 +73,7 @@ class KafkaReader(Generic[BufferT]):
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
-            raise self.error(f"the string before byte {self.position} is null; expected text")
+            raise self.error(f"the string that ends at byte {self.position} is null; expected text")
         return text
 
     def nullable_string(self) -> str | None:
@@ -87,12 +88,12 @@ class KafkaReader(Generic[BufferT]):
         try:
             return str(self._take(size), "utf-8")
         except UnicodeDecodeError as error:
-            raise self.error(f"the string before byte {self.position} is not UTF-8") from error
+            raise self.error(f"the string that ends at byte {self.position} is not UTF-8") from error
 
     def bytes_(self) -> BufferT:
         value = self.nullable_bytes()
         if value is None:
-            raise self.error(f"the bytes before byte {self.position} are null")
+            raise self.error(f"the bytes field that ends at byte {self.position} is null; expected bytes")
         return value
 
     def nullable_bytes(self) -> BufferT | None:
@@ -166,20 +167,22 @@ class KafkaReader(Generic[BufferT]):
                 else:
                     raise self.error(f"the varint at byte {self.position} has more than {_VARINT_BYTES_MAX} bytes")
         except IndexError:
-            raise self.error(f"the bytes end at {len(self._buffer)}, inside a varint") from None
+            raise self.error(f"the data ends at byte {len(self._buffer)}, within a varint") from None
         self.position = position + 1
         return value
 
     def expect_end(self) -> None:
         """Nothing is left over."""
         if self.position != len(self._buffer):
-            raise self.error(f"{len(self._buffer) - self.position} bytes after the end at byte {self.position}")
+            left = len(self._buffer) - self.position
+            raise self.error(f"{left} bytes follow the end of the message at byte {self.position}")
 
     def _take(self, size: int) -> BufferT:
         position = self.position
         end = position + size
         if end > len(self._buffer):
-            raise self.error(f"{size} bytes at byte {position}, but all end at {len(self._buffer)}")
+            end = len(self._buffer)
+            raise self.error(f"a field of {size} bytes begins at byte {position}, but the data ends at byte {end}")
         self.position = end
         return self._buffer[position:end]
 
@@ -187,10 +190,12 @@ class KafkaReader(Generic[BufferT]):
         """Returns the error for an impossible count. An item takes at least one byte. So a count above the bytes that
         are left is refused, before a list of that size is made."""
         if count == -1:
-            return self.error(f"the array before byte {self.position} is null")
-        return self.error(f"an array of {count} items in {len(self._buffer) - self.position} bytes")
+            return self.error(f"the array that ends at byte {self.position} is null; expected items")
+        left = len(self._buffer) - self.position
+        return self.error(f"an array announces {count} items, but only {left} bytes are left")
 
     def _check_null(self, size: int) -> None:
         """A length below zero is -1."""
         if size != -1:
-            raise self.error(f"a length of {size} before byte {self.position}; expected 0 or more, or -1 for null")
+            at = self.position
+            raise self.error(f"the length that ends at byte {at} is {size}; expected 0 or more, or -1 for null")

@@ -1,9 +1,9 @@
-"""Producers: records in, batches out, the outcome of each told once.
+"""Producers: they send records in batches, and report the outcome of each record once.
 
 Producer | AsyncProducer   the facades; `intake` checks and serializes what `send` is given
   engine                   client, accumulator and sender of one producer, and its topics
     transactions           what begins and ends them; `transaction_state` (pure) says what may be done when
-    accumulator (pure)     a queue of batches per partition, bounded memory, what is due when
+    accumulator (pure)     a queue of batches per partition, bounded memory, when each batch is due
     sender                 requests to brokers, outcomes, retries
     future                 one outcome per batch, a pointer into it per record
 """

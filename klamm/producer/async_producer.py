@@ -87,12 +87,13 @@ class AsyncProducer:
         await self._engine.close(timeout)
 
     async def init_transactions(self, transactional_id: str | None = None) -> None:
-        """Once, before all transactions: fences earlier producers of this `transactional.id` and ends what they left.
+        """Fences earlier producers of this `transactional.id` and ends their transactions.
 
-        Like the other methods of transactions this waits for at most `max.block.ms`; a RequestTimedOutError says that
-        nobody knows what became of the call: make it again. With an id the producer goes on as that one, which is for
-        after `prepare_transaction`. Raises IllegalStateError out of turn, and FatalProducerError when the producer is
-        of no use any more."""
+        Call it once, before the first transaction. Like the other methods of transactions, it waits for at most
+        `max.block.ms`. After a RequestTimedOutError the outcome is unknown: call the method again. With
+        `transactional_id`, the producer continues under that id, for a transaction that was prepared
+        (`prepare_transaction`). Raises IllegalStateError out of turn, and FatalProducerError if the producer cannot be
+        used any more."""
         await self._engine.transactions.initialize(transactional_id)
 
     async def begin_transaction(self) -> None:

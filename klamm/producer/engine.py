@@ -1,7 +1,7 @@
-"""What both producers are made of: client, accumulator and sender on one loop, and the topics they know.
+"""The common part of both producers: client, accumulator and sender on one loop, and the known topics.
 
-`lock` guards the accumulator and `topics`. The methods that say so want it held; the coroutines run on the
-loop and take it themselves.
+`lock` guards the accumulator and `topics`. Some methods require that the caller holds it, as their docstrings say. The
+coroutines run on the loop and acquire it themselves.
 """
 
 from __future__ import annotations
@@ -126,10 +126,10 @@ class ProducerEngine:
         )
 
     async def topic(self, name: str, partition: int = 0, *, timeout_ms: int) -> TopicQueues:
-        """The topic, once the cluster says that it has that partition.
+        """Returns the topic as soon as the metadata has that partition.
 
-        Raises InvalidTopicError, and what is wrong with the metadata when it is still wrong after
-        `timeout_ms`: UnknownTopicOrPartitionError, NoBrokerError and so on."""
+        Raises InvalidTopicError. After `timeout_ms` it raises the error that the metadata still has:
+        UnknownTopicOrPartitionError, NoBrokerError and so on."""
         check_topic_name(name)
 
         async def look_up() -> TopicQueues:

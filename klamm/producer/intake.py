@@ -35,7 +35,7 @@ class Intake:
         check_topic_name(topic)
         size_bytes = len(records.data)
         if size_bytes > self._size_bytes_max:
-            raise self._too_large(f"{len(records)} record(s) for topic {topic!r} take up {size_bytes} bytes")
+            raise self._too_large(f"{len(records)} record(s) for topic {topic!r} have {size_bytes} bytes")
         return size_bytes
 
     def prepare(
@@ -72,7 +72,7 @@ class Intake:
             if value is not None:
                 size_bytes += len(value)
         if size_bytes > self._size_bytes_max:
-            raise self._too_large(f"a record for topic {topic!r} takes up {size_bytes} bytes")
+            raise self._too_large(f"a record for topic {topic!r} has {size_bytes} bytes")
         return (timestamp_ms, key, value, headers), size_bytes
 
     def _too_large(self, what: str) -> BrokerError:

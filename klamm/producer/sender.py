@@ -13,8 +13,8 @@ partition:
                                               which is asked for meanwhile
     any other, or `retries` are used up       settled with the error
 
-With `enable.idempotence` nothing is sent before a broker has given a producer id. In a transaction a batch that failed
-has no successors: what waits fails with it, and what is in flight is not sent again.
+With `enable.idempotence` nothing is sent before a broker has given a producer id. If a
+batch of a transaction fails, the waiting batches fail with it, and batches in flight are not sent again.
 
 Callbacks run before the futures of their batch are done, so that they have all run when `flush` returns.
 """
@@ -398,7 +398,7 @@ class Sender:
             return
         with self._lock:
             sequences.restart(queue.tp, [*queue.in_flight, *queue.batches])
-        log.warning("partition=%s goes on in a new epoch reason=%s", queue.tp, error)
+        log.warning("partition=%s continues in a new producer epoch reason=%s", queue.tp, error)
         self._retry(queue, outcome, error)
 
     def _retry(self, queue: PartitionQueue, outcome: _Outcome, error: KlammError) -> None:

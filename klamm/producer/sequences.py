@@ -4,14 +4,15 @@ A batch gets its numbers when it is sent for the first time and keeps them throu
 writes it once however often it arrives. A partition has at most one request under way, so its batches arrive in order.
 
 A batch that fails after it was sent (expired, refused, out of retries) may be in the log or not, and may even arrive
-later. What was sent after it is sent again under its old numbers: if that is in order, so was the failed one. Once
-there is nothing such, or the broker says OUT_OF_ORDER_SEQUENCE_NUMBER or UNKNOWN_PRODUCER_ID, the partition goes on in
-the next epoch from 0; whatever of the one before is still on its way is fenced by it. Kafka's `TransactionManager`
-bumps one epoch for all partitions and brings them to it one by one; brokers compare epochs per partition, so that each
-has its own here. At the last epoch a new producer id is needed.
+later. Batches that were sent after it are sent again under their old numbers: if they are in order, the log has the
+failed batch. If there are no such batches, or the broker answers OUT_OF_ORDER_SEQUENCE_NUMBER or UNKNOWN_PRODUCER_ID,
+the partition continues in the next epoch, from number 0. The new epoch fences requests of the previous epoch that are
+still under way. Kafka's `TransactionManager` bumps one epoch for all partitions and moves them to it one by one.
+Brokers compare epochs per partition, so here each partition has its own epoch. After the last epoch, the producer
+needs a new producer id.
 
-Of a transactional producer an epoch is a transaction (KIP-890), and its coordinator gives the next. A batch that fails
-is the end of its transaction, so nothing goes on in this epoch.
+In a transactional producer each epoch is one transaction (KIP-890), and the coordinator gives the next epoch. A failed
+batch ends its transaction, so no batch follows it in this epoch.
 
 Pure; used on the producer's loop only.
 """

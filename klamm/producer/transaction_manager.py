@@ -10,8 +10,8 @@ group coordinators tell it themselves where the transaction writes (KIP-890). Ou
       also who is no member any more
     any other                                               fatal
 
-`initialize`, `commit` and `abort` go on when their caller stops waiting (`max.block.ms`): nobody knows what became of
-them until they are called again, which waits for the same outcome.
+`initialize`, `commit` and `abort` continue when their caller stops waiting (`max.block.ms`). The caller learns the
+outcome if it calls the same method again, which waits for the same call.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class TransactionManager:
     def _refuse_while_pending(self, call: str) -> None:
         if self._pending is not None and self._pending.call != call:
             raise IllegalStateError(
-                f"{call}: nobody knows yet what became of the call of {self._pending.call} before; call that again"
+                f"{call}: the outcome of the earlier call of {self._pending.call} is unknown; call that again"
             )
 
     def _timed_out(self, call: str) -> KlammError:

@@ -8,8 +8,8 @@
          4  zstd    one zstd frame (KIP-110)
 
 Raw snappy without framing is read too, since librdkafka writes it. A few hundred bytes can claim to become
-gigabytes; here the output buffer is allocated by us, never grows past the caller's bound, and what does not
-fit is a DecompressedTooLargeError. Levels and their defaults are those of KIP-390.
+gigabytes. This module allocates the output buffer itself, and never makes it larger than the caller's bound. Larger
+output raises DecompressedTooLargeError. Levels and their defaults are those of KIP-390.
 """
 
 from __future__ import annotations

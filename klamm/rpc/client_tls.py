@@ -39,9 +39,9 @@ class ClientTls:
         self._look_again = time.monotonic() + self._interval_s
         try:
             if self._watched.refresh(datetime.now(UTC)):
-                log.info("keys and certificates changed: new connections are made with them")
+                log.info("keys and certificates changed: new connections use them")
         except ConfigError as error:
-            log.warning("keys and certificates changed to what cannot be used, the old ones stay: %s", error)
+            log.warning("could not load the changed keys and certificates, keeping the old ones: %s", error)
 
 
 def client_tls(config: ClientConfig) -> ClientTls | None:

@@ -52,10 +52,10 @@ class Identity(NamedTuple):
 
 
 def load_material(settings: TlsSettings, *, now: datetime) -> TlsMaterial:
-    """What the settings name. `now` is an aware time.
+    """Loads the key, the certificates and the trusted CAs that the settings name. `now` is an aware time.
 
-    Raises ConfigError for a file that cannot be read or that others may read, for what is not PEM, for a key that
-    cannot be decrypted or belongs to another certificate, for a certificate that is not valid now."""
+    Raises ConfigError if a file cannot be read, may be read by others or is not PEM, if the key cannot be decrypted or
+    belongs to another certificate, or if a certificate is not valid now."""
     _require_cryptography()
     trusted = _trusted(settings)
     if not settings.has_keystore:

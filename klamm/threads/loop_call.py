@@ -1,8 +1,8 @@
 """One call of a coroutine function on an event loop, from another thread, which may be interrupted.
 
-A signal may arrive between any two instructions of the calling thread. So the coroutine is made on the loop
-(in the caller's thread it could be left behind, never awaited), what the caller holds exists before the loop hears of
-it, and `end` returns only when nothing of the call runs any more.
+A signal may arrive between any two instructions of the calling thread. So the loop makes the coroutine, because one
+made in the caller's thread could be left behind and never awaited. The caller has its handle before it submits the call
+to the loop. `end` returns only when no part of the call runs any more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The two messages that carry record batches, read and written by hand.
 
 `ProduceRequest` and `FetchResponse` (proto/klamm/v1/broker.proto) are `{header = 1; records = 2}`. A protobuf
-parser would copy the records twice; here the header alone is parsed and the records stay a view of the
-bytes gRPC received. What is written is what protobuf would write, so generated code can be at the other end.
+parser would copy the records twice. This module parses only the header, and the records stay a view of the bytes that
+gRPC received. It writes the same bytes as protobuf, so that the peer may use generated code.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Roles(NamedTuple):
             _fail("--transactional-id, --idempotent: expected with --producer")
 
     def entries(self, whom: Whom) -> list[AclBinding]:
-        """Each once."""
+        """Returns the ACLs, each once."""
         found: dict[AclBinding, None] = {}
         if self.producer:
             found |= _each(whom, (_WRITE, _DESCRIBE, AclOperation.CREATE), ResourceType.TOPIC, self.topics)
@@ -102,14 +102,14 @@ def entries_of(whom: Whom, operation: str | None, resource: str | None, roles: R
 
 
 def operation_of(text: str) -> AclOperation:
-    """`alter-configs` and the like. Ends the command for what is none."""
+    """Returns the operation that a text such as `alter-configs` names. Ends the command if it names none."""
     if text.lower() not in _OPERATIONS:
         _fail(f"operation {text!r}: expected one of {', '.join(_OPERATIONS)}")
     return _OPERATIONS[text.lower()]
 
 
 def resource_of(text: str) -> tuple[ResourceType, str]:
-    """`topic:orders` and the like. Ends the command for what is none."""
+    """Returns the resource that a text such as `topic:orders` names. Ends the command if it names none."""
     if text == "cluster":
         return ResourceType.CLUSTER, CLUSTER_NAME
     kind, _, name = text.partition(":")

@@ -1,4 +1,4 @@
-"""`klamm certs`: certificates for a network of one's own, and what is in a file of certificates."""
+"""`klamm certs`: makes certificates for a private network, and shows those in a file."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def remove_controller(
 ) -> None:
     """Take a controller out of the quorum.
 
-    It may be gone, and it may lead. A controller that runs goes on as an observer until it is stopped."""
+    It may be dead, and it may be the leader. If it runs, it stays an observer until it is stopped."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=True)
         admin.remove_raft_voter(replica.node_id, replica.directory_id)

@@ -42,9 +42,9 @@ def dump(
     """Show what the files of a data directory hold.
 
     Reads segments, indexes, producer snapshots, checkpoints and the controllers' metadata.db. Writes nothing, and may
-    run beside the server whose files they are. A batch that was not all written at the
-    end of a log is a note. Anything else that was never written so is called damage, with where and why; the dump
-    goes on behind it. Exit status: 0, or 1 when something is damaged or cannot be read."""
+    run beside the server whose files they are. An incomplete batch at the end of a log is a
+    note. Other bytes that no server writes are called damage, with place and cause. The dump
+    continues behind the damage. Exit status: 0, or 1 when a file is damaged or cannot be read."""
     if offsets and transactions:
         fail("expected one of --offsets-decoder and --transaction-log-decoder", ExitStatus.USAGE)
     for path in paths:

@@ -1,4 +1,4 @@
-"""`klamm log-dirs`: what lies in which log directory of which broker, and moving it (`kafka-log-dirs`, KIP-113)."""
+"""`klamm log-dirs`: shows brokers' log directories, and moves replicas between them (`kafka-log-dirs`, KIP-113)."""
 
 from __future__ import annotations
 

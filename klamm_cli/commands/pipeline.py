@@ -36,8 +36,8 @@ def run(
 ) -> None:
     """Run a pipeline.
 
-    `klamm pipeline run PIPELINE --help` has its options. A stream stops at the end of
-    what its topics hold, and with --follow goes on until Ctrl-C or SIGTERM."""
+    `klamm pipeline run PIPELINE --help` has its options. A stream stops at the
+    end of its topics. With --follow it continues until Ctrl-C or SIGTERM."""
     with _installed():
         from klamm_pipelines.catalog import PIPELINES
         from klamm_pipelines.job import run as run_pipeline

@@ -193,7 +193,7 @@ def _partition_count(admin: Admin, topic: str) -> int | None:
 
 
 def _check_partition(topic: str, partition: int | None, partition_count: int | None) -> None:
-    """The producer would wait for a partition that may yet be added; a command says so at once."""
+    """Raises ConfigError if the topic has no such partition. The producer would wait for it to be added."""
     if partition is not None and partition_count is not None and not 0 <= partition < partition_count:
         raise ConfigError(f"{topic} has {partition_count} partitions, numbered from 0; there is no {partition}")
 
@@ -216,7 +216,7 @@ def _raw_lines(source: BinaryIO) -> Iterator[bytes]:
 
 
 class _progress:
-    """A progress bar on stderr when somebody watches and a file is read; else nothing."""
+    """A progress bar on stderr, if stderr is a terminal and the input is a file."""
 
     def __init__(self, source: BinaryIO, file: Path | None) -> None:
         self._bar: Any = None

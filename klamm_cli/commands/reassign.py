@@ -264,7 +264,7 @@ def _print_plan(plan: dict[TopicPartition, tuple[int, ...]]) -> None:
 
 
 def _problem(error: Exception) -> str:
-    """What is wrong with a plan, in words."""
+    """Describes the error in a plan."""
     if isinstance(error, KeyError):
         return f"it has no {error.args[0]}"
     if isinstance(error, OSError):

@@ -1,7 +1,6 @@
 """`klamm up`: the whole cluster in one process, for a laptop, a test or CI.
 
-Its options are argparse's, not typer's as those of the other commands are: what starts a server is what a server
-that starts has to wait for.
+Its options are argparse's. Those of the other commands are typer's, but its import would delay the start of the server.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ app = new_app()
 
 
 class _Completion(NamedTuple):
-    """What a shell is told of a word; typer's own class for it has no public name."""
+    """The completion of a word, for a shell. Typer's own class for it has no public name."""
 
     value: str
     help: str

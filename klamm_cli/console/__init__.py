@@ -1,1 +1,1 @@
-"""What commands share: options, connecting, output, exit status, completion."""
+"""Common parts of the commands: options, connecting, output, exit status, completion."""

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def convert_only_what_must_be(command: Any) -> None:
-    """For the parameters of a command of typer's, and of those below it."""
+    """Changes the parameters of a command of typer's, and of its subcommands."""
     for each in getattr(command, "commands", {}).values():
         convert_only_what_must_be(each)
     for param in command.params:
@@ -38,7 +38,7 @@ class _Conversion:
         self._load = load
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """What typer's own returns."""
+        """Returns the same as typer's own conversion."""
         annotation = param.type_descriptor.annotation
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
@@ -46,6 +46,6 @@ class _Conversion:
             return value
         if annotation == list[str] and isinstance(value, list | tuple):
             return list(value)
-        if annotation in (int, float) and type(value) is annotation:  # a default: what is given is text
+        if annotation in (int, float) and type(value) is annotation:  # a default; values from the command line are text
             return value
         return self._load().coerce(value, param=param, ctx=ctx)

@@ -1,4 +1,4 @@
-"""A command's way to the cluster: nobody waits longer than `--timeout` to learn that no server answers."""
+"""Connects a command to the cluster. If no server answers, the command ends after `--timeout`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from klamm import Admin
 
 _OPERATION_TIMEOUT_MS: Final = 30_000
-"""For a cluster that does answer: a group's coordinator may still have to load."""
+"""The time-out of requests once the cluster has answered. A group's coordinator may still have to load."""
 
 
 def _admin(bootstrap: str) -> Admin:

@@ -13,22 +13,22 @@ def _raise() -> None:
 
 
 _react: Callable[[], object] = _raise
-"""What the first Ctrl-C does."""
+"""The action of the first Ctrl-C."""
 
 
 def handle_interrupts() -> None:
-    """From now on there is a first Ctrl-C, which raises KeyboardInterrupt, and a second."""
+    """Installs the handler: the first Ctrl-C raises KeyboardInterrupt, the second one kills the process."""
     signal.signal(signal.SIGINT, _on_signal)
 
 
 def let_interrupts_kill() -> None:
-    """From now on every Ctrl-C is like a second one."""
+    """Makes every later Ctrl-C kill the process."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
 def interrupt_calls(function: Callable[[], object]) -> Iterator[None]:
-    """Inside, the first Ctrl-C calls `function` (between any two instructions) and the command goes on."""
+    """Within the context, the first Ctrl-C calls `function` between two instructions, and the command continues."""
     global _react
     before = _react
     try:

@@ -1,4 +1,4 @@
-"""What commands print: a table on a terminal, JSON for scripts, errors in one line on stderr."""
+"""The output of commands: a table on a terminal, JSON for scripts, errors in one line on stderr."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _fold(table: Sequence[Sequence[str]], widths: Sequence[int]) -> list[list[st
 
 
 def _fold_cell(text: str, width: int) -> list[str]:
-    """Between words where they fit; a longer word is broken anywhere."""
+    """Folds the text between words. A word longer than `width` is broken anywhere."""
     parts: list[str] = []
     while _columns_of(text) > width:
         end = used = 0

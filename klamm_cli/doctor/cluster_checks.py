@@ -1,4 +1,4 @@
-"""What is wrong, or will be, in a cluster that answers. Pure."""
+"""Finds present and coming problems of a cluster that answers. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _check_settings(settings: Settings, brokers: int) -> Iterator[Finding]:
                 f"{name} differs: {listed}",
                 "what happens depends on which broker leads: set it once with `klamm configs`, or alike in all files",
             )
-    # Those that are fenced will come back: what fits all brokers there are is judged.
+    # Fenced brokers may return, so the checks count all brokers.
     for broker_id, one in sorted(settings.items())[:1]:
         alike = {name: value for name, value in one.items() if name not in differing}
         yield from check_durability("settings", _where(settings, broker_id), alike, brokers)

@@ -63,7 +63,7 @@ def doctor(
     On this machine: Python and libraries, limits; with --config a server's settings, listeners and directories; with
     --data-dir room, file system, whose data it is. With a cluster: all that `klamm cluster status` looks at, whether
     each server's advertised address resolves, connects and serves, clocks, versions, settings that lose or refuse
-    records, copies of internal topics, what is open. It changes nothing.
+    records, copies of internal topics, listeners open to everybody. It changes nothing.
 
     Exit status: 0 without a PROBLEM (there may be a WARNING), 1 with one."""
     if missing := [path for path in config or () if not os.path.isfile(path)]:

@@ -1,5 +1,4 @@
-"""A service's properties file: names that nobody knows, values that do not fit, settings that do not fit each other.
-Pure."""
+"""Checks a service's properties file: unknown names, invalid values, and settings that contradict each other. Pure."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ _CHECK = "config"
 _ADVICE = "change it, or the server does not start"
 _IDLE_ADVICE = "remove them, or keep them for Kafka's servers"
 _PLACES = frozenset({"listeners", "advertised.listeners", "log.dirs", "metadata.log.dir"})
-"""Their defaults say nothing of the ports and directories that were meant."""
+"""Settings whose defaults do not say which ports and directories the user meant."""
 
 
 class CheckedFile(NamedTuple):
-    """What was found, and the configuration that the sound settings make; None if they make none."""
+    """The findings, and the configuration from the valid settings, or None if they make no configuration."""
 
     findings: list[Finding]
     config: ServiceConfig | None
@@ -96,7 +95,7 @@ def _check_idle(path: str, name: str, service: type[ServiceConfig], sound: Mappi
 
 
 def _wrong_values(service: type[ServiceConfig], properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each with what is wrong with it."""
+    """Returns the names of settings with invalid values, each with the error."""
     known = accepted_configs(service, properties)
     for key, text in sorted(properties.items()):
         try:
@@ -115,7 +114,7 @@ def _missing(service: type[ServiceConfig], properties: Mapping[str, str]) -> lis
 
 
 def _in_force(properties: Mapping[str, str]) -> dict[str, str]:
-    """What decides how safe records are, with the defaults."""
+    """Returns the settings that decide how safe records are, with their defaults."""
     known = known_configs(BrokerConfig)
     return {name: properties.get(name, known[name].default_text()) for name in (MIN_ISR, FACTOR, UNCLEAN)}
 

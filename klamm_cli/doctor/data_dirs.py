@@ -43,7 +43,7 @@ class DataDirFacts:
     cluster_ids: tuple[tuple[str, str], ...]
     """Directory and cluster id of each meta.properties in it and right below."""
     unreadable: str
-    """What is wrong with a meta.properties, or empty."""
+    """The error of a meta.properties, or empty."""
 
 
 def inspect(path: str, mounts: Sequence[tuple[str, str]]) -> DataDirFacts:

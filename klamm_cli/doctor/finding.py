@@ -11,16 +11,16 @@ class Level(enum.Enum):
 
     OK = "ok"
     WARNING = "warning"
-    """It works, and may not when something else happens."""
+    """It works now, but may fail later."""
     PROBLEM = "problem"
 
 
 class Finding(NamedTuple):
-    """What was found, and what to do (empty when nothing is)."""
+    """The result of a check, and advice (empty if there is nothing to do)."""
 
     level: Level
     check: str
-    """What was looked at: `python`, `config`, `disk`..."""
+    """The subject of the check: `python`, `config`, `disk`..."""
     text: str
     advice: str = ""
 

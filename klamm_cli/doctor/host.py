@@ -22,18 +22,18 @@ _REQUIREMENT: Final = re.compile(
 )
 _BOUND: Final = re.compile(r"(>=|<|==)\s*([0-9][0-9.]*)")
 _EXTRAS: Final = ("", "server")
-"""What runs a cluster; the rest is for Spark, demos and tests."""
+"""The extras that a cluster needs. The others are for Spark, demos and tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What the checks look at."""
+    """The facts that the checks read."""
 
     python: tuple[int, int, int]
     optimized: bool
     """`python -O`."""
     requirements: tuple[str, ...] | None
-    """As the installed package states them; None: it is not installed, but runs from its sources."""
+    """The requirements of the installed package, or None if Klamm runs from its sources."""
     installed: Mapping[str, str]
     """Versions by the names of `requirements`; those that are missing are left out."""
     open_files_hard: int
@@ -122,7 +122,7 @@ def _within(version: str, bounds: str) -> bool:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """As far as it is numbers, without trailing zeros."""
+    """Returns the leading numbers of the version, without trailing zeros."""
     numbers = [int(part) for part in re.match(r"\d+(\.\d+)*|", version)[0].split(".") if part]  # type: ignore[index]
     while numbers and not numbers[-1]:
         numbers.pop()

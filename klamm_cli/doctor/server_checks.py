@@ -1,4 +1,4 @@
-"""What servers' answers say. Pure."""
+"""Checks the answers of servers. Pure."""
 
 from __future__ import annotations
 

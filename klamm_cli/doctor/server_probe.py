@@ -44,15 +44,15 @@ class ProbeAnswer:
     health: str = ""
     """SERVING, NOT_SERVING..., or why it is not known."""
     version: str = ""
-    """Empty: it does not tell."""
+    """Empty if the server does not report it."""
     skew_ms: int | None = None
     """How far its clock is ahead of ours."""
     uncertainty_ms: int = 0
     """How far `skew_ms` may be wrong: half the time that the question took."""
     open_files_max: int = 0
-    """0: it does not tell."""
+    """0 if the server does not report it."""
     has_authorizer: bool | None = None
-    """None: it does not tell."""
+    """Whether the server checks access control lists, or None if it does not report that."""
     is_migrating: bool = False
     """Whether its security.migration.enable is on."""
 
@@ -91,7 +91,7 @@ def probe(wanted: Iterable[ProbeTarget], timeout_s: float, config: ClientConfig)
 
 
 class _Means(NamedTuple):
-    """What connections are made with."""
+    """The TLS and SASL settings of connections."""
 
     tls: ClientTls | None
     sasl: SaslSource | None

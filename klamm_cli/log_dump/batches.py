@@ -1,8 +1,8 @@
 """The batches of a `.log` file, one line each, and on demand their records.
 
-Where the bytes are no batch the dump says where and why, looks for the next whole batch, and goes on there. What ends
-the newest segment of a log without being a whole batch is no damage: an append may be under way, or was cut off by a
-crash, and the next start cuts it off.
+Where the bytes are not a batch, the dump prints place and cause, and continues at the next whole batch. An incomplete
+batch at the end of a log's newest segment is not damage: an append may be under way, or a crash interrupted it. The
+next start of the broker truncates it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def dump_log(
 
 
 def walk(disk: Disk, fd: int, end: int, base_offset: int) -> Iterator[Found | Gap]:
-    """What is in `[0, end)` of a `.log` file, whatever it is."""
+    """Yields the batches in `[0, end)` of a `.log` file, and the gaps between them."""
     position, expected = 0, base_offset
     while position < end:
         try:

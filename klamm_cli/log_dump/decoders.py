@@ -73,7 +73,7 @@ def _group(value: GroupMetadataValue) -> object:
 
 
 def _parsed(decode: Callable[[bytes], object], data: bytes, has_schema: bool) -> object:
-    """Members may put anything there: what does not parse is shown as hexadecimal digits."""
+    """Returns the decoded data, or hexadecimal digits. Members may send any bytes in these fields."""
     try:
         return plain(decode(data)) if has_schema else data.hex()
     except ConsumerProtocolError:

@@ -64,7 +64,7 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file and what its name says."""
+    """A file, and the facts in its name."""
 
     path: str
     kind: FileKind
@@ -80,7 +80,7 @@ class DataFile:
 
 
 def data_file(path: str) -> DataFile | None:
-    """None for what is no file of a data directory."""
+    """Returns None if the path is not a file of a data directory."""
     if os.path.isdir(path):
         return DataFile(path, FileKind.METADATA_LOG) if is_metadata_log(path) else None
     name = os.path.basename(path)

@@ -37,7 +37,7 @@ def dump_offset_index(disk: Disk, path: str, *, base_offset: int, log_path: str 
 
 
 def dump_time_index(disk: Disk, path: str, *, base_offset: int, log_path: str | None) -> Iterator[DumpLine]:
-    """As `dump_offset_index`."""
+    """Does the same as `dump_offset_index`."""
     data = disk.read_file(path)
     try:
         entries = list(TimeIndex.decode(base_offset, len(data), data).entries())
@@ -50,7 +50,7 @@ def dump_time_index(disk: Disk, path: str, *, base_offset: int, log_path: str | 
 
 
 def dump_transaction_index(disk: Disk, path: str, *, base_offset: int, log_path: str | None) -> Iterator[DumpLine]:
-    """As `dump_offset_index`."""
+    """Does the same as `dump_offset_index`."""
     try:
         entries = list(TransactionIndex.decode(base_offset, disk.read_file(path)).entries())
     except CorruptIndexError as error:
@@ -86,8 +86,10 @@ def check_offset_index(entries: Iterable[IndexEntry], headers: Headers) -> Itera
 
 
 def check_time_index(entries: Iterable[TimestampOffset], headers: Headers) -> Iterator[str]:
-    """As `check_offset_index`. An entry names the largest timestamp so far, and an offset in the first batch with
-    it: here the last one, in logs of older Kafkas that of the record."""
+    """Does the same as `check_offset_index`.
+
+    An entry names the largest timestamp so far, and an offset in the first batch with that timestamp. Here it is the
+    batch's last offset. In logs of older Kafkas it is the record's."""
     largest_before, header = NO_TIMESTAMP_MS, None
     for timestamp_ms, offset in entries:
         while header is None or header.last_offset < offset:

@@ -1,1 +1,1 @@
-"""How a cluster does: what is asked of it (`gather`), what is wrong with it (`problems`), the screen (`screen`)."""
+"""The state of a cluster: `gather` asks the cluster, `problems` finds problems, `screen` prints both."""

@@ -70,7 +70,7 @@ class ClusterFacts:
     open_transactions: Sequence[OpenTransaction] | None = None
     """The oldest first."""
     hanging: Sequence[HangingTransaction] | None = None
-    """None: not looked for."""
+    """The hanging transactions, or None if they were not searched for."""
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     def partitions(self) -> list[tuple[TopicPartition, PartitionDescription]]:

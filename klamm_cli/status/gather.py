@@ -1,4 +1,4 @@
-"""Asks a cluster how it does. What does not answer is left out and named: half a cluster is when people ask."""
+"""Asks a cluster for its state. Parts that do not answer are named, because people ask when half a cluster is down."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def gather(admin: Admin, timeout_ms: int) -> ClusterFacts:
-    """Each part has `timeout_ms`. Raises KlammError when nobody can even say what servers there are."""
+    """Waits for each part for `timeout_ms`. Raises KlammError if no server can describe the cluster."""
     asking = _Asking(admin, timeout_ms, {})
     facts = ClusterFacts(cluster=admin.describe_cluster(timeout_ms=timeout_ms))
     facts = replace(facts, quorum=asking.part("quorum", lambda: admin.describe_quorum(timeout_ms=timeout_ms)))
@@ -100,7 +100,7 @@ class _Asking:
         return found
 
     def damaged(self, cluster: ClusterDescription) -> Mapping[int, tuple[ScrubDescription, ...]]:
-        """Each broker answers for itself, as with `log_dirs`."""
+        """Asks each broker for its damaged segments, as `log_dirs` does."""
         found = {}
         for broker in cluster.brokers:
             if not broker.fenced:

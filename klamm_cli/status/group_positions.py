@@ -39,7 +39,7 @@ def read_positions(
 ) -> Positions:
     """Returns the offsets of the groups, and the bounds of their partitions and of those in `also`.
 
-    `led` names the partitions with a leader: nobody knows the bounds of the others. Raises KlammError."""
+    `led` names the partitions with a leader. The bounds of other partitions are unknown. Raises KlammError."""
     committed = {group_id: _committed(admin, group_id, timeout_ms) for group_id in group_ids}
     wanted = {tp for offsets in committed.values() for tp in offsets or ()}.union(also).intersection(led)
     starts = _offsets(admin, wanted, EARLIEST_TIMESTAMP, timeout_ms)

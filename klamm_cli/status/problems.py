@@ -23,14 +23,14 @@ QUORUM_LAG_MAX: Final = 1_000
 
 
 class Problem(NamedTuple):
-    """What is wrong, and what to do about it."""
+    """A problem, and advice."""
 
     text: str
     advice: str
 
 
 def problems(facts: ClusterFacts) -> list[Problem]:
-    """Empty: healthy."""
+    """Returns the problems. A healthy cluster has none."""
     return [
         *_of_controllers(facts),
         *_of_partitions(facts),

@@ -41,7 +41,7 @@ def headline(facts: ClusterFacts, found: Sequence[Problem]) -> str:
 
 
 def summary(facts: ClusterFacts) -> list[str]:
-    """What needs no table."""
+    """Returns the lines above the tables."""
     lines = []
     if facts.topics is not None:
         partitions = len(facts.partitions())

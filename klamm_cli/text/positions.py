@@ -1,4 +1,4 @@
-"""Places in a topic as people type them: `--from` and `--to`. What may mean two things is refused, with both named."""
+"""Parses `--from` and `--to`: places in a topic. Refuses a text that has two meanings, and names both."""
 
 from __future__ import annotations
 

@@ -70,9 +70,9 @@ def top(
     It shows the rates of topics and brokers, and the lag and pace of groups.
 
     Records are counted by offsets. Bytes in are the growth of the leaders' logs (compressed, as they are on the disk),
-    or what the brokers count with --metrics; bytes out are known with --metrics only. COMMITTED/S is how many records
-    all groups have committed in a second, LAG/S how fast a group's lag grows. At most 2,000 partitions and 50 groups
-    are watched; what is left out is said."""
+    or with --metrics the brokers' own count. Bytes out are known with --metrics only. COMMITTED/S is the number of
+    records that all groups have committed in a second. LAG/S says how fast a group's lag grows. At most 2,000
+    partitions and 50 groups are watched, and a line says how many are not."""
     from klamm_cli.top.metrics_text import parse_endpoint
     from klamm_cli.top.watcher import Scope, Watcher
 
@@ -104,7 +104,7 @@ def _print_once(watcher: Watcher, interval_s: float, limit: int, *, as_json: boo
 
 
 def _watch(watcher: Watcher, interval_s: float, limit: int, bootstrap: str) -> None:
-    """Goes on through fail-overs: what went wrong is on the screen, beside what was seen last."""
+    """Continues through fail-overs: the screen shows the error beside the last figures."""
     from rich.console import Console
     from rich.live import Live
 

@@ -18,7 +18,7 @@ _REQUESTS: Final = ("klamm_broker_requests_total", "klamm_broker_kafka_requests_
 
 
 def parse_metrics(text: str) -> Counters:
-    """Lines of other metrics, and what does not parse, are passed over. Pure."""
+    """Returns the counters of a broker. Skips other metrics and lines that do not parse. Pure."""
     bytes_in: dict[str, float] = {}
     bytes_out: dict[str, float] = {}
     requests = 0.0

@@ -1,4 +1,4 @@
-"""From two samples to rates: of topics, brokers, groups. Pure.
+"""Computes the rates of topics, brokers and groups from two samples. Pure.
 
 A number that went back (a topic was deleted and created again, retention cut a log, a broker restarted its counters)
 has no rate for one sample: None for bytes, 0 for offsets.
@@ -20,7 +20,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What is shown at one time. Rates are per second; the busiest come first."""
+    """The content of one screen. Rates are per second; the busiest come first."""
 
     topics: list[dict[str, Any]]
     brokers: list[dict[str, Any]]

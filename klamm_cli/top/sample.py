@@ -44,4 +44,4 @@ class Sample:
     metrics: Mapping[str, Counters] = field(default_factory=dict)
     """The counters of the endpoints that answered, by endpoint."""
     left_out: str = ""
-    """What is not watched because there is too much of it, or what did not answer; for people."""
+    """A text that says how many topics or groups are not watched, or which servers did not answer."""

@@ -29,17 +29,17 @@ _CATALOG_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What to look at."""
+    """The topics, groups and servers to watch."""
 
     topics: str | None
-    """As a shell's file names: `orders-*`; None: all but internal ones."""
+    """A pattern like a shell's for file names (`orders-*`), or None for all topics but internal ones."""
     groups: str | None
     endpoints: Sequence[tuple[str, int]]
     timeout_s: float
 
 
 def choose_topics(topics: Mapping[str, TopicDescription], pattern: str | None) -> tuple[dict[TopicPartition, int], str]:
-    """The leader of each partition to watch, and what is left out. Whole topics, in the order of their names. Pure."""
+    """Returns the leader of each partition to watch, and a text about the others. Takes whole topics by name. Pure."""
     matching = {
         name: topic
         for name, topic in sorted(topics.items())
@@ -58,7 +58,7 @@ def choose_topics(topics: Mapping[str, TopicDescription], pattern: str | None) -
 
 
 def choose_groups(groups: Mapping[str, str], pattern: str | None) -> tuple[dict[str, str], str]:
-    """From the states by group: the groups to watch, and what is left out; those that are Empty come last. Pure."""
+    """Returns the groups to watch with their states, those that are Empty last, and a text about the others. Pure."""
     matching = {name: state for name, state in groups.items() if pattern is None or fnmatchcase(name, pattern)}
     names = sorted(matching, key=lambda name: (matching[name] == "Empty", name))
     left_out = len(names) - GROUPS_MAX
@@ -79,12 +79,12 @@ class Watcher:
         self._left_out: tuple[str, ...] = ()
 
     def sample(self) -> Sample:
-        """Raises KlammError when the offsets are not to be had."""
+        """Returns a sample. Raises KlammError if it cannot get the offsets."""
         try:
             self._refresh_catalog()
             ends = self._admin.list_offsets(dict.fromkeys(self._leaders, LATEST_TIMESTAMP), timeout_ms=self._timeout_ms)
         except KlammError:
-            self._catalog_s = None  # a topic may be gone: look again at what there is
+            self._catalog_s = None  # A topic may have been deleted, so read the catalog again.
             raise
         silent: list[str] = []
         groups = self._positions(silent)

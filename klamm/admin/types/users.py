@@ -35,7 +35,7 @@ class UserScramCredentialUpsertion:
     credential_info: ScramCredentialInfo
     password: str = field(repr=False)
     salt: bytes | None = field(default=None, repr=False)
-    """With None, the salt is 32 random bytes."""
+    """The salt, or None for 32 random bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""sticky and cooperative-sticky: as even as can be, and otherwise as it was (KIP-54, KIP-429).
+"""The assignors sticky and cooperative-sticky: even assignments that change as little as possible (KIP-54, KIP-429).
 
-Both compute the same assignment. They differ in how the leader learns who had what: `sticky` members give
-everything up before they join, so they bring their former partitions as user data; `cooperative-sticky`
-members still own theirs and say so in the subscription. There, a partition that changes hands is withheld
-for one round: its owner sees that it is gone, gives it up and rejoins, and then it is free to be given.
+Both compute the same assignment. They differ in how the leader learns which member had which partitions. Members with
+`sticky` release all partitions before they join, so they send their former partitions as user data. Members with
+`cooperative-sticky` still own their partitions and list them in the subscription. With the latter, a partition that
+changes its owner is assigned to no member for one round. The owner sees that, releases the partition and joins again.
+The next round assigns the partition to its new owner.
 
     user data of sticky              => [topic string, partitions [int32]] | generation int32
     user data of cooperative-sticky  => generation int32

@@ -1,7 +1,7 @@
 """A member's side of Kafka's classic group protocol, as a state machine without I/O.
 
     UNJOINED   not a member, or one that has to join again
-    PREPARING  about to join: the consumer commits and gives up partitions, calling the user's listener
+    PREPARING  about to join: the consumer commits, calls the user's listener and releases partitions
     JOINING    JoinGroup is under way, or waits to be tried again
     ASSIGNING  joined as the leader: the assignments are being computed
     SYNCING    SyncGroup is under way
@@ -16,8 +16,8 @@
     STABLE    -> PREPARING (a poll, when a rebalance is due)
     any       -> UNJOINED (left, expelled, polls too far apart, refused) | FENCED
 
-A join begins only within a poll, because it calls user code; from JOINING on all goes on by itself. Members
-heartbeat from ASSIGNING to the next JOINING. Answers carry the token of their request; what is late is ignored.
+A join begins only within a poll, because it calls user code. From JOINING on, no step needs a poll. Members send
+heartbeats from ASSIGNING to the next JOINING. Answers carry the token of their request, and late answers are ignored.
 
 `step(event, now_ms)` returns what to do; `next_deadline_ms()` says when to step with `Ticked`. Follows
 `org.apache.kafka.clients.consumer.internals.AbstractCoordinator` (KIP-62, KIP-345, KIP-394, KIP-800, KIP-814).

@@ -1,16 +1,17 @@
 """Fetches for the assigned partitions: one long poll to each broker that is read from, into the FetchBuffer.
 
-A request names every partition of that broker that may take more. While some are left out, because what they
-have is not read yet, it does not wait for data: it would keep them from being asked for when they are read. A
-request that is waiting is given up when the set grows (assigned, resumed, sought): nothing is lost by that, an
-answer counts only when it has arrived. One for a position that has been left does not count: the FetchBuffer
-checks position epoch and offset.
+A request names every partition of that broker whose buffer has room. Partitions with unread records are left out.
+While there are such partitions, the request does not wait for data: the next request must name them as soon as their
+records have been read.
+A request that waits is cancelled when the set of partitions grows (assigned, resumed, sought). No record is lost,
+because an answer counts only after it has arrived. The FetchBuffer checks position epoch and offset, and drops answers
+for a position that the consumer has left.
 
-Unary long polls rather than FetchStream: a stream would go on from offsets of before a seek or a pause, and
-measured as fast (870 MB/s of 1 KB records over loopback either way, 0.57 CPU seconds of the client per GB).
+The fetcher uses unary long polls and not FetchStream. After a seek or a pause, a stream would continue from the old
+offsets. Both were equally fast (870 MB/s of 1 KB records over loopback, 0.57 CPU seconds of the client per GB).
 
-A partition with records behind it is fetched only under the leader epoch that its position was validated under, and
-says which epoch they are of: a leader whose log is another one by then says so (KIP-320, KIP-595).
+A partition whose records were read before is fetched only under the leader epoch for which its position was validated.
+The request names the epoch of the last record, so that a leader with another log can report it (KIP-320, KIP-595).
 """
 
 from __future__ import annotations

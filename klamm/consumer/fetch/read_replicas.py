@@ -1,9 +1,9 @@
 """Which broker a partition is read from: its leader, or for a while the follower that the leader named (KIP-392).
 
-A follower is kept for `metadata.max.age.ms`, then the leader is asked again, who may name it or another. It is left
-before that when anything goes wrong there, or the partition has another leader. A partition that fell back reads from
-the leader itself for a moment: else the leader, which hears of a dead follower later than its readers do, would send
-it back at once, and it would read nothing. Pure; times are seconds of one clock.
+The consumer reads from a follower for `metadata.max.age.ms`. Then it asks the leader again, which may name the same
+follower or another one. It returns to the leader sooner if a fetch from the follower fails, or if the partition has
+another leader. After a failure, it reads from the leader itself for a moment. The leader learns that a follower is dead
+later than the follower's readers, and would send the consumer back to it at once. Pure; times are seconds of one clock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The fetched data a consumer is reading at the moment, and how polls share it among partitions.
 
-Owned by the thread that polls: in the synchronous Consumer that is the caller's, so decompressing and decoding happen
-there and not on the event loop. Each poll goes on with the partition whose turn it is; a partition that filled a poll
-goes to the end of the queue.
+The polling thread owns it. In the synchronous Consumer, that is the caller's thread, so that decompression and decoding
+run there and not on the event loop. Each poll continues with the partition at the head of the queue. A partition that
+filled a poll moves to the end of the queue.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ class Invoke(Protocol):
 
 
 class ConsumerRebalanceListener(Protocol):
-    """Hears of partitions that come and go. The methods may be coroutine functions with an AsyncConsumer.
+    """The consumer calls it when it gains or loses partitions.
 
-    It may also have `on_partitions_lost(partitions)`, for partitions that are gone already; without it those go
-    to on_partitions_revoked. What the methods raise is raised from the poll that called them."""
+    With an AsyncConsumer, the methods may be coroutine functions. A listener may also have
+    `on_partitions_lost(partitions)`, for partitions that another member may own already. Without that method, the
+    consumer calls `on_partitions_revoked` for them. An error that a method raises leaves the poll that called it."""
 
     def on_partitions_revoked(self, partitions: Partitions) -> object:
         """Called before the partitions are revoked. The consumer still owns them, so this is the last chance to

@@ -3,17 +3,17 @@
     UNJOINED  not a member; the next poll joins
     JOINING   the first heartbeat, with epoch 0, is under way or waits to be tried again
     MEMBER    has an epoch, and partitions by what the coordinator says
-    LOST      the membership has ended: what was owned may be somebody else's; a poll has to say so to the user
+    LOST      the membership has ended, and other members may own the partitions; a poll has to tell the user
     FENCED    another process took over this group.instance.id: for ever
 
     UNJOINED -> JOINING (a poll)       JOINING -> MEMBER (an epoch)
     MEMBER   -> LOST (fenced, unknown, polls too far apart)
-    LOST     -> UNJOINED (the user has heard of it)
+    LOST     -> UNJOINED (the user was told)
     any      -> UNJOINED (left, refused) | FENCED
 
-There is one request for everything. It says only what has changed since the last one that was answered; after a
-failure, everything. Heartbeats go out when they are due by the coordinator's interval, and at once when there is
-something to say: another subscription, or partitions given up or taken.
+There is one kind of request. It has only the fields that changed since the last answered request, and after a failure
+all fields. The member sends heartbeats at the coordinator's interval, and at once after a change: another subscription,
+or partitions released or received.
 
 `step(event, now_ms)` returns what to do; `next_deadline_ms()` says when to step with `Ticked`. Follows
 `org.apache.kafka.clients.consumer.internals.{AbstractHeartbeatRequestManager,ConsumerMembershipManager}`.

@@ -120,7 +120,7 @@ class PositionFinder:
 
     async def _recover(self, failed: list[KlammError], failures: int) -> None:
         if failures % _FAILURES_BEFORE_A_WARNING == 0:
-            logger.warning("no positions after attempts=%d: %s", failures, failed[0])
+            logger.warning("could not find positions, retrying: attempts=%d: %s", failures, failed[0])
         if any(getattr(error, "refresh_metadata", False) for error in failed):
             topics = {tp.topic for tp in (*self._subscription.resetting(), *self._subscription.validating())}
             with contextlib.suppress(KlammError):
@@ -189,8 +189,8 @@ class PositionFinder:
                 # Kafka's consumer keeps its position here too: the leader's log reaches it, with other records before
                 # it.
                 logger.warning(
-                    "%s: what was read before offset %d, in leader epoch %d, is not in the log any more; where the logs"
-                    " part cannot be told",
+                    "%s: the records read before offset %d, of leader epoch %d, are no longer in the log, and the"
+                    " leader cannot say where the logs diverge",
                     *(tp, wanted[tp].position, wanted[tp].leader_epoch),
                 )
         if truncations and not self._policy.resets:

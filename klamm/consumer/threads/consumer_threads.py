@@ -116,4 +116,4 @@ class ConsumerThreads:
             except WakeupError:
                 consumer.commit(done)
         except KlammError as error:
-            logger.warning("commit=failed reason=%s: some records are processed again", error)
+            logger.warning("could not commit, some records will be processed again: %s", error)

@@ -1,9 +1,9 @@
 """One consumer, polled by one thread, and a pool of threads that process what it polls.
 
-For work that takes longer than polling: more threads than partitions are of no use, as the records of a partition are
-processed one after the other, in order. What is done is committed, nothing else: after a crash records may be processed
-again, none is left out. A partition of which too many records wait is paused; polls go on, so that the consumer stays
-in its group however long a record takes.
+The pool is for work that takes longer than polling. A partition's records are processed one after the other, in order,
+so more threads than partitions do not help. The pool commits only records that were processed: after a crash, records
+may be processed again, but none is skipped. A partition with too many waiting records is paused. Polls continue, so
+that the consumer stays in its group however long a record takes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ RECORDS_PER_TURN: Final = 100
 class WorkerPool:
     """`WorkerPool({"group.id": "billing", ...}, ["orders"], handle, workers=8).run()`
 
-    config: a Consumer's; it commits itself, `enable.auto.commit` must not be asked for. What is done is committed every
-    `auto.commit.interval.ms`, before a partition is given up, and at the end.
+    config: a Consumer's. The pool itself commits processed records: every `auto.commit.interval.ms`, before a partition
+    is released, and at the end. So `enable.auto.commit` must not be set.
     handle: called with each record, in a worker's thread. The first exception that it raises ends the pool.
     waiting_max: how many records of a partition may wait for a worker; more are not polled."""
 
@@ -125,7 +125,7 @@ class WorkerPool:
 
     def _on_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
         if error is not None:
-            logger.warning("commit=failed reason=%s: it is tried again", error)
+            logger.warning("could not commit, retrying: %s", error)
             return
         with self._changed:
             self._ledger.note_committed(dict(offsets))
@@ -139,7 +139,7 @@ class WorkerPool:
         try:
             consumer.commit(offsets)
         except KlammError as error:
-            logger.warning("commit=failed reason=%s: the next owner processes some records again", error)
+            logger.warning("could not commit, the next owner will process some records again: %s", error)
 
     def give_up(self, consumer: Consumer, partitions: Partitions, *, commit: bool) -> None:
         """Takes revoked partitions from the workers. Waits for the records that workers are processing, and commits, so
@@ -151,7 +151,7 @@ class WorkerPool:
             if commit:
                 timeout_s = self._config.max_poll_interval_ms / 2000
                 if not self._changed.wait_for(lambda: not self._ledger.busy(partitions), timeout_s):
-                    logger.warning("partitions=%s given up while being processed", self._ledger.busy(partitions))
+                    logger.warning("released partitions with records under way: %s", self._ledger.busy(partitions))
         if commit:
             self._commit(consumer, partitions)
         with self._changed:
@@ -210,11 +210,11 @@ class _Listener:
 
 
 def manual_commits(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a consumer whose commits are somebody else's. Raises ConfigError."""
+    """Returns the configuration of a consumer that does not commit by itself. Raises ConfigError."""
     given = dict(config)
     asked = given.pop("enable.auto.commit", given.pop("enable_auto_commit", False))
     if asked not in (False, "false"):
-        raise ConfigError(f"enable.auto.commit={asked!r}: what is done is committed here, not what is polled")
+        raise ConfigError(f"enable.auto.commit={asked!r}: the pool commits processed records itself; leave this out")
     given["enable.auto.commit"] = False
     if ConsumerConfig.parse(given).group_id is None:
         raise ConfigError("group.id is needed: threads share the partitions of a group")

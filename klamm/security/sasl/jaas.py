@@ -71,7 +71,8 @@ def parse_jaas(text: Secret) -> JaasLogin:
     if end is None:
         raise _error("does not end with ';'")
     if end + 1 < len(tokens):
-        raise _error(f"goes on after the first ';', at character {tokens[end + 1].position}; expected one login module")
+        where = tokens[end + 1].position
+        raise _error(f"continues after the first ';', at character {where}; expected one login module")
     return JaasLogin(module=_module(tokens[0]), options=dict(_options(tokens[2:end])))
 
 

@@ -250,4 +250,4 @@ def test_records_that_another_epoch_replaced_are_said_in_the_log_even_if_it_reac
         assert await world.look_up() is None
 
     asyncio.run(story())
-    assert "where the logs part cannot be told" in caplog.text
+    assert "cannot say where the logs diverge" in caplog.text
