@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +15,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import quix_environment
+from tests.support.foreign_program import ForeignProgram
 from tests.support.violation import require
 from tests.support.waiting import patience, wait_until
 
@@ -28,35 +28,8 @@ RECORDS = 20_000
 POLL_S = 0.2
 
 
-class Application:
-    """Runs of the script, one after the other, in the same topics."""
-
-    def __init__(self, bootstrap: str, name: str, source: str, target: str, log: Path) -> None:
-        self._arguments = (bootstrap, name, source, target)
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, state_dir: Path) -> None:
-        command = quix_environment.command(SCRIPT, *self._arguments, str(state_dir))
-        with self._log.open("a") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-
-    def check(self) -> None:
-        """Fails if the application has ended by itself."""
-        assert self._process is not None
-        assert self._process.poll() is None, self.tail()
-
-    def kill(self) -> None:
-        """Kills the application with SIGKILL."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(patience())
-
-    def close(self) -> None:
-        self.kill()
-
-    def tail(self) -> str:
-        return self._log.read_text()[-5_000:]
+def command(bootstrap: str, name: str, source: str, target: str, state_dir: Path) -> list[str]:
+    return quix_environment.command(SCRIPT, bootstrap, name, source, target, str(state_dir))
 
 
 @pytest.mark.behaviour("Quix Streams", "stateful count of each key, exactly-once, killed in the middle")
@@ -99,7 +72,7 @@ def test_keys_are_counted_exactly_once_over_a_crash(
             for partition in range(SOURCE_PARTITIONS)
         }
 
-    application = Application(bootstrap, name, source, target, tmp_path / "quix.log")
+    application = ForeignProgram(tmp_path / "quix.log")
     with closing(Consumer(config)) as reader, closing(application):
         reader.assign([TopicPartition(target, partition, 0) for partition in range(TARGET_PARTITIONS)])
 
@@ -110,13 +83,13 @@ def test_keys_are_counted_exactly_once_over_a_crash(
                 counts[record.key().decode()].append(int(record.value()))
 
         send(keys[: RECORDS // 2])
-        application.start(tmp_path / "first")
+        application.start(command(bootstrap, name, source, target, tmp_path / "first"))
         wait_until(lambda: seen() > RECORDS // 10, application.tail, between=poll)
         application.kill()
         print(f"killed when {seen()} of {RECORDS // 2} counts were committed")
         send(keys[RECORDS // 2 :])
         # The second run has an empty directory, so its state is what the changelog holds.
-        application.start(tmp_path / "second")
+        application.start(command(bootstrap, name, source, target, tmp_path / "second"))
         wait_until(is_committed, application.tail, between=poll)
         # All records were processed, so the target has all counts up to its present ends.
         ends = {

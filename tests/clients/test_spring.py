@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 
 from tests.support import java_programs
+from tests.support.foreign_program import ForeignProgram
 from tests.support.violation import verdict
 from tests.support.waiting import patience, wait_until
 
@@ -26,33 +26,25 @@ def behaviour(text: str) -> pytest.MarkDecorator:
     return pytest.mark.behaviour("spring-kafka", text)
 
 
-class Application:
+class Application(ForeignProgram):
     """Runs of `Shouter`, one after the other, in the same topics."""
 
     def __init__(self, bootstrap: str, name: str, log: Path) -> None:
+        super().__init__(log)
         self.source, self.target, self.dead_letters = f"{name}-in", f"{name}-out", f"{name}-in-dlt"
         self._bootstrap = bootstrap
         self._name = name
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self._producer = Producer({"bootstrap.servers": bootstrap})
         self._ends_reader = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "isolation.level": UNCOMMITTED})
 
-    def start(self, mode: str) -> None:
+    def run(self, mode: str) -> None:
         """Starts the application and waits until its topics are there."""
-        command = java_programs.spring_command("clients.Shouter", self._bootstrap, self._name, mode)
-        with self._log.open("a") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        self.start(java_programs.spring_command("clients.Shouter", self._bootstrap, self._name, mode))
         wait_until(self._has_topics, self.tail, pause_s=0.2)
 
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(patience())
-
     def close(self) -> None:
-        self.kill()
+        super().close()
         self._ends_reader.close()
 
     def send(self, values: list[str]) -> None:
@@ -106,16 +98,8 @@ class Application:
     def values(self, topic: str) -> list[str]:
         return sorted(_value(record) for record in self.read(topic))
 
-    def lines(self) -> list[str]:
-        return self._log.read_text().splitlines()
-
-    def tail(self) -> str:
-        """The end of the application's log."""
-        return self._log.read_text()[-5_000:]
-
     def _has_topics(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, self.tail()
+        self.check()
         known = self._admin.list_topics(timeout=patience()).topics
         return {self.source, self.target, self.dead_letters} <= set(known)
 
@@ -154,12 +138,12 @@ def application(bootstrap: str, name: str, tmp_path: Path) -> Iterator[Applicati
 @behaviour("listener with transactions, records that fail among others, killed in the middle")
 def test_each_record_has_one_output_or_one_dead_letter_over_a_crash(application: Application) -> None:
     half = len(VALUES) // 2
-    application.start("transactions")
+    application.run("transactions")
     application.send([*VALUES[: half // 2], *BAD_VALUES[:2], *VALUES[half // 2 : half]])
     application.wait_for_output(half // 3)
     application.kill()
     application.send([*BAD_VALUES[2:], *VALUES[half:]])
-    application.start("transactions")
+    application.run("transactions")
     application.wait_until_all_is_committed()
     with verdict():
         assert application.values(application.target) == sorted(value.upper() for value in VALUES)
@@ -168,7 +152,7 @@ def test_each_record_has_one_output_or_one_dead_letter_over_a_crash(application:
 
 @behaviour("a record that fails goes to the dead-letter topic after its retries")
 def test_a_record_that_fails_goes_to_the_dead_letter_topic(application: Application) -> None:
-    application.start("retries")
+    application.run("retries")
     application.send([*VALUES[:50], *BAD_VALUES, *VALUES[50:100]])
     outputs = sorted([*(value.upper() for value in VALUES[:100]), *(value.upper() for value in ATTEMPTS * BAD_VALUES)])
     application.wait_until_all_is_committed()

@@ -4,7 +4,6 @@ A test is skipped with a reason if `go` is missing or too old."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -12,6 +11,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support.build_lock import build_lock, run_build
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "clients" / "go"
@@ -42,23 +43,13 @@ def _build_if_changed() -> None:
     asked, found = _from_go_mod(r"^go (\S+)"), _version_of(go, environment)
     if _numbers(found) < _numbers(asked):
         pytest.skip(f"go is {found}, but go.mod needs {asked} or newer")
-    BUILT.mkdir(parents=True, exist_ok=True)
-    with (BUILT / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with build_lock(BUILT):
         newest = max(path.stat().st_mtime for path in SOURCES.iterdir())
         if PROGRAM.exists() and PROGRAM.stat().st_mtime >= newest:
             return
-        run = subprocess.run(
-            # A work tree of git needs no git program for this build.
-            [go, "build", "-buildvcs=false", "-o", str(PROGRAM), "."],
-            cwd=SOURCES,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
-        assert run.returncode == 0, f"go build failed:\n{run.stdout}{run.stderr}"
+        # A work tree of git needs no git program for this build.
+        build = [go, "build", "-buildvcs=false", "-o", str(PROGRAM), "."]
+        run_build(build, timeout_s=BUILD_TIMEOUT_S, folder=SOURCES, environment=environment)
         # Go leaves a program as it is if only comments changed.
         PROGRAM.touch()
 

@@ -3,13 +3,13 @@ once for as long as their sources stay as they are."""
 
 from __future__ import annotations
 
-import fcntl
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from tests.support.build_lock import build_lock, run_build
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "clients" / "java"
@@ -72,21 +72,13 @@ def _build_if_changed(sources: Path, built: Path) -> None:
     missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
     if missing:
         pytest.skip(f"{' and '.join(missing)} not found: make clients installs both")
-    built.mkdir(parents=True, exist_ok=True)
-    with (built / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with build_lock(built):
         stamp = built / ".built"
         newest = max(path.stat().st_mtime for path in sources.rglob("*"))
         if stamp.exists() and stamp.stat().st_mtime >= newest:
             return
         # Maven adds jars and removes none: those of another version would stay on the class path.
         shutil.rmtree(built / "lib", ignore_errors=True)
-        run = subprocess.run(
-            ["mvn", "--quiet", "--batch-mode", "--file", str(sources / "pom.xml"), "package"],
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
-        assert run.returncode == 0, f"mvn package failed:\n{run.stdout}{run.stderr}"
+        package = ["mvn", "--quiet", "--batch-mode", "--file", str(sources / "pom.xml"), "package"]
+        run_build(package, timeout_s=BUILD_TIMEOUT_S)
         stamp.touch()

@@ -4,11 +4,11 @@ Quix Streams needs another confluent-kafka than the tests, so it cannot be in th
 
 from __future__ import annotations
 
-import fcntl
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.build_lock import build_lock, run_build
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "tests" / "clients" / "quix" / "requirements.lock"
@@ -31,21 +31,14 @@ def version() -> str:
 
 
 def _make_if_changed() -> None:
-    BUILT.mkdir(parents=True, exist_ok=True)
-    with (BUILT / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with build_lock(BUILT):
         stamp = BUILT / ".made"
         wanted = f"{sys.version}\n{LOCK.read_text()}"
         if stamp.exists() and stamp.read_text() == wanted:
             return
         stamp.unlink(missing_ok=True)
         # Packages of an older lock must not stay, so the environment is made again.
-        _run(sys.executable, "-m", "venv", "--clear", str(PYTHON.parents[1]))
+        run_build([sys.executable, "-m", "venv", "--clear", str(PYTHON.parents[1])], timeout_s=MAKE_TIMEOUT_S)
         pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run(*pip, "--require-hashes", "--no-deps", "-r", str(LOCK))
+        run_build([*pip, "--require-hashes", "--no-deps", "-r", str(LOCK)], timeout_s=MAKE_TIMEOUT_S)
         stamp.write_text(wanted)
-
-
-def _run(*arguments: str) -> None:
-    run = subprocess.run(arguments, capture_output=True, text=True, timeout=MAKE_TIMEOUT_S, check=False)
-    assert run.returncode == 0, f"{' '.join(arguments)} failed:\n{run.stdout}{run.stderr}"
