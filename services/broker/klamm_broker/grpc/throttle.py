@@ -1,12 +1,12 @@
 """Quotas of bytes for clients of the gRPC API (KIP-13, KIP-219).
 
-Every answer says how long its client is to pause, and Klamm's clients do. A server cannot stop reading one caller of
-HTTP/2; so a unary call that comes too early waits here, and a stream before its next message. A call that would wait
-too long is refused, and so is one beyond the number that may wait: nothing was done. Unlike at the Kafka listener, a
-fetch gets the records that were found for it, and its client pauses afterwards.
+Every answer says how long its client must pause, and Klamm's clients do. A server cannot stop reading from one caller
+of HTTP/2. If a unary call comes too early, the broker delays it here; a stream is delayed before its next message. A
+call that would wait too long is refused before it has any effect. So is a call beyond the number that may wait. Unlike
+at the Kafka listener, a fetch gets the records that were found for it, and its client pauses afterwards.
 
-Other servers have no quotas. They do not log in; where there is no authorizer, they are told by what they ask for:
-internal topics.
+Other servers have no quotas, and they do not log in. Without an authorizer, the broker recognizes them because they
+request internal topics.
 """
 
 from __future__ import annotations

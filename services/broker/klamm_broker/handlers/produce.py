@@ -1,11 +1,12 @@
 """Produce: record batches into partitions this broker leads.
 
-Kafka's `KafkaApis.handleProduceRequest`. Everything is decided per partition and does not touch the other partitions;
-a message that is no produce request at all is the doors' to refuse. Appending happens here and now, on the event loop.
-Before it, only a transaction's first write to a partition waits, for the coordinator, and what was sent here by news of
-an election that this broker has not heard of, for its metadata. After it acks=all waits in the purgatory when other
-replicas are in sync; when that is full, such a produce is answered REQUEST_TIMED_OUT at once: like after a time-out,
-its records are here and may or may not be everywhere.
+Kafka's `KafkaApis.handleProduceRequest`. Each partition has its own result, which does not affect the other partitions.
+The doors refuse messages that are no produce requests. The broker appends immediately, on the event loop. Two kinds of
+produce wait before the append. A transaction's first write to a partition waits for the coordinator. If the client
+already knows of an election that this broker does not know, its produce waits for the broker's metadata.
+
+After the append, acks=all waits in the purgatory if other replicas are in sync. If the purgatory is full, the client
+gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the records, and other replicas may lack them.
 """
 
 from __future__ import annotations

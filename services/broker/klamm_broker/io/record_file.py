@@ -1,7 +1,8 @@
-"""Records that are sent as they lie in their segment, from the page cache to the socket, without passing through here.
+"""Record bytes that the kernel sends from the page cache to the socket, without a copy in this process.
 
-A file holds a descriptor of its own: the segment may be released or deleted meanwhile. Cut it can be too (a follower's
-log, after an unclean election): what is missing then cannot be made up for in an answer whose length is already sent.
+A file holds its own descriptor, because the segment may be released or deleted meanwhile. The segment may also be
+truncated (a follower's log, after an unclean election). Then the broker cannot complete the answer, because it has
+already sent the answer's length.
 """
 
 from __future__ import annotations

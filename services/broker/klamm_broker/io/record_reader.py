@@ -1,12 +1,13 @@
-"""Brings the bytes of a fetch: on the event loop what is in the page cache, on a thread what is not.
+"""Reads the bytes of a fetch: on the event loop if they are in the page cache, otherwise on a thread.
 
 Nearly all fetches read what was just written, and for those a thread costs more than the read. So the loop asks
 the kernel for the bytes only if it has them (preadv with RWF_NOWAIT). When it has not, the whole fetch goes to a
 thread, with descriptors of its own, and nobody else waits for the disk.
 
-A Kafka client's long reads are not brought at all, but lent as files for sendfile (`RecordFile`). That would wait for
-the disk where a page is missing, so the kernel is asked for a byte of every `PROBE_STRIDE_BYTES`: readahead brings
-and memory pressure takes neighbours together, and what slips through between two probes is one short read.
+A Kafka client's long reads are not read here, but lent as files for sendfile (`RecordFile`). Sendfile would block on
+the disk where a page is missing, so the reader first probes one byte of every `PROBE_STRIDE_BYTES`. Readahead loads
+neighbouring pages together, and memory pressure drops them together. A missing page between two probes costs only one
+short read from the disk.
 """
 
 from __future__ import annotations

@@ -10,6 +10,6 @@
     messages.py       the other messages, by kio's schemas
     produce.py, fetch.py, metadata.py, ...   one family of APIs each
 
-Kafka clients see brokers only. What belongs to coordinators and controllers is asked of them over gRPC
-(`forwarding.py`) and a coordinator is always said to be some live broker.
+Kafka clients see brokers only. The broker forwards requests for coordinators and controllers to them over gRPC
+(`forwarding.py`). FindCoordinator always names a live broker.
 """

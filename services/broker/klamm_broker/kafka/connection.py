@@ -1,16 +1,18 @@
 """One client's socket: frames off it, answers onto it, one request at a time and in order.
 
-Kafka serves one request of a connection at a time too. What can be answered at once is, in the turn of the event loop
-that it arrived in, and the answers of a turn are written together: such a request costs no task, future or further
-turn. One that has to wait gets a task; while it is under way nothing behind it is served, so what a client may have
-piled up here is one frame (`socket.request.max.bytes`) and what one read brought. The task's last step serves what is
-behind it. A turn ends with the buffer's content, or before, to let other connections have theirs. A client that does
-not take its answers is not served: a slow reader stops its own requests, nobody else's.
+Kafka serves one request of a connection at a time too. If the broker can answer a request immediately, it does so in
+the turn of the event loop in which the request arrived. The answers of one turn are written together. Such a request
+needs no task, future or further turn.
 
-A client that has used up a quota is not read for as long as its answer told it to rest (`throttle.py`).
+A request that has to wait gets a task, and requests behind it are not served until the task ends. So a client can fill
+at most one frame (`socket.request.max.bytes`) and the bytes of one read. The task's last step serves the requests
+behind it. A turn ends when the buffer is empty, or earlier, to let other connections have theirs. A client that does
+not read its answers is not served, so a slow reader stops only its own requests.
 
-A frame that cannot be read ends the connection (`frame_buffer.py`). A client that wants another port is told so, if it
-speaks gRPC or HTTP.
+After a client has used up a quota, the broker reads nothing from it during the throttle time (`throttle.py`).
+
+A frame that cannot be read ends the connection (`frame_buffer.py`). If a client speaks gRPC or HTTP, the broker answers
+that the client must use another port.
 
 With TLS the transport encrypts, and only the way of records into it differs. The client's principal comes from its
 certificate when the connection begins, or from its login.

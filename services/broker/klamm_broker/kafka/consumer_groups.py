@@ -22,7 +22,7 @@ TIMEOUT_MS = 30_000
 CONSUMER_MEMBER = 1
 """Kafka's number of a member that speaks the new protocol."""
 CLIENT_NAMES_MEMBER = 1
-"""From this version of ConsumerGroupHeartbeat on, the client chooses its member id (KIP-1082)."""
+"""The first version of ConsumerGroupHeartbeat in which the client chooses its member id (KIP-1082)."""
 _NO_ID = bytes(16)
 
 

@@ -12,7 +12,7 @@ What clients can rely on:
 - Lists, descriptions and deletions are the coordinator's alone, as in Kafka: clients ask every broker and join the
   answers. `check_is_coordinator` refuses the rest with NOT_COORDINATOR, upon which a client asks FindCoordinator again.
   While one broker has read more metadata than another they may name different ones; they agree as soon as both have
-  read the same. A broker that is cut off from the controllers' log may name the wrong one until it hears of it again,
+  read the same. A broker that is cut off from the controllers' log may name the wrong one until it reads the log again,
   as in Kafka.
 """
 

@@ -1,8 +1,9 @@
-"""The cluster's features and their levels (KIP-584): those that Apache Kafka 4.4 finalizes, but for share and streams
+"""The cluster's features and their levels (KIP-584): those that Apache Kafka 4.4 finalizes, except share and streams
 groups.
 
-A cluster has the levels of its software and can be set to no others: what is supported is what is finalized. Of
-`metadata.version` the level says which release's requests are understood; the records of the metadata log are Klamm's.
+A cluster has the levels of its software, and no others can be set, so supported and finalized levels are equal. The
+level of `metadata.version` names the Kafka release whose requests Klamm understands. The records of the metadata log
+are Klamm's own.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
 """Epoch, its end offset, and no tagged fields."""
 _NO_OFFSET: Final = -1
 _BY_TOPIC_ID: Final = 13
-"""From this version on topics are named by id."""
+"""The first version that names topics by id."""
 _WITH_ENDPOINTS: Final = 16
-"""From this version on, answers contain the addresses of the leaders that refusals name."""
+"""The first version whose answers contain the addresses of the leaders that refusals name."""
 _HEAD: Final = struct.Struct(">iiibii")
 """max_wait_ms, min_bytes, max_bytes, isolation level, session id and epoch."""
 _HEAD_BEFORE_15: Final = struct.Struct(">iiiibii")
@@ -98,9 +98,10 @@ class Fetch:
 
 
 def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionRequest]:
-    """The request without its partitions, and these. Raises MalformedRequestError and InvalidRequestError.
+    """Returns the request without its partitions, and its partitions. An unknown topic id becomes the name of a topic
+    that does not exist.
 
-    A topic id that nobody has becomes a topic that does not exist."""
+    Raises MalformedRequestError and InvalidRequestError."""
     version = request.version
     reader = request.body()
     replica_id, session_id, epoch = -1, NO_SESSION, FINAL_EPOCH

@@ -137,7 +137,8 @@ class FetchSessions:
         self._partition_count = 0
         self._look_again_ms = 0
         self._looked_size = 0
-        """Until `_look_again_ms`, no session gives its place to one of this many partitions."""
+        """The last search found no session to evict for a new session of this many partitions. Until `_look_again_ms`,
+        a new session of at most this size can replace only a session that was unused for `eviction_ms`."""
 
     def __len__(self) -> int:
         """Sessions."""

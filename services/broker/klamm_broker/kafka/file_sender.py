@@ -1,8 +1,8 @@
 """Sends an answer whose records are files by sendfile, past the transport, on the same socket.
 
-Neither asyncio's nor uvloop's transport lets others wait for its descriptor, and uvloop has no `loop.sendfile`. So this
-has a descriptor of its own for the socket; the connection's end is seen only when both are closed. What the socket does
-not take at once goes on whenever it takes more, without a task's turn in between.
+Neither asyncio's nor uvloop's transport lets others wait for its descriptor, and uvloop has no `loop.sendfile`. So the
+sender has its own descriptor for the socket. The client sees the end of the connection only when both are closed. When
+the socket's buffer is full, the sender continues as soon as the socket is writable, without another task's turn.
 """
 
 from __future__ import annotations

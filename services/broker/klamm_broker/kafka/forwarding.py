@@ -30,7 +30,7 @@ from klamm_server.security.gate import for_caller
 
 RETRY = Backoff(initial_ms=20, max_ms=500)
 TIMEOUT_MS = 30_000
-"""How long calls may take that do not say so themselves."""
+"""The timeout of calls that have none of their own."""
 CATCH_UP_MAX_MS = 10_000
 
 _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -91,7 +91,7 @@ class Coordinators:
         """Asks the coordinator of a shard (`ask`). The shard is -1 if the topic does not exist yet."""
         stub = self._channels.owner_of(topic, shard)
         if stub is None:
-            raise _NotCoordinatorError(f"nobody owns shard {shard} of {topic} at the moment")
+            raise _NotCoordinatorError(f"shard {shard} of {topic} has no owner at the moment")
         try:
             with for_caller():
                 return await rpc(stub, request, timeout_ms=timeout_ms)

@@ -32,9 +32,9 @@ JOIN_GRACE_MS = 5_000
 KNOWS_MEMBER_ID_REQUIRED = 4
 """Version of JoinGroup (KIP-394)."""
 NAMES_ITS_PROTOCOL = 5
-"""From this version of SyncGroup on a member has to say type and name of the group's protocol (KIP-559)."""
+"""The first version of SyncGroup in which a member has to send type and name of the group's protocol (KIP-559)."""
 BY_TOPIC_ID = 10
-"""From this version of OffsetCommit and OffsetFetch on topics are named by id."""
+"""The first version of OffsetCommit and OffsetFetch that names topics by id."""
 KNOWS_GROUP_ID_NOT_FOUND = 6
 """Version of DescribeGroups (KIP-1043); before, a group that does not exist is a dead one."""
 NO_OFFSET = -1

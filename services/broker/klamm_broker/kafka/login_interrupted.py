@@ -1,7 +1,8 @@
-"""What a request is answered that comes in the middle of a login, which ends with it: ILLEGAL_SASL_STATE, as in Kafka.
+"""The answer to a request that interrupts a login and ends it: ILLEGAL_SASL_STATE, as in Kafka.
 
-Before a login nothing is read of a request but its header, so only that is answered which says all by an error of its
-own. Where there are errors for what was asked for alone (Produce, ListOffsets ...) the connection just ends.
+Before a login, the broker reads only the request's header. So it can answer only those APIs whose answers have an error
+for the whole request. Other APIs (Produce, ListOffsets ...) have errors only for each partition or topic, which the
+broker has not read. For those it closes the connection without an answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bounds what Kafka clients take of one turn of the event loop, however many of them have requests there.
+"""Limits the time that all Kafka clients together use in one turn of the event loop.
 
-What is over has to wait for the next turn, first come first served: so the broker's heartbeats, and what replicas and
-controllers ask, are never behind more than `TURN_MAX_S` of clients' requests and the one that was under way.
+Connections beyond the limit wait for the next turn, first come, first served. So the broker's heartbeats, and the
+requests of replicas and controllers, wait for at most `TURN_MAX_S` of clients' requests and the running one.
 """
 
 from __future__ import annotations

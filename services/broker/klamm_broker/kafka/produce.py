@@ -20,13 +20,13 @@ from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 
 _CURRENT_LEADER_TAG: Final = 0
 _HINTED: Final = 10
-"""From this version on, a refusal names the leader."""
+"""The first version in which a refusal names the leader."""
 _ADDS_PARTITIONS: Final = 12
-"""From this version on a produce adds its partitions to the transaction; before, the client does (KIP-890)."""
+"""The first version in which a produce adds its partitions to the transaction; before, the client does (KIP-890)."""
 _ABORTABLE_SINCE: Final = 11
-"""From this version on clients know TRANSACTION_ABORTABLE; before, it is INVALID_TXN_STATE (KIP-890)."""
+"""The first version whose clients know TRANSACTION_ABORTABLE. Older ones get INVALID_TXN_STATE instead (KIP-890)."""
 _BY_TOPIC_ID: Final = 13
-"""From this version on topics are named by id (KIP-516)."""
+"""The first version that names topics by id (KIP-516)."""
 _ACKS: Final = struct.Struct(">hi")
 """acks, timeout_ms."""
 _PRODUCED: Final = struct.Struct(">ihqqq")

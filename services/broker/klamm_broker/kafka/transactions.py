@@ -71,9 +71,9 @@ _STATES: Final = frozenset(
 
 
 _BUMPS_EPOCH: Final = 5
-"""From this version of EndTxn on each transaction has an epoch of its own, and the answer says the next one."""
+"""The first version of EndTxn in which each transaction has its own epoch, and the answer has the next epoch."""
 _ADDS_OFFSETS: Final = 5
-"""From this version of TxnOffsetCommit on it adds the group to the transaction; before, the client does."""
+"""The first version of TxnOffsetCommit that adds the group to the transaction; before, the client does."""
 
 
 RequestT = TypeVar("RequestT")

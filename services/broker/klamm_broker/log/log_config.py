@@ -1,7 +1,7 @@
-"""The settings of a topic, as its logs go by them.
+"""The settings of a topic, as its logs use them.
 
-Names, types and defaults are those of `klamm_server.config.topic_configs`. Whether a value may be set at all is decided
-where configs are altered; what arrives here was accepted, so a bad value is a ConfigError naming it.
+Names, types and defaults are those of `klamm_server.config.topic_configs`. The code that alters configs decides whether
+a value may be set. Values that arrive here were accepted, so a bad value raises a ConfigError that names it.
 """
 
 from __future__ import annotations

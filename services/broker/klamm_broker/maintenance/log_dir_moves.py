@@ -1,9 +1,9 @@
 """Moves replicas between the log dirs of this broker, while they are used (KIP-113).
 
-Kafka's `ReplicaAlterLogDirsManager`. What is on disk is `log/log_move.py`'s, what is copied
-`replica/future_replica.py`'s; this reads, waits for the quota, and swaps when a future log is equal, in one turn of the
-event loop. As many moves at a time as there are log dirs. A dir that fails ends the move: the replica stays where it
-is, or fails with its dir.
+Kafka's `ReplicaAlterLogDirsManager`. `log/dirs/log_move.py` changes the files on disk, and `replica/future_replica.py`
+decides which records to copy. This module reads and waits for the quota. When a future log is equal, it swaps the logs
+in one turn of the event loop. At most as many moves run at a time as there are log dirs. If a dir fails, its move ends:
+the replica stays where it is, or fails with its dir.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Reads sealed segments at a bounded rate, and repairs what is damaged from an in-sync replica.
+"""Reads sealed segments at a bounded rate, and repairs damaged bytes from an in-sync replica.
 
-Which segment is next is `log/scrub_plan.py`'s to say, what is wrong with it `log/segment_check.py`'s, what may take the
-place of damaged bytes `log/segment_rewrite.py`'s. One task chooses on the event loop, reads and writes on a thread of
-its own, fetches, and puts the new segment into the log on the event loop.
+`log/scrub/scrub_plan.py` chooses the next segment. `log/scrub/segment_check.py` finds the damage in it.
+`log/scrub/segment_rewrite.py` decides which records may replace damaged bytes. One task does the work. On the event
+loop, it chooses a segment, fetches records and puts the new segment into the log. It reads and writes on its own
+thread.
 
-A repair takes records from the leader or, where that is this broker, from another in-sync replica. When they are
-written and synced beside the old segment, a leader hands over before it touches its log: it resigns, which also says
-that nobody is to count on the replica meanwhile. Where nobody takes the leadership in time the segment is replaced
-under this leader: damaged bytes help nobody.
+A repair fetches records from the leader. If this broker is the leader, it fetches them from another in-sync replica.
+The new segment is written and synced beside the old one. Before a leader changes its log, it resigns, so that another
+replica leads and the cluster does not rely on this one meanwhile. If no other replica becomes leader in time, this
+leader replaces the segment anyway, because damaged bytes are of no value.
 
-Without another in-sync replica damage is reported and nothing else: nothing is ever deleted for being damaged.
+Without another in-sync replica, the damage is only reported. Data is never deleted because it is damaged.
 """
 
 from __future__ import annotations
@@ -423,7 +424,7 @@ class LogScrubber:
     # The checkpoint
 
     def load(self) -> None:
-        """Goes on from what was stored. Raises nothing: what cannot be read is as if there were nothing."""
+        """Continues from the stored checkpoints. If one is unreadable, the scrub of its log dir begins again."""
         states: dict[TopicPartition, LogState] = {}
         for log_dir in dict.fromkeys(one.log_dir for one in self._logs.hosted.current.values()):
             try:

@@ -4,16 +4,16 @@ Kafka's `BrokerMetadataPublisher`. When `publish` returns, every partition that 
 a log and knows its leader, those it takes away are gone, and configs are in force. Only then may a heartbeat
 report the image's end index, because that is what makes the controller count on this broker.
 
-Images are published one after the other. What concerns replicas that are here already is done at once; making and
-removing logs waits for the disk and is done on a thread, for all of an image together, while the event loop serves on.
+Images are published one after the other. Changes to existing replicas are made immediately. Creating and removing logs
+waits for the disk, so a thread does it, for all logs of an image together, while the event loop serves requests.
 Requests see an image with new partitions only when those can be written to.
 
 A log whose topic id is not the image's belongs to a topic of the same name that was deleted while the broker
 was away: its directory is removed. A partition whose log cannot be opened is offline and answers
 KAFKA_STORAGE_ERROR; it does not keep the others from being served. The same holds for a partition that is not new and
 in no readable log dir, while a log dir cannot be read (KIP-112) or is missing: a new log would lack its records, and
-there would be two when the log dir is back. What a full disk refused, a new log or the deletion of one, is tried again
-with every image, and after a while without one.
+there would be two when the log dir is back. If a full disk prevents the creation or deletion of a log, the broker
+retries with every new image. Without a new image, it retries after a delay.
 """
 
 from __future__ import annotations

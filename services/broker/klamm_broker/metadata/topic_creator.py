@@ -1,8 +1,8 @@
 """Asks the active controller to create topics: those a client named, and the internal ones, on first use.
 
-Kafka's `AutoTopicCreationManager`. Requests go out one after the other, one for a name at a time and at most
-`PENDING_MAX` of them; what fails is logged, and asked for again by the next request that needs the topic. A request may
-wait a moment for its topic with `created`; in Kafka none does.
+Kafka's `AutoTopicCreationManager`. Requests go out one after the other, at most one for each name, and at most
+`PENDING_MAX` are pending. A failure is logged, and the next request that needs the topic makes the broker ask again. A
+request may wait a moment for its topic with `created`. In Kafka, requests do not wait.
 """
 
 from __future__ import annotations

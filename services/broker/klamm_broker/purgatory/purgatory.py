@@ -1,13 +1,13 @@
 """The purgatory: operations that wait for a partition to change, or for their deadline.
 
 Kafka's `DelayedOperationPurgatory`. An operation watches the partitions it depends on. Code that changes a partition
-calls `check_and_complete` for it, which asks the operations watching it whether they are done now. An operation whose
-deadline comes is told to make do with what there is. Completing is the operation's own affair (it sets the future its
-RPC waits for); no task sleeps here.
+calls `check_and_complete` for it, which asks the operations watching it whether they are done now. At its deadline, an
+operation has to complete with the results it has. An operation completes itself: it sets the future that its RPC waits
+for. No task sleeps here.
 
 Pure: time is an argument, and everything happens on the caller's thread. Kafka's watcher lists keep completed
-operations until a reaper purges them; here leaving every list is part of completing, so what is watched is
-exactly what is parked, and `max_parked` bounds both.
+operations until a reaper purges them. Here, an operation that completes leaves every list. So the watched operations
+are exactly the parked ones, and `max_parked` bounds both.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A hierarchical timing wheel: timers by the thousand at O(1) each, and one deadline to sleep for.
+"""A hierarchical timing wheel: thousands of timers at O(1) each, and one deadline to sleep for.
 
 Kafka's `org.apache.kafka.server.util.timer.TimingWheel`, after Varghese and Lauck. A wheel is a ring of
-buckets one tick wide. What does not fit into its span goes to an overflow wheel, one tick of which is the
-whole span of the wheel below; when such a bucket comes due its timers move down. Only buckets that hold
-something are in the heap that knows which comes next, so advancing costs nothing per empty tick.
+buckets one tick wide. Timers beyond its span go to an overflow wheel. One tick of an overflow wheel is the
+whole span of the wheel below. When such a bucket expires, its timers move down. A heap orders the buckets
+that have timers, and empty buckets are not in it, so advancing costs nothing for an empty tick.
 
     level 0   tick 1 ms     span 20 ms
     level 1   tick 20 ms    span 400 ms

@@ -1,9 +1,10 @@
 """Reads several partitions into one fetch answer.
 
-`FetchReader.locate` decides, without touching record bytes, what each partition gives: leadership, range, high
-watermark, and which slice of which file fits the bounds (KIP-74: at least one batch, if there is one at all). A reader
-whose last record is not in the log, or that is closer to a follower, is told so instead (KIP-320, KIP-392).
-The bytes are brought by `RecordReader`, in the same turn of the event loop: after it the slices may be stale.
+`FetchReader.locate` decides what each partition returns, without touching record bytes. It checks leadership and range,
+and finds the high watermark and the slice of a file that fits the bounds (KIP-74: at least one batch, if there is one
+at all). If the reader's last record is not in the log, the answer has the diverging epoch instead (KIP-320). If the
+reader is closer to a follower, the answer names that follower (KIP-392). `RecordReader` reads the bytes in the same
+turn of the event loop, because the slices may be stale after it.
 """
 
 from __future__ import annotations

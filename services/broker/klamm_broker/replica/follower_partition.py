@@ -85,7 +85,7 @@ class FollowerPartition:
         """The leader found its own log in all that is here."""
 
     def replace_log(self, log: ReplicaLog) -> None:
-        """Goes on with another log, which is equal (`future_replica.py`)."""
+        """Continues with another log, which has equal records (`future_replica.py`)."""
         self._log = log
 
     @property

@@ -1,10 +1,12 @@
-"""A follower's half of its fetch session with one leader (KIP-227): what to say next, and what an answer is about.
+"""A follower's half of its fetch session with one leader (KIP-227): the next request, and how an answer is matched.
 
-A request names partitions that are new or stand elsewhere, and no others. Requests and answers alternate, but a request
-may follow another at once when there is something new to say, which ends the wait of the one before: so two may be
-under way, and never two fetches of one partition, because a partition is named again only when it was answered. An
-answer about a partition that was removed and added again after its request was sent is dropped: it may be of another
-leader epoch. Pure.
+A request names only partitions that are new or whose position changed. Requests and answers alternate, with one
+exception. If the follower has partitions to add or remove, or new positions to send, it sends another request
+immediately. That request makes the leader answer the previous one at once. So two requests may be in flight, but never
+two fetches of one partition, because the follower names a partition again only after its answer.
+
+If a partition was removed and added again after its request was sent, the follower drops the answer for it, because the
+answer may belong to another leader epoch. Pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A log that copies another one of the same broker, to take its place in another log dir (KIP-113).
 
-Kafka's `ReplicaAlterLogDirsThread`, which follows the local log as a follower does its leader; so does this, with the
-same core: where the current log was cut and then written again, the epochs say where the two part. What is taken over
-never reaches beyond what the current log held when it was looked at. Pure but for the logs.
+Kafka's `ReplicaAlterLogDirsThread`. Both follow the local log as a follower follows its leader, and this module uses
+the same core as a follower. If the current log was truncated and written again, the epochs show where the two logs
+diverge. The copied records never reach beyond the end that the current log had when it was read. Pure, except for the
+logs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One partition replica on this broker: its role, its leader epoch and its high watermark.
 
-Kafka's `kafka.cluster.Partition` (KIP-101, 320, 497, 966). The log below stores; this decides who may read and
-write, and how far. Event loop only: nothing here waits, and no lock is needed. Of the log it uses what `ReplicaLog`
-names, what appends to it, and what is asked of its transactions.
+Kafka's `kafka.cluster.Partition` (KIP-101, 320, 497, 966). The log stores records. The partition decides which clients
+and followers may read and write, and up to which offset. Event loop only: no call waits, and no lock is needed. The
+partition uses the log's members in `ReplicaLog`, its methods that append, and its queries for transactions.
 
 Invariants: the high watermark moves back only when a follower's log is cut below it, and log start <= last stable
 offset <= high watermark <= log end; leader epoch, partition epoch and the totals of `bytes` only

@@ -1,7 +1,7 @@
 """All partition replicas of this broker, and the one way to change them.
 
-Kafka's `ReplicaManager`, without the waiting and the sending: an observer is told what came of a change. Event loop
-only.
+Kafka's `ReplicaManager`, without the waiting and the sending. The manager notifies an observer of the effects of each
+change. Event loop only.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _UnknownTopicOrPartitionError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 class ReplicaObserver(Protocol):
-    """Hears of changes of partitions, for requests that wait and servers that have to know. Called in the turn of the
-    change."""
+    """The manager calls an observer when a partition changes, in the same turn of the event loop. The observer wakes
+    waiting requests, and informs followers and the controller."""
 
     def on_change(self, topic_partition: TopicPartition) -> None:
         """There is more to read, or the leadership was lost or changed."""

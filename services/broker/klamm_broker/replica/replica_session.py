@@ -1,14 +1,15 @@
 """The leader's side of a follower's fetch session (KIP-227): the follower's positions, and the news to send.
 
-A request names what changed, an answer what there is to say; in between, partitions without news cost nothing. So
+A request names the partitions that changed, and an answer those with records or news. Other partitions cost nothing. So
 each entry is in at most one of three states: *ready* (records or an error for it), *news* (only the high watermark or
-the log start moved), or silent. What was sent is not sent again until the follower names the partition again.
+the log start moved), or silent. The leader does not send the same thing again until the follower names the partition
+again.
 
-While the leader's replication quota is exceeded (`replication_quota.py`), records of throttled partitions that the
-follower is out of sync with are *held*: the entry stays ready, and is told of everything else.
+While the leader's replication quota is exceeded (`replication_quota.py`), the leader *holds* records of throttled
+partitions for which the follower is not in sync. The entry stays ready, and the follower still gets its other news.
 
-A position under an epoch that this broker has not heard of waits for the metadata instead of being refused: the
-follower heard of the election first. Event loop only; code that waits for the session sets `on_ready`.
+If a position has a leader epoch that this broker does not know yet, it waits for the metadata. It is not refused,
+because the follower learned of the election first. Event loop only; code that waits for the session sets `on_ready`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How fast replicas that are named may be copied, on the leader's side and on the follower's (KIP-73).
+"""Limits how fast throttled replicas are copied, on the leader's side and on the follower's (KIP-73).
 
-Kafka's `ReplicationQuotaManager`. A rate is that of the last eleven windows of a second, the one that is not over yet
-included. A partition is *throttled* when its topic's `leader.replication.throttled.replicas` (or `follower...`) names
-it together with this broker, or `*`; what is copied of it counts. While the rate is above
-`leader.replication.throttled.rate` (or `follower...`), replicas of such partitions that are out of sync are left alone:
-those in sync are not, lest they leave the in-sync set. Pure; times are monotonic milliseconds.
+Kafka's `ReplicationQuotaManager`. A rate is measured over the last eleven windows of one second, including the current
+one. A partition is *throttled* if its topic's `leader.replication.throttled.replicas` (or `follower...`) names it
+together with this broker, or is `*`. Only bytes of throttled partitions count. While the rate is above
+`leader.replication.throttled.rate` (or `follower...`), throttled replicas that are out of sync are not copied. Replicas
+in sync are still copied, so that they stay in the in-sync set. Pure; times are monotonic milliseconds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """ReplicaFetch: a follower's session with this leader, one stream, one answer for each request.
 
-An answer goes out as soon as there are `min_bytes`, an error or a divergence. A high watermark or a log start that the
-follower lacks waits a little for records to go with: alone they cost a message in each direction, and the records that
-come meanwhile would have to wait for the follower's next request. A follower that has new partitions for the session
-does not wait for an answer to say so: the next request ends the wait of the one before.
+The leader answers as soon as there are `min_bytes`, an error or a divergence. If only the high watermark or the log
+start moved, the leader waits a little for records to send with it. Alone, it would cost a message in each direction,
+and new records would have to wait for the follower's next request. A follower with new partitions for the session sends
+its next request without waiting for an answer. That request ends the wait of the previous one.
 
-A session holds one message of about `MESSAGE_BYTES_MAX` at most, and one request that it has not looked at yet.
+A session holds at most one message of about `MESSAGE_BYTES_MAX`, and one request that it has not processed yet.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Follows partitions of one leader over one stream: Kafka's `ReplicaFetcherThread`.
 
-What a request says and what an answer means is decided by the cores (`replica/follower_session.py`,
-`replica/follower_partition.py`); this connects, sends, appends and waits. A stream that ends is opened again, and
-requests every partition again. A partition
-whose answer was an error, or could not be appended, is left alone for `replica.fetch.backoff.ms`.
+The cores (`replica/follower_session.py`, `replica/follower_partition.py`) make requests and interpret answers. The
+fetcher connects, sends, appends and waits. If the stream ends, the fetcher opens a new one and requests every partition
+again. If a partition's answer was an error, or could not be appended, the fetcher does not fetch the partition for
+`replica.fetch.backoff.ms`.
 
-While the follower's replication quota is exceeded (`replica/replication_quota.py`), throttled partitions that are
-behind are *held*: the leader is told to forget them, until the moment when the quota is free again.
+While the follower's replication quota is exceeded (`replica/replication_quota.py`), throttled partitions that lag are
+*held*. The follower asks the leader to remove them from the session until the quota allows them again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Everything by which this broker's replicas are kept equal to others', put together.
+"""Connects all parts that replicate this broker's partitions to and from other brokers.
 
-Owns the replica manager and observes it: what came of a change is told to the parked requests, the followers'
-sessions, the fetchers and the controller.
+Owns the replica manager and observes it. After a change, it informs the parked requests, the followers' sessions, the
+fetchers and the controller.
 """
 
 from __future__ import annotations

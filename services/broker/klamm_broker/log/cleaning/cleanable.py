@@ -1,10 +1,11 @@
-"""How much of a log compaction could clean now, and which segments it puts together: pure decisions.
+"""Decides how much of a log compaction can clean now, and which segments it combines. Pure functions.
 
     |------------ clean ------------|---------- cleanable ----------|------- not yet -------|
     log start             first dirty offset            first uncleanable offset       log end
 
-Cleaned up to the first dirty offset; not yet: the active segment, what is not committed or not on disk yet, and what is
-younger than `min.compaction.lag.ms`. Follows Kafka's `LogCleanerManager` and `Cleaner.groupSegmentsBySize`.
+The log is clean up to the first dirty offset. Not cleanable yet are the active segment, and records that are not
+committed, not on disk, or younger than `min.compaction.lag.ms`. Follows Kafka's `LogCleanerManager` and
+`Cleaner.groupSegmentsBySize`.
 """
 
 from __future__ import annotations

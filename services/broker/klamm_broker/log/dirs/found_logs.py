@@ -182,7 +182,7 @@ class FoundLogs:
             logger.error("%s", log.log_dir.failed(error, f"move of {log.topic_partition}"))
 
     def _add_future(self, log: PartitionLog) -> None:
-        """Goes on with a move, unless what was to be moved is gone, or is another topic's."""
+        """Continues a move, unless the log that was to be moved is gone or belongs to another topic."""
         current = self.logs.get(log.topic_partition)
         if current is None and self._directories.unreadable():
             logger.warning("log=%s is not copied on: the current log is in no log dir that can be read", log.directory)

@@ -199,9 +199,9 @@ class LogDirectories:
 
 
 def stored_cluster_id(disk: Disk, paths: Sequence[str]) -> str:
-    """The cluster that the log dirs were used in, or "" when all of them are new.
+    """Returns the id of the cluster that the log dirs were used in, or "" if all of them are new.
 
-    Raises LogDirError when the file that says so is damaged."""
+    Raises LogDirError if `meta.properties`, which has the id, is damaged."""
     for log_dir in paths:
         path = f"{log_dir}/{META_PROPERTIES_FILE}"
         try:

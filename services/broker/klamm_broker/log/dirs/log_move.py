@@ -5,7 +5,7 @@ When it has all records, it takes its place:
 
 | step | on disk | a crash after it leaves |
 |---|---|---|
-| `FutureCreationJob` | the directory, `partition.metadata`, `replaces.metadata` | both: copying goes on at the start |
+| `FutureCreationJob` | the directory, `partition.metadata`, `replaces.metadata` | both: the start continues the copy |
 | `LogMoves.swap` | the future log gets its name; it is written to from now on | both: the one replaced goes |
 | `SwapJob`, part 1 | that name is durable, the old directory is renamed to `…-delete` | the new log |
 | `SwapJob`, part 2 | checkpoints know, `replaces.metadata` goes | the new log |

@@ -48,9 +48,9 @@ class LeaderEpochCache:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Records that `epoch` begins at `start_offset`; entries that contradict it are dropped.
+        """Records that `epoch` begins at `start_offset`, and drops entries that contradict it.
 
-        False if the latest entry says so already (or says the epoch began earlier)."""
+        Returns False if the latest entry already has this epoch, with the same or an earlier start offset."""
         assert epoch >= 0, epoch
         assert start_offset >= 0, start_offset
         entries = self._entries

@@ -1,8 +1,8 @@
-"""Writing the four checkpoints of a log dir, beside the event loop.
+"""Writes the four checkpoints of a log dir, outside the event loop.
 
-`LogCheckpoints.plan` takes the offsets, on the event loop; `CheckpointJob.run` writes them, on a disk thread.
-Other work that must not be trusted after a crash before the checkpoints say so carries a job along: a truncation, a
-deletion.
+`LogCheckpoints.plan` collects the offsets, on the event loop. `CheckpointJob.run` writes them, on a disk thread.
+Truncations and deletions contain such a job, because a crash before the checkpoints are written must not leave
+checkpoints that contradict the log.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from klamm_broker.log.files.storage_failure import LogDir
 class CheckpointOrder:
     """Keeps checkpoints of one dir in the order in which they were planned.
 
-    A truncation writes its checkpoint on the event loop while one planned before may be under way on a disk
-    thread; without the lock and the number, the recovery points of before the truncation could come
-    last."""
+    A truncation writes its checkpoint on the event loop. A disk thread may still be writing an earlier one. Without the
+    lock and the number, the recovery points from before the truncation could be written last."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

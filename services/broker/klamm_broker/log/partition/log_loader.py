@@ -1,13 +1,13 @@
-"""Opening a partition directory, after an orderly stop or after a crash.
+"""Opens a partition directory, after an orderly stop or after a crash.
 
-After an orderly stop the files are as the log was: cheap checks only. After a crash everything below the
-recovery point is on disk and trusted; from the segment that holds it on, every batch is read and checked,
-the log is cut at the first byte that is not a batch that follows, and segments after such a cut are
-removed. Everything before the cut stays as it was.
+After an orderly stop, the files are complete, and the loader makes cheap checks only. After a crash, everything below
+the recovery point is on disk and trusted. From the segment with the recovery point on, the loader reads and checks
+every batch. It truncates the log at the first byte that does not continue the log with a valid batch. It removes the
+segments after the cut, and leaves everything before the cut as it was.
 
-Indexes that are missing, damaged or of another log are rebuilt from their segment, and only those. The
-leader epochs are taken from their file up to the scanned part and from the batches in it; without a usable
-file, from all batches. What is known of idempotent producers comes from the latest snapshot and the batches after it
+The loader rebuilds indexes from their segment only if they are missing, damaged or of another log. The leader epochs
+come from their file up to the scanned part, and from the batches in that part. Without a usable file, they come from
+all batches. The state of idempotent producers comes from the latest snapshot and the batches after it
 (`producer_recovery.py`).
 
 Runs before the log is served, on any thread; different directories may be loaded at the same time. Follows Kafka's

@@ -375,10 +375,11 @@ class PartitionLog:
     # Removing from the start
 
     def advance_log_start(self, offset: int, *, high_watermark: int) -> bool:
-        """DeleteRecords: records below `offset` are no longer served; their files go with the next retention pass.
+        """Moves the log start to `offset`, for DeleteRecords. Records below it are no longer served. The next retention
+        pass removes their files.
 
-        False if the log starts there or later already. Raises the exception of OFFSET_OUT_OF_RANGE above the
-        high watermark: what is not replicated must not be deleted."""
+        Returns False if the log already starts there or later. Raises the exception of OFFSET_OUT_OF_RANGE if `offset`
+        is above the high watermark, because records that are not replicated must not be deleted."""
         self.segments.check_usable()
         if offset > high_watermark:
             raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
@@ -392,11 +393,11 @@ class PartitionLog:
     # Truncating
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
-        """Cuts the records at and above `offset`; False if the log ends there or before.
+        """Removes the records at and above `offset`. Returns False if the log already ends there or earlier.
 
-        When the recovery point moved back, the caller writes the recovery-point checkpoint before it appends again
-        (`LogCheckpoints.store_recovery_points`): else a crash could trust records that took the place of those. What is
-        committed is to be said again (`commit`)."""
+        If the recovery point moved back, the caller must write the recovery-point checkpoint before it appends again
+        (`LogCheckpoints.store_recovery_points`). Otherwise recovery after a crash could trust new records that are not
+        on disk. The caller must also pass the high watermark to `commit` again."""
         segments = self.segments
         segments.check_usable()
         if offset >= segments.end_offset:

@@ -2,15 +2,16 @@
 
 KIP-98, KIP-360, KIP-890; Kafka's `ProducerStateManager` and `ProducerAppendInfo`. A record set with a producer id is
 
-- refused with INVALID_PRODUCER_EPOCH when its epoch is older than one seen: a newer owner of the id writes now;
-- a duplicate when all of it is in the log: answered as it was, not appended again;
-- refused with OUT_OF_ORDER_SEQUENCE_NUMBER when its sequence does not go on from the last one (0 in a new
-  epoch). Of a producer that is not known every sequence is accepted;
-- refused with INVALID_TXN_STATE when it would begin a transaction that nobody vouches for (`verification.py`), or is
-  no part of the one that its producer has open.
+- refused with INVALID_PRODUCER_EPOCH if its epoch is older than one seen, because a newer owner of the id writes now;
+- a duplicate if all of it is in the log: it gets its first answer again and is not appended;
+- refused with OUT_OF_ORDER_SEQUENCE_NUMBER if its sequence does not follow the last one (0 in a new epoch). If the
+  producer is unknown, every sequence is accepted;
+- refused with INVALID_TXN_STATE if it would begin a transaction without a guard (`verification.py`), or if it is not
+  part of the transaction that its producer has open.
 
-A marker ends the transaction, and its epoch fences smaller ones. One with an older coordinator epoch than the last is
-refused with TRANSACTION_COORDINATOR_FENCED. What coordinators write for a producer (offset commits) has no sequence.
+A marker ends the transaction, and its epoch fences smaller ones. A marker with an older coordinator epoch than the last
+is refused with TRANSACTION_COORDINATOR_FENCED. Records that coordinators write for a producer (offset commits) have no
+sequence.
 
 Where Kafka keeps the last five batches of a producer, this keeps its last five *runs*: batches that follow one another
 both in sequence and in offset are one, so that a run says where each of its records is. Batches among which others
@@ -224,7 +225,7 @@ class ProducerStates:
         if self.transactions.first_offset(producer_id) is not None:
             raise _InvalidProducerEpochError(
                 f"marker of epoch {producer_epoch} for producer {producer_id}, which has a transaction open in that"
-                " epoch: the marker is of the one before"
+                " epoch: the marker belongs to the previous transaction"
             )
         return True
 

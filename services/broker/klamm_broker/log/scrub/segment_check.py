@@ -1,6 +1,6 @@
-"""Whether the files of a sealed segment still hold what was written: a verdict, from bytes alone. Pure.
+"""Checks whether the files of a sealed segment still contain what was written. Uses their bytes alone. Pure.
 
-A walk looks at every batch of the `.log` file. What it holds a batch to, and which bytes of it that covers:
+A walk checks every batch of the `.log` file. The table has the rules for a batch, and the bytes that each rule covers:
 
 | bytes of a batch | rule |
 |---|---|
@@ -9,12 +9,13 @@ A walk looks at every batch of the `.log` file. What it holds a batch to, and wh
 | 8 to 12, length | the checksum over that length holds, and the file ends where a batch does |
 | 12 to 16, leader epoch | it is the one that the log's epochs give for the offset |
 
-Behind a batch that breaks a rule the walk goes on with the next one that keeps them all. Only the length says where a
-batch ends; if that was damaged, the next one is searched for. A batch inside a record's value may be taken for one of
-the log, so a damaged range may seem too short: `segment_rewrite.py` compares it with another replica's and refuses.
+After a batch that breaks a rule, the walk continues with the next batch that keeps all rules. Only the length shows
+where a batch ends. If the length is damaged, the walk searches for the next batch. It may mistake a batch inside a
+record's value for a batch of the log, so a damaged range may seem too short. `segment_rewrite.py` compares the range
+with another replica's and refuses it.
 
-Compaction leaves gaps between offsets. Beside a gap a changed base offset may go unnoticed; elsewhere it overlaps a
-neighbour. Of two that overlap the one behind a gap is the damaged one.
+Compaction leaves gaps between offsets. The walk may miss a changed base offset beside a gap. Elsewhere, the batch
+overlaps a neighbour. Of two batches that overlap, the one behind a gap is damaged.
 
 Indexes are compared on the way: their entries must name batches of this log. Kafka has no such check while it runs.
 """

@@ -1,11 +1,11 @@
-"""Writing a damaged segment again beside the old one, with the batches of another replica where its own are damaged.
+"""Writes a damaged segment again beside the old one, with the batches of another replica where its own are damaged.
 
-The undamaged batches are copied, byte by byte as they are. For each damaged range the caller brings the records that an
-in-sync replica has for its offsets; they count only if
+The undamaged batches are copied unchanged. For each damaged range, the caller fetches the records that an in-sync
+replica has for its offsets. These records are used only if
 
-- each of them keeps all rules that a batch of this log has to keep, its checksum first;
-- they fill the range to the byte: what is behind it stays where it is. Only at the end of a log that was never
-  compacted they may be more, where the file lost its end;
+- each batch keeps all rules that a batch of this log has to keep, its checksum first;
+- the batches fill the range exactly, because the batches behind it keep their positions. Only at the end of a log that
+  was never compacted may they be longer, because the file lost its end;
 - in a log that was never compacted, no offset is missing. There replicas have the same bytes.
 
 Compaction runs on each replica by itself, so one may have dropped a tombstone that another still needs to hide an older

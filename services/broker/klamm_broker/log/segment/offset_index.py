@@ -9,8 +9,8 @@ is about one entry per `index.interval.bytes` of log, so a lookup ends with a sh
 
 Entries live in two arrays in memory: bisect on them is several times faster than on a mapped file, costs no
 page fault, and a file that shrinks cannot raise SIGBUS. The size is bounded by `segment.index.bytes`;
-sealed segments keep theirs only while in use (`segment_pool.py`). What was appended since the last write to
-the file is `unwritten`: the tail of an index can always be had again from the log.
+sealed segments keep theirs only while in use (`segment_pool.py`). Entries appended since the last write to
+the file are `unwritten`. After a crash, the tail of an index can always be rebuilt from the log.
 """
 
 from __future__ import annotations

@@ -188,10 +188,10 @@ class Segment:
     # Making sense of the log
 
     def rebuild_indexes(self) -> None:
-        """Makes both indexes again from the batch headers, and writes them to their files. The log is not changed.
+        """Rebuilds both indexes from the batch headers, and writes them to their files. The log is not changed.
 
-        Where the log itself is damaged they end, but what was known of the records beyond stays: offsets that were
-        given are never given again."""
+        The new indexes end where the log itself is damaged. The next offset and the largest timestamp never become
+        smaller, so that no offset is assigned twice."""
         indexes = self.indexes
         next_offset, largest = self.next_offset, indexes.largest
         self._clear()
@@ -314,9 +314,8 @@ class Segment:
     def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch], size_bytes: int) -> None:
         """Writes one record set at the end and indexes it.
 
-        `buffers` together are the `batches`, whose offsets go on from `next_offset`. If the write fails the
-        log is cut back to what it was and the OSError passes on; if even that fails, the second OSError
-        says so."""
+        `buffers` together are the `batches`, whose offsets begin at `next_offset`. If the write fails, the file is
+        truncated to its old size. Raises the OSError of the write, or that of the truncation if this fails too."""
         assert self.state is _ACTIVE or self.state is _WRITING, (self.files.path(), self.state)
         files = self.files
         position = files.size_bytes

@@ -10,7 +10,7 @@ A crash leaves either the old segments or the new one.
 | 3 the output gets its name, the log first | `N.log` | the new segment |
 
 Renames in one directory reach the disk in the order they were made, on every journaling file system. The old files are
-removed later, when nobody reads them any more (`file.delete.delay.ms`). Follows Kafka's `LocalLog.replaceSegments`.
+removed later, when no reader uses them any more (`file.delete.delay.ms`). Follows Kafka's `LocalLog.replaceSegments`.
 """
 
 from __future__ import annotations

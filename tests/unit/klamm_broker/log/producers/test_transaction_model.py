@@ -285,7 +285,7 @@ class TransactionModel(RuleBasedStateMachine):
             with pytest.raises(FENCED):
                 self.log.append_marker(TransactionEnd(producer_id, epoch - 1, True, 0, 1), leader_epoch=0, now_ms=0)
         if self.is_open(producer_id):
-            with pytest.raises(FENCED, match="of the one before"):
+            with pytest.raises(FENCED, match="belongs to the previous transaction"):
                 self.log.append_marker(TransactionEnd(producer_id, epoch, True, 0, 2), leader_epoch=0, now_ms=0)
             with pytest.raises(OUT_OF_ORDER, match=f"expected {sequence}"):
                 self.send(producer_id, epoch, sequence + 1, 1, is_transactional=True)
