@@ -1,8 +1,8 @@
-"""The table of topic and broker configs, and the questions that are asked of it.
+"""The table of topic and broker configs, and the queries on it.
 
-Which value is in force, and where it comes from, follows Kafka: what is set on the topic, then on the broker at run
-time, on all brokers at run time, in the broker's own file, then the default. At each of these levels a broker
-config in ms wins over its synonyms in minutes and hours.
+As in Kafka, the first of these values is in force: the one set on the topic, on the broker at run time, on all brokers
+at run time, or in the broker's own file, and last the default. At each of these levels a broker config in ms wins over
+its synonyms in minutes and hours.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def accepted_broker_configs() -> Mapping[str, Setting]:
 
 
 def parse(name: str, text: str, configs: Mapping[str, Setting] | None = None) -> Any:
-    """The typed value of a config of a topic or broker (or of those in `configs`).
+    """Returns the typed value of a config of a topic or broker (or of those in `configs`).
 
-    Raises InvalidConfigError naming the config, the value and what was expected."""
+    Raises InvalidConfigError, which names the config, the value and the expected values."""
     definition = _definition(name) if configs is None else configs.get(name)
     if definition is None:
         known = TOPIC_CONFIGS.keys() | accepted_broker_configs().keys() if configs is None else configs

@@ -8,9 +8,9 @@ compares the table with Kafka itself.
 
 - A server names the configs that it was started with and that have no effect in its log, in one line for each reason.
   The reasons are those of `klamm.kafka_names.without_effect`.
-- DescribeConfigs lists those that somebody has set, and their documentation says that they have no effect. It does not
-  list the others: a default of Kafka's, as eight `num.io.threads`, would claim something that is not so.
-- The value of a secret without effect is kept nowhere. The metadata tell only that somebody has set it.
+- DescribeConfigs lists those that are set, and their documentation says that they have no effect. It does not list the
+  others, because one of Kafka's defaults, as eight `num.io.threads`, would be false for Klamm.
+- The value of a secret without effect is not stored. The metadata show only that it is set.
 - Values are checked by their type only, not by Kafka's ranges.
 
 The settings of Klamm's controllers and coordinators that are Kafka's broker configs are here, too. They have no effect

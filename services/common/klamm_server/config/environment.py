@@ -1,8 +1,8 @@
 """Settings from environment variables: `KLAMM_MIN_INSYNC_REPLICAS=2` is `min.insync.replicas=2`, and
 `KLAMM_LISTENER_NAME_EXTERNAL_MAX_CONNECTIONS=100` is `listener.name.external.max.connections=100`.
 
-A variable that begins with `KLAMM_` and is no setting of the service is refused, like an unknown name in its file: a
-misspelt one would otherwise be a setting that nobody has.
+A variable that begins with `KLAMM_` and is no setting of the service is refused, like an unknown name in its file.
+Otherwise, a misspelt setting would have no effect, and the operator would not notice.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Such a configuration sets `process.roles`. It names no listener for gRPC, becaus
 the listeners of a broker and of a controller. Klamm runs them in processes of their own:
 
 - A controller has the listeners that `controller.listener.names` names, as in Kafka. Servers speak gRPC there, secured
-  as the file says: PLAINTEXT becomes GRPC, SASL_SSL becomes GRPC_SASL_SSL. The first one in plain text is called GRPC
-  as the listeners of the other servers are: a client is told the listeners that have the name of the one it came by.
+  as the file says: PLAINTEXT becomes GRPC, SASL_SSL becomes GRPC_SASL_SSL. The first one in plain text is called GRPC,
+  as at the other servers, because a client gets the addresses of listeners with the same name as the one it uses.
 - A broker has the others, and one for gRPC beside them. The first of the others says at which hosts it listens and is
   dialled, and the broker's default listener says at which port.
 - A coordinator has such a listener for gRPC only. Kafka's brokers do the work of coordinators themselves.

@@ -3,7 +3,7 @@
 `load` makes one from text, as properties files have it. Unknown names are refused, except for Kafka's own, which have
 no effect (`configs_without_effect`). Values are parsed by their definition, rules over several fields are `validate`'s.
 The listeners of a configuration for Kafka are understood as `kafka_listeners` says.
-All of it raises ConfigError with one line that says which name, which value, what was expected.
+All of these raise ConfigError with one line that has the name, the value, and the expected values.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ class ServiceConfig(AuditSettings):
         name."""
         if not self.authorizer_class_name:
             if self.super_users:
-                raise ConfigError("super.users: nobody is refused anything without authorizer.class.name")
+                raise ConfigError("super.users: has no effect without authorizer.class.name")
             return
         is_anonymous_super = ANONYMOUS in self.super_user_names()
         if not is_anonymous_super and not self._is_mutual(listeners.between_servers):

@@ -171,11 +171,11 @@ class CoordinatorRegistrant:
 class Registration:
     """Registers `registrant` (`register`) and keeps it registered (`run`, a task of its own).
 
-    `controllers` is told where they are with every answer of the active one. `link` is its metadata link, run by the
-    caller. `cluster_id` is that of its data, or empty when it has none. The first registration must be accepted
-    within `registration_timeout_ms` (`initial.broker.registration.timeout.ms`); a later one is tried for ever. Each
-    call to the controller has `request_timeout_ms`: less than the session timeout, or one dead controller costs the
-    session."""
+    Every answer of the active controller updates the addresses in `controllers`. `link` is the server's metadata link,
+    run by the caller. `cluster_id` is that of the server's data, or empty if it has none. The first registration must
+    be accepted within `registration_timeout_ms` (`initial.broker.registration.timeout.ms`). A later one is retried for
+    ever. Each call to the controller times out after `request_timeout_ms`. It must be less than the session timeout,
+    because otherwise one dead controller would end the session."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Registration:
         self._want_shutdown = False
         self._may_stop = asyncio.Event()
         self._in_touch = Switch()
-        """On while the session of this process at the controllers is valid."""
+        """The switch is on while the session of this process at the controllers is valid."""
         self._heard_ms = clock.monotonic_ms()
         self.cluster_id = cluster_id
         """The cluster's id, known once registered."""
@@ -231,7 +231,7 @@ class Registration:
     async def wait_serving(self, wanted: bool) -> None:
         """Waits until the server is unfenced and in touch with a controller, or, if not `wanted`, until it is not both.
 
-        A server that is cut off from the controllers was fenced by them, and cannot hear of it."""
+        If a server is cut off from the controllers, they have fenced it, but its metadata image cannot show this."""
         while (self._in_touch.is_on and not self.fenced) is not wanted:
             changes = [
                 asyncio.create_task(self._wait_fenced(not self.fenced)),

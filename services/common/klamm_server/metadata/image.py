@@ -12,8 +12,8 @@ Invariants, asserted while replaying (`replay.py`) because only a bug of a contr
 - The epoch of a registration, and of a shard's writer, only grows; a change names the registration it means.
 - `configs` and `client_quotas` hold no empty mapping; `shards` only those of topics that exist.
 
-Images share what did not change: an object that is identical in two images did not change between them.
-Nobody may write into a mapping of an image.
+Images share unchanged objects: an object that is identical in two images did not change between them. No code may write
+into a mapping of an image.
 """
 
 from __future__ import annotations

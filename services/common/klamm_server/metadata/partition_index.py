@@ -1,7 +1,9 @@
-"""Which partitions a broker has replicas of, and how many it leads: found without going through all partitions.
+"""An index of the partitions that each broker has replicas of, with the number it leads. Avoids a walk over all
+partitions.
 
-Derived from the partitions of an image, and kept along with them (Kafka's BrokersToIsrs, but by replica: that changes
-only when partitions are made, moved or deleted, not with every in-sync set). What changes more often is only counted.
+Derived from the partitions of an image, and stored with them. Kafka's BrokersToIsrs, but by replica, because replicas
+change only when partitions are created, moved or deleted, and the in-sync set changes more often. Leadership changes
+more often too, so the index only counts it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An immutable mapping whose next version shares with it all that did not change.
+"""An immutable mapping. Its next version shares all unchanged buckets with it.
 
-A change copies one bucket and the list of buckets, some microseconds with 100,000 keys, where copying a dict would
-take milliseconds; what differs between two versions is found in the buckets that they do not share. (The persistent
-maps of Kafka's image package serve the same aim.)
+A change copies one bucket and the list of buckets. With 100,000 keys this takes some microseconds, while copying a dict
+would take milliseconds. A comparison of two versions visits only the buckets that they do not share. (The persistent
+maps of Kafka's image package have the same purpose.)
 
 Iteration goes bucket by bucket, in the order of `hash(key)` and then of insertion: the same in every process only if
 the hash is.

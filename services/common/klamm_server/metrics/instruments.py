@@ -1,8 +1,8 @@
-"""What a process measures: counters, gauges and histograms as Prometheus knows them; `prometheus.py` shows them.
+"""The instruments of a process: counters, gauges and histograms of Prometheus. `prometheus.py` exports them.
 
-A module that measures makes its instruments once, at import; each is in FAMILIES from then on. One thread changes an
-instrument, any may read it. This is apart from prometheus_client, which a process that nobody scrapes need not load:
-with the HTTP server in it, that takes 20 ms and 3 MB.
+A module that measures makes its instruments once, at import. Each is in FAMILIES from then on. One thread changes an
+instrument, and any thread may read it. This module does not use prometheus_client, so that a process without a scraper
+need not load it. With its HTTP server, that library takes 20 ms and 3 MB.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The HTTP endpoint of `prometheus.py`: `/metrics` of this process, and nothing else.
 
-It has a thread and a loop of its own, so that a process whose event loop is stuck can still be asked what it is doing,
-and a scrape, which takes a while with many partitions, holds up no request of a client. One connection is one request.
-What clients can make it hold is bounded: connections, the bytes of a request, and the time for either. When all
-connections are taken, a new one gets the place of the one that has been waited for longest.
+The endpoint has its own thread and event loop, for two reasons. It still answers while the process's event loop is
+stuck. A scrape, which is slow with many partitions, delays no request of a client. Each connection serves one request.
+The number of connections, the bytes of a request, and the time for either are bounded. If all connections are in use, a
+new one replaces the oldest one that has no answer yet, or else the oldest.
 """
 
 from __future__ import annotations

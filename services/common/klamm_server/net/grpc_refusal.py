@@ -1,8 +1,9 @@
-"""Tells a gRPC client in words that it dialled the wrong port: each of its calls ends with UNIMPLEMENTED and a message.
+"""Answers a gRPC client that dialled the wrong port: each of its calls ends with UNIMPLEMENTED and a message.
 
-As much of HTTP/2 (RFC 9113) as that takes: frames are counted off without reading what is in them, settings and pings
-acknowledged, and a HEADERS frame answered with trailers only. What would be simpler does not arrive: of a connection
-that is closed gRPC says "Socket closed", and one that ends with GOAWAY it opens again at once, twenty times a second.
+Implements only the necessary part of HTTP/2 (RFC 9113). It skips frames without reading their content, acknowledges
+settings and pings, and answers a HEADERS frame with trailers only. Simpler ways do not show the client a message. If
+the server closes the connection, gRPC reports "Socket closed". After a GOAWAY, gRPC reconnects immediately, twenty
+times a second.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Listeners (KIP-103): where a server listens, the protocol there, and the addresses that others dial.
 
-A server may have several of each protocol: one for the network that it shares with the other servers, one for the
-world. Each has a name, and a client that came in by a listener is told the addresses that the other servers have under
-the same name; it cannot reach a server without one. Servers themselves use one gRPC listener of each other, which comes
-first of all: `inter.broker.listener.name`, or else the first gRPC one that is configured. A server dials the listener
-of others that has the name of its own one, so servers may change to another one after the other.
+A server may have several listeners of each protocol: one for the network that it shares with the other servers, one for
+the world. Each has a name. A client of one listener gets the addresses that the other servers have under the same
+name, and cannot reach a server without a listener of that name. Between servers, one gRPC listener is used, which comes
+first in the list: `inter.broker.listener.name`, or else the first configured gRPC listener. A server dials the other
+servers' listener that has the same name as its own. So servers may change to another listener one after the other.
 
 | in `listener.security.protocol.map` | door  | encrypted | who one is          |
 |-------------------------------------|-------|-----------|---------------------|
@@ -238,7 +238,7 @@ def _parse(setting: str, text: str, protocols: Mapping[str, _Meant]) -> Listener
     name = match[1].upper()
     if name not in protocols:
         raise ConfigError(
-            f"{setting}: nobody says what is spoken at {name}, expected {name}:GRPC or {name}:KAFKA in {_MAP}"
+            f"{setting}: the listener {name} has no protocol, expected {name}:GRPC or {name}:KAFKA in {_MAP}"
         )
     return _listener(name, protocols[name], match[2], int(match[3]))
 

@@ -1,8 +1,8 @@
-"""Where the controllers are, as far as a broker or coordinator knows: as the cluster said last, and as configured.
+"""The addresses of the controllers that a broker or coordinator knows: the cluster's newest ones, and the configured.
 
 The quorum's voters may all change while a server runs (KIP-853), so the active controller names them with every
-heartbeat. The configured ones are still tried after them: they are what a server begins with, and what is left when it
-was away for so long that nobody it knew is there any more.
+heartbeat. The server tries the configured addresses after those. A starting server has only the configured addresses.
+They also help if the server was away so long that all voters it knew are gone.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ FAILURES = counters(
 
 
 class ServerRetries(Retries):
-    """`attempt` is the kind of what is tried; `of` says which one it is, for the log.
+    """Retries that count and log their failures. `attempt` is the kind of attempt. `of` identifies it in the log.
 
-    Of the failures in a row number `warn_from` is a warning, and every `warn_every`th after it; the others are told to
-    those who debug."""
+    Failures in a row are counted. Failure number `warn_from` and every `warn_every`th after it are logged as warnings.
+    The others are logged at level DEBUG."""
 
     def __init__(
         self, attempt: str, of: str, backoff: Backoff, rng: random.Random, *, warn_from: int = 1, warn_every: int = 1

@@ -1,11 +1,12 @@
-"""When Python's garbage collector runs, in processes whose state is millions of small objects without cycles.
+"""Controls when Python's garbage collector runs, in processes with millions of small objects without cycles.
 
-A collection stops the process for some 0.3 us per object that it looks at. A controller that stands still for an
-election time-out loses its leadership, and all controllers of a quorum, whose objects are the same, collect at the same
-moment. So each object is looked at twice while it is young, 100,000 together at most, and never again once a
-collection has taken long: what is there by then is set aside (`gc.freeze`). Objects set aside go when nobody refers
-to them any more, as all do; only cycles among them would stay, and those of one moment in 100,000 objects are few.
-So it is with what a process loads when it starts.
+A collection stops the process for some 0.3 us per object that it visits. A controller that is stopped for an election
+timeout loses its leadership. All controllers of a quorum have the same objects, so they collect at the same moment.
+
+So the collector visits each object twice while it is young, at most 100,000 objects together. After a long collection,
+all objects that exist then are frozen (`gc.freeze`), and the collector never visits them again. Python still frees a
+frozen object when its last reference goes. Only cycles among frozen objects stay in memory, and 100,000 objects of one
+moment have few cycles. The objects that a process loads when it starts are frozen too.
 """
 
 from __future__ import annotations

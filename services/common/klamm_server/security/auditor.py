@@ -1,6 +1,7 @@
 """The audit of one server: `AuditTrail`, with the clock, and the tasks that bring its lines to their outputs.
 
-An output that fails is tried again; meanwhile its backlog fills, and what finds no room there is counted as dropped.
+If an output fails, the server retries it. Meanwhile its backlog fills. Lines beyond the backlog's bound are dropped and
+counted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which principal speaks for which node (`node.principals`): a stolen key of one server is no key to be another.
+"""Binds each node to a principal (`node.principals`), so that a stolen key of one server cannot pose as another server.
 
-Everybody at the listener between servers has a certificate that is believed there. With this setting, messages of a
-node are believed only from the principal that it is bound to: registrations, heartbeats and sessions of brokers and
-coordinators, what leaders say of their in-sync sets and disks, fetches of followers, messages of the controllers'
-quorum. A node that the setting does not name may say none of these. Pure.
+Every caller at the listener between servers has a trusted certificate. With this setting, a server accepts messages of
+a node only from the principal that the node is bound to. These messages are registrations, heartbeats and sessions of
+brokers and coordinators, leaders' reports of their in-sync sets and disks, fetches of followers, and messages of the
+controllers' quorum. A node that the setting does not name may send none of these. Pure.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The right that each call needs: every RPC of the contracts, and every Kafka API that is spoken.
 
-A call without a row here is served by nobody: a server that registers one does not start. So to add a call is to decide
-about its check. Kafka's checks are those of its KafkaApis and ControllerApis; where a call of the contracts does what a
-Kafka API does, both ask the same.
+No server serves a call without a row here, because a server that registers such a call does not start. So each new call
+needs a decision about its check. The checks of Kafka APIs are those of Kafka's KafkaApis and ControllerApis. If a call
+of the contracts does the same as a Kafka API, both need the same right.
 
-    anybody           nothing is asked
-    of the cluster    one of these operations on the cluster, before anything of the request is looked at
-    of resources      each resource that the request names, or would show, is asked for by itself; what may not be seen
-                      is left out or refused, as Kafka does it
+    anybody           no check
+    of the cluster    one of these operations on the cluster, checked before the server reads anything of the request
+    of resources      each resource that the request names, or would show, is checked by itself; resources that the
+                      caller may not see are left out or refused, as in Kafka
 """
 
 from __future__ import annotations

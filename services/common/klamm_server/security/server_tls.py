@@ -1,8 +1,9 @@
 """The keys and certificates of one listener, which change without a restart.
 
-The files are read again, off the event loop, every `ssl.reload.interval.ms`. What fits is in use for the next
-connection; what does not is told, counted and left, and what was in use stays so. Both doors ask here for each
-connection they accept, and channels to other servers for each call, so nobody has to be told of a change.
+The files are read again, on a thread, every `ssl.reload.interval.ms`. If the new files are valid, the next connection
+uses them. Otherwise, the server logs and counts the refusal, and the old ones stay in use. Both doors get the TLS
+context here for each connection that they accept, and channels to other servers for each call. So they need no
+notification of a change.
 """
 
 from __future__ import annotations

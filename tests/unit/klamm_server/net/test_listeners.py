@@ -57,7 +57,7 @@ def test_the_bound_port_stands_for_port_0_only() -> None:
             ["INTERNAL://h:1"],
             None,
             [],
-            "listeners: nobody says what is spoken at INTERNAL, expected INTERNAL:GRPC or INTERNAL:KAFKA in"
+            "listeners: the listener INTERNAL has no protocol, expected INTERNAL:GRPC or INTERNAL:KAFKA in"
             " listener.security.protocol.map",
         ),
         (

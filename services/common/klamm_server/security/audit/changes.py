@@ -1,7 +1,7 @@
-"""What the answer to a call of management says was changed, or was not.
+"""Finds the changes, and the failed changes, in the answer to an administrative call.
 
-Names only: no value of a config, and nothing of a password but whose it is. What was refused by the authorizer is not
-here, for the audit has heard of that already; nor is what was only asked for (`validate_only`).
+The result has names only: no config values, and of a password only the user's name. Requests that the authorizer
+refused are left out, because the audit already has an event for them. Requests with `validate_only` are left out too.
 """
 
 from __future__ import annotations

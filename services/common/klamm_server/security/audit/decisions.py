@@ -1,7 +1,7 @@
-"""What a session tells of the decisions about it.
+"""Reports the authorizer's decisions about one session to the audit.
 
-What is allowed is counted in the session as long as its tally is open, so that a client that writes all the time makes
-one event a minute, and costs a look into a mapping. What is refused is rare, and counted by the trail.
+The session counts allowed operations as long as its tally is open. So a client that writes all the time causes one
+event a minute, and each operation costs one look-up in a mapping. Refusals are rare, and the audit trail counts them.
 """
 
 from __future__ import annotations

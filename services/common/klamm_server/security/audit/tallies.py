@@ -1,10 +1,10 @@
-"""Equal events of a minute, counted.
+"""Counts equal events within a minute.
 
-The first one is told at once, with a count of 1. Those that follow within the minute are told when it ends, as one with
-their number, and another minute begins; a minute in which nothing followed is the last. So what goes on all the time
-is told once a minute, and the counts of all that is told add up to what happened.
+The first event is reported immediately, with a count of 1. Equal events in the next minute are reported together when
+the minute ends, as one event with their number. Then another minute begins. A minute without such an event is the last.
+So an event that happens all the time is reported once a minute, and the reported counts add up to the real number.
 
-The tallies that are open take OPEN_MAX_BYTES at most: the one whose minute ends first is told before its time.
+Open tallies use at most OPEN_MAX_BYTES. Beyond this, the tally whose minute ends first is reported early.
 
 Invariants: tallies are in the order in which their minutes end; `held_bytes` is the sum of their sizes.
 """

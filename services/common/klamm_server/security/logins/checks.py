@@ -31,7 +31,7 @@ class Checks:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"check-{kind}")
 
     async def run(self, check: Callable[[], FoundT]) -> FoundT:
-        """What the check finds. Raises ChecksBusyError."""
+        """Runs the check on a thread and returns its result. Raises ChecksBusyError if too many checks are pending."""
         if self._under_way >= self._under_way_max:
             raise ChecksBusyError(f"{self._under_way} {self._kind}s are being checked or wait for it")
         self._under_way += 1
@@ -41,5 +41,5 @@ class Checks:
             self._under_way -= 1
 
     def close(self) -> None:
-        """Gives up the checks that have not begun."""
+        """Cancels the checks that have not begun. Does not wait for the running ones."""
         self._pool.shutdown(wait=False, cancel_futures=True)

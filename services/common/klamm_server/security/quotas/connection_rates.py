@@ -1,8 +1,9 @@
-"""How fast each address may connect (KIP-612): a client that is too fast is held back, unread, until the rate allows
-it.
+"""Limits how fast each address may connect (KIP-612). The server does not read a connection that comes too fast until
+the rate allows it.
 
-Kafka closes such a connection after a second at most; here it is served in the end, so that a fleet that comes back
-after an outage needs no retries. What is held back is bounded: beyond that a connection is refused and does not count.
+Kafka closes such a connection after a second at most. Here it is served in the end, so that a fleet that comes back
+after an outage needs no retries. The number of delayed connections is bounded. A connection beyond it is refused and
+does not count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How much of something there was a second of late, and for how long to rest after too much of it.
+"""Measures a recent rate per second, and how long a client must pause after it exceeded the rate's limit.
 
 Kafka's `Rate` over `SampledStat`, as its ClientQuotaManager uses it: windows of a second, eleven of them and the part
-of a twelfth that is still within their time. The time that the sum is divided by is ten whole windows and what has
-gone by of the eleventh, also when the first record is younger: a new client may burst.
+of a twelfth that is still within their time. The sum is divided by the time of ten whole windows and of the elapsed
+part of the eleventh. This is so even if the first record is younger, so that a new client may burst.
 
 Kafka forgets a window whatever was in it. A client that does ten seconds' worth at once may therefore do so again a
 second after they have gone by. A hundred connections, each of which does one thing more before it rests, never make up

@@ -1,9 +1,9 @@
 """The logins and sessions of callers over gRPC, where a server sees calls and no connections.
 
-A call's metadata `authorization` say whose it is: `Klamm TOKEN`, which is good only for the connection that logged in,
-or `Bearer JWT`, which is good for any caller that has it. gRPC does not say that a connection has gone, so what is kept
-is bounded: a caller that is forgotten logs in again. Pure; times are milliseconds of one clock for logins, and of the
-wall clock for sessions.
+A call's metadata `authorization` identifies the caller: `Klamm TOKEN`, which is valid only on the connection that
+logged in, or `Bearer JWT`, which is valid for any caller that has it. gRPC does not report that a connection has
+closed, so the numbers of logins and sessions are bounded. A caller whose session was dropped logs in again. Pure; times
+are milliseconds of one clock for logins, and of the wall clock for sessions.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ class CallSessions:
         return len(self._by_digest)
 
     def begin(self, authorization: str, session: CallSession) -> None:
-        """Calls that say so are the session's."""
+        """Adds a session. From now on, calls with this `authorization` belong to it. Beyond the maximum, the session
+        that was unused for the longest time ends."""
         self._by_digest[_digest(authorization)] = session
         if len(self._by_digest) > self._sessions_max:
             oldest = next(iter(self._by_digest))

@@ -1,8 +1,8 @@
-"""How long the answers to failed logins wait, so that guessing takes time (Kafka's KIP-306, and more).
+"""Delays the answers to failed logins, so that guessing takes time (Kafka's KIP-306, and more).
 
-Each failure of the same user from the same address doubles the delay, up to 10 s; after 10 minutes without one it is
-forgotten. Nobody is locked out: that would be a weapon against the user. Answers to one address wait in a bounded
-number. Pure.
+Each failure of the same user from the same address doubles the delay, up to 10 s. After 10 minutes without a failure,
+the delay is forgotten. No user is locked out, because an attacker could use that against the user. The number of
+delayed answers to one address is bounded. Pure.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
     FIRST ─first message / Verification─► Authenticated
                                      └──► FAILED ─JSON with a status / any message─► SaslRefusedError
 
-What a token has to be is `token_rules`' matter; a token without a signature lets nobody in, where Kafka would by
-default. As in Kafka, an authorization id is empty or the name in the token, and SASL extensions that nobody asks for
-are passed over."""
+`token_rules` has the rules for tokens. A token without a signature is always refused, while Kafka accepts one by
+default. As in Kafka, an authorization id is empty or the name in the token, and SASL extensions are ignored."""
 
 from __future__ import annotations
 

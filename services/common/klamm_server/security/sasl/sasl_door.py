@@ -6,8 +6,8 @@
       │                           └── anything else: 34 ──► ENDED
       └── unknown mechanism: 33, anything else ──► ENDED
 
-A client logs in again by the same mechanism and as the same user. `Login` (klamm_server.security.logins) has the delays
-and the thread for what takes CPU; the connection bounds the bytes.
+A client logs in again with the same mechanism and as the same user. `Login` (klamm_server.security.logins) has the
+delays, and the thread for work that takes CPU. The connection bounds the bytes.
 """
 
 from __future__ import annotations
