@@ -1,11 +1,11 @@
 """The controller service: puts the pieces together, and takes them apart in order.
 
-open      the data directory is locked, the log read, the snapshot replayed; no network yet
-register  Admin, Controller and Raft are added to an RPC server; they answer NOT_CONTROLLER until
-start     an empty log is begun, with the voters that all agree on (founding.py); the controller takes part in the
-          quorum, and the queue runs
-(active)  by the quorum's choice: sessions begin, decisions are taken; until the quorum chooses another
-stop      no more decisions; another takes over; what was appended is made durable; streams end
+open      locks the data directory, reads the log and replays the snapshot; there is no network yet
+register  adds Admin, Controller and Raft to an RPC server; they answer NOT_CONTROLLER until `start`
+start     begins an empty log with the voters that all agree on (founding.py), takes part in the quorum, and runs the
+          queue
+(active)  while the quorum's leader: keeps the sessions and decides, until the quorum elects another controller
+stop      decides nothing more, hands over to another controller, makes the appended entries durable, ends the streams
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 
     submit -> queue -> handle(image) -> records -> log ... committed -> reply
 
-Two images. Handlers see `appended`: everything this leader has appended, committed or not, so that two requests
-in a row cannot both create a topic (KRaft's speculative replay). Everybody else sees `committed`. A reply waits
-until everything its handler saw has committed, also when the handler itself made no records.
+The controller keeps two images. Handlers see `appended`, which has all records that this leader has appended,
+committed or not. So two requests in a row cannot both create a topic (KRaft's speculative replay). All other code sees
+`committed`. A reply waits until all records that its handler saw have committed, even if the handler made no records.
 
-A controller that is not active only replays. One that ceases to be forgets what it appended and waits: its entries may
-commit yet under the next leader, and the first entry of that leader's term settles which did. So a caller is told
-NOT_CONTROLLER only when its request has certainly had no effect, unlike in Kafka, which leaves that open.
+A controller that is not active only replays. A controller that stops being active drops its uncommitted records from
+`appended`. Its callers wait, because the next leader may still commit those records. The first entry of that leader's
+term settles which records have committed. So the controller answers NOT_CONTROLLER only if the request has certainly
+had no effect. Kafka leaves that open.
 
 Invariant: `appended` is `committed` plus, while this controller is active, the entries that are in the log's hands.
 """

@@ -4,9 +4,10 @@ A heartbeat that changes nothing is answered at once, outside of the queue. So i
 for the disk. One event is scheduled for the earliest end of a session. If that event is late, this process was blocked
 and could not receive heartbeats either, so all nodes get a new session.
 
-A process that dies closes its connections, so a broken one is news before the session ends. A node that lives sends a
-heartbeat at once; a node that is not heard of for a short while is fenced. A process that stands still, or a cut cable,
-breaks no connection: that takes the session's time.
+When a process dies, the operating system closes its connections. So the controller learns of the death before the
+session ends. After a connection closes, the controller waits `connection_loss_timeout_ms` for a heartbeat. A live node
+sends one immediately, and a silent node is fenced. A frozen process or a cut cable closes no connection, so the
+controller fences that node only when its session ends.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Where the other controllers are reached: as they said themselves last, or else as the voter set says.
+"""The addresses of the other controllers: the last address that each announced, or else its address in the voter set.
 
-A controller says where it is, and what its clients dial, with everything it sends, and names the same of the leader
-with the leader; so one that has moved is found as soon as it reaches anybody, and an observer, which no voter set
-names, can be answered. Those that are configured by address alone have negative ids here, as Kafka's bootstrap servers.
+Every message names the sender's address and the listeners that its clients dial. A message that names the leader also
+has these for the leader. So the others find a controller that has moved as soon as it reaches one of them. They can
+also answer an observer, which is in no voter set. Controllers that are configured by address alone have negative ids
+here, like Kafka's bootstrap servers.
 
-That address is of one listener, for the servers that dial this listener. A server that uses another one dials the
-others' listener of that name (`dialled`).
+An announced address belongs to one listener, for the servers that dial this listener. A server that uses another
+listener dials the listener of that name (`dialled`).
 """
 
 from __future__ import annotations

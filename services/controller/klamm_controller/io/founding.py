@@ -5,14 +5,15 @@ voters can only be named when their directories exist. Kafka has the operator ca
 next (`--initial-controllers`), or does without them until `kraft.version` 1, and a voter whose disk is lost votes
 again under its old name. Here the controllers that `controller.quorum.voters` lists ask each other:
 
-- A directory whose log has begun keeps, for ever, the set that it began with, and tells it to every controller that
-asks.
-- An empty one that is told such a set begins with it. If the set does not name it (its directory is another one), it
-  follows as an observer, until an operator removes the voter that is gone and adds it (KIP-853, "Disk Failure
-  Recovery").
-- Only one node may make a set: the one with the lowest listed id, when it was told by every other listed one that its
-  log has not begun either. All have to be there for that once, as Consul's bootstrap_expect wants it, and never again.
-- A controller with `controller.quorum.bootstrap.servers` never makes one.
+- A directory whose log has begun keeps the set that it began with for ever. Its controller sends this set to every
+  controller that asks.
+- A controller with an empty directory that receives such a set begins its log with it. If the set does not name its
+  directory, the controller follows as an observer. It becomes a voter after an operator has removed the lost voter and
+  added the new one (KIP-853, "Disk Failure Recovery").
+- Only the node with the lowest listed id may make a set. It does so when all other listed nodes have answered that
+  their logs have not begun either. All listed nodes must be up for this once, and never again (like Consul's
+  bootstrap_expect).
+- A controller with `controller.quorum.bootstrap.servers` never makes a set.
 
 Why nothing acknowledged is lost: let a set A have been made, and something committed under it. Then a majority of A
 has A on disk. A second set B needs an empty directory at the lowest id, which is not the one that made A, and the word

@@ -31,10 +31,11 @@ RETRY = Backoff(initial_ms=50, max_ms=500)
 
 
 class Introductions:
-    """Asks `contacts` (host:port), saying that `me` is at `address` and that others dial `listeners`; `voter_ids` are
-    the configured node ids.
+    """Asks the controllers at `contacts` (host:port) for their ids.
 
-    `learn` is told where each was found. `run` asks each contact until it says with which voters its log begins."""
+    Each request says that `me` is at `address` and that others dial `listeners`. `voter_ids` are the configured node
+    ids. `learn` is called with the key and address of each controller that answers. `run` asks each contact until its
+    answer names the voters with which its log begins."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Introductions:
             await retries.pause()
 
     async def _ask(self, contact: str) -> Introduction | None:
-        """What it said, or None when it did not answer or refused; a former word of it counts no more then."""
+        """Returns the contact's introduction, or None if it did not answer or refused. Drops its last introduction."""
         self.heard.pop(contact, None)
         try:
             # A channel to a name that was not there before its server was would ask again late; a new one does at once.

@@ -1,7 +1,8 @@
-"""The way to one other controller: a stream of messages, opened again whenever it breaks, until nothing more is sent.
+"""The link to one other controller: a stream of messages that is opened again whenever it breaks.
 
-Nothing is promised: what does not fit the queue, and what was under way when the stream broke, is dropped, and Raft
-sends again what still matters. So a controller that hangs costs no more than a full queue.
+The link ends when there was nothing to send for IDLE_S. It does not promise delivery. It drops messages that do not fit
+into the queue, and messages that were under way when the stream broke. Raft sends again the messages that still matter.
+So a controller that hangs costs no more than a full queue.
 """
 
 from __future__ import annotations

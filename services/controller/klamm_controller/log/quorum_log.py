@@ -124,8 +124,8 @@ class QuorumLog:
         self._timer_ms = 0
         self._leadership_changed = asyncio.Event()
         self.in_step = Switch()
-        """On while this node decides, or follows a leader and has all entries that were committed when it began to
-        follow."""
+        """The switch is on while this node is the deciding leader. It is also on while this node follows a leader and
+        has all entries that were committed when it began to follow."""
 
     @property
     def is_leader(self) -> bool:

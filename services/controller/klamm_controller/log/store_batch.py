@@ -1,8 +1,8 @@
 """Operations on the store that RocksDB makes all or none, without ever waiting inside of RocksDB.
 
-RocksDB has a write wait while its memory is not flushed, with the interpreter's lock held; if the flush has found no
-space it waits until there is some, and with it every thread of the process. So a write that would wait is refused
-(`no_slowdown`) and offered again from here.
+RocksDB may block a write until it has flushed its memory, and the write holds the interpreter's lock meanwhile. If the
+disk is full, the write waits for space, and every thread of the process waits with it. So RocksDB is asked to refuse a
+write that would wait (`no_slowdown`), and this module tries the write again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StoreBatch:
         """Returns when it is in the page cache. Raises what RocksDB raises, and OSError when a flush found no space."""
         while not self._offer(db):
             if db.property_int_value("rocksdb.background-errors"):
-                raise OSError(f"{NO_SPACE}, or another failure of RocksDB's background work: writes stand still")
+                raise OSError(f"{NO_SPACE}, or another failure of RocksDB's background work: writes are blocked")
             time.sleep(_RETRY_S)
 
     def _offer(self, db: Rdict) -> bool:

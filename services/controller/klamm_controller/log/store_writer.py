@@ -3,8 +3,9 @@
 Writes handed over in one turn of the event loop, and those that arrive while another is under way, share the next one:
 one `fsync` at a time (group commit). Everything else that needs the store waits in the same line.
 
-A full disk is waited for: nobody is promised what stands in line, and everything goes on when there is space. Any other
-failure ends the process (`on_failure`): what the disk holds is not known any more.
+While the disk is full, the writer retries until there is space again. Queued writes are not acknowledged before they
+are durable, so the wait breaks no promise. Any other failure ends the process (`on_failure`), because it is unknown
+what the disk holds.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class StoreWriter:
         self._stopping.set()
 
     def close(self) -> None:
-        """Ends the thread, when nothing is left to do."""
+        """Ends the thread. Call it only when nothing is left to do (`drain`)."""
         self._thread.shutdown()
 
     def _start(self) -> None:
@@ -104,7 +105,7 @@ class StoreWriter:
                     WRITE_SECONDS.observe(perf_counter() - began_s)
                     self._on_persisted(group[-1].persist_id)
         except DiskFullError:
-            log.warning("stopped on a full disk: what was not written was promised to nobody")
+            log.warning("stopped on a full disk: dropped the queued writes, none of which was acknowledged")
             self._line.clear()
         except Exception as error:  # noqa: BLE001 - rocksdict raises a bare Exception
             self._on_failure(f"the metadata log failed: {error}", error)
@@ -112,7 +113,9 @@ class StoreWriter:
             self._task = None
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
-        """Raises DiskFullError when it stops first."""
+        """Runs `work` on the thread and returns its result. Retries while the disk is full.
+
+        Raises DiskFullError if the disk is full and `stop_waiting` was called."""
         failures = 0
         while True:
             try:

@@ -61,9 +61,10 @@ class BrokerRegistration:
         """(broker epoch of the life that ends, its partitions)"""
 
     def next_part(self, image: MetadataImage, *, session_live: bool) -> Decision[RegisterResponse]:
-        """Goes on. `session_live`: the broker registered under this id has a session.
+        """Returns the decision on the next part of the request.
 
-        A repetition (same incarnation) is answered as the first time."""
+        `session_live` is True if the broker that is registered under this id has a session. A repeated request (same
+        incarnation) gets the same answer as the first one."""
         request = self._request
         known = image.brokers.get(request.broker_id)
         try:

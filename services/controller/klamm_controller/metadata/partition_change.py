@@ -1,17 +1,20 @@
 """The one place where a partition's next state is worked out (Kafka's PartitionChangeBuilder; KIP-455, 841, 966).
 
-Given who shall be in sync and what is reassigned, `partition_change` completes a reassignment that is complete, keeps
-the eligible leader replicas, elects a leader, and says what is different.
+The caller names the in-sync replicas and the reassignment that it wants. `partition_change` ends a reassignment once
+all replicas that stay are in sync. It updates the eligible leader replicas, elects a leader, and returns a record of
+the differences.
 
-- A replica that leaves the in-sync set is *eligible* (ELR) while that set is below min.insync.replicas: nothing is
-  committed then, so it still has every committed record. Once the set is large enough, nobody is eligible.
+- A replica that leaves the in-sync set is *eligible* (ELR) while that set is below min.insync.replicas. The leader
+  commits nothing then, so the replica still has every committed record. Once the set is large enough, no replica is
+  eligible.
 - The leader is in sync, or eligible if the in-sync set is empty. If no such replica can lead, the caller may name one
   whose log is the most complete (`unclean_recovery`); records may be lost then. An only replica always leads again,
   because no other has more.
-- Who stopped uncleanly, or cannot reach its log, may have lost its tail: it is neither in sync nor eligible any more.
-- A replica that resigned is not in sync, and does not lead, as long as another one that is in sync has not resigned: it
-  is no less safe than its leaving by its own fault, and nobody waits for it. If all that are in sync have resigned,
-  they stay.
+- A replica that stopped uncleanly, or cannot reach its log, may have lost the end of its log. It is then neither in
+  sync nor eligible.
+- A replica that resigned is neither in sync nor leader while another in-sync replica has not resigned. This is as safe
+  as if the replica had fallen behind, and no append waits for it. If all in-sync replicas have resigned, they stay in
+  sync.
 - `last_known_elr` names the replicas that were in sync or eligible until they may have lost records. It is kept until
   enough replicas are in sync again. A replica whose log directory is gone has nothing, so it is not kept (KIP-858).
 """
@@ -114,7 +117,7 @@ class _Target:
         self._isr = _without(able, self._resigned) or able
 
     def complete_reassignment(self) -> None:
-        """Once everybody who stays is in sync, the others go."""
+        """Removes the replicas that are to leave once all that stay are in sync."""
         if not self._adding and not self._removing:
             return
         staying = _without(self.replicas, self._removing)

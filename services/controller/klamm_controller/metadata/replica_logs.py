@@ -2,7 +2,7 @@
 
 A log does not grow while its partition has no leader, and a broker that may have lost records registers again. So a
 report is valid for one leader epoch of the partition and one registration of the broker. Brokers repeat their reports,
-so a new active controller needs nothing from the one before it.
+so a new active controller needs nothing from the previous one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Replicas that resign: their brokers do not want them to lead or to be in sync while another in-sync replica can lead.
 
-What a full disk brings about, for example: the broker can read, but not append. Unlike an offline replica, one that
-resigned has all that it had, so it leads rather than nobody does, and is eligible where others would be. It resumes by
-its broker's word, or when the broker registers again. What follows for leader and in-sync set is `partition_change`'s.
+For example, a broker resigns its replicas when its disk is full, because it can read but not append. Unlike an offline
+replica, a resigned replica has lost nothing. So it may still lead if no other replica can, and it may be eligible. The
+replica resumes when its broker asks for it or registers again. `partition_change` works out the next leader and in-sync
+set.
 """
 
 from __future__ import annotations

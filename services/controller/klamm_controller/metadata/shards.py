@@ -2,15 +2,15 @@
 
 `assignment_records` looks at an image and says what must change so that
 
-- every shard of an internal topic that exists is owned by a live coordinator, or by nobody when none lives;
+- every shard of an internal topic that exists is owned by a live coordinator, or has no owner if none is live;
 - for each topic, coordinators own equally many shards, to within one;
 - no shard moves that need not (an owner keeps its lowest shards up to its share).
 
-It is called in the same batch as whatever changed the live coordinators or created the topic. Every change of owner
-takes a greater writer epoch, so brokers refuse what the owner before still sends. The epoch is a producer epoch on the
-wire, 16 bits signed: when they are used up the shard gets a new producer id, as a transactional producer does in
-Kafka (KIP-360). Its owners then fence the former id with the epoch kept in reserve. The coordinator epoch, which
-transaction markers carry, has 32 bits and goes on.
+Its records are in the same batch as the change of the live coordinators or the creation of the topic. Every change of
+owner raises the writer epoch, so brokers refuse the later appends of the previous owner. The writer epoch is a producer
+epoch on the wire, a signed 16-bit number. After the last epoch, the shard gets a new producer id, as a transactional
+producer does in Kafka (KIP-360). Its owners then fence the former id with the epoch kept in reserve. The coordinator
+epoch, which transaction markers carry, has 32 bits and keeps growing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The voters: sets of them are entries of the log, in force from the moment they are appended (KIP-853, thesis 4.1).
 
-A set takes effect when a replica appends it, committed or not, and stops when the entry is cut off again. Sets that
-follow each other differ by one voter, so their majorities overlap; a leader begins a change only when the one before
-is committed and an entry of its own term is too (the fix of the thesis' single-server change: without the second
-condition, two leaders can each add a voter on top of a set that the other has not seen).
+A set takes effect when a replica appends it, committed or not. It loses its effect if the entry is truncated. Two sets
+in a row differ by one voter, so their majorities overlap. A leader begins a change only after the previous change and
+an entry of its own term have committed. The second condition fixes the thesis' single-server change. Without it, two
+leaders can each add a voter to a set that the other leader has not seen.
 """
 
 from __future__ import annotations

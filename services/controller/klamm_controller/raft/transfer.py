@@ -1,8 +1,8 @@
 """Handing over the leadership without waiting for a time-out (thesis 3.10; KIP-595's EndQuorumEpoch).
 
-The leader takes on nothing new, brings one voter up to the end of its log, and tells it to stand for election at
-once. That election is won with the votes of a majority like any other, so nothing here can harm safety: when it
-fails, the deadline passes and the leader goes on.
+The leader appends no new entries, replicates its whole log to one voter, and asks this voter to start an election at
+once. The voter needs the votes of a majority, as in any other election, so a transfer cannot harm safety. If the
+election fails, the leader continues to lead after the deadline.
 """
 
 from __future__ import annotations

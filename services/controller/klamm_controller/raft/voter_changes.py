@@ -1,9 +1,10 @@
 """A leader's part in changing who votes (KIP-853): one voter at a time, and new ones only when they have caught up.
 
-To add: the replica follows as an observer; when its log reaches where the leader's was at the request, it becomes a
-voter with the append of the new set. So the quorum never waits for somebody who is far behind. To remove: the set
-without it is appended; a leader that removes itself goes on, without counting itself, until that is committed. To
-change where a voter is reached (KIP-853's UpdateVoter), the same set is appended with another endpoint.
+A new voter first follows as an observer. When its log reaches the end that the leader's log had at the request, the
+leader appends the new set, and the replica is a voter. So the quorum never waits for a replica that is far behind. To
+remove a voter, the leader appends the set without it. A leader that removes itself leads until that set has committed,
+without counting itself. To change a voter's endpoint (KIP-853's UpdateVoter), the leader appends the same set with the
+new endpoint.
 """
 
 from __future__ import annotations
@@ -90,13 +91,13 @@ class VoterChanges:
         return pending.request_id, self._state.voters.with_voter(pending.voter)
 
     def on_deadline(self) -> None:
-        """Gives up on one that does not catch up."""
+        """Rejects the pending request with REQUEST_TIMED_OUT if the new voter has not caught up by its deadline."""
         if self._pending is not None and self._state.now_ms >= self._pending.deadline_ms:
             self._state.reject(self._pending.request_id, ErrorCode.REQUEST_TIMED_OUT)
             self._pending = None
 
     def abandon(self) -> None:
-        """The leader leads no more."""
+        """Rejects the pending request with NOT_CONTROLLER, because this node no longer leads."""
         if self._pending is not None:
             self._state.reject(self._pending.request_id, ErrorCode.NOT_CONTROLLER)
             self._pending = None
