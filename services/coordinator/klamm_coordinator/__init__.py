@@ -10,11 +10,11 @@ Each room may use those below it:
     offsets/            committed offsets                                                                 pure
     ledger/             batch ledgers, which end the transactions of a Spark batch as one                 pure
     consumer/           groups of the new protocol (KIP-848)                                              pure
-    transaction/        what becomes of a transaction                                                     pure
+    transaction/        the rules of transactions                                                         pure
     classic/            a classic group's members and rebalances                                          pure
-    groups/             what the rules of both kinds of groups share                                      pure
-    records/            what is stored of groups, in Kafka's schemas                                      pure
-    runtime/            what runs the rules of any kind of shard                                          pure
+    groups/             code that the rules of both kinds of groups share                                 pure
+    records/            the stored records of groups, in Kafka's schemas                                  pure
+    runtime/            the runtime that runs the rules of any kind of shard                              pure
 
-Pure means: no I/O, no clock, no randomness but what is passed in.
+Pure code does no I/O. It has no clock and no randomness, unless the caller passes them in.
 """

@@ -1,10 +1,10 @@
-"""The classic groups of a shard, and those that only store offsets: which there are, and where each request goes.
+"""The classic groups of a shard, and the groups that only store offsets. Each request is passed to its group.
 
-What is stored of a group is promised; what is going on (who is joining, whose session lasts until when) is led by
-events, and is rebuilt from the former at `start`.
+The stored state of a group is durable. The other state (joining members and the ends of sessions) changes with events.
+`start` rebuilds it from the stored state.
 
 Invariants (`check_invariants`): those of every group; every member that has no parked request has a session timer; the
-join and the sync phase have theirs.
+join phase and the sync phase have a timer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The assignors of the server side: which member is to have which partition.
+"""The server-side assignors. They decide which member gets which partition.
 
-    uniform   counts as equal as subscriptions allow; of two ways to that, the one that moves less
-    range     of each topic a contiguous range, the same of topics with as many partitions, so that what belongs
-              together by its key meets in one member; a member that had lower partitions keeps to the lower ones
+    uniform   gives all members the same number of partitions, as far as subscriptions allow, and moves few partitions
+    range     gives each member a contiguous range of each topic; topics with equal partition counts are split alike, so
+              that records with the same key reach the same member; a member that had lower partitions gets lower ones
 
-Both are deterministic and do not look at racks. (Kafka: UniformAssignor.java, RangeAssignor.java)
+Both are deterministic and ignore racks. (Kafka: UniformAssignor.java, RangeAssignor.java)
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _partitions(topic: TopicMetadata) -> list[TopicIdPartition]:
 
 
 def _what_stays(topics: Topics, members: Members) -> Targets:
-    """What everybody had and still reads."""
+    """Returns the partitions that each member had and whose topics it still reads."""
     by_id = {topic.topic_id: topic for topic in topics}
     return {
         member_id: {

@@ -158,12 +158,12 @@ class ConsumerGroup:
         return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
 
     def commit_error(self, member_id: str, member_epoch: int, partitions: Iterable[TopicPartition]) -> ErrorCode:
-        """NONE, or why the member may not commit there at that epoch.
+        """Returns NONE, or the reason why the member may not commit for these partitions at that epoch.
 
-        The epoch before will do for partitions that it still has: its commit was on the way when the coordinator moved
-        it on. It had them then, and nobody has had them since: a member that has given something up has another epoch
-        before it can be given to somebody else, and yet another before it can come back. (KIP-1251 allows the same, and
-        more.)"""
+        A commit at the member's previous epoch is allowed for partitions that the member still has. The member sent it
+        before it learnt of its new epoch. No other member has had these partitions since. A member that revokes a
+        partition gets a new epoch before another member can get the partition. It gets one more epoch before the
+        partition can come back. (KIP-1251 allows this and more.)"""
         error = self.epoch_error(member_id, member_epoch)
         if error is not ErrorCode.STALE_MEMBER_EPOCH:
             return error

@@ -1,14 +1,16 @@
 """The consumer groups of a shard: one write of a group at a time.
 
-A group changes only by acknowledged records. While a write of it is under way, what concerns it waits; when the write
-is decided, all that waits goes into the next one together, so that a thousand members that join at once cost a few
-writes and targets, not a thousand. If a write fails nothing has happened, and everybody in it is told so.
+A group changes only by acknowledged records. While a write of a group is under way, other requests for the group wait.
+When the write is decided, the waiting requests go into the next write together. So a thousand members that join at once
+cost a few writes and targets, not a thousand. If a write fails, the group is unchanged, and all its requests get an
+error.
 
-A group without members can become one of the classic protocol when somebody joins it so, and the other way round: the
-tombstones of the one are written with, or before, the first records of the other, and its offsets stay.
+A group without members becomes a classic group when a member joins with the classic protocol, and the other way round.
+The tombstones of the old group are written with, or before, the first records of the new group. The offsets stay.
 
 Invariants (`check_invariants`): those of every group; a member has a session timer, or its end waits to be written; a
-member that has to give up partitions has a rebalance timer, likewise; requests wait only while a write is under way.
+member that must revoke partitions has a rebalance timer, or its end waits to be written; requests wait only while a
+write is under way.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class _Batch:
     change: GroupChange
     heartbeats: list[tuple[ConsumerGroupHeartbeat, str, bool]] = field(default_factory=list)
     """The heartbeats, each with the member's id and whether the member knows its epoch. A member that does not know it
-    only gets the epoch (subscribe.py)."""
+    gets its epoch and its current assignment, but makes no step towards its target (subscribe.py)."""
     replies: list[tuple[int, Any]] = field(default_factory=list)
 
 

@@ -1,12 +1,12 @@
-"""A heartbeat's second half: one step of a member from what it has towards what it is to have.
+"""The second half of a heartbeat: one step of a member from its current assignment towards its target assignment.
 
-    keep      what it has and is to have
-    revoke    what it has and is not to have: it is told, stays at its epoch, and nobody gets that before it says that
-              it has given it up
-    take      what it is to have and nobody has; then it is at the target's epoch
-    wait      for the rest
+    keep      partitions that the member has and that are in its target
+    revoke    partitions that the member has and that are not in its target; the member stays at its epoch, and no other
+              member gets these partitions before this member reports that it has released them
+    take      partitions of its target that have no owner; the member then is at the target's epoch
+    wait      for the other partitions of its target
 
-So a partition never has two owners, and nobody stops for what others have to do.
+So a partition never has two owners, and no member stops its work until others have released their partitions.
 (Kafka: CurrentAssignmentBuilder.java)
 """
 
@@ -17,7 +17,9 @@ from klamm_coordinator.records.consumer_group_schemas import NO_PARTITIONS, Curr
 
 
 def next_current(group: ConsumerGroup, member_id: str, owned: Partitions | None) -> Current:
-    """What the member has next; the same when it has to wait. `owned`: what it says that it has, None: nothing new."""
+    """Returns the member's next assignment, or the current one if the member has to wait.
+
+    `owned` are the partitions that the member reports as its own; None if it reports no change."""
     current = group.current(member_id)
     if group.is_reconciled(current):
         return current

@@ -1,14 +1,16 @@
-"""A heartbeat's first half: the member, what it says of itself, and whether that calls for a new target.
+"""The first half of a heartbeat: it updates the member, and decides whether the group needs a new target.
 
-    a new member             becomes one, dynamic or static
-    an instance that left    is replaced by the member that comes with its id, and keeps what it had (KIP-345)
+    a new member             joins the group, as a dynamic or a static member
+    an instance that left    is replaced by the member that joins with its id and gets its partitions (KIP-345)
     a member at its epoch    may change its subscription
-    one epoch behind         its last answer was lost: it is told again, unless it has what is not its own
-    a member at epoch 0      has lost its epoch, and is told, nothing more: the request may be an old one that comes
-                             late, and its answer be read by nobody
+    one epoch behind         the last answer was lost, and is sent again, if the member lists its partitions and all of
+                             them are assigned to it; otherwise the member is fenced
+    a member at epoch 0      has lost its epoch, and gets its epoch and assignment as they are; nothing else changes,
+                             because the request may be a late copy of an old one, whose answer no client reads
 
-Follows Kafka's GroupMetadataManager.consumerGroupHeartbeat. Differs where it would answer FENCED_MEMBER_EPOCH to a
-member that comes back with epoch 0, until its session is over, and GROUP_ID_NOT_FOUND to one whose group is gone.
+Follows Kafka's GroupMetadataManager.consumerGroupHeartbeat, with two differences. Kafka answers FENCED_MEMBER_EPOCH to
+a member that comes back with epoch 0, until its session ends. Kafka also answers GROUP_ID_NOT_FOUND to a member whose
+group is gone.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from klamm_coordinator.records.consumer_group_schemas import (
 
 
 def subscribe(change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, *, size_max: int) -> None:
-    """Takes what the heartbeat says into the group. Raises the BrokerError that it is refused with."""
+    """Applies the heartbeat to the group. Raises a BrokerError if the heartbeat is refused."""
     if request.subscribed_topic_regex:
         check_pattern(request.subscribed_topic_regex)
     _check_room(change.group, request, member_id, size_max)
@@ -88,7 +90,7 @@ def check_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id
         return
     raise ErrorCode.FENCED_MEMBER_EPOCH.exception(
         f"member {member_id!r} of group {group.group_id!r} is at epoch {current.member_epoch}, not {epoch}:"
-        " it has to give up all partitions and join again"
+        " it must revoke all its partitions and join again"
     )
 
 

@@ -1,9 +1,9 @@
 """The shards of `__consumer_offsets`: the rules over classic groups, consumer groups and offsets together.
 
-rules.py     what goes where, and what follows a write
-state.py     what is promised: changed by acknowledged records only
-replayer.py  loading, fast
+rules.py     passes each request to its rules, and continues after a write
+state.py     the durable state, which only acknowledged records change
+replayer.py  fast loading of that state
 deletion.py  deletion and expiry, of groups of either protocol and of offsets
-refusals.py  what a requester is told when its write fails
-events.py shard_topic.py   the words for it
+refusals.py  the errors that requests get when their write fails
+events.py shard_topic.py   events and the topic
 """

@@ -1,7 +1,8 @@
-"""Replays batches of the log into a shard's state: how a shard is loaded.
+"""Loads a shard: replays batches of the log into the shard's state.
 
-Nearly all of a large shard are offsets, and most of their keys differ from one another in the partition alone; what
-comes before it is decoded once for each group and topic, and a value is only looked at: it is kept as it is.
+Nearly all records of a large shard are offsets, and most of their keys differ only in the partition. So the bytes
+before the partition are decoded once for each group and topic. The value of an offset outside of transactions is
+checked, but kept encoded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The rules of a shard of groups: of both protocols, and of offsets.
 
-Two kinds of state. What is promised (`state`) changes only by `replay` of acknowledged records. What is going on (in
-`classic`, `consumers` and `offsets`) is led by events, is rebuilt from the former at `start`, and is lost with the
-process: the members notice nothing but a moment without answers.
+There are two kinds of state. The durable state (`state`) changes only by `replay` of acknowledged records. The other
+state (in `classic`, `consumers` and `offsets`) changes with events. It is lost with the process, and `start` rebuilds
+it from the durable state. The members notice only a moment without answers.
 
-Until a write is acknowledged only later writes may take notice of it, readers see what is durable.
+Until a write is acknowledged, only later writes may depend on it. Readers see the durable state.
 
 Invariants: those of both kinds of groups; every group that is stored or has offsets is of one kind, never of both.
 """

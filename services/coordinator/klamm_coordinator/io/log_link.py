@@ -1,7 +1,7 @@
 """A shard's log: its partition of an internal topic on the brokers.
 
     claim   appends a first record under this owner's writer epoch. From then on the brokers' idempotence check refuses
-            whatever an earlier owner still has on its way, so what lies before the claim is final
+            all late appends of earlier owners, so the log before the claim is final
     load    reads everything before the claim
     append  writes of the shard, in order, acks=all; one batch at a time is on its way
 

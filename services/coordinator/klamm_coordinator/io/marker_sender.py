@@ -1,11 +1,13 @@
-"""Tells partitions how transactions ended: WriteTxnMarkers, until each partition has its marker.
+"""Sends the outcomes of transactions to their partitions with WriteTxnMarkers, until each partition has its marker.
 
-To a server there is one request under way, with whatever waits for it, until it proves slow: one partition whose
-replicas lag must not hold up the transactions that have nothing there. What could not be written is tried again after a
-while, wherever it belongs by then. A partition of `__consumer_offsets` is told through the coordinator that owns it
-as a shard, any other one through its leader. One whose topic is gone needs no marker: a coordinator knows every topic
-of its transactions, because it adds only partitions that it knows, and it learns of its shards in the order of the
-metadata.
+One request at a time is under way to a server, with all markers that were waiting for that server. If the request is
+slow, the next one is sent beside it. So a partition whose replicas lag does not delay transactions that have no records
+there. Markers that could not be written are sent again after a pause, to the server that then holds the partition. A
+marker for `__consumer_offsets` goes to the coordinator that owns the partition as a shard. All other markers go to the
+partition's leader.
+
+A partition whose topic is gone needs no marker. Its topic cannot merely be unknown yet, because a coordinator adds only
+partitions that it knows to a transaction, and learns of its shards in the order of the metadata.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ class MarkerSender:
         self._route(sending, sorted(order.partitions))
 
     def forget(self, owner: object) -> None:
-        """Nothing more is sent for it, and nothing said to it."""
+        """Drops the markers of `owner`. Its `on_written` callbacks are not called any more."""
         self._sendings = OrderedSet(sending for sending in self._sendings if sending.owner is not owner)
 
     async def close(self) -> None:
@@ -141,7 +143,7 @@ class MarkerSender:
         asyncio.get_running_loop().call_later(delay_s, self._route, sending, partitions)
 
     def _send_next(self, stub: Holder) -> None:
-        """One more request with what waits, if there may be one."""
+        """Sends one more request with the waiting markers, if one may be sent now."""
         server = self._servers[stub]
         if not server.waiting and not server.requests:
             del self._servers[stub]

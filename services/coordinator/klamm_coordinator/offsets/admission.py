@@ -1,13 +1,13 @@
-"""Which transactions may write to a shard: those that their coordinator knows to write here (KIP-890).
+"""Decides which transactions may write to a shard: those whose coordinator knows that they write here (KIP-890).
 
-Before the first offsets of a transaction the transaction's coordinator is asked, and it remembers the shard. Its
-marker may come while the answer is on its way: then nothing of the transaction may be written any more, or it
-would stay pending for ever. So the asking request takes a verification first, and a marker voids the verifications of
-its transaction. The marker may also be that of the transaction before (KIP-890: it has the epoch of the next), which
-says nothing of this one.
+Before the first offsets of a transaction, the shard asks the transaction's coordinator, which records the shard. The
+transaction's marker may arrive before the answer. Later offsets of the transaction would then stay pending for ever, so
+they must be refused. For this, the request begins a verification before it asks, and a marker voids the verifications
+of its transaction. The marker may also belong to the previous transaction, and then voids nothing. (KIP-890: that
+marker has the epoch of the next transaction.)
 
-Kept for open transactions and questions under way only. Everything here is about writes that are wanted, not yet
-acknowledged: what is wanted later is later in the log.
+The state covers only open transactions and verifications under way. It reflects writes as soon as they are requested,
+before they are acknowledged, because the log keeps the order of the requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TransactionAdmission:
             self._open[producer_id] = ANY_EPOCH
 
     def is_open(self, producer: TxnProducer) -> bool:
-        """Whether the transaction has written here: then nobody need be asked."""
+        """True if the transaction has written here, so that its coordinator need not be asked."""
         return self._open.get(producer.producer_id) == producer.epoch
 
     def begin_verification(self, producer: TxnProducer) -> int:

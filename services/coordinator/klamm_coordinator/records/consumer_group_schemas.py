@@ -7,7 +7,7 @@ Every key starts with its version (int16), which is its kind; keys are classic, 
     key 5 m  ConsumerGroupMemberMetadata            what a member said of itself
     key 6    ConsumerGroupTargetAssignmentMetadata  assignment epoch int32
     key 7 m  ConsumerGroupTargetAssignmentMember    what the member is to have
-    key 8 m  ConsumerGroupCurrentMemberAssignment   what it has, and has to give up
+    key 8 m  ConsumerGroupCurrentMemberAssignment   what the member has, and must revoke
     key 16 r ConsumerGroupRegularExpression         the topics that match
 
 All keys name the group first; m: then the member, r: then the expression.
@@ -43,9 +43,9 @@ NO_PARTITIONS: Partitions = frozenset()
 class MemberState(enum.IntEnum):
     """How far a member is on its way to its target assignment; Kafka's numbers.
 
-    STABLE                it has what it is to have, as far as it was told
-    UNREVOKED_PARTITIONS  it has to give partitions up first
-    UNRELEASED_PARTITIONS it waits for partitions that others have to give up
+    STABLE                the member has all partitions of the target that it knows
+    UNREVOKED_PARTITIONS  the member must first revoke partitions
+    UNRELEASED_PARTITIONS the member waits for partitions that other members must release
     """
 
     STABLE = 0

@@ -1,10 +1,11 @@
-"""One shard as a pure state machine, whatever its rules: `step(event, now) -> effects`.
+"""One shard as a pure state machine, for any rules: `step(event, now) -> effects`.
 
-A write's records are appended by the shell; its replies are parked until they are acknowledged. If the append fails,
-nothing has happened, and everybody in it is told so. If it takes longer than `write_timeout_ms`, its requesters are
-told to try again, and the write stays in its place: it may be in the log, so it is decided before anything after it.
+The shell appends the records of a write. The write's replies are parked until the records are acknowledged. If the
+append fails, the state is unchanged, and all requests of the write get an error. If the append takes longer than
+`write_timeout_ms`, the requests get the rules' error for REQUEST_TIMED_OUT, so that the clients retry. The write keeps
+its place in the queue. It may be in the log, so it must be decided before all later writes.
 
-Invariants: those of the rules; every write that somebody waits for has a timer.
+Invariants: those of the rules; every write that has parked replies has a timer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""What a request means for a transactional id that nothing is under way for: the rules, and nothing else.
+"""The rules of requests for a transactional id without a change under way.
 
-Each rule gives the value to be stored, or why there is none. Kafka's TransactionCoordinator, with three differences:
+Each rule returns the value to store, or the reason why there is none. The rules follow Kafka's TransactionCoordinator,
+with three differences:
 
-- A producer whose transaction was aborted by the coordinator (it timed out, or an operator ended it) is told
-  TRANSACTION_ABORTABLE and may go on after an abort (KIP-588); one that another producer has replaced, PRODUCER_FENCED.
+- If the coordinator aborted a transaction (it timed out, or an operator ended it), its producer gets
+  TRANSACTION_ABORTABLE and may continue after an abort (KIP-588). A producer that another one has replaced gets
+  PRODUCER_FENCED.
 - An InitProducerId that names an epoch does not end a transaction of a newer one.
 - A repeated EndTxn is answered as soon as the decision is durable, as the first one was.
 """

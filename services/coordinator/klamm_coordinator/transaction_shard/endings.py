@@ -1,8 +1,9 @@
-"""What the coordinator does by itself: it ends transactions, and forgets transactional ids.
+"""The coordinator's own work, which no request asks for: it ends transactions and deletes transactional ids.
 
-decided        the partitions are told, until each of them has its marker; then that is stored
-open too long  an abort is stored
-unused         a tombstone is stored
+state of the id    what the coordinator does
+decided            sends markers until every partition has one, then stores that the transaction is complete
+open for too long  stores an abort
+unused             stores a tombstone
 """
 
 from __future__ import annotations

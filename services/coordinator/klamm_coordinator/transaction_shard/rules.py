@@ -1,13 +1,14 @@
 """The rules of a shard of `__transaction_state`: of transactional ids, and of the batch ledgers that end many at once.
 
-One change of a transactional id is under way at a time: its record is being appended, or, once an outcome is decided,
-the partitions are being told. Requests that come meanwhile wait, in order, for `wait_max_ms` at most. Partitions that
-wait to be added are added together.
+One change of a transactional id is under way at a time. Its record is being appended or, once the outcome is decided,
+its markers are being sent to the partitions. Requests that arrive meanwhile wait, in order, for at most `wait_max_ms`.
+Partitions that wait to be added are added together.
 
 A batch ledger and its transactions change together: a request about the ledger waits for those of its transactions
 that are changing, and none begins to change while it does (`ledgers.py`). One append has it all.
 
-A step takes its ids from a stock it shares with the other shards; a request that finds it empty is told to try again.
+A step takes producer ids from a stock that it shares with the coordinator's other shards. If the stock is empty, the
+request gets an error that clients retry.
 
 Invariants: those of the ids, the ledgers and the requests that wait; requests wait only while something is under way.
 """
