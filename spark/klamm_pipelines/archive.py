@@ -1,17 +1,17 @@
-"""Topics to Parquet files by topic, date and hour, each record once.
+"""Writes topics to Parquet files by topic, date and hour, each record once.
 
-Files are `topic=T/date=D/hour=H/*.parquet` below --archive, by the records' timestamps in UTC, with everything a
-record has (key, value, partition, offset, timestamp, timestampType, headers), sorted by partition and offset. What
-counts is said by a log beside them (`archive_log.py`): read it with `archive_store.read_archive(spark, root)`, and
-give records back to a topic with the pipeline `replay`.
+Files are `topic=T/date=D/hour=H/*.parquet` below --archive, by the records' timestamps in UTC. They have all fields of
+a record (key, value, partition, offset, timestamp, timestampType, headers), sorted by partition and offset. A log
+beside the files (`archive_log.py`) names the files that belong to the archive. Read the archive with
+`archive_store.read_archive(spark, root)`. The pipeline `replay` writes archived records back to a topic.
 
-Exactly once: the log knows up to which offset it holds each partition, and takes a batch's files and its new offsets
-in one step. A batch that runs again, or a query with a new checkpoint, goes on from there; a second archiver that
-runs beside is refused. A topic that was deleted and created again is another one.
+Each record is archived exactly once. The log stores the next offset to archive of each partition. It commits a batch's
+files and its new offsets in one step. A batch that runs again, or a query with a new checkpoint, continues from these
+offsets. A second archiver at the same time is refused. A topic that was deleted and created again counts as a new one.
 
-Many batches make many small files: --compact-every N has each N-th batch merge them (the pipeline `compact` does it
-by itself). Readers see a compaction as one step, too: they read one version of the log, which names either all of the
-small files or the large one, and the small ones are deleted only after --retain.
+Many batches make many small files. With --compact-every N, each N-th batch merges them. The pipeline `compact` does the
+same on its own. Readers see a compaction as one step, too. They read one version of the log, which names either all
+small files or the large one. The small files are deleted only after --retain.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What an archive holds, as a log of changes: which files, and up to where each partition. Pure.
+"""The contents of an archive as a log of changes: its files, and the next offset of each partition. Pure.
 
-Readers go by one version of it, so a change of many files is one step for them. A change names the offsets that it
-goes on from: a batch that is run again, by whatever checkpoint, adds nothing twice, and two archivers do not go past
-each other.
+A reader uses one version of the log, so it sees a change of many files as one step. A change names the offsets from
+which it continues. So a batch that runs again adds nothing twice, whatever its checkpoint is. For the same reason, two
+archivers cannot overtake each other.
 
-A version is one JSON file, `_log/00000000000000000012.json`; every CHECKPOINT_INTERVAL versions there is another with
-all that holds at that version, `00000000000000000020.checkpoint.json`, so that a reader needs no more than those
-after it.
+A version is one JSON file, `_log/00000000000000000012.json`. Every CHECKPOINT_INTERVAL versions, a second file has the
+whole contents at that version, `00000000000000000020.checkpoint.json`. A reader needs only the newest of these and the
+versions after it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ArchiveContents:
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     """The first offset of each partition that is not archived."""
     removed: Mapping[str, int] = field(default_factory=dict)
-    """When what is not deleted yet was removed, by path; milliseconds."""
+    """The time when each file left the archive, by path, in milliseconds since the epoch. These files still exist."""
 
     def after(self, change: ArchiveChange) -> ArchiveContents:
         """The next version. Raises ArchiveConflictError if the change was made for another one."""

@@ -1,13 +1,13 @@
-"""An archive's directory: the log that says what counts, and Parquet files where Spark and others look for them.
+"""An archive's directory: the log that names the files of each version, and the Parquet files for Spark and others.
 
     ROOT/_log/                                    `archive_log.py`
     ROOT/_staging/                                written, not published yet
     ROOT/topic=orders/date=2026-01-31/hour=09/    `*.parquet` with the columns of IN_FILES
 
-A version is committed by giving its log file a name that nobody has: atomic, and only one of several can. So the file
-system must have an atomic rename that does not overwrite (HDFS, a local disk), or, for object stores, a Hadoop
-connector that has. Files that no version names (of a batch that failed) are no part of the archive; `sweep` deletes
-them.
+The archiver commits a version by renaming its log file to a name that must not exist yet. The rename is atomic, and
+only one of several archivers can succeed. So the file system must have an atomic rename that does not overwrite (HDFS,
+a local disk). For an object store, the Hadoop connector must have one. Files of failed batches, which no version names,
+are not part of the archive. `sweep` deletes them.
 """
 
 from __future__ import annotations
@@ -138,9 +138,10 @@ class ArchiveStore:
         return reader.parquet(*paths) if paths else self._spark.createDataFrame([], SCHEMA)
 
     def sweep(self, now_ms: int, retain_ms: int) -> int:
-        """Deletes what was removed more than `retain_ms` ago, and files as old that no version names; says how many.
+        """Deletes the files that left the archive at least `retain_ms` ago. Returns the number of deleted files.
 
-        A reader of an older version, and an archiver between its files and its change, must not take longer."""
+        It also deletes files of that age that no version names. A reader of an older version must not take longer than
+        `retain_ms`, nor may an archiver between writing its files and committing its change."""
         contents = self.contents()
         old = [path for path, when in contents.removed.items() if when <= now_ms - retain_ms]
         named = contents.files.keys() | contents.removed.keys()

@@ -1,7 +1,8 @@
-"""Small files of an archive to larger ones, while it is written and read.
+"""Merges small files of an archive into larger ones, while the archive is written and read.
 
-An hour's small files become one (or several of --target-mb) with the same rows, in one step for readers; see
-`archive`. What was replaced longer than --retain ago is deleted, and so are files that failed batches left.
+An hour's small files become one file (or several of --target-mb) with the same rows. Readers see this as one step (see
+the pipeline `archive`). Files that were replaced longer than --retain ago are deleted, and so are files of failed
+batches.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def compact(store: ArchiveStore, options: argparse.Namespace, now_ms: int) -> dict[str, int]:
-    """Merges what is small and deletes what is old; returns how many files went in and out.
+    """Merges small files and deletes old ones. Returns how many files were merged, written and deleted.
 
     Raises ArchiveConflictError if another compaction runs beside, IllegalStateError if rows would be lost."""
     plans = plan_compactions(

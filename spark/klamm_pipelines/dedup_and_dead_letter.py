@@ -1,17 +1,18 @@
 """Sends malformed and duplicate records to a dead-letter topic, with the reason, and all others to the output topic.
 
-A record is malformed if its value is no JSON object of --schema, lacks a field of --require, or has no id; or if its
-time is more than --ahead in the future, for it would make all others late. Two records of one id are a duplicate if
-their timestamps are not more than --window apart; a record further than that behind the latest (of those with which
-it shares a bucket) is late, and nobody knows whether it is a duplicate. --id is an expression over `key` (as text)
-and `value` (of --schema): `value.order_id`, or `concat(key, value.line)`.
+A record is malformed if its value is no JSON object of --schema, lacks a field of --require, or has no id. It is also
+malformed if its time is more than --ahead in the future, because it would make all other records late. A record is a
+duplicate if the pipeline has seen a record with the same id and a timestamp at most --window away. A record is late if
+its timestamp is more than --window behind the latest one of its bucket. The pipeline cannot know whether a late record
+is a duplicate. --id is an expression over `key` (as text) and `value` (of --schema), for example `value.order_id` or
+`concat(key, value.line)`.
 
-What goes on keeps key, headers and timestamp, and the order of its partition. What does not keeps them, too, and gets
-headers: `dead-letter.topic`, `.partition`, `.offset` and `.reason`.
+A record in the output topic keeps its key, headers and timestamp, and the order of its partition. A record in the
+dead-letter topic keeps these too, and gets the headers `dead-letter.topic`, `.partition`, `.offset` and `.reason`.
 
-Both topics are written by one sink in one micro-batch, exactly once, and what was seen is state of the query, which
-Spark commits with the same batch: after a failure the batch runs again with the state it began with, and comes to the
-same verdicts. State takes 24 bytes an id for two windows; each batch writes all of it, and --max-ids bounds it.
+One sink writes both topics in one micro-batch, exactly once. The ids seen are state of the query, which Spark commits
+with the same batch. After a failure the batch runs again with the state that it began with, and decides the same. The
+state takes 24 bytes per id, for two windows. Each batch writes all of it, and --max-ids bounds it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """An endless stream of made-up departures, which the pipeline flight_delays can read instead of real flights.
 
-Their time runs faster than the clock (`--speed`) and is a function of it, so a generator that is started again goes on
-where the time is. They are in order of scheduled departure; a few are cancelled, many are late.
+The time of the departures runs faster than the clock (`--speed`). It is a function of the clock, so a restarted
+generator continues at the current time. Departures are in order of their scheduled time. A few are cancelled, and many
+are late.
 
     python -m klamm_pipelines.departures --bootstrap localhost:9094 --topic flights
 """

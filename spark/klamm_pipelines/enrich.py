@@ -8,10 +8,11 @@ Out: key `2013-01-01T10:15:00Z UA 1545 EWR`, value the flight as one JSON object
 where nothing is known. A flight goes out once: with its hour's report as soon as both are there, without one when the
 watermark says that none will come any more. Of several reports of an airport and hour the first counts.
 
-The streams wait for each other by event time, `--watermark` behind the latest of the slower of both: a topic that
-stands still holds the flights without a report back, and so does one without a record since a restart: Spark does not
-keep how far each stream was. A record with `scheduled` or `hour` alone is a tick, as in flight_delays. The table of
-planes is read again for each micro-batch, so a new one is known from then on; it has to fit into the memory of a task.
+The streams wait for each other by event time. The watermark is `--watermark` behind the latest record of the slower
+stream. So a topic without new records delays the flights that have no report. A topic that has had no record since a
+restart does so, too, because Spark does not store how far each stream was. A record with `scheduled` or `hour` alone is
+a tick, as in flight_delays. The table of planes is read again for each micro-batch, so new planes are known from then
+on. The table must fit into the memory of a task.
 """
 
 from __future__ import annotations

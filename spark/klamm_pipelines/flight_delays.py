@@ -8,10 +8,10 @@ last hours of a stream that has ended can be closed.
 Out: key `EWR 2013-01-01T10:00:00Z`, value a JSON object of that airport and hour of scheduled departure, once the
 hour is closed: once, for consumers with `isolation.level=read_committed`.
 
-Event time is the scheduled departure. Flights leave up to a day late, and the partitions of a topic are not read in
-step, so the stream is out of order: an hour is closed when the watermark, `--watermark` behind the latest scheduled
-departure seen, has passed it. Flights that come later still are dropped by Spark and counted
-(`behind_watermark`); what is no flight at all is dropped here and counted (`malformed`).
+Event time is the scheduled departure. The stream is out of order, because flights leave up to a day late and the
+partitions of a topic are not read in step. The watermark is `--watermark` behind the latest scheduled departure seen.
+An hour is closed when the watermark has passed it. Spark drops flights that come even later, and counts them
+(`behind_watermark`). The pipeline drops records without a valid `scheduled`, and counts them (`malformed`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What every pipeline has in common: its arguments, how it starts and ends, and what it says on the way.
+"""The common parts of all pipelines: their arguments, start and end, and their output while they run.
 
-A stream runs to the end of what its topics hold, or for ever with --follow. SIGTERM and Ctrl-C end it between two
-micro-batches; one that takes longer than STOP_WAIT_S is left, and runs again at the next start. The exit status is
-0 then, too. What was counted comes out as one JSON object at the end.
+A stream runs until it has read the records that its topics hold, or for ever with --follow. SIGTERM and Ctrl-C end it
+between two micro-batches. A micro-batch that takes longer than STOP_WAIT_S is interrupted, and runs again at the next
+start. The exit status is 0 then, too. At the end, the pipeline prints its counters as one JSON object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_WAIT_S: Final = 30
-"""How long a micro-batch may go on after the pipeline was told to stop."""
+"""The time a micro-batch has to finish after the pipeline was asked to stop."""
 USAGE: Final = 2
 """The exit status for wrong options, as argparse has it."""
 UNREACHABLE: Final = 3

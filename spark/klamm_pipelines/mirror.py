@@ -1,15 +1,15 @@
-"""Topics of one cluster to another, with keys, headers, timestamps and partitions; and the offsets of consumer groups.
+"""Copies topics to another cluster, with keys, headers, timestamps and partitions, and the offsets of consumer groups.
 
-Records come in the order of their partitions, each once, to the topic of the same name after --prefix, which is
-created with the source's partitions and settings (but those that are about its own brokers and clocks). Where they
-went is written in the same transactions to the compacted topic `ALIAS.offset-syncs` of the target.
+Each record is copied once, in the order of its partition. The target topic has the same name after --prefix. The mirror
+creates it with the source's partitions and settings, except settings about the source's own brokers and clocks. The
+same transactions write the records' new offsets to the compacted topic `ALIAS.offset-syncs` of the target.
 
---groups PATTERN has the offsets of groups translated, every --beside-interval seconds and at the end: a group goes on
-at the target where it stands at the source, and never behind a record it has not read. Groups with members at the
-target are left alone, and no group is set back.
+With --groups PATTERN, the mirror translates the offsets of groups every --beside-interval seconds and at the end. A
+group continues at the target where it was at the source, and never skips a record that it has not read. The mirror
+ignores groups with members at the target, and it never sets a group back.
 
-As with MirrorMaker 2, a topic that is deleted and created again at either side needs another mirror: another
-checkpoint, and another --alias for groups. The mirror takes new partitions of the source when it starts.
+As with MirrorMaker 2, a topic that is deleted and created again on either side needs a new mirror, with another
+checkpoint, and another --alias for groups. The mirror finds new partitions of the source only when it starts.
 """
 
 from __future__ import annotations

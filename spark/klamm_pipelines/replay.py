@@ -1,9 +1,9 @@
-"""An archived range back into a topic, with keys, headers, timestamps and partitions as they were.
+"""Writes an archived range back to a topic, with the original keys, headers, timestamps and partitions.
 
---topic says which of the archive, --from and --until which timestamps; the records go to --to, which is created with
-as many partitions if it is not there, and with retention.ms=-1: what is old would be deleted again. They come in the
-order of each partition, all of them or none (consumers with `isolation.level=read_committed` see nothing before), and
-each replay once more.
+--topic names the archived topic, --from and --until limit the timestamps. The records go to the topic --to. If it does
+not exist, the pipeline creates it with as many partitions, and with retention.ms=-1, because otherwise old records
+would be deleted again. The records are in the order of each partition. Either all of them are written or none (a
+consumer with `isolation.level=read_committed` sees nothing before). Each replay writes the records once more.
 """
 
 from __future__ import annotations

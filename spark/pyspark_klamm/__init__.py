@@ -6,8 +6,8 @@ Source and sink have the options and columns of Spark's Kafka connector; see `so
 Each line may use those below it:
 
 stream_source, exactly_once; local, from_klamm         a stream's reader, the exactly-once sink; helpers for users
-source, sink                                           a batch's reader; what delivers a task's rows
-offset_reader, range_reader, group_progress, row_sender, arrow ...    what a batch covers, rows to and from records
+source, sink                                           a batch's reader; the writers of a task's rows
+offset_reader, range_reader, group_progress, row_sender, arrow ...    a batch's offsets, rows to and from records
 cluster_access, source_options, sink_options, sink_columns            clients and options
 offsets, option_values, schema ...                                    plain values
 """

@@ -1,7 +1,8 @@
-"""Record batches of the log as Arrow record batches for Spark, a column at a time: no Python object per value.
+"""Converts record batches of the log to Arrow record batches for Spark, column by column: no Python object per value.
 
-A fetched batch is small (16 KiB by default) where Spark wants thousands of rows: all batches of a fetch are read
-together (`record_columns`), and what is still few is put together with the next: `ROWS_MAX` rows or `BYTES_MAX` bytes.
+A fetched batch is small (16 KiB by default), but Spark wants thousands of rows. So all batches of a fetch are read
+together (`record_columns`). The rows of several fetches are collected until there are `ROWS_MAX` rows or `BYTES_MAX`
+bytes.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _headers(data: bytes) -> list[dict[str, Any]]:
     except IndexError:
         end = -1
     if end != len(data):
-        raise InvalidRecordError(f"the headers of a record do not take up its last {len(data)} bytes")
+        raise InvalidRecordError(f"the headers of a record do not fill its last {len(data)} bytes")
     return [{"key": key, "value": value} for key, value in headers]
 
 

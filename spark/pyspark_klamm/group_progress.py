@@ -1,7 +1,7 @@
-"""commitOffsetsToGroup: a stream's progress as offsets of a consumer group, so that its lag shows where theirs does.
+"""commitOffsetsToGroup: commits a stream's progress for a consumer group, so that tools for group lag show it.
 
-The checkpoint remains the truth: nothing is ever read from the group, and no failure to write it ends a query. Commits
-go on in the background, one at a time; those that would come meanwhile are left out.
+The checkpoint remains the truth. The stream never reads the group's offsets, and a failed commit never ends a query.
+Commits run in the background, one at a time. While one is under way, others are skipped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GroupProgress:
         except KlammError as error:
             if not self._is_failing:
                 log.warning(
-                    "group %r does not take the query's offsets (it must have no members); the query goes on: %s",
+                    "group %r refused the query's offsets (it must have no members), the query continues: %s",
                     self._group_id,
                     error,
                 )

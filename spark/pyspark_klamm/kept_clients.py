@@ -1,8 +1,9 @@
-"""Clients that outlive the tasks that use them: Spark forks its Python workers once and gives them many tasks.
+"""Keeps clients for the next tasks, because Spark forks a Python worker once and gives it many tasks.
 
-What keeps something of its user is taken while it is used (`using`) and given back only when all went well, so nobody
-meets one that another left in the middle of something; what does not is shared (`get`). What was not used for a while
-is closed when somebody takes or gives the next one; a worker without tasks Spark ends by itself after a minute.
+A client with state of its user is for one user at a time (`using`). It is kept only if that use raised no exception, so
+no task gets a client that another task left in an unknown state. Clients without such state are shared (`get`). A
+client that was idle for a while is closed when a task takes or returns the next one. Spark itself ends a worker that
+has had no tasks for a minute.
 """
 
 from __future__ import annotations
@@ -50,13 +51,15 @@ class KeptClients(Generic[T]):
         """The idle clients, each with the time since when; the longest idle first."""
 
     def get(self, settings: Settings) -> T:
-        """The one with these settings, for anybody; made if there is none."""
+        """Returns the shared client with these settings. Makes one if there is none."""
         with self.using(settings) as client:
             return client
 
     @contextlib.contextmanager
     def using(self, settings: Settings) -> Iterator[T]:
-        """One with these settings, made if none is idle; an exception closes it for good."""
+        """Gives the caller a client with these settings for itself. Makes one if none is idle.
+
+        If the caller's block raises, the client is closed and not kept."""
         key = frozenset(settings.items())
         kept = self._idle.pop(key, None)
         self._close_idle(self._capacity)

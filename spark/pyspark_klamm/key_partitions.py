@@ -15,11 +15,13 @@ _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = np.uint32(0x5BD1E995)
 _POSITIVE: Final = np.uint32(0x7FFFFFFF)
 _TOGETHER_MIN: Final = 16
-"""With fewer keys of one length, hashing each key by itself is faster."""
+"""The number of keys of one length from which on it is faster to hash them together than one by one."""
 
 
 def key_partitions(keys: pa.Array, partition_count: int) -> Int64s:
-    """keys: a binary array without nulls. Where Kafka's clients put records of these keys."""
+    """Returns the partitions to which Kafka's clients send records with these keys.
+
+    `keys` is a binary array without nulls."""
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)

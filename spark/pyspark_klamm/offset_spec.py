@@ -1,7 +1,7 @@
-"""Where a query begins or ends, as its options say it. Pure.
+"""The start or the end of a query, as its options set it. Pure.
 
-As in Spark's Kafka source a timestamp for all goes before timestamps by partition, and those before offsets; what is
-passed over is still read, so that it is right when it comes to count.
+As in Spark's Kafka source, one timestamp for all partitions has precedence over timestamps by partition, and these over
+offsets. Options without effect are still checked, so that they are valid when they take effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rows of an Arrow batch as record batches of the log, a column at a time: no Python object per value.
+"""Converts rows of an Arrow batch to record batches of the log, column by column: no Python object per value.
 
-Rows are put in order of their topic and partition, cut into batches of a given size, and encoded all together: what
-lies between keys and values is written with numpy, and Arrow joins the pieces of each record. Pure.
+Rows are sorted by topic and partition, cut into batches of a given size, and encoded all together. Numpy writes the
+bytes between keys and values, and Arrow joins the pieces of each record. Pure.
 """
 
 from __future__ import annotations

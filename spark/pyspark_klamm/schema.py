@@ -1,7 +1,7 @@
 """The columns of a source and a sink: those of Spark's Kafka connector, and their Arrow types.
 
-A user may ask for some of the source's columns only, `.schema("value BINARY, offset LONG")`: Spark cannot prune the
-columns of a Python source, so this is how a reader is told what not to send.
+A user may ask for only some of the source's columns, `.schema("value BINARY, offset LONG")`. Spark cannot prune the
+columns of a Python source, so the schema is the only way to leave columns out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The source in batch queries, and what both kinds of readers share: tasks planned on the driver, read on executors.
+"""The source of batch queries, and the common code of both kinds of readers: the driver plans tasks, executors read.
 
-Spark pickles a reader once per query and unpickles a copy for every task, so nothing that a task learns comes back,
-and nothing here may be set after `__init__`, except what the driver's own long-lived process keeps for itself.
-An exception in a driver-side call ends the query; what may pass is retried inside the calls to the cluster.
+Spark pickles a reader once per query and unpickles a copy for every task. So a task cannot send state back, and no
+attribute may be set after `__init__`, except in the driver's own long-lived process. An exception in a driver-side call
+ends the query, so the calls to the cluster retry temporary errors themselves.
 """
 
 from __future__ import annotations
