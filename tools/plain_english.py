@@ -119,7 +119,7 @@ class Finding(NamedTuple):
 
 
 def findings(text: str, suffix: str, *, of_product: bool = False) -> Iterator[Finding]:
-    """Returns what is refused in the text of a file whose name ends in `suffix` (".py", ".md", ...), passage by passage."""
+    """Returns what is refused in a text, passage by passage. `suffix` is the end of its file's name, such as ".py"."""
     patterns = [pattern for pattern in PATTERNS if of_product or not pattern.of_product]
     if suffix == ".py" and not of_product and not _MAY_FIND.search(text):
         return

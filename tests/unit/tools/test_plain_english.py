@@ -118,3 +118,21 @@ def test_a_file_that_is_gone_meanwhile_is_passed_over(tmp_path: Path) -> None:
 def test_every_pattern_says_what_to_write_instead() -> None:
     assert len({pattern.name for pattern in PATTERNS}) == len(PATTERNS)
     assert all(pattern.advice for pattern in PATTERNS)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('"""From one that does not lead."""', "fragment"),
+        ('"""The log of a partition. What waits gets a task."""', "what ... is"),
+        ("# A member joins, and nobody waits for it.", "what ... is"),
+        ('log.warning("shard %s goes on", shard)', "dialect"),
+    ],
+)
+def test_the_product_has_more_patterns_than_the_rest(text: str, name: str) -> None:
+    assert [finding.pattern.name for finding in findings(text, ".py", of_product=True)] == [name]
+    assert list(findings(text, ".py")) == []
+
+
+def test_a_question_may_begin_with_what() -> None:
+    assert list(findings("# What is the log's end? Ask the leader.", ".py", of_product=True)) == []
