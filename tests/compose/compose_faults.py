@@ -61,7 +61,7 @@ def _disconnect(victim: Victim) -> Act:
 
 
 async def _roll(strike: PartitionStrike) -> None:
-    """A rolling upgrade of everybody, as deploy/OPERATIONS.md says: each when the one before serves again."""
+    """Upgrades all servers in the order of docs/how-to/upgrade-a-cluster.md, each after the previous one is healthy."""
     for node in (*CONTROLLERS, *BROKERS, *COORDINATORS):
         await asyncio.to_thread(_cluster(strike).upgrade, node, NEXT_IMAGE)
         await strike.cluster.wait_up()

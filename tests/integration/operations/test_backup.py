@@ -1,4 +1,4 @@
-"""Backup and restore of a `klamm up`, by the commands of deploy/OPERATIONS.md."""
+"""Backup and restore of a `klamm up`, by the commands of the guide docs/how-to/back-up-and-restore.md."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from klamm import Consumer, Producer, TopicPartition
 from tests.support.klamm_process import KlammProcess
 from tests.support.reading import read_to_end
 
-OPERATIONS = (pathlib.Path(__file__).parents[3] / "deploy" / "OPERATIONS.md").read_text()
+GUIDE = (pathlib.Path(__file__).parents[3] / "docs" / "how-to" / "back-up-and-restore.md").read_text()
 TOPIC = TopicPartition("orders", 0)
 
 
 def documented(heading: str) -> list[str]:
     """The shell blocks of a section."""
-    section = re.search(rf"^### {re.escape(heading)}\n(.*?)(?=^##)", OPERATIONS, re.MULTILINE | re.DOTALL)
+    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^##)", GUIDE, re.MULTILINE | re.DOTALL)
     assert section, heading
     return re.findall(r"^```sh\n(.*?)^```", section[1], re.MULTILINE | re.DOTALL)
 
@@ -48,7 +48,7 @@ def consume(cluster: KlammProcess, group: str) -> list[str]:
 
 
 def test_what_was_there_at_the_backup_is_there_after_the_restore(tmp_path: pathlib.Path) -> None:
-    (backup, restore) = documented("`klamm up`")
+    (backup, restore) = documented("Back up `klamm up`")
     cluster = KlammProcess(tmp_path)
     cluster.start()
     try:

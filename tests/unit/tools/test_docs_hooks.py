@@ -22,7 +22,7 @@ def test_a_section_that_is_not_known_comes_last() -> None:
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
-        ("see [Audit](../../deploy/OPERATIONS.md#audit).", "see Audit (`deploy/OPERATIONS.md`)."),
+        ("see [Results](../../bench/RESULTS.md#security).", "see Results (`bench/RESULTS.md`)."),
         ("[LICENSE](../../LICENSE)", "`LICENSE`"),
         ("[`klamm/errors.py`](../../klamm/errors.py)", "`klamm/errors.py`"),
         ("[Settings](../reference/settings.md#topics)", "[Settings](../reference/settings.md#topics)"),
