@@ -24,11 +24,11 @@ _TEMPLATE: Final = re.compile(r"\{\{ *\$(?:labels\.)?(\w+)[^}]*\}\}")
 
 HEAD: Final = """# Alerts
 
-What Prometheus raises, why, and what to do. The page is made from the rules in `deploy/monitoring/prometheus/rules`
+This page lists each alert with its cause and its remedy. It is made from the rules in `deploy/monitoring/prometheus/rules`
 (`python -m tools.reference`); promtool tests each of them. An alert of severity *critical* means that clients are
 refused or that data is in danger: look at once. A *warning* can wait for the morning.
 
-What stands in capitals is filled in by Prometheus: VALUE is the number that the expression has.
+Prometheus fills in the words in capitals. VALUE is the value of the expression.
 """
 
 

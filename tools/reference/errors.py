@@ -15,14 +15,14 @@ from tools.reference.remedies import NOT_SENT, REMEDIES
 
 HEAD: Final = """# Errors
 
-Every error of Klamm is a `klamm.errors.KlammError`. What a server reports is a `BrokerError` with one of Kafka's codes;
-the class is named after the code: `klamm.errors.NotCoordinatorError` is NOT_COORDINATOR. `str(error)` begins with the
-code's name, and says what the server added. The page is made from `klamm/errors.py` (`python -m tools.reference`).
+Every error of Klamm is a `klamm.errors.KlammError`. A server's error is a `BrokerError` with one of Kafka's codes,
+and its class has the name of the code: `klamm.errors.NotCoordinatorError` is NOT_COORDINATOR. `str(error)` begins with
+the code's name, followed by the server's text. The page is made from `klamm/errors.py` (`python -m tools.reference`).
 
-*Retried* says what clients do by themselves, Klamm's and Kafka's alike. They try again until `delivery.timeout.ms`,
-`default.api.timeout.ms` or the deadline of the call ends it. So a program sees such an error only when it lasted
-longer. *With new metadata* means that the client first asks where things are now. A program finds the same in
-`error.retriable`.
+*Retried* tells whether clients retry by themselves. Klamm's and Kafka's clients do the same: they retry until
+`delivery.timeout.ms`, `default.api.timeout.ms` or the deadline of the call. A program sees such an error only if it
+lasts longer. *With new metadata* means that the client asks for metadata before the retry. A program finds the same
+in `error.retriable`.
 """
 _NOT_SENT: Final = """## Codes that Klamm does not send
 
@@ -41,7 +41,7 @@ def page() -> str:
     lines += [
         "## Errors without a code",
         "",
-        "What a client finds out by itself. The classes are in the modules named.",
+        "A client raises these errors by itself, without an answer of a server.",
         "",
     ]
     lines += table(("Error", "What happened", "Module"), _own_errors())

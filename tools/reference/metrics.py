@@ -38,14 +38,14 @@ HEAD: Final = f"""# Metrics
 A server with `metrics.port` shows these at `/metrics`, for Prometheus. The page is made from the instruments themselves
 (`python -m tools.reference`). `klamm up` gives each of its processes a port of its own, from `metrics.port` on.
 
-A counter only grows: ask for its `rate`. A gauge is a value of now. A histogram has `_bucket`, `_count` and `_sum`;
-`histogram_quantile` makes percentiles of it. Of metrics that have a series for each partition, group or ledger a server
-shows the first {SERIES_MAX:,}; `klamm_metrics_truncated` is 1 for a metric that has more. The `process_*` and
+A counter only grows, so use its `rate`. A gauge is a current value. A histogram has `_bucket`, `_count` and `_sum`, and
+`histogram_quantile` computes percentiles. A metric may have a series for each partition, group or ledger. A server
+shows the first {SERIES_MAX:,} series, and sets `klamm_metrics_truncated` to 1 for a metric that has more. The `process_*` and
 `python_gc_*` metrics are those of Prometheus' own client for Python.
 
-The rules that raise alarms are on the page of [alerts](alerts.md). Lag is a rule too, `klamm:group_lag:records`:
-brokers know where partitions start and end, and coordinators know what groups have committed. Records that were
-deleted before a group read them are not in its lag, but in `klamm:group_lost:records`.
+[Alerts](alerts.md) lists the rules for alerts. The lag of a group is `klamm:group_lag:records`, a rule of Prometheus: it
+combines the brokers' offsets with the offsets that coordinators store. Records that were deleted before a group read
+them count in `klamm:group_lost:records` instead.
 """
 
 

@@ -15,46 +15,57 @@ _BY_TOPIC = (_BYTES_IN, _MESSAGES_IN, _BYTES_OUT)
 REPLICATION_BYTES_IN = counter("klamm_broker_replication_in_bytes", "Record batches fetched from leaders.")
 REPLICATION_BYTES_OUT = counter("klamm_broker_replication_out_bytes", "Record batches sent to followers.")
 EXPIRED_CONNECTIONS = counter(
-    "klamm_expired_connections_killed", "Connections of Kafka clients that went on after the end of their session."
+    "klamm_expired_connections_killed",
+    "Connections closed because the Kafka client sent requests after its session had expired.",
 )
 FAILED_ISR_UPDATES = counter("klamm_broker_failed_isr_updates", "Changes of in-sync sets that the controller refused.")
 _ISR_SHRINKS = counter("klamm_broker_isr_shrinks", "In-sync sets that lost members.")
 _ISR_EXPANDS = counter("klamm_broker_isr_expands", "In-sync sets that gained members.")
 REQUESTS = counters("klamm_broker_requests", "Calls received.", ["rpc"])
-_ERRORS = counters("klamm_broker_errors", "Outcomes other than success, per partition.", ["rpc", "error"])
+_ERRORS = counters("klamm_broker_errors", "Errors in answers, counted for each partition.", ["rpc", "error"])
 KAFKA_REQUESTS = counters("klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"])
 
-_THROTTLED = counters("klamm_broker_throttled_requests", "Requests whose clients were told to rest.", ["quota"])
-_THROTTLED_SECONDS = counters("klamm_broker_throttle_seconds", "How long clients were told to rest.", ["quota"])
+_THROTTLED = counters("klamm_broker_throttled_requests", "Requests that were throttled by a quota.", ["quota"])
+_THROTTLED_SECONDS = counters(
+    "klamm_broker_throttle_seconds", "Sum of the throttle times of these requests.", ["quota"]
+)
 _KAFKA_CONNECTIONS = gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.")
-_PARKED = gauges("klamm_broker_parked_requests", "Calls that wait in a purgatory.", ["purgatory"])
-_REQUEST_MEMORY = gauge("klamm_broker_request_memory_bytes", "Requests and answers under way.")
+_PARKED = gauges("klamm_broker_parked_requests", "Requests that wait in a purgatory.", ["purgatory"])
+_REQUEST_MEMORY = gauge(
+    "klamm_broker_request_memory_bytes", "Bytes of the requests and answers that the broker is handling."
+)
 _OFFLINE_LOG_DIRS = gauge("klamm_broker_offline_log_dirs", "Log directories that failed.")
 _FULL_LOG_DIRS = gauge("klamm_broker_full_log_dirs", "Log directories without space, whose replicas have resigned.")
 _PARTITIONS = gauge("klamm_broker_partitions", "Partition replicas that are online.")
 _PRODUCER_IDS = gauge("klamm_broker_producer_ids", "Idempotent producers that partitions remember, summed over them.")
 
-_CLEANER_READ = counter("klamm_broker_log_cleaner_read_bytes", "Log read to be compacted.")
-_CLEANER_WRITTEN = counter("klamm_broker_log_cleaner_written_bytes", "Log written by compaction.")
+_CLEANER_READ = counter("klamm_broker_log_cleaner_read_bytes", "Bytes of logs that compaction read.")
+_CLEANER_WRITTEN = counter("klamm_broker_log_cleaner_written_bytes", "Bytes of logs that compaction wrote.")
 _CLEANER_RUNS = counter("klamm_broker_log_cleaner_runs", "Logs compacted.")
 _CLEANER_SECONDS = gauge("klamm_broker_log_cleaner_last_run_seconds", "How long the last compaction took.")
-_CLEANER_RECOPY = gauge("klamm_broker_log_cleaner_recopy_percent", "Part of the log that the last compaction kept.")
-_CLEANER_BUFFER = gauge(
-    "klamm_broker_log_cleaner_buffer_utilization_percent", "Part of the dedupe buffer that the last compaction used."
+_CLEANER_RECOPY = gauge(
+    "klamm_broker_log_cleaner_recopy_percent", "Percentage of the log that the last compaction kept."
 )
-_MAX_DIRTY = gauge("klamm_broker_log_cleaner_max_dirty_percent", "Dirty part of the log with the most to clean.")
+_CLEANER_BUFFER = gauge(
+    "klamm_broker_log_cleaner_buffer_utilization_percent",
+    "Percentage of the dedupe buffer that the last compaction used.",
+)
+_MAX_DIRTY = gauge("klamm_broker_log_cleaner_max_dirty_percent", "Dirty percentage of the log with the highest one.")
 _MAX_DELAY = gauge(
     "klamm_broker_log_cleaner_max_compaction_delay_seconds", "How long a log is past max.compaction.lag.ms."
 )
 _UNCLEANABLE = gauge("klamm_broker_log_cleaner_uncleanable_partitions", "Logs with a batch that cannot be read.")
-_UNCLEANABLE_BYTES = gauge("klamm_broker_log_cleaner_uncleanable_bytes", "Not compacted, of uncleanable partitions.")
+_UNCLEANABLE_BYTES = gauge(
+    "klamm_broker_log_cleaner_uncleanable_bytes", "Bytes of uncleanable partitions that are not compacted."
+)
 
 
-SCRUB_READ = counter("klamm_broker_log_scrub_read_bytes", "Log read to see whether it is damaged.")
+SCRUB_READ = counter("klamm_broker_log_scrub_read_bytes", "Bytes of logs that were read to find damage.")
 SCRUB_REPAIRED = counter("klamm_broker_log_scrub_repaired_segments", "Damaged segments repaired from other replicas.")
 _SCRUB_DAMAGED = gauge("klamm_broker_log_scrub_damaged_segments", "Segments that are damaged and not repaired.")
 _SCRUB_FINISHED = gauge(
-    "klamm_broker_log_scrub_last_finished_seconds", "Unix time at which a log had been read through last; 0: none has."
+    "klamm_broker_log_scrub_last_finished_seconds",
+    "Unix time at which the scrub of a log finished last, 0 if none has finished.",
 )
 
 
@@ -91,23 +102,32 @@ def on_cleaned(stats: CleaningStats, took_ms: int) -> None:
 
 
 _LEADERS = gauge("klamm_broker_leader_count", "Partitions that this broker leads.")
-_UNDER_REPLICATED = gauge("klamm_broker_under_replicated_partitions", "Led here, with replicas out of sync.")
-_UNDER_MIN_ISR = gauge(
-    "klamm_broker_under_min_isr_partition_count", "Led here, with fewer than min.insync.replicas in sync."
+_UNDER_REPLICATED = gauge(
+    "klamm_broker_under_replicated_partitions", "Partitions led by this broker that have replicas out of sync."
 )
-_AT_MIN_ISR = gauge("klamm_broker_at_min_isr_partition_count", "Led here, with exactly min.insync.replicas in sync.")
-_OFFLINE_REPLICAS = gauge("klamm_broker_offline_replica_count", "Replicas in log dirs that failed.")
-_REPLICA_MAX_LAG = gauge("klamm_broker_replica_max_lag", "The most records that a follower here is behind its leader.")
+_UNDER_MIN_ISR = gauge(
+    "klamm_broker_under_min_isr_partition_count",
+    "Partitions led by this broker with fewer than min.insync.replicas replicas in sync.",
+)
+_AT_MIN_ISR = gauge(
+    "klamm_broker_at_min_isr_partition_count",
+    "Partitions led by this broker with exactly min.insync.replicas replicas in sync.",
+)
+_OFFLINE_REPLICAS = gauge("klamm_broker_offline_replica_count", "Replicas in failed log directories.")
+_REPLICA_MAX_LAG = gauge(
+    "klamm_broker_replica_max_lag", "The largest number of records that a follower on this broker is behind its leader."
+)
 _METADATA_END_INDEX = gauge(
-    "klamm_broker_metadata_end_index", "One past the last metadata record that this broker's replicas are in line with."
+    "klamm_broker_metadata_end_index",
+    "Index after the last metadata record that this broker has applied to its replicas.",
 )
 _THROTTLED_OUT = gauge(
     "klamm_broker_leader_replication_throttled_bytes",
-    "Sent since the start of replicas that leader.replication.throttled.rate is for.",
+    "Bytes sent for replicas that leader.replication.throttled.rate limits, since the start.",
 )
 _THROTTLED_IN = gauge(
     "klamm_broker_follower_replication_throttled_bytes",
-    "Fetched since the start of replicas that follower.replication.throttled.rate is for.",
+    "Bytes fetched for replicas that follower.replication.throttled.rate limits, since the start.",
 )
 
 

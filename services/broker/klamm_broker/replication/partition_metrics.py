@@ -17,10 +17,14 @@ from klamm_server.metrics.instruments import Reading, Readings
 
 _LABELS: Final = ("topic", "partition")
 _HIGH_WATERMARK = Readings(
-    "klamm_broker_partition_high_watermark", "One past the last record to be read of a partition led here.", _LABELS
+    "klamm_broker_partition_high_watermark",
+    "Offset after the last record that consumers can read, of a partition led by this broker.",
+    _LABELS,
 )
 _LOG_START = Readings(
-    "klamm_broker_partition_log_start_offset", "The first record that is kept of a partition led here.", _LABELS
+    "klamm_broker_partition_log_start_offset",
+    "Offset of the first record in the log, of a partition led by this broker.",
+    _LABELS,
 )
 FORECAST_MS: Final = 4 * 3_600_000
 """How far ahead the log start offset is forecast, in milliseconds: four hours, which an operator can act in."""
@@ -38,12 +42,12 @@ _OUT_OF_SYNC = Readings(
 )
 _REFUSES = Readings(
     "klamm_broker_partition_refuses_writes",
-    "1 for a partition led here that takes no records with acks=all, and why.",
+    "1 for a partition led by this broker that refuses records with acks=all, with the reason.",
     (*_LABELS, "reason"),
 )
 _OPEN_TRANSACTION = Readings(
     "klamm_broker_partition_open_transaction_idle_seconds",
-    "Time since the producer of the earliest open transaction of a partition led here wrote last.",
+    "Time since the last write of the producer with the earliest open transaction, of a partition led by this broker.",
     _LABELS,
 )
 

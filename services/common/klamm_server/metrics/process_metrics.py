@@ -16,7 +16,10 @@ from klamm_server.metrics.instruments import gauge, gauges, histograms
 _QUEUE_BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
 _QUEUE_LENGTH = gauges("klamm_event_queue_length", "Events that wait to be handled.", ["queue"])
 _QUEUE_WAIT = histograms(
-    "klamm_event_queue_wait_seconds", "From an event's arrival to its handling.", ["queue"], _QUEUE_BUCKETS_S
+    "klamm_event_queue_wait_seconds",
+    "Time from an event's arrival to the start of its handling.",
+    ["queue"],
+    _QUEUE_BUCKETS_S,
 )
 _QUEUE_HANDLE = histograms(
     "klamm_event_queue_handle_seconds", "How long the handling of an event took.", ["queue"], _QUEUE_BUCKETS_S
@@ -42,13 +45,15 @@ def watch_event_queue_length(queue: str, length: Callable[[], int]) -> None:
 LOOP_CHECK_S: Final = 0.1
 _LOOP_LAG = histograms(
     "klamm_event_loop_lag_seconds",
-    "How late the event loop was for a timer that is due every 0.1 s: so long a request waited for its turn.",
+    "Delay of a timer that is due every 0.1 s. A request waits about as long for its turn of the event loop.",
     (),
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
 ).labels()
-_LOOP_STALLED = gauge("klamm_event_loop_stalled_seconds", "How late it is for that timer now.")
+_LOOP_STALLED = gauge("klamm_event_loop_stalled_seconds", "How late the event loop is for that timer now.")
 _DISK_SIZE = gauges("klamm_disk_size_bytes", "Size of the file system of a data directory.", ["directory"])
-_DISK_FREE = gauges("klamm_disk_free_bytes", "What of it this process may still write.", ["directory"])
+_DISK_FREE = gauges(
+    "klamm_disk_free_bytes", "Bytes of that file system that this process may still write.", ["directory"]
+)
 
 
 async def measure_event_loop() -> None:

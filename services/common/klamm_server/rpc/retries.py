@@ -12,7 +12,7 @@ from klamm_server.metrics.instruments import counters
 log = logging.getLogger(__name__)
 
 FAILURES = counters(
-    "klamm_attempts_failed", "Attempts that failed and are made again, by what is attempted", ("attempt",)
+    "klamm_attempts_failed", "Failed attempts that the server retries, by kind of attempt", ("attempt",)
 )
 
 

@@ -26,7 +26,7 @@ from klamm_server.security.audit_log import AuditLog
 log = logging.getLogger(__name__)
 
 DROPPED: Final = counters(
-    "klamm_audit_dropped", "Events of the audit that found no room in the backlog of their output", ("output",)
+    "klamm_audit_dropped", "Audit events that were dropped because the backlog of their output was full", ("output",)
 )
 CERTIFICATE: Final = "SSL"
 """The mechanism of those who show a certificate."""

@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 RELOADS: Final = counters(
     "klamm_certificate_reloads",
-    "Changes of a listener's keys and certificates, by whether they are in use (loaded) or did not fit (refused)",
+    "Changes of a listener's key and certificate files. The result is loaded or refused",
     ("listener", "result"),
 )
 EXPIRES: Final = gauges(
     "klamm_certificate_expires_seconds",
-    "For how long the certificate that a listener shows is still valid",
+    "Time until the certificate of a listener expires",
     ("listener",),
 )
 LOADED: Final = "loaded"

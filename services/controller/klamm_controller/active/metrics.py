@@ -15,12 +15,14 @@ from klamm_server.metrics.instruments import Reading, Readings, gauge, gauges
 
 _LABELS: Final = ("topic", "partition")
 _ACTIVE = gauge("klamm_controller_active", "1 while this node is the active controller.")
-_END_INDEX = gauge("klamm_metadata_end_index", "One past the last committed metadata record.")
+_END_INDEX = gauge("klamm_metadata_end_index", "Index after the last committed metadata record.")
 _TOPICS = gauge("klamm_topics", "Topics.")
 _PARTITIONS = gauge("klamm_partitions", "Partitions.")
 _OFFLINE = gauge("klamm_offline_partitions", "Partitions without a leader.")
 _WITHOUT_LEADER = Readings(
-    "klamm_partition_without_leader", "1 for a partition without a leader, of the active controller.", _LABELS
+    "klamm_partition_without_leader",
+    "1 for a partition without a leader. Only the active controller has this metric.",
+    _LABELS,
 )
 _LEADERS_AWAY = gauge("klamm_preferred_replica_imbalance", "Partitions that their preferred leader does not lead.")
 _REASSIGNED = gauge("klamm_reassigning_partitions", "Partitions that are being reassigned.")

@@ -15,7 +15,7 @@ from klamm_server.metrics.instruments import Reading, Readings, gauge, gauges, h
 
 _BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 COMMIT_SECONDS = histograms(
-    "klamm_raft_commit_seconds", "On the leader: from an entry's append to its commit.", (), _BUCKETS_S
+    "klamm_raft_commit_seconds", "Time from an entry's append to its commit, on the leader.", (), _BUCKETS_S
 ).labels()
 WRITE_SECONDS = histograms(
     "klamm_raft_write_seconds", "Time of one write to the metadata log, with its fsync.", (), _BUCKETS_S
@@ -23,19 +23,26 @@ WRITE_SECONDS = histograms(
 NO_LEADER: Final = -1
 
 _TERM = gauge("klamm_raft_term", "The newest term that this controller knows (current-epoch).")
-_ROLE = gauges("klamm_raft_role", "1 for the role that this controller has (current-state).", ["role"])
+_ROLE = gauges("klamm_raft_role", "1 for the current role of this controller (current-state).", ["role"])
 _LEADER = gauge("klamm_raft_leader", "node.id of the leader, -1 if none is known (current-leader).")
 _VOTERS = gauge("klamm_raft_voters", "Controllers in the voter set.")
-_HIGH_WATERMARK = gauge("klamm_raft_high_watermark", "End of the entries known to be committed (high-watermark).")
+_HIGH_WATERMARK = gauge(
+    "klamm_raft_high_watermark", "Index after the last entry that is known to be committed (high-watermark)."
+)
 _LOG_END = gauge("klamm_raft_log_end_index", "End of the log (log-end-offset).")
 _LOG_START = gauge("klamm_raft_log_start_index", "The first entry that no snapshot has replaced.")
-_APPLIED = gauge("klamm_raft_applied_index", "End of the committed entries that the state machine has.")
+_APPLIED = gauge("klamm_raft_applied_index", "Index after the last committed entry that the state machine has applied.")
 _ELECTION_TIMEOUT = gauge(
-    "klamm_raft_election_timeout_seconds", "In force: more than configured where silence was taken for death."
+    "klamm_raft_election_timeout_seconds",
+    "Current election time-out. It is longer than configured after elections that were not needed.",
 )
 _LABELS: Final = ("node", "directory")
-_LAG = Readings("klamm_raft_replica_lag_entries", "On the leader: what another controller's log lacks.", _LABELS)
-_SILENT = Readings("klamm_raft_replica_silent_seconds", "On the leader: since another controller answered.", _LABELS)
+_LAG = Readings(
+    "klamm_raft_replica_lag_entries", "Entries that another controller's log lacks, on the leader.", _LABELS
+)
+_SILENT = Readings(
+    "klamm_raft_replica_silent_seconds", "Time since another controller answered, on the leader.", _LABELS
+)
 
 
 def watch_quorum(node: Callable[[], RaftNode], monotonic_ms: Callable[[], int]) -> None:

@@ -9,16 +9,16 @@ from klamm_server.metrics.instruments import counter, counters, gauge, histogram
 REQUESTS = counters("klamm_coordinator_requests", "Calls received.", ["rpc"])
 REQUEST_SECONDS = histograms(
     "klamm_coordinator_request_seconds",
-    "From a call to its answer, with the wait for its append and, of JoinGroup, for the other members.",
+    "Time from a call to its answer. It includes the wait for the append and, for JoinGroup, for the other members.",
     ["rpc"],
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0),
 )
-APPENDS_FAILED = counter("klamm_coordinator_appends_failed", "Writes that the brokers refused for good.")
-LOAD_SECONDS = histogram("klamm_coordinator_shard_load_seconds", "From a shard's claim to its first answer.")
+APPENDS_FAILED = counter("klamm_coordinator_appends_failed", "Writes that failed because the brokers refused them.")
+LOAD_SECONDS = histogram("klamm_coordinator_shard_load_seconds", "Time from a shard's claim to its first answer.")
 _GAUGES = {
-    "shards": gauge("klamm_coordinator_shards", "Shards that are served."),
+    "shards": gauge("klamm_coordinator_shards", "Shards that this coordinator serves."),
     "transactional_ids": gauge(
-        "klamm_coordinator_transactional_ids", "Transactional ids of the shards that are served."
+        "klamm_coordinator_transactional_ids", "Transactional ids in the shards that this coordinator serves."
     ),
     "open_transactions": gauge("klamm_coordinator_open_transactions", "Transactions that are open."),
     "prepared_transactions": gauge(
@@ -26,7 +26,7 @@ _GAUGES = {
         "Open transactions that are prepared and wait for the decision about their batch.",
     ),
     "untold_transactions": gauge(
-        "klamm_coordinator_untold_transactions", "Ended transactions whose partitions have not all been told."
+        "klamm_coordinator_untold_transactions", "Ended transactions with partitions that lack the marker."
     ),
     "pending_writes": gauge("klamm_coordinator_pending_writes", "Writes that wait for their append."),
 }

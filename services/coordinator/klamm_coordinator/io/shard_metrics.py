@@ -17,24 +17,32 @@ from klamm_coordinator.transaction_shard.rules import TransactionRules
 from klamm_server.metrics.instruments import Reading, Readings, gauge
 
 _GROUPS = Readings(
-    "klamm_coordinator_groups", "Groups of the shards that are served (Kafka's group-count).", ("protocol", "state")
+    "klamm_coordinator_groups",
+    "Groups in the shards that this coordinator serves (Kafka's group-count).",
+    ("protocol", "state"),
 )
 _MEMBERS = Readings(
-    "klamm_coordinator_group_members", "Members of a group; none where it only stores offsets.", ("group",)
+    "klamm_coordinator_group_members", "Members of a group. 0 if the group only stores offsets.", ("group",)
 )
 _OFFSET = Readings(
-    "klamm_coordinator_group_offset", "Committed by a group: the next record it reads.", ("group", "topic", "partition")
+    "klamm_coordinator_group_offset",
+    "Committed offset of a group, which is the next record to read.",
+    ("group", "topic", "partition"),
 )
 _TRANSACTIONS = Readings("klamm_coordinator_transactions", "Transactional ids by Kafka's names of states.", ("state",))
-_OLDEST = gauge("klamm_coordinator_oldest_transaction_seconds", "Since the earliest open transaction began.")
+_OLDEST = gauge("klamm_coordinator_oldest_transaction_seconds", "Time since the earliest open transaction began.")
 _LEDGER: Final = ("sink", "query")
 _COMMITTED_BATCH = Readings(
-    "klamm_coordinator_ledger_committed_batch", "The last batch of a Spark query's output that counts.", _LEDGER
+    "klamm_coordinator_ledger_committed_batch", "Number of the last batch of a Spark query that was committed.", _LEDGER
 )
 _OPEN_PARTS = Readings(
-    "klamm_coordinator_ledger_open_parts", "Tasks of a Spark query whose output waits for its batch's end.", _LEDGER
+    "klamm_coordinator_ledger_open_parts",
+    "Tasks of a Spark query whose output waits for the decision about its batch.",
+    _LEDGER,
 )
-_LEDGER_IDLE = Readings("klamm_coordinator_ledger_idle_seconds", "Since a Spark query's ledger changed.", _LEDGER)
+_LEDGER_IDLE = Readings(
+    "klamm_coordinator_ledger_idle_seconds", "Time since the ledger of a Spark query changed.", _LEDGER
+)
 
 
 def watch_groups(shards: Callable[[], Sequence[GroupRules]]) -> None:

@@ -19,9 +19,7 @@ from klamm_server.security.sasl.server import Verification
 
 log = logging.getLogger(__name__)
 
-LOGINS: Final = counters(
-    "klamm_logins", "Logins that came to their end, by how they ended", ("listener", "mechanism", "result")
-)
+LOGINS: Final = counters("klamm_logins", "Finished logins, by result", ("listener", "mechanism", "result"))
 SUCCEEDED: Final = "succeeded"
 FAILED: Final = "failed"
 _CAUSE_SHOWN: Final = 200
