@@ -1,12 +1,13 @@
-"""What the audit costs a server: CPU per decision that is told, as each is of another topic.
+"""Measures what the audit costs a server: the CPU time for each audited decision, if each one is about another topic.
 
     python bench/audit.py [--decisions 20000] [--rounds 7]
 
-A session is refused one topic after the other, none of them twice, so that nothing is counted together and each
-decision is a line: what an attacker would do, not what a client does. In turns: without an audit, with one that writes
-a log, and with one that writes to the topic of a `klamm up` beside it, whose own CPU is not counted. 1,000 decisions a
-second take a share of a core that is a tenth of the microseconds for each, in percent. Below it, the same for what is
-decided again and again: a topic that is allowed, of which nobody is told by default, or once a minute with `produce`.
+A session is refused one topic after the other and never the same one twice. No decisions are therefore counted
+together, and each of them is a line. Only an attacker behaves like this. The rounds alternate between no audit, an
+audit that writes a log, and one that writes to a topic. The topic is in a `klamm up` beside it, whose own CPU time is
+not counted. At 1,000 decisions a second, the share of a core in percent is a tenth of the microseconds for each. The
+rows below are for a decision that is repeated: a topic that is allowed. By default it is not audited. With `produce` it
+is audited once a minute.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ HOT = 200_000
 
 
 async def never(old: MetadataImage, new: MetadataImage) -> None:
-    """Nobody waits for images."""
+    """Does nothing, because no listener waits for images."""
 
 
 @asynccontextmanager

@@ -1,15 +1,15 @@
-"""How fast the broker takes prepared batches over gRPC: MB/s, and its CPU seconds per GB.
+"""Measures how fast the broker accepts prepared batches over gRPC: MB/s, and its CPU seconds per GB.
 
     python bench/broker_produce.py [--batch-bytes 1048576] [--depth 4] [--gigabytes 1] [--runs 5] [--mode unary|stream]
 
-Starts a controller and a broker, each a process of its own on a fresh directory, and pipelines `depth` requests
-of one batch each from this process. The batches are made once: what is measured is the broker, gRPC and the
-page cache, not a client. Every answer is checked; the offsets must add up to what was sent. Prints each run and
-the medians.
+Starts a controller and a broker, each a process of its own on a fresh directory. Pipelines `depth` requests of one
+batch each from this process. The batches are made once, so that the figures are those of the broker, gRPC and the page
+cache, without a client. Every answer is checked, and the offsets must add up to the number of records sent. Prints each
+run and the medians.
 
-On a virtual machine memory that was never used costs several times the write itself, when the host first has to
-provide it (`--cold` shows that). A broker that has run for a while has been through all of its memory, so by
-default as much page cache as the runs need is used once, and given back, before they start.
+On a virtual machine, a first write to memory costs several times the write itself if the host has to provide the memory
+(`--cold` shows that). A broker that has run for a while has used all of its memory. By default, as much page cache as
+the runs need is therefore used once, and freed again, before they start.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ START_TIMEOUT_S = 30
 
 
 class Run(NamedTuple):
-    """One run's figures."""
+    """The figures of one run."""
 
     mb_per_s: float
     broker_cpu_s_per_gb: float
@@ -63,7 +63,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def process(module: str, settings: dict[str, str], log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A service as a process of its own; killed at the end, its data is thrown away."""
+    """Runs a service as a process of its own. The process is killed at the end, and its data is deleted."""
     arguments = [f"--set={name}={value}" for name, value in settings.items()]
     with log_path.open("wb") as output:
         started = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=output, stderr=output)
@@ -99,7 +99,7 @@ def request_of(batch: bytes, partition: int) -> bytes:
 
 
 async def produce_unary(stub: RawStub, request: bytes, count: int, depth: int) -> int:
-    """Sends `count` requests, `depth` at a time; returns the last base offset."""
+    """Sends `count` requests, `depth` at a time, and returns the last base offset."""
     last = 0
     left = iter(range(count))
 

@@ -29,7 +29,7 @@ TOPIC = "bench-produce"
 
 
 class Run(NamedTuple):
-    """One run's figures."""
+    """The figures of one run."""
 
     records_per_s: float
     mb_per_s: float

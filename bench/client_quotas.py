@@ -1,12 +1,12 @@
-"""How near a quota of bytes comes to its rate, and what others notice of those who are held to it.
+"""Measures how close a quota of bytes comes to its rate, and how throttled clients affect others.
 
     python bench/client_quotas.py [--seconds 30] [--rate 2000000] [--connections 1 10 100] [--peer kafka]
 
-`klamm up` has a Kafka listener; `--peer kafka` measures Apache Kafka instead. For each number of connections, clients
-of plain sockets produce as fast as they are let under one client id, and then fetch so, and do what Kafka's clients do
-about throttle times: nothing is sent until they are over. The time is counted from the first request on, and so has the
-ten seconds' worth that a new client may do at once. Meanwhile a neighbour without a quota produces one small batch
-after the other; its 99th percentile is shown beside what it is alone.
+`klamm up` has a Kafka listener. `--peer kafka` measures Apache Kafka instead. For each number of connections, clients
+on plain sockets produce as fast as they can under one client id, and then fetch. They obey throttle times as Kafka's
+clients do, and send nothing until these are over. The time starts with the first request, so the figures include the
+ten seconds' worth that a new client may use at once. Meanwhile, a neighbour without a quota produces one small batch
+after the other. Its 99th percentile is shown beside the one that it has alone.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ BATCH_BYTES = 16_384
 FETCH_VERSION = 11
 READY_S = 60
 CLIENT_ID = "bench"
-"""Whom `request_of` says it is."""
+"""The client id in the requests of the load."""
 
 
 class Result(NamedTuple):
-    """One run."""
+    """The figures of one run."""
 
     bytes_per_s: float
     longest_throttle_ms: int
@@ -43,7 +43,7 @@ class Result(NamedTuple):
 
 
 class Client:
-    """One connection, one request at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -65,7 +65,7 @@ class Client:
 
 
 def fetch_request(client_id: str = CLIENT_ID, max_bytes: int = 64 * BATCH_BYTES) -> bytes:
-    """What there is of partition 0 from its beginning on, no session."""
+    """Returns a request for the records of partition 0 from its beginning on, without a session."""
     topic, name = TOPIC.encode(), client_id.encode()
     body = struct.pack(">iiiibii", -1, 0, 0, max_bytes, 0, 0, -1)
     body += struct.pack(">ih", 1, len(topic)) + topic
@@ -75,7 +75,7 @@ def fetch_request(client_id: str = CLIENT_ID, max_bytes: int = 64 * BATCH_BYTES)
 
 
 class Load:
-    """What the clients of one run do together."""
+    """The work of the clients of one run together."""
 
     def __init__(self, request: bytes, *, is_produce: bool) -> None:
         self._request = request
@@ -84,7 +84,7 @@ class Load:
         self.longest_throttle_ms = 0
 
     async def run(self, client: Client) -> None:
-        """Asks, and rests as long as it is told, until it is cancelled."""
+        """Sends requests, and waits for each throttle time in an answer, until it is cancelled."""
         while True:
             answer = await client.ask(self._request)
             # Behind a produce's answer come its tagged fields, of which there are none.
@@ -137,7 +137,7 @@ async def fill(bootstrap: str, request: bytes) -> None:
 
 
 def set_quota(bootstrap: str, key: str, value: float | None) -> None:
-    """For the client id of the load."""
+    """Sets the quota `key` for the client id of the load, or removes it if `value` is None."""
     change = {"key": key, "value": value or 0.0, "remove": value is None}
     entity = [{"entity_type": "client-id", "entity_name": CLIENT_ID}]
     with KafkaWire(bootstrap) as wire:
@@ -182,7 +182,7 @@ def main() -> None:
                     f" | {result.longest_throttle_ms} | {result.neighbour_p99_ms:.1f} |",
                     flush=True,
                 )
-                # What was done counts for eleven seconds, whatever the quota.
+                # The quota counts past requests for eleven seconds, whatever its rate.
                 time.sleep(12)
 
 

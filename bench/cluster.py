@@ -27,7 +27,7 @@ TIMEOUT_S = 300.0
 
 
 class ServerProcess:
-    """One process over all its lives; it keeps its port and directory."""
+    """One process over all its restarts. It keeps its port and directory."""
 
     def __init__(self, spec: ProcessSpec, log_path: pathlib.Path) -> None:
         self.spec = spec
@@ -41,7 +41,7 @@ class ServerProcess:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def end(self, number: int) -> int:
-        """Sends the signal and waits for the end; returns the exit status."""
+        """Sends the signal, waits for the end, and returns the exit status."""
         assert self._process is not None, self.spec.name
         self._process.send_signal(number)
         return self._process.wait(60)
@@ -62,7 +62,7 @@ class ServerProcess:
         return psutil.Process(self.pid).memory_info().rss / 1e6
 
     def abandon(self) -> None:
-        """Nothing runs any more."""
+        """Kills the process if it still runs."""
         if self._process is not None and self._process.poll() is None:
             self.end(signal.SIGKILL)
 
@@ -89,7 +89,7 @@ class Cluster:
         return Admin(bootstrap_servers=self.bootstrap)
 
     def wait_live(self, admin: Admin) -> None:
-        """Until every broker is."""
+        """Waits until every broker is unfenced."""
 
         def all_live() -> bool:
             try:
@@ -107,7 +107,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(*, controllers: int = 1, brokers: int = 3, coordinators: int = 0, **settings: str) -> Iterator[Cluster]:
-    """A started cluster on fresh directories, every broker live; `settings` have `_` for `.`."""
+    """Yields a started cluster on fresh directories, with every broker live. `settings` have `_` for `.`."""
     size = ClusterSize(controllers=controllers, brokers=brokers, coordinators=coordinators)
     named = {name.replace("_", "."): value for name, value in settings.items()}
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as scratch:
@@ -128,7 +128,7 @@ def cluster(*, controllers: int = 1, brokers: int = 3, coordinators: int = 0, **
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, pause_s: float = 0.02) -> None:
-    """Asks again and again; fails after a while."""
+    """Checks the condition again and again, and fails after a time-out."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline_s, f"not within {TIMEOUT_S:.0f} s: {what}"
@@ -142,7 +142,7 @@ def describe(admin: Admin, topic: str) -> dict[TopicPartition, PartitionDescript
 
 
 def wait_whole(admin: Admin, topic: str) -> dict[TopicPartition, PartitionDescription]:
-    """Until every replica is in sync."""
+    """Waits until every replica of `topic` is in sync, and returns its partitions."""
 
     def whole() -> bool:
         return all(set(each.isr) == set(each.replicas) for each in describe(admin, topic).values())

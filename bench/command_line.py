@@ -1,4 +1,4 @@
-"""What commands cost beside kcat's for the same question: CPU seconds of the client, and how long one waits.
+"""Measures the CPU time and duration of commands beside those of kcat for the same question.
 
 Run: python bench/command_line.py [--runs 7] [--partitions 5000] [--records 63666]
 
@@ -26,7 +26,7 @@ KLAMM = str(pathlib.Path(sys.executable).parent / "klamm")
 
 
 class Cost(NamedTuple):
-    """What one run of a command took."""
+    """The cost of one run of a command."""
 
     cpu_s: float
     wall_s: float
@@ -52,7 +52,7 @@ def measure(commands: list[list[str]], runs: int) -> list[Cost]:
 
 
 def prepare(bootstrap: str, partitions: int, records: int) -> str:
-    """Makes the topics; returns the address for Kafka's clients."""
+    """Creates the topics, and returns the address for Kafka's clients."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic("wide", partitions), NewTopic("records", 6)])
         (broker,) = admin.describe_cluster().brokers

@@ -1,13 +1,14 @@
-"""How fast a log is compacted, what that takes in memory, and what produce calls notice of it.
+"""Measures the speed of a log's compaction, its memory, and its effect on produce calls.
 
 Run: python bench/compaction.py [--records 10000000] [--keys 100000] [--bytes 100]
 
-A broker, in a process of its own like its controller, gets the records, keys drawn at random and values of varying
-length, in batches of 1,000 in a topic with `cleanup.policy=compact`; the cleaner is held off by the dirty ratio. Then
-it is let go, and the time it works is taken from its metrics. Memory is the largest resident set during the cleaning
-less the one before. All the while one caller produces single records of 1 KiB to another topic, acks=all, each 2 ms
-after the answer to the last: its latency is compared with the one before the cleaning. In the end the topic is read
-from the start, and every key's last value must be there.
+A broker and its controller are processes of their own. The broker gets records in batches of 1,000, in a topic with
+`cleanup.policy=compact`. Their keys are drawn at random, and their values have varying lengths. At first, the dirty
+ratio keeps the cleaner from its work. Then the cleaner starts, and the broker's metrics show how long it works. Memory
+is the largest resident set during the cleaning minus the one before it. All the time, one caller produces single
+records of 1 KiB to another topic with acks=all. Each is sent 2 ms after the answer to the last. The latency during the
+cleaning is compared with the latency before it. In the end the topic is read from the start, and every key's last value
+must be there.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ RECORDS_PER_BATCH = 1_000
 IN_FLIGHT = 4
 SEGMENT_BYTES = 64 * 1024**2
 CALM_S = 3
-"""How long latency is measured before the cleaning."""
+"""The seconds of latency measurement before the cleaning."""
 SETTLED_S = 1.0
 """The cleaner has nothing to do when no run was counted for so long."""
 TIMEOUT_S = 300
@@ -70,7 +71,7 @@ class Cluster:
         return self.process.memory_info().rss / 1e6
 
     def metric(self, name: str) -> float:
-        """One value of the cleaner's from /metrics."""
+        """Returns one value of the cleaner from /metrics."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as answer:
             found = re.search(rf"^klamm_broker_log_cleaner_{name} (\S+)$", answer.read().decode(), re.MULTILINE)
         assert found is not None, name
@@ -101,7 +102,7 @@ def running_cluster() -> Iterator[Cluster]:
 
 
 def create_topics(bootstrap: str) -> None:
-    """As soon as there is a broker to create them on; returns when it leads them."""
+    """Creates the topics as soon as a broker accepts them. Returns when the broker leads them."""
     configs = {
         "cleanup.policy": "compact",
         "segment.bytes": str(SEGMENT_BYTES),
@@ -161,7 +162,7 @@ async def fill(bootstrap: str, load: Load, options: argparse.Namespace) -> None:
 
 
 class Pinger(threading.Thread):
-    """Produces one record after the other until stopped; `latencies_ms` holds (when, how long)."""
+    """Produces one record after the other until it is stopped. `latencies_ms` holds (time, latency)."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -196,7 +197,7 @@ class Pinger(threading.Thread):
 
 @dataclass
 class Cleaning:
-    """What the cleaner did."""
+    """The figures of the cleaner's work."""
 
     took_s: float
     read_bytes: float
@@ -224,7 +225,7 @@ def clean(cluster: Cluster) -> Cleaning:
 
 
 def check(bootstrap: str, load: Load) -> int:
-    """Reads the topic from the start; returns how many records are left."""
+    """Reads the topic from the start, and returns the number of remaining records."""
     left: dict[bytes, bytes] = {}
     count = 0
     partition = TopicPartition(TOPIC, 0)

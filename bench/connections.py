@@ -1,4 +1,4 @@
-"""What connections cost: a thousand consumers that wait, a hundred that read, and a producer beside them.
+"""Measures the cost of connections: a thousand consumers that wait, a hundred that read, and a producer beside them.
 
 Run: python bench/connections.py [--idle 1000] [--active 100] [--peers klamm,kafka]
 
@@ -41,7 +41,7 @@ def fetch(topic: str, offset: int) -> bytes:
 
 
 async def consume(port: int, topic: str, *, reads_on: bool) -> None:
-    """One consumer, for ever."""
+    """Runs one consumer until it is cancelled."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4096)
     offset = 0
     while True:
@@ -85,7 +85,8 @@ def consumers(port: int, idle: int, active: int) -> Iterator[None]:
 def acknowledged_ms(
     bootstrap: str, seconds: float, topic: str = ACTIVE_TOPIC, security: Mapping[str, str] | None = None
 ) -> list[float]:
-    """How long single records take, one after the other and 5 ms apart. `security` is how the client gets in."""
+    """Returns the latencies of single records, one after the other and 5 ms apart. `security` has the client's security
+    settings."""
     producer = make_producer(bootstrap, "all", {"linger.ms": 0, **(security or {})})
     took_ms: list[float] = []
     end_s = time.monotonic() + seconds

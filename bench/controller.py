@@ -32,7 +32,7 @@ BLOCK = bytes(512)
 
 
 class Run(NamedTuple):
-    """One measurement: calls answered, and how long each took."""
+    """One measurement: the number of answered calls, and the duration of each."""
 
     elapsed_s: float
     latencies_ms: list[float]
@@ -95,7 +95,7 @@ class Partitions:
             self._free += [(topic_id, partition, [0]) for partition in range(1_000)]
 
     async def alter(self, count: int) -> None:
-        """One request that changes `count` partitions."""
+        """Sends one request that changes `count` partitions."""
         chosen, self._free = self._free[:count], self._free[count:]
         assert len(chosen) == count, "too few partitions"
         epochs = self._client.broker_epochs
@@ -121,7 +121,7 @@ class Partitions:
 
 
 def report(what: str, run: Run, two_fsyncs_ms: float, *, per_call: int = 1) -> None:
-    """One line."""
+    """Prints one line."""
     p50 = run.percentile(50)
     print(
         f"{what:<44} {len(run.latencies_ms) * per_call / run.elapsed_s:>9,.0f}/s   p50 {p50:6.2f} ms"

@@ -70,7 +70,7 @@ async def commit(bootstrap: str, names: list[str]) -> float:
 
 
 async def answered(bootstrap: str, names: list[str]) -> None:
-    """Until every one of these groups' offsets are read."""
+    """Waits until it has read the offsets of all these groups."""
     client = KlammClient(ClientConfig.parse({"bootstrap_servers": bootstrap}))
     for name in names:
         found = await OffsetStore(client, name).fetch(None, timeout_ms=120_000)

@@ -32,8 +32,8 @@ SETTLE_S = 3.0
 
 
 async def strike(running: Cluster, groups: list[Group], victim: int) -> tuple[list[float], list[float]]:
-    """Kills a coordinator and starts it again; ms without a commit of each group that it owned, and of each group
-    when the shards moved back."""
+    """Kills a coordinator and starts it again. Returns two lists of times without a commit, in milliseconds. The first
+    one is for each group that the coordinator owned, the second one for each group when the shards moved back."""
     hit = [group for group in groups if group.owner == victim]
     assert hit, victim
     struck_s = time.perf_counter()

@@ -1,9 +1,10 @@
-"""How long a test waits for its cluster: `klamm.testing.EmbeddedCluster` from the constructor to the first acknowledged
-record, and its `restart` and `close`.
+"""Measures how long a test waits for its cluster, `klamm.testing.EmbeddedCluster`.
+
+The times are those from the constructor to the first acknowledged record, of `restart`, and of `close`.
 
     python bench/embedded_cluster.py [--rounds 20] [--brokers 1]
 
-Each round is a new cluster in a new directory, after one that does not count.
+Each round is a new cluster in a new directory. A warm-up round before them does not count.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SEND_TIMEOUT_S = 60
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """Returns the duration of a call, in seconds."""
     began_s = time.perf_counter()
     function()
     return time.perf_counter() - began_s

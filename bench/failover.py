@@ -29,7 +29,7 @@ AFTER_S = 1.0
 
 
 class Sent(NamedTuple):
-    """One record of the stream, acknowledged."""
+    """One acknowledged record of the stream."""
 
     at_s: float
     wait_s: float
@@ -67,14 +67,15 @@ class Stream(threading.Thread):
         self.count += 1
 
     def stop(self) -> None:
-        """Ends the sending; returns when all is acknowledged."""
+        """Ends the sending. Returns when all records are acknowledged."""
         self._stopping.set()
         self.join()
         assert not self.errors, self.errors[:3]
         assert len(self.sent) == self.count, (len(self.sent), self.count)
 
     def longest_wait_ms(self, since_s: float, until_s: float) -> float:
-        """The longest wait among the records sent in this time; all of them have been acknowledged."""
+        """Returns the longest wait among the records sent in this time, in milliseconds. All of them have been
+        acknowledged."""
         return max(sent.wait_s for sent in tuple(self.sent) if since_s <= sent.at_s < until_s) * 1e3
 
 

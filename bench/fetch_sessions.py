@@ -36,7 +36,7 @@ _ANSWERED = struct.Struct(">ihqqqi")
 
 @dataclass
 class Consumer:
-    """Reads on from the high watermarks it is told."""
+    """A consumer that continues at the high watermark of each answer."""
 
     connection: socket.socket
     in_session: bool
@@ -48,7 +48,7 @@ class Consumer:
     received_bytes: int = 0
 
     def fetch(self) -> int:
-        """How many partitions answered an error."""
+        """Fetches once, and returns the number of partitions that answered an error."""
         request = self._request()
         self.connection.sendall(request)
         (size,) = struct.unpack(">i", self._receive(4))
@@ -107,7 +107,7 @@ def partitions_of(answer: bytes, position: int) -> Iterator[tuple[int, int, int]
 
 
 def produce_slowly(bootstrap: str, busy: int) -> None:
-    """For ever."""
+    """Produces records until the process ends."""
     producer = make_producer(bootstrap, "all", {"linger.ms": 0})
     number = 0
     while True:
@@ -118,7 +118,7 @@ def produce_slowly(bootstrap: str, busy: int) -> None:
 
 
 def wait_until_served(peer: Peer, partitions: int) -> None:
-    """Until every partition has its log and its leader."""
+    """Waits until every partition has its log and its leader."""
     port = int(peer.bootstrap.rpartition(":")[2])
     deadline_s = time.monotonic() + 60
     with socket.create_connection(("127.0.0.1", port)) as connection:

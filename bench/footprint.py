@@ -1,4 +1,4 @@
-"""How soon `klamm up` serves, and what it weighs when nobody uses it.
+"""Measures how soon `klamm up` serves clients, and how much memory it uses when it is idle.
 
 Run: python bench/footprint.py [--runs 5]
 

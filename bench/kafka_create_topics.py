@@ -37,7 +37,7 @@ VERSIONS = {ApiKey.CREATE_TOPICS: 7, ApiKey.METADATA: 12}
 
 
 class Seen(NamedTuple):
-    """One topic's times."""
+    """The times of one topic."""
 
     answered_ms: float
     known_ms: float

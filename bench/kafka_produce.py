@@ -114,8 +114,8 @@ class Connection:
 
 
 def measure(peer: Peer, load: Load, count: int, context: ssl.SSLContext | None = None) -> Cost:
-    """Measures `count` requests; as many as are under way go out together, and the next ones when half of them are
-    answered."""
+    """Measures `count` requests. They are sent together, as many as may be in flight. The next ones follow when half of
+    them are answered."""
     records = max(1, (load.batch_bytes - 61) // (RECORD_BYTES + 12))
     # Retention would delete older ones.
     batch = bytes(encode_batch([(int(time.time() * 1000), None, bytes(RECORD_BYTES), ())] * records))

@@ -24,7 +24,7 @@ STAMP = struct.Struct(">q")
 
 
 def produce(bootstrap: str, rate: int, seconds: int, size_bytes: int) -> None:
-    """Sends a stamped record at every tick; a late tick is made up for at once."""
+    """Sends a stamped record at every tick. A late tick is made up for at once."""
     filler = bytes(size_bytes - STAMP.size)
     with Producer(bootstrap_servers=bootstrap, linger_ms=0, acks="all") as producer:
         started = time.monotonic_ns()

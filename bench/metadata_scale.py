@@ -68,7 +68,7 @@ def show(what: str, figure: str) -> None:
 
 
 def topic_names(partitions: int) -> list[list[str]]:
-    """As they are created, request by request."""
+    """Returns the names of the topics, one list for each request that creates them."""
     names = [f"topic-{number:07}" for number in range(partitions // PARTITIONS_PER_TOPIC)]
     return [names[start : start + TOPICS_PER_REQUEST] for start in range(0, len(names), TOPICS_PER_REQUEST)]
 
@@ -100,7 +100,7 @@ def three_brokers() -> MetadataImage:
 
 
 def encoded_batches(partitions: int) -> Iterator[bytes]:
-    """What the log holds when the topics have been created."""
+    """Yields the batches of the log after the topics have been created."""
     rng = random.Random(1)
     image = three_brokers()
     for names in topic_names(partitions):
@@ -147,7 +147,7 @@ def measure_snapshot(image: MetadataImage, records: int) -> None:
 
 
 def measure_change(image: MetadataImage) -> None:
-    """What one change of one partition costs everybody who follows."""
+    """Measures what one change of one partition costs every server that follows the log."""
     topic = next(iter(image.topics_by_id.values()))
     isr = BrokerIds(broker_ids=[topic.partitions[0].leader])
     record = MetadataRecord(partition_change=PartitionChangeRecord(topic_id=topic.topic_id.bytes, partition=0, isr=isr))
@@ -166,7 +166,8 @@ def measure_change(image: MetadataImage) -> None:
 
 @contextlib.asynccontextmanager
 async def heartbeats(connected: Client) -> AsyncIterator[list[float]]:
-    """One every 20 ms on a connection of its own; the latencies in ms, from when each was due."""
+    """Sends a heartbeat every 20 ms on a connection of its own. Yields the latencies in ms, from the time when each was
+    due."""
     latencies: list[float] = []
 
     async def beat() -> None:
@@ -206,7 +207,7 @@ async def create_all(quorum: Controllers, connected: Client, partitions: int) ->
 
 
 async def load_all(connected: Client) -> None:
-    """What a broker that starts waits for, its own replay aside."""
+    """Measures how long a starting broker waits for the metadata, without its own replay."""
     started = time.perf_counter()
     count = 0
     async for batch in connected.controller.watch_metadata(WatchMetadataRequest(start_index=0)):
@@ -217,7 +218,7 @@ async def load_all(connected: Client) -> None:
 
 
 async def fail_over(quorum: Controllers, connected: Client, number: int) -> float:
-    """Kills the leader under a client that creates topics; returns the seconds until one is created again."""
+    """Kills the leader while a client creates topics. Returns the seconds until a topic is created again."""
     await connected.create_topics([f"before-{number}"], 1)
     victim = connected.leader_id
     quorum.kill(victim)

@@ -1,4 +1,4 @@
-"""Klamm with confluent-kafka, beside a server with a protocol of its own (`peer_logs.Log`). acks=all."""
+"""Klamm with confluent-kafka and acks=all, beside a server with a protocol of its own (`peer_logs.Log`)."""
 
 from __future__ import annotations
 

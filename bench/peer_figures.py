@@ -1,4 +1,4 @@
-"""What comes of measuring Klamm and another in turns: every run's figures, and lines of a table."""
+"""The figures of Klamm and a peer that are measured in turns, for every run, and the lines of a table with them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ IDLE_S = 5
 Figures = dict[str, float]
 """The figures of one run, by names like "what, unit"."""
 Sides = dict[str, tuple[list[float], ...]]
-"""Each figure's runs, of Klamm and of the other."""
+"""The runs of each figure, of Klamm and of the peer."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one thing that was measured: every run's figure, of both."""
+    """The figures of one measurement, of both sides and of every run."""
 
     name: str
     unit: str
@@ -28,7 +28,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """None where the other needed nothing."""
+        """Returns the ratio of the medians, or None if the peer's median is 0."""
         theirs = statistics.median(self.theirs)
         return statistics.median(self.ours) / theirs if theirs else None
 
@@ -48,7 +48,7 @@ def header(theirs: str) -> str:
 
 
 def in_turns(pair: tuple[T, T], pairs: int, measure: Callable[[T], Figures]) -> Sides:
-    """One and the other, then the other first, and so on."""
+    """Measures one side and then the other. In the next pair, the order is reversed, and so on."""
     runs: tuple[list[Figures], list[Figures]] = ([], [])
     for number in range(pairs):
         for side in (0, 1) if number % 2 == 0 else (1, 0):

@@ -30,7 +30,7 @@ from bench.servers import compile_klamm, free_port
 
 KIB = 1024
 RUN_BYTES = {100: 150_000_000, KIB: 500_000_000, 10 * KIB: 600_000_000}
-"""What one run moves, by the size of its records."""
+"""The bytes of records in one run, by the size of its records."""
 START_S = 60
 
 
@@ -132,7 +132,8 @@ def measure_cluster(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure_latency(options: argparse.Namespace) -> Iterator[Row]:
-    """At two fixed rates, and at half of what both can produce and consume with client defaults."""
+    """Measures the latency at two fixed rates, and at half of the rate that both can produce and consume with client
+    defaults."""
     seconds = 5 if options.quick else 10
     with both(1) as peers:
         wait_until_served(peers)
@@ -154,7 +155,8 @@ def measure_latency(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure_footprint(options: argparse.Namespace) -> Iterator[Row]:
-    """From the start command to the first acknowledged record, and memory a while later, on empty directories."""
+    """Measures the time from the start command to the first acknowledged record, and the memory a while later. The
+    directories are empty."""
     compile_klamm()
 
     def measure(name: str) -> Figures:

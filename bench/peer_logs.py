@@ -46,7 +46,7 @@ Step = Callable[["Side"], Figures]
 
 
 class Log(Protocol):
-    """A module with a server of logs and its client; all but `start` run in processes of their own."""
+    """A module with a server of logs and its client. All functions but `start` run in processes of their own."""
 
     def start(self, directory: pathlib.Path) -> AbstractContextManager[Peer]:
         """Entered when its process has been started, which need not mean that it serves."""
@@ -60,13 +60,13 @@ class Log(Protocol):
         """Seconds from the first record to the last acknowledgement, with up to `OUTSTANDING` on their way."""
 
     def produce_singly(self, address: str, log: str, size_bytes: int, seconds: float) -> float:
-        """Records a second, each sent when the one before it is acknowledged."""
+        """Returns the records per second if each record is sent after the previous one is acknowledged."""
 
     def consume(self, address: str, log: str, count: int) -> float:
         """Seconds from the first record to the last."""
 
     def produce_at(self, address: str, log: str, rate: int, count: int) -> None:
-        """Stamped records at a steady rate; late ones are made up for at once."""
+        """Produces stamped records at a steady rate. Late records are sent at once."""
 
     def receive(self, address: str, log: str, count: int) -> list[float]:
         """Milliseconds from each record's stamp to the moment it is in the client's hand."""
@@ -76,18 +76,18 @@ class Log(Protocol):
 
 
 class Pace:
-    """When each record is due, from now on."""
+    """The times when records are due, from now on."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._started_s = time.monotonic()
 
     def wait_s(self, number: int) -> float:
-        """Until the record is due; not more than 0: it is."""
+        """Returns the time until the record is due, in seconds. It is 0 or negative if the record is due now."""
         return self._started_s + number / self._rate - time.monotonic()
 
     def due(self) -> int:
-        """How many are, by now."""
+        """Returns how many records are due by now."""
         return int((time.monotonic() - self._started_s) * self._rate) + 1
 
 
@@ -97,7 +97,7 @@ def stamped() -> bytes:
 
 
 def age_ms(record: bytes, now_ns: int) -> float:
-    """How long ago a stamped record was made."""
+    """Returns the age of a stamped record, in milliseconds."""
     made_ns: int = STAMP.unpack_from(record)[0]
     return (now_ns - made_ns) / 1e6
 
@@ -110,7 +110,7 @@ def program(name: str) -> str:
 
 
 def wait_for_port(address: str, retry_s: float) -> None:
-    """Returns when somebody listens there. Raises ConnectionRefusedError after `retry_s`."""
+    """Waits until a server listens there. Raises ConnectionRefusedError after `retry_s`."""
     host, _, port = address.partition(":")
     deadline_s = time.monotonic() + retry_s
     while True:
@@ -151,7 +151,7 @@ class Side:
 
     @contextlib.contextmanager
     def fresh_log(self) -> Iterator[str]:
-        """Its name; deleted in the end."""
+        """Yields the name of a new log, and deletes the log at the end."""
         name = f"peers-{time.monotonic_ns()}"
         in_a_process(self.log.create, self.peer.bootstrap, name)
         yield name

@@ -1,5 +1,5 @@
-"""NATS JetStream with nats-py (`peer_logs.Log`): a stream on files, which `nats-server` fsyncs every two minutes by
-default; asynchronous publishes, and an ordered consumer, which acknowledges nothing."""
+"""NATS JetStream with nats-py (`peer_logs.Log`). Its stream is on files, which `nats-server` fsyncs every two minutes
+by default. Publishes are asynchronous. The consumer is an ordered one, which acknowledges nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.peer_servers import HOST, Peer, end
 from bench.servers import free_port
 
 LIMIT_BYTES = 2**30
-"""The most bytes that a consumer has received and not handed out; more is dropped. It is more than a run has."""
+"""The maximum bytes of records that a consumer has received and not handed out. More are dropped. A run has fewer."""
 
 
 @contextlib.contextmanager
@@ -167,6 +167,6 @@ async def _read(address: str, log: str, count: int, take: Callable[[bytes], None
 
 
 def _check(sent: list[asyncio.Future[PubAck]]) -> None:
-    """Raises the first refusal."""
+    """Raises the first refusal, if there is one."""
     for one in sent:
         one.result()

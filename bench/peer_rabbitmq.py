@@ -1,5 +1,5 @@
-"""RabbitMQ streams with rstream (`peer_logs.Log`): `rabbitmq-server` and its stream plugin, which does not fsync;
-batches of publishes with asynchronous confirmations, and a consumer that stores no offset.
+"""RabbitMQ streams with rstream (`peer_logs.Log`). `rabbitmq-server` and its stream plugin do not fsync. Records are
+published in batches with asynchronous confirmations. The consumer stores no offset.
 
 The node has a name, a port mapper (epmd), a cookie and directories of its own, none of them the machine's.
 """
@@ -24,7 +24,7 @@ from bench.servers import free_port
 GUEST = "guest"
 """User and password of a new node, from this machine only."""
 FRAME_BYTES = 512 * 1024
-"""The bytes of records in one publish; a frame may have twice as much."""
+"""The bytes of records in one publish. A frame may have twice as many."""
 BATCH = 500
 
 

@@ -1,5 +1,5 @@
-"""Redis streams with redis-py and hiredis (`peer_logs.Log`): `redis-server` with an append-only file that is fsynced
-every second and no snapshots; pipelines of XADD, XREAD without a group."""
+"""Redis streams with redis-py and hiredis (`peer_logs.Log`). `redis-server` has an append-only file that it fsyncs
+every second, and no snapshots. Records are sent in pipelines of XADD, and read by XREAD without a group."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _connected(address: str) -> Iterator[redis.Redis]:
 
 
 def _add(client: redis.Redis, log: str, values: list[bytes]) -> None:
-    """All of them, in one pipeline; raises the first refusal."""
+    """Adds all values in one pipeline, and raises the first refusal."""
     with client.pipeline(transaction=False) as pipeline:
         for value in values:
             pipeline.xadd(log, {"v": value})

@@ -46,7 +46,7 @@ class Peer:
     name: str
     bootstrap: str
     started: list[psutil.Process]
-    """Those that were started; theirs are its processes too."""
+    """The processes that were started. Their child processes count too."""
 
     def cpu_s(self) -> float:
         """CPU seconds used so far by all its processes, user and system, and by those that ended."""
@@ -67,7 +67,8 @@ class Peer:
 
 
 Start = Callable[[pathlib.Path], contextlib.AbstractContextManager[Peer]]
-"""Starts a peer in a directory; entered when its process has been started, which need not mean that it serves."""
+"""Starts a peer in a directory. The context is entered when the peer's process has started, even if it does not serve
+yet."""
 
 
 def kafka_class_path() -> str:
@@ -96,8 +97,8 @@ def klamm(
     grpc_port: int = 0,
     checkout: pathlib.Path = ROOT,
 ) -> Iterator[Peer]:
-    """`klamm up`; with three nodes a controller, a broker and a coordinator on each. `grpc_port` must be that of
-    `listeners` where `settings` have them. `checkout` is another one than this, in which gRPC's code is built."""
+    """Runs `klamm up`. With three nodes, each has a controller, a broker and a coordinator. `grpc_port` must be that of
+    `listeners` if `settings` have them. `checkout` is another checkout, in which gRPC's code is built."""
     kafka_port = free_port()
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(directory / "klamm"), "--host", HOST]
     command += ["--port", str(grpc_port)]
@@ -127,7 +128,8 @@ def _klamm_bootstrap(process: subprocess.Popen[str]) -> str:
 
 @contextlib.contextmanager
 def kafka(directory: pathlib.Path, nodes: int = 1, settings: Mapping[str, str] | None = None) -> Iterator[Peer]:
-    """Nodes that are broker and controller; their directories are formatted before, which takes none of their time."""
+    """Runs nodes that are broker and controller. Their directories are formatted before, so that this takes none of
+    their time."""
     ports = [(free_port(), free_port()) for _ in range(nodes)]
     configs = [format_kafka(directory, node_id, ports, settings) for node_id in range(1, nodes + 1)]
     with start_kafka(configs, ports) as peer:
@@ -199,7 +201,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 @contextlib.contextmanager
 def both(nodes: int) -> Iterator[tuple[Peer, Peer]]:
-    """Klamm and Kafka at once, on fresh directories of one disk; the one that is not measured is idle."""
+    """Yields Klamm and Kafka at once, on fresh directories of one disk. The one that is not measured is idle."""
     with (
         tempfile.TemporaryDirectory(prefix="klamm-peers-", ignore_cleanup_errors=True) as scratch,
         klamm(pathlib.Path(scratch), nodes) as ours,

@@ -27,7 +27,8 @@ PRODUCER_SETTINGS: dict[str, dict[str, Any]] = {
     "16k": {"batch.size": 16_384},
     "tuned": {"batch.size": 1_048_576, "batch.num.messages": 100_000, "linger.ms": 20},
 }
-"""librdkafka's defaults (batches of up to 1 MB, 5 ms); the batch size of Java's defaults; large batches."""
+"""The settings of librdkafka: its defaults (batches of up to 1 MB, 5 ms), the batch size of Java's defaults, and large
+batches."""
 CONSUMER_SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "16k": {},
@@ -42,7 +43,7 @@ CONSUMER_SETTINGS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """One topic's worth of records."""
+    """The records of one topic."""
 
     topic: str
     partitions: int
@@ -51,11 +52,11 @@ class Load:
     acks: str
     settings: str
     security: Mapping[str, str] = field(default_factory=dict)
-    """How the client gets in, by librdkafka's settings."""
+    """The security settings of the client, for librdkafka."""
 
 
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What `function` returns, run in a fresh interpreter."""
+    """Returns the result of `function`, which runs in a fresh interpreter."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
 
@@ -71,7 +72,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
     try:
         admin.delete_topics([name])[name].result(TIMEOUT_S)
     except KafkaException as error:
-        # A broker asks again if the controller that did it could not say so any more.
+        # A broker repeats the request if the controller carried it out but could not answer any more.
         if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise
 
@@ -87,7 +88,8 @@ def make_producer(bootstrap: str, acks: str, settings: dict[str, Any]) -> Produc
 
 
 def produce(bootstrap: str, load: Load) -> float:
-    """Seconds from the first `produce` to the last acknowledgement; connections and metadata are there before."""
+    """Returns the seconds from the first `produce` to the last acknowledgement. Connections and metadata exist
+    before."""
     producer = make_producer(bootstrap, load.acks, {**PRODUCER_SETTINGS[load.settings], **load.security})
     value = bytes(load.size_bytes)
     for partition in range(load.partitions):
@@ -126,7 +128,7 @@ def consume(bootstrap: str, load: Load) -> float:
 
 
 def produce_at(bootstrap: str, topic: str, rate: int, seconds: float, settings: dict[str, Any]) -> None:
-    """Stamped records of 100 bytes at a steady rate; a late one is made up for at once."""
+    """Produces stamped records of 100 bytes at a steady rate. A late one is sent at once."""
     producer = make_producer(bootstrap, "all", settings)
     filler = bytes(100 - STAMP.size)
     started = time.monotonic_ns()
@@ -146,7 +148,8 @@ def produce_at(bootstrap: str, topic: str, rate: int, seconds: float, settings: 
 
 
 def latencies(bootstrap: str, topic: str, rate: int, seconds: float, settings: dict[str, Any]) -> dict[str, float]:
-    """Percentiles in ms from `produce` to the record in the consumer's hand; the first two seconds do not count."""
+    """Returns percentiles in ms from `produce` until the consumer has the record. The first two seconds do not
+    count."""
     warm_up_s = 2.0
     sender = multiprocessing.get_context("spawn").Process(
         target=produce_at, args=(bootstrap, topic, rate, seconds + warm_up_s, settings)

@@ -32,7 +32,7 @@ PARTS: dict[str, tuple[str, Part]] = {
     "redis": ("Redis", functools.partial(measure_log, "bench.peer_redis")),
     "rabbitmq": ("RabbitMQ", functools.partial(measure_log, "bench.peer_rabbitmq")),
 }
-"""Beside whom, and what is measured; the first four are beside Kafka."""
+"""The peers of the measurements, and the measurements. The first four are beside Kafka."""
 
 
 def main() -> None:

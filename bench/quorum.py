@@ -47,7 +47,7 @@ _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_le
 
 
 class Controllers:
-    """The processes, by node.id; they keep their ports and directories over restarts."""
+    """The processes of the controllers, by node.id. They keep their ports and directories over restarts."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -80,7 +80,7 @@ class Controllers:
         process.wait()
 
     def close(self) -> None:
-        """Nothing runs any more."""
+        """Ends all processes."""
         for node_id in list(self._processes):
             self.kill(node_id)
 
@@ -94,7 +94,8 @@ class Controllers:
         return sum(each.user + each.system for each in times)
 
     def queue_events(self, node_id: int) -> dict[float, int]:
-        """How many events the controller's queue has handled, by the seconds that they took at most."""
+        """Returns the number of events that the controller's queue has handled, by their maximum duration in
+        seconds."""
         with urllib.request.urlopen(f"http://{HOST}:{self._metrics_ports[node_id]}/metrics", timeout=TIMEOUT_S) as page:
             text = page.read().decode()
         buckets = re.findall(
@@ -149,7 +150,7 @@ class Client:
         return self._controller[self.leader_id]
 
     async def retried(self, call: Callable[[float], Awaitable[Any]], *, attempt_s: float = TIMEOUT_S) -> Any:
-        """Calls with a time-out until the one who is asked leads and answers."""
+        """Repeats a call with a time-out, at one controller after the other, until the leader answers."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline_s:
             with contextlib.suppress(grpc.RpcError):
@@ -163,7 +164,7 @@ class Client:
         raise TimeoutError("no controller answers")
 
     async def describe(self) -> Any:
-        """What the leader says of the quorum; waits for one."""
+        """Waits for a leader, and returns its description of the quorum."""
         return await self.retried(lambda s: self.admin.describe_quorum(DescribeQuorumRequest(), timeout=s), attempt_s=1)
 
     async def register_brokers(self) -> None:
@@ -191,7 +192,7 @@ class Client:
         await self.retried(lambda s: self.controller.broker_heartbeat(request, timeout=s))
 
     async def create_on(self, name: str, partition_count: int, leader: int) -> list[bytes]:
-        """A topic with all its leaders on one broker; returns its id."""
+        """Creates a topic whose leaders are all on one broker, and returns its id."""
         replicas = [leader, *(each for each in BROKER_IDS if each != leader)]
         assignments = [ReplicaAssignment(partition=number, broker_ids=replicas) for number in range(partition_count)]
         return await self._create(
@@ -199,7 +200,7 @@ class Client:
         )
 
     async def create_topics(self, names: Sequence[str], partition_count: int) -> list[bytes]:
-        """Topics with three replicas; returns their ids."""
+        """Creates topics with three replicas, and returns their ids."""
         return await self._create(
             [NewTopic(name=name, partition_count=partition_count, replication_factor=3) for name in names]
         )

@@ -78,7 +78,7 @@ def encode_elsewhere(builder_type: type[AiokafkaBuilder] | type[KafkaPythonBuild
 def decode_elsewhere(
     reader_type: type[AiokafkaRecords] | type[KafkaPythonRecords], batch: bytes
 ) -> list[tuple[int, int, bytes | None, bytes | None, object]]:
-    """To the same five things per record, checksum verified, as `decode_batch` gives."""
+    """Decodes a batch to the same five values per record as `decode_batch`, and verifies the checksum."""
     opened = reader_type(batch).next_batch()
     assert opened.validate_crc()
     return [(record.offset, record.timestamp, record.key, record.value, record.headers) for record in opened]

@@ -1,4 +1,4 @@
-"""What replication costs, how fast an empty replica catches up, what many partitions take, and what fail-over costs.
+"""Measures replication: its cost, the catching up of an empty replica, many partitions, and fail-over.
 
 Run: python bench/replication.py [--only costs|catch-up|partitions|shutdown|fail-over]
 
@@ -60,7 +60,7 @@ TOPICS, PARTITIONS_PER_TOPIC = 20, 100
 
 
 class Kind(NamedTuple):
-    """How a topic is written to."""
+    """The way in which a topic is written to."""
 
     name: str
     acks: int
@@ -71,7 +71,7 @@ class Kind(NamedTuple):
         return f"acks-{self.acks % 3}"
 
     def create(self, admin: Admin, bootstrap: str) -> None:
-        """A fresh topic, with one partition for each broker to lead; returns when records are taken."""
+        """Creates a topic, with one partition for each broker to lead. Returns when records are accepted."""
         replicas = {
             partition: [BROKER_IDS[(partition + each) % 3] for each in range(self.replication_factor)]
             for partition in range(3)
@@ -92,7 +92,7 @@ KINDS = (Kind("acks=1, one replica", 1, 1), Kind("acks=all, three replicas", -1,
 
 
 class Throughput(NamedTuple):
-    """One run."""
+    """The figures of one run."""
 
     mb_per_s: float
     broker_cpu_s_per_gb: float
@@ -213,7 +213,8 @@ def measure_costs(options: argparse.Namespace) -> None:
 
 
 def disk_mb_per_s(directory: pathlib.Path, size_bytes: int) -> tuple[float, float]:
-    """How fast a file is written from its begin to its end: into the page cache, and until it is on disk."""
+    """Returns the speeds of writing a file from its beginning to its end: into the page cache, and until it is on
+    disk."""
     path, block = directory / "sequential", os.urandom(MIB)
     started = time.perf_counter()
     with path.open("wb", buffering=0) as file:
@@ -238,7 +239,7 @@ def _receive(port: multiprocessing.SimpleQueue[int], size_bytes: int) -> None:
 
 
 def loopback_mb_per_s(size_bytes: int) -> float:
-    """One TCP connection between two processes."""
+    """Returns the speed of one TCP connection between two processes."""
     context = multiprocessing.get_context("spawn")
     port = context.SimpleQueue()
     receiver = context.Process(target=_receive, args=(port, size_bytes))
@@ -322,7 +323,7 @@ def measure_partitions(options: argparse.Namespace) -> None:
 
 
 def report_idle(running: Cluster, empty_mb: dict[ServerProcess, float]) -> None:
-    """Memory and CPU of every process while nobody produces."""
+    """Prints the memory and CPU time of every process while no client produces."""
     time.sleep(10)
     before = {member: member.cpu_s() for member in running.members}
     time.sleep(IDLE_S)
@@ -336,7 +337,7 @@ def report_idle(running: Cluster, empty_mb: dict[ServerProcess, float]) -> None:
 
 
 def acknowledge_in(producer: Producer, partitions: list[TopicPartition], begin: Callable[[], object]) -> list[float]:
-    """Does that and sends a record to each; s until each is acknowledged, in order."""
+    """Calls `begin` and sends a record to each partition. Returns the seconds until each is acknowledged, in order."""
     done_s: list[float] = []
     all_done = threading.Event()
 

@@ -48,7 +48,7 @@ LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 LISTENERS: Final = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_SSL": "SASL_SSL", "ADMIN": "SSL"}
 """Their protocols by their names."""
 TOPICS: Final = "peers-"
-"""What the names of librdkafka's topics begin with."""
+"""The prefix of the names of librdkafka's topics."""
 OTHERS: Final = 200
 """Entries for other users and topics, which are there too."""
 START_S: Final = 120
@@ -72,7 +72,7 @@ class SecuredPeer:
         return Peer(self.peer.name, self.bootstrap(listener), self.peer.started)
 
     def client(self, listener: str) -> dict[str, str]:
-        """How librdkafka gets in there."""
+        """Returns the settings of a librdkafka client for that listener."""
         tls = {"security.protocol": LISTENERS[listener], "ssl.ca.location": str(self.files.ca)}
         match listener:
             case "PLAINTEXT":
@@ -87,7 +87,8 @@ class SecuredPeer:
 
 
 def client_context() -> ssl.SSLContext:
-    """For plain sockets. What the server shows is not verified: that would be work of the client's alone."""
+    """Returns a TLS context for plain sockets. It does not verify the server's certificate, because only the client
+    would have that work."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -148,7 +149,7 @@ def _files(directory: pathlib.Path) -> DevFiles:
 
 
 def _settings(files: DevFiles, ports: Mapping[str, int]) -> dict[str, str]:
-    """What both know by the same names."""
+    """Returns the settings that have the same names in Klamm and Kafka."""
     return {
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
         "ssl.keystore.location": str(files.node),
@@ -165,7 +166,7 @@ def _protocols(**more: str) -> str:
 
 
 def _prepared(secured: SecuredPeer, *, has_authorizer: bool) -> SecuredPeer:
-    """With the user, and with the rights where anybody asks for them."""
+    """Creates the user, and its rights if there is an authorizer. Then waits until each listener accepts a record."""
     bootstrap = secured.bootstrap("ADMIN")
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **secured.client("ADMIN")})
     admin.list_topics(timeout=START_S)

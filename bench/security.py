@@ -34,7 +34,7 @@ PARTS: dict[str, tuple[str, Callable[[argparse.Namespace], Iterator[str]]]] = {
     "off": (security_requests.HEADER, security_requests.measure_off),
     "logins": (header("Kafka"), security_logins.measure_logins),
 }
-"""The head of each one's table, and what makes its lines."""
+"""The head of each measurement's table, and the function that makes its lines."""
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 PARTITIONS: Final = 12
 RECORD_BYTES: Final = 1_024
 RUN_BYTES: Final = {"16k": 200_000_000, "tuned": 400_000_000}
-"""What one run moves, by the settings of its client."""
+"""The bytes of records in one run, by the settings of its client."""
 WAYS: Final = {
     "plaintext": ("PLAINTEXT", False),
     "TLS": ("SSL", False),
@@ -38,7 +38,7 @@ HEADER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One server's clients that come one way."""
+    """The clients of one server that connect in the same way."""
 
     name: str
     way: str
@@ -47,7 +47,7 @@ class Side:
 
 @contextlib.contextmanager
 def all_sides() -> Iterator[list[Side]]:
-    """Klamm's and Kafka's, side by side; both have an authorizer in a server of its own."""
+    """Yields Klamm's and Kafka's sides together. For both, the authorizer is in a server of its own."""
     with (
         tempfile.TemporaryDirectory(prefix="klamm-security-", ignore_cleanup_errors=True) as scratch,
         contextlib.ExitStack() as running,
@@ -89,7 +89,8 @@ def throughput(side: Side, settings: str, count: int) -> Figures:
 
 
 def in_rounds(sides: Sequence[T], rounds: int, measure: Callable[[T], Figures]) -> list[list[Figures]]:
-    """Each side's figures, round by round; every other round begins with the last one."""
+    """Measures all sides in each round, and returns the figures of each side. Every other round begins with the last
+    side."""
     found: list[list[Figures]] = [[] for _ in sides]
     for number in range(rounds):
         order = range(len(sides))

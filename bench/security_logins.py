@@ -45,7 +45,7 @@ class Entrance:
     """A listener, and what one says there to get in."""
 
     def __init__(self, port: int, password: str | None) -> None:
-        """Without a password nobody is asked for one."""
+        """Makes a client. Without a password, it does not log in."""
         self._port = port
         self._password = None if password is None else Secret(password)
         self._context = client_context()
@@ -97,7 +97,7 @@ def _take(made: ssl.SSLSocket, size: int) -> bytes:
 
 
 def enter_again_and_again(port: int, password: str | None, seconds: float) -> float:
-    """How often in a second."""
+    """Returns the number of logins per second, over all threads."""
     entrance = Entrance(port, password)
     entrance.enter().close()
     started_s = time.perf_counter()
@@ -136,7 +136,7 @@ def rest(seconds: float) -> float:
 
 
 def _in_threads(work: Callable[[int], Any]) -> list[Any]:
-    """What `work` returns to each number of a thread."""
+    """Returns the results of `work` for the number of each thread."""
     with ThreadPool(THREADS) as pool:
         return pool.map(work, range(THREADS), chunksize=1)
 
@@ -144,7 +144,8 @@ def _in_threads(work: Callable[[int], Any]) -> list[Any]:
 def beside_a_neighbour(
     secured: SecuredPeer, seconds: float, load: Callable[..., float], *arguments: Any
 ) -> list[float]:
-    """What the load returns, and the 99th percentile of another client's single records in ms meanwhile."""
+    """Returns what the load returns, and the 99th percentile of another client's single records at the same time, in
+    milliseconds."""
     security = secured.client("SASL_SSL")
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         neighbour = pool.apply_async(acknowledged_ms, (secured.bootstrap("SASL_SSL"), seconds, NEIGHBOUR, security))

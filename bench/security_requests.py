@@ -67,7 +67,8 @@ def fetch(side: Side, size: float) -> Figures:
 
 
 def _lines(what: str, sides: Sequence[Side], runs: Sequence[Sequence[Figures]]) -> Iterator[str]:
-    """Each beside the first; the first round has warmed up."""
+    """Yields a line for each side, compared with the first one. The first round is left out, because it is a
+    warm-up."""
     for side, found in zip(sides, runs, strict=True):
         cpu_us, rate = (statistics.median(each[figure] for each in found[1:]) for figure in (CPU, SPEED))
         beside = " | ".join(f"{ratio(found[1:], runs[0][1:], figure):.3f}" for figure in (CPU, SPEED))
@@ -94,7 +95,7 @@ def _directory() -> Iterator[pathlib.Path]:
 
 
 def measure_requests(options: argparse.Namespace) -> Iterator[str]:
-    """With TLS and without, of Klamm and of Kafka."""
+    """Measures requests with and without TLS, of Klamm and of Kafka."""
     with _directory() as scratch:
         for name, start in STARTS.items():
             with start(scratch / name, has_authorizer=False) as secured:
@@ -107,7 +108,7 @@ def measure_requests(options: argparse.Namespace) -> Iterator[str]:
 
 
 def measure_authorizer(options: argparse.Namespace) -> Iterator[str]:
-    """Without one, and with one; no TLS."""
+    """Measures requests with and without an authorizer. There is no TLS."""
     with (
         _directory() as scratch,
         STARTS["klamm"](scratch / "off", has_authorizer=False) as off,

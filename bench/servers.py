@@ -1,4 +1,4 @@
-"""Starts what the benchmarks measure, in processes of its own, and reads their CPU time and memory."""
+"""Starts the servers that the benchmarks measure, in processes of their own, and reads their CPU time and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
+    """Returns a port on which no process listens now."""
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 def compile_klamm() -> None:
-    """Leaves bytecode beside our sources, as an installed wheel has it; a measurement of a start needs it."""
+    """Compiles the sources to bytecode, as an installed wheel has it. A measurement of a start needs it."""
     for folder in ("klamm", "klamm_cli", "services"):
         compileall.compile_dir(ROOT / folder, quiet=1)
 
@@ -51,7 +51,7 @@ class Server:
 
 @contextlib.contextmanager
 def klamm_up(*settings: str) -> Iterator[Server]:
-    """A fresh embedded cluster; `settings` are `name=value`."""
+    """Yields a fresh embedded cluster. `settings` are `name=value`."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as scratch:
         data_dir = pathlib.Path(scratch, "klamm-data")

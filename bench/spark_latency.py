@@ -60,7 +60,7 @@ def writer(bench: Bench, side: Side, frame: Any, **options: str) -> Any:
 
 @contextlib.contextmanager
 def running(writer: Any) -> Iterator[Any]:
-    """The started query, with a checkpoint of its own."""
+    """Yields the started query, with a checkpoint of its own."""
     with tempfile.TemporaryDirectory(prefix="klamm-checkpoint-") as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).start()
         try:
@@ -85,7 +85,7 @@ def timed_batches(bench: Bench, writer: Any) -> Figures:
 
 
 def wait_for_batch(query: Any, batch_id: int) -> int:
-    """Until that one has ended; returns which is the last then."""
+    """Waits until this micro-batch has ended. Returns the id of the last one that has ended by then."""
     until_s = time.monotonic() + BATCHES_TIMEOUT_S
     while (last := query.lastProgress) is None or last.batchId < batch_id:
         assert query.isActive, query.exception()
@@ -95,7 +95,7 @@ def wait_for_batch(query: Any, batch_id: int) -> int:
 
 
 def waited_ms(bootstrap: str, source: str, target: str) -> Iterator[float]:
-    """From the send of each record until a read_committed consumer has it."""
+    """Yields the time from the send of each record until a read_committed consumer receives it, in milliseconds."""
     with (
         Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer,
         Consumer(bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level="read_committed") as consumer,

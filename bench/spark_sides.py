@@ -37,7 +37,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Bench:
-    """What is measured, and on what."""
+    """The Spark session and the cluster for the measurements."""
 
     spark: Any
     admin: Admin
@@ -76,7 +76,7 @@ def running_bench() -> Iterator[tuple[Bench, tuple[Side, Side]]]:
 
 
 def exactly_once(measure: Callable[..., Figures], side: Side) -> Figures:
-    """For Klamm; Spark's connector does what it can."""
+    """Measures exactly-once output for Klamm. Spark's Kafka connector does not have it, and is measured as it is."""
     return measure(side, **(EXACTLY_ONCE if side.format == "klamm" else {}))
 
 

@@ -1,12 +1,12 @@
-"""What transactions cost: throughput with a commit every 100 ms against none, and how long a commit takes.
+"""Measures transactions: the throughput with a commit every 100 ms and without any, and the time of a commit.
 
 Run: python bench/transactions.py [--seconds 5] [--rounds 3] [--bytes 100] [--commits 300] [--partitions 1 12]
 
-Throughput: one producer that sends as fast as it can, in turns without transactions and with a commit every
-`--interval-ms`, against one embedded cluster. Latency: transactions of one record for each partition, one after the
-other; `commit` is the time of `commit_transaction`, `turn` that of a whole transaction, in which the next one's first
-record also waits for the markers of the one before. `batch` is a batch ledger's decision about as many prepared parts
-as there are partitions.
+For throughput, one producer sends as fast as it can to one embedded cluster. It runs in turns without transactions and
+with a commit every `--interval-ms`. For latency, the transactions follow each other, with one record for each
+partition. `commit` is the time of `commit_transaction`. `turn` is the time of a whole transaction, in which the first
+record also waits for the markers of the previous transaction. `batch` is the time of a batch ledger's decision about as
+many prepared parts as there are partitions.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def commit_latency(server: Server, partition_count: int, commits: int) -> tuple[
 
 
 def decision_latency(server: Server, admin: Admin, part_count: int, decisions: int) -> list[float]:
-    """How long each decision took, in ms."""
+    """Returns how long each decision took, in milliseconds."""
     topic = f"{TOPIC}-{part_count}"
     ledger = LedgerId("bench", f"query-{part_count}")
     took_ms = []

@@ -47,7 +47,7 @@ console = Console(soft_wrap=True)
 
 @contextlib.contextmanager
 def embedded_cluster(data_dir: pathlib.Path) -> Iterator[str]:
-    """`klamm up` as a process of its own; gives its address."""
+    """Runs `klamm up` as a process of its own, and yields its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -80,7 +80,7 @@ def produce(bootstrap: str, flights: pd.DataFrame) -> None:
 
 
 def run_pipeline(bootstrap: str, checkpoint: pathlib.Path) -> dict[str, int]:
-    """Runs the streaming job to the end of what is there; gives its counts."""
+    """Runs the streaming job to the end of its input, and returns its counts."""
     pipeline = flight_delays.PIPELINE
     options = pipeline.parse(["--bootstrap", bootstrap, "--checkpoint", str(checkpoint), "--watermark", WATERMARK])
     with (
@@ -124,7 +124,8 @@ def expected_hours(flights: pd.DataFrame) -> pd.DataFrame:
 
 
 def check(flights: pd.DataFrame, counts: dict[str, int], hours: pd.DataFrame) -> list[str]:
-    """Every difference between what came out and what pandas says; empty when all is right."""
+    """Returns every difference between the output and the figures that pandas computes. The list is empty if all is
+    right."""
     expected = expected_hours(flights)
     wanted = {
         "flights": FLIGHT_COUNT,

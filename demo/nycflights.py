@@ -54,7 +54,7 @@ def read_planes() -> pd.DataFrame:
 
 
 def flight_value(row: Any) -> dict[str, Any]:
-    """What a record says of a flight."""
+    """Returns the value of a flight's record."""
     return _json_object(row, FLIGHT_COLUMNS)
 
 
@@ -91,7 +91,8 @@ def tick(producer: Producer, topic: str, column: str) -> None:
 
 
 def create_topics(bootstrap: str, topics: Iterable[str]) -> None:
-    """Creates those that are not there yet. `planes` is compacted; what tells of 2013 is kept, old as it is."""
+    """Creates the topics that do not exist yet. `planes` is compacted. `flights` and `weather` keep their records for
+    ever, because the records are from 2013."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         missing = [name for name in topics if name not in admin.list_topics()]
         kept = {"retention.ms": "-1"}
@@ -118,7 +119,8 @@ def _json_object(row: Any, columns: Iterable[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: whole numbers without a fraction, times as text, null for what is not known."""
+    """Returns the value as JSON has it: whole numbers without a fraction, times as text, and null for an unknown
+    value."""
     if pd.isna(value):
         return None
     if isinstance(value, pd.Timestamp):

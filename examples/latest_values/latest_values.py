@@ -32,7 +32,7 @@ class Capture:
         self._database.executescript(script)
 
     def step(self) -> int:
-        """Sends the changes there are; returns how many."""
+        """Sends the changes that exist, and returns their number."""
         changes = self._database.execute("SELECT number, id, value FROM changes ORDER BY number LIMIT 1000").fetchall()
         sent = [
             self._producer.send(self._topic, None if value is None else value.encode(), key=str(key).encode())

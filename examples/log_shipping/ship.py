@@ -26,7 +26,7 @@ class Shipper:
         self._places = self._read_back(servers)
 
     def step(self) -> int:
-        """Ships what the files have got; returns the number of lines."""
+        """Ships the new lines of the files, and returns the number of lines."""
         return sum(map(self._ship, self._files))
 
     def close(self) -> None:

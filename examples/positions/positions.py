@@ -63,7 +63,7 @@ class Keeper:
         self.consumer.subscribe([fills])
 
     def step(self) -> int:
-        """Applies the next fills in one transaction; returns how many."""
+        """Applies the next fills in one transaction, and returns their number."""
         batches = self.consumer.poll(1_000)
         if not batches:
             return 0

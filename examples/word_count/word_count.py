@@ -23,7 +23,7 @@ class WordCount:
         self._consumer.subscribe([source])
 
     def step(self) -> int:
-        """Counts the next lines; returns how many there were."""
+        """Counts the next lines, and returns their number."""
         batches = self._consumer.poll(1_000)
         lines = [record.value or b"" for records in batches.values() for record in records]
         if not lines:

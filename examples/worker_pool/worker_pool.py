@@ -35,7 +35,7 @@ async def run(servers: str, topic: str, group: str, handle: Handle, workers: int
             for records in (await consumer.poll(1_000)).values():
                 for record in records:
                     queues[zlib.crc32(record.key or b"") % workers].put_nowait(record)
-            # All of this poll before the next one: what is committed is done.
+            # Finish all records of this poll before the next one, so that every committed record is done.
             await asyncio.gather(*(queue.join() for queue in queues))
             await consumer.commit()
 

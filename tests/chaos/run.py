@@ -1,22 +1,23 @@
-"""Runs a workload on real processes while faults strike them, and checks what its clients were told.
+"""Runs a workload on real processes while faults strike them, and checks the answers that its clients got.
 
     python tests/chaos/run.py quorum --minutes 5
     python tests/chaos/run.py partitions --minutes 10
     python tests/chaos/run.py partitions --cluster up --minutes 10      the cluster is what `klamm up` runs
     python tests/chaos/run.py secured --minutes 10      TLS, logins and rights; certificates change all the time
     python tests/chaos/run.py transactions --minutes 10
-    python tests/chaos/run.py spark --minutes 20 --kills 100      goes on until 100 processes were killed
-    python tests/chaos/run.py clients --minutes 5 --kills 20        all brokers at once; real Kafka clients go on
-    python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; time does the rest
+    python tests/chaos/run.py spark --minutes 20 --kills 100      runs until 100 processes were killed
+    python tests/chaos/run.py clients --minutes 5 --kills 20        all brokers at once; real Kafka clients continue
+    python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; their times differ
     python tests/chaos/run.py partitions --minutes 1 --planted append-again      succeeds if it finds the bug
 
-`--cluster up` has what a user of `klamm up` has. The command starts again what was killed, so nobody stays away long.
-All processes share one host, so no cable is cut between two of them; instead packets are dropped by a server's port,
-in either direction: nobody reaches it, or hears it, while it reaches others. Disks are filled, and replicas moved, as
-ever. In exchange the command itself is killed or ended, and run again.
+`--cluster up` runs the cluster that a user of `klamm up` has. The command starts killed processes again, so they are
+not away for long. All processes share one host, so no cable is cut between two of them. Instead, packets are dropped by
+a server's port, in either direction. The server then cannot be reached, or cannot answer, but it reaches other servers.
+Disks are filled, and replicas moved, as in other clusters. In addition, the command itself is killed or ended, and run
+again.
 
-Ends with status 3 when records or metadata are not what they must be, and with status 1 when anything else failed. The
-directory with logs and disks is kept then.
+The exit status is 3 if records or metadata are not what they must be, and 1 if anything else failed. The directory with
+logs and disks is kept in both cases.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ WORKLOADS: Mapping[str, Callable[..., None]] = {
     "spark": spark_workload.run,
     "transactions": transaction_workload.run,
 }
-"""Each takes `duration_s`, `seed`, `directory`, and `only`, a part of the names of faults; raises AssertionError."""
+"""The workloads by name. Each one takes `duration_s`, `seed`, `directory`, and `only`, a part of the names of faults.
+Each one raises AssertionError."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -114,7 +116,7 @@ def main() -> int:
     directory = pathlib.Path(tempfile.mkdtemp(prefix="klamm-chaos-"))
     try:
         workload(duration_s=arguments.minutes * 60, seed=seed, directory=directory, only=arguments.only)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it is told, and how to see it again
+    except Exception as error:  # noqa: BLE001 - every failure is printed, with the command that repeats it
         traceback.print_exc()
         print(f"FAILED, logs in {directory}; again: {again}", flush=True)
         return VIOLATED if is_violation(error) else 1

@@ -1,4 +1,4 @@
-"""Each check of the log checker objects to the violation that it is for, and to nothing else."""
+"""Tests that each check of the log checker finds the violation that it is for, and no other one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ SKIPS = "nonmonotonic-poll", "poll-skip"
 
 
 def sound() -> History:
-    """Producers take turns; each waits for its acknowledgement; one value was never acknowledged but is there."""
+    """Returns a sound history. Producers take turns, and each waits for its acknowledgement. One value is in the log
+    although it was never acknowledged."""
     sends, log = [], []
     for number in range(COUNT):
         for producer in range(PRODUCERS):
@@ -143,7 +144,7 @@ def test_a_record_that_was_shown_and_then_cut_off():
     ],
 )
 def test_a_consumer_that_leaps(polls, kind):
-    """It was told to begin at 3."""
+    """The check finds a consumer that began at 3 and then skipped or repeated records."""
     history = sound()
     leaping = consumption([[history.final[0][offset] for offset in poll] for poll in polls], begin=3)
     assert kind in kinds(replace(history, consumptions=[*history.consumptions, leaping]))

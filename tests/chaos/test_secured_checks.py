@@ -1,4 +1,5 @@
-"""The checks of the workload "secured": certificates that nobody takes up, strangers that get in."""
+"""Tests the checks of the workload "secured". They must find a server that does not use a new certificate, and a
+stranger that gets in."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def test_what_a_stranger_is_told(error: KlammError | None, is_refusal: bool | No
 
 
 def knocking(*heard: bool) -> tuple[strangers.Strangers, list[bool]]:
-    """One stranger who hears these answers, the last again and again; and what it has not heard yet."""
+    """Returns one stranger that gets these answers, the last one again and again, and the list of those it has not got
+    yet."""
     left = list(heard)
 
     async def knock() -> bool:

@@ -222,7 +222,7 @@ CALLS = (Create(1), Create(2), Delete(), Grow(3), SetConfig("1"), SetConfig("2")
 
 
 def random_history(rng: random.Random) -> tuple[Operation, ...]:
-    """What up to three clients might be told; most of it by something like a topic, some of it by nobody."""
+    """Returns a random history of up to three clients. Most answers are possible for a topic, and some are not."""
     model = TopicModel(())
     state: State = None
     history = []

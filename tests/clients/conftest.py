@@ -1,5 +1,7 @@
-"""One cluster for all clients: three brokers, so that they meet redirections and replicas. And the table of what each
-client does (`table.py`)."""
+"""One cluster for all clients, and the table of what each client does (`table.py`).
+
+The cluster has three brokers, so that clients meet redirections and replicas.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +66,12 @@ class Cluster:
     def __init__(self, process: subprocess.Popen[str], klamm_bootstrap: str, bootstrap: str) -> None:
         self._process = process
         self.klamm_bootstrap = klamm_bootstrap
-        """For Klamm's own client."""
+        """The addresses for Klamm's own client."""
         self.bootstrap = bootstrap
         """The Kafka listeners."""
 
     def kill_broker(self, broker_id: int) -> None:
-        """At once, with SIGKILL."""
+        """Kills the broker at once, with SIGKILL."""
         (broker,) = (
             child
             for child in psutil.Process(self._process.pid).children(recursive=True)
@@ -105,21 +107,21 @@ def bootstrap(cluster: Cluster) -> str:
 
 @pytest.fixture
 def wire(bootstrap: str) -> Iterator[KafkaWire]:
-    """One connection to one broker."""
+    """Yields one connection to one broker."""
     with KafkaWire(bootstrap) as connection:
         yield connection
 
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """One node of the Kafka that judges Klamm."""
+    """Yields one node of the Kafka with which Klamm is compared."""
     with running_kafka(tmp_path_factory.mktemp("apache-kafka")) as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="session")
 def klamm_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
-    """One node with the settings of `apache_kafka`, to be asked the same."""
+    """Yields one node of Klamm with the settings of `apache_kafka`."""
     settings = {"group.initial.rebalance.delay.ms": "0"}
     with running_cluster(tmp_path_factory.mktemp("klamm-node"), settings) as klamm:
         yield klamm
@@ -127,7 +129,7 @@ def klamm_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProces
 
 @pytest.fixture
 def name() -> str:
-    """For a topic, group or transactional id that no other test has."""
+    """Returns a name for a topic, group or transactional id that no other test has."""
     return f"t-{uuid.uuid4().hex[:12]}"
 
 
@@ -139,12 +141,13 @@ def wait_until_known(bootstrap: str) -> Callable[[str], None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _leaves_nothing() -> None:
-    """Takes the place of the check of every file: here all files share servers. The run as a whole leaves nothing."""
+    """Replaces the check after each file, because all files share servers here. The run as a whole leaves nothing
+    behind."""
 
 
 @pytest.fixture(autouse=True)
 def clients_leave_their_sockets_behind() -> Iterator[None]:
-    """Which is not ours to mend, and not the next test's fault."""
+    """Collects the sockets that other projects' clients leave open, so that they do not fail the next test."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

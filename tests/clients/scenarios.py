@@ -1,5 +1,6 @@
-"""What is asked of Klamm and of Apache Kafka alike (`test_same_answers.py`): each scenario plays on one connection to a
-cluster of one node, and gives what the answers say, but for what is a node's own (ids, times, texts)."""
+"""The scenarios that Klamm and Apache Kafka must answer alike (`test_same_answers.py`). Each scenario uses one
+connection to a cluster of one node. It returns the content of the answers without the values of a single node (ids,
+times, texts)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ NOT_YET = (
 )
 
 Scenario = Callable[[KafkaWire, str], Any]
-"""Takes a connection, and a name that nothing has there."""
+"""A function of a connection and a name that does not exist there."""
 
 
 def newest(api_key: ApiKey) -> int:
@@ -60,7 +61,7 @@ def codes(partitions: Iterable[Any]) -> list[tuple[int, ErrorCode]]:
 def create_topic(
     wire: KafkaWire, name: str, partition_count: int = 1, configs: Mapping[str, str] | None = None
 ) -> uuid.UUID:
-    """Known to the node afterwards, with leaders; gives its id."""
+    """Creates a topic, waits until the node knows its leaders, and returns its id."""
     topic = {
         "name": name,
         "num_partitions": partition_count,
@@ -80,7 +81,7 @@ def create_topic(
 
 
 def find_coordinator(wire: KafkaWire, key: str, key_type: int = GROUP) -> None:
-    """Which makes the topic exist where the key has its place."""
+    """Waits until the key's coordinator answers. The first call creates the internal topic."""
     asked = {"key_type": key_type, "coordinator_keys": [key]}
     settled(lambda: wire.ask(ApiKey.FIND_COORDINATOR, 4, asked), lambda answer: answer.coordinators[0].error_code)
 
@@ -194,7 +195,7 @@ def offsets_of(name: str) -> list[dict[str, object]]:
 
 
 def all_of(name: str) -> list[dict[str, object]]:
-    """One more than has an offset."""
+    """Returns all partitions, one more than those that have an offset."""
     return [{"name": name, "partition_indexes": list(range(len(NEGATIVE) + 2))}]
 
 
@@ -265,7 +266,7 @@ def impossible_subscriptions(wire: KafkaWire, name: str) -> tuple[Any, ...]:
         "topic_partitions": [],
     }
     joined = answer = settled(lambda: wire.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, member))
-    # Kafka's coordinator may hear of the topic after the member has joined.
+    # Kafka's coordinator may learn about the topic only after the member has joined.
     deadline_s = time.monotonic() + TIMEOUT_S
     while not (answer.assignment and answer.assignment.topic_partitions) and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -322,7 +323,8 @@ def odd_joins(wire: KafkaWire, name: str) -> dict[str, ErrorCode]:
 
 
 def operations(is_asked_for: bool) -> Scenario:
-    """What may be done with the cluster, with topics and with groups, by every request that says it."""
+    """Returns a scenario that asks for the operations allowed on the cluster, on topics and on groups, by every request
+    that reports them."""
 
     def of_topics(wire: KafkaWire, version: int, *topics: dict[str, object]) -> Any:
         asked = {

@@ -24,7 +24,7 @@ _SASL: Final = "org.apache.kafka.common.security"
 
 
 class SecuredSide:
-    """A cluster by the addresses of its listeners; anonymous clients of PLAINTEXT may do everything."""
+    """A cluster, by the addresses of its listeners. Anonymous clients of PLAINTEXT have all rights."""
 
     def __init__(self, directory: Path, plaintext: str, secured: Mapping[str, str], grpc: Mapping[str, str]) -> None:
         """`secured` are Kafka's listeners by name, `grpc` those of the gRPC API, which Kafka lacks."""
@@ -39,7 +39,7 @@ class SecuredSide:
         return self._identities[way, case]
 
     def grpc(self, way: Way) -> str:
-        """Where our own clients get in that way."""
+        """Returns the address at which Klamm's clients log in that way."""
         return self._grpc[way.listener]
 
     def prepare(self) -> None:
@@ -149,7 +149,7 @@ def _shared(directory: Path) -> dict[str, str]:
 
 
 def _jaas() -> Iterator[tuple[str, str]]:
-    """What Kafka wants to know for each mechanism; PLAIN has users of its own there."""
+    """Yields Kafka's setting for each mechanism. The users of PLAIN are in the setting itself."""
     users = f'user_{USER}="{PASSWORD}" user_{STRANGER}="{STRANGERS_PASSWORD}"'
     yield "plain.sasl.jaas.config", f"{_SASL}.plain.PlainLoginModule required {users};"
     for mechanism in ("scram-sha-256", "scram-sha-512"):

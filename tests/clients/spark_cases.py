@@ -1,7 +1,7 @@
-"""What Spark's Kafka connector and Klamm's data source are both asked, option by option, and what comes of it.
+"""The cases that Spark's Kafka connector and Klamm's data source must both answer, option by option.
 
-Each case is one function of a door; `result` is what both give, or with `klamm` what Spark's connector gives: then
-`why` says what is better about the difference, or what is missing.
+Each case is one function of a door. `result` is the result of both. If there is `klamm`, `result` is that of Spark's
+connector. In this case, `why` explains why Klamm's result is better, or which feature is missing.
 """
 
 from __future__ import annotations
@@ -197,7 +197,8 @@ def stream_end(door: Door) -> Any:
 
 
 def timed(door: Door) -> str:
-    """a1, a2, a3 in partition 0 at 1, 2, 3 s; b1 in partition 1 at 1 s. Retention would delete records of 1970."""
+    """Writes a1, a2, a3 to partition 0 at 1, 2, 3 s, and b1 to partition 1 at 1 s. Retention would delete records of
+    1970."""
     topic = door.topic(**{"retention.ms": "-1"})
     for second in (1, 2, 3):
         door.produce(topic, f"a{second}", timestamp=1000 * second)
@@ -249,7 +250,7 @@ def beyond_in_batch(door: Door) -> Any:
 
 
 def after_loss(door: Door, lose: Callable[[str], None], **options: str) -> list[Any]:
-    """What a stream that read a, b, c reads after that, with failOnDataLoss true and false."""
+    """Returns what a stream that has read a, b and c reads after the loss, with failOnDataLoss true and false."""
     found = []
     for fail in ("true", "false"):
         topic = door.filled("a", "b", "c")

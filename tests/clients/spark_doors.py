@@ -24,18 +24,19 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Door:
-    """`format` is "kafka" or "klamm"; topics are made, filled and cut by Kafka's client for either."""
+    """One of the two connectors. `format` is "kafka" or "klamm". For both, Kafka's client creates, fills and cuts
+    topics."""
 
     format: str
     spark: Any
     bootstrap: str
-    """Where `format` finds the brokers."""
+    """The address at which `format` finds the brokers."""
     kafka_bootstrap: str
     admin: AdminClient
     producer: Producer
     directory: Path
     prefix: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}")
-    """What the names of this door's topics begin with."""
+    """The prefix of the names of this door's topics."""
     left_open: list[Producer] = field(default_factory=list)
     """Producers with an open transaction each, until the case is over."""
 
@@ -50,7 +51,8 @@ class Door:
         self.admin.create_topics([created])[name].result(TIMEOUT_S)
 
     def delete(self, name: str) -> None:
-        """From all brokers: one that is behind would take records for what is gone, which a new topic then lacks."""
+        """Deletes the topic and waits until all brokers have done so. Otherwise a broker that is behind would accept
+        records for the deleted topic. A new topic of the same name would then lack them."""
         self.admin.delete_topics([name])[name].result(TIMEOUT_S)
         wait_until_everywhere(self.kafka_bootstrap, name, exists=False)
 
@@ -72,7 +74,7 @@ class Door:
         assert self.producer.flush(TIMEOUT_S) == 0
 
     def transactional(self, topic: str, *records: tuple[str, str]) -> None:
-        """A value and what becomes of its transaction: commit, abort, or leave (open)."""
+        """Writes each value in a transaction of its own, which ends as given: commit, abort, or leave (open)."""
         for value, end in records:
             producer = Producer({"bootstrap.servers": self.kafka_bootstrap, "transactional.id": uuid.uuid4().hex})
             producer.init_transactions(TIMEOUT_S)
@@ -106,7 +108,7 @@ class Door:
         return {"kafka.bootstrap.servers": self.bootstrap}
 
     def frame(self, **options: str) -> Any:
-        """In a batch query."""
+        """Returns the rows of a batch query."""
         return self.spark.read.format(self.format).options(**{**self.options, **options}).load()
 
     def read(self, **options: str) -> list[str | None]:
@@ -133,10 +135,10 @@ class Stream:
     sizes: list[int] = field(default_factory=list)
     """Rows of each batch of the last run that had any."""
     ends: list[dict[str, Any]] = field(default_factory=list)
-    """What the last run's progress says of its source, a batch each."""
+    """The source's part of the last run's progress, for each batch."""
 
     def run(self, trigger: str = "availableNow", **options: str) -> list[str]:
-        """What it wrote that it had not written before."""
+        """Runs the query to its end, and returns the output that it had not written before."""
         query = (
             self.door.spark.readStream.format(self.door.format)
             .options(**{**self.door.options, **self.options, **options})
@@ -168,7 +170,7 @@ class Stream:
 
 
 def outcome(ask: Callable[[], Any]) -> Any:
-    """What comes of it, or FAILS."""
+    """Returns the result of `ask`, or FAILS if it raises."""
     try:
         return ask()
     except Exception:  # noqa: BLE001 - Java's errors and Python's have nothing else in common

@@ -66,7 +66,7 @@ NOT_OFFERED: Final = frozenset(
         ("kafka-python", "groups of the new protocol (KIP-848)"),
     }
 )
-"""What a client has no call or setting for. Everything else has a test."""
+"""The behaviours for which a client has no call or setting. Every other behaviour has a test."""
 PROGRAMS: Final[Mapping[str, Callable[[], str]]] = {
     "Kafka Streams": java_programs.kafka_version,
     "Kafka Connect": java_programs.connect_version,
@@ -82,7 +82,7 @@ _SYMBOLS: Final = {True: "yes", False: "**no**", None: "-"}
 
 
 class Outcomes:
-    """What became of the tests of this run, by client and behaviour."""
+    """The outcomes of the tests of this run, by client and behaviour."""
 
     def __init__(self) -> None:
         self._passed: dict[tuple[str, str], bool] = {}
@@ -93,7 +93,7 @@ class Outcomes:
         self._passed[key] = self._passed.get(key, True) and passed
 
     def lines(self) -> list[str]:
-        """Markdown; empty when nothing was run. A dash: its test was not run."""
+        """Returns the table in Markdown. It is empty if no test was run. A dash stands for a test that was not run."""
         lines = []
         clients = [client for client in CLIENTS if any(one == client for one, _ in self._passed)]
         if clients:
@@ -115,7 +115,7 @@ class Outcomes:
 
 
 class Comparison:
-    """What became of the cases of `spark_cases.py`."""
+    """The outcomes of the cases of `spark_cases.py`."""
 
     def __init__(self) -> None:
         self._passed: dict[str, bool] = {}
@@ -124,7 +124,7 @@ class Comparison:
         self._passed[case.name] = self._passed.get(case.name, True) and passed
 
     def lines(self) -> list[str]:
-        """Markdown; empty when nothing was run."""
+        """Returns the table in Markdown. It is empty if no test was run."""
         cases = [case for case in CASES if case.name in self._passed]
         lines = _rows(["option", "asked", "same", "otherwise"]) if cases else []
         for case in cases:

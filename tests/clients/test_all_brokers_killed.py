@@ -1,4 +1,5 @@
-"""Every client goes on when all brokers are killed at once: a slice of `make chaos`, with new pauses each time."""
+"""Tests that every client continues after all brokers were killed at once. It is a short run of `make chaos`, with new
+pauses each time."""
 
 from __future__ import annotations
 

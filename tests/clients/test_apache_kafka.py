@@ -47,7 +47,8 @@ def test_three_nodes_know_each_other(tmp_path) -> None:
 
 
 def coordinated(bootstrap: str, keys: list[str]) -> dict[str, Any]:
-    """How many brokers list each group, name it as theirs, and describe it; and what the others answer."""
+    """Returns how many brokers list each group, name it as theirs, and describe it. Also returns the answers of the
+    others."""
     addresses = bootstrap.split(",")
     with KafkaWire(addresses[0]) as wire:
         for key in keys:

@@ -22,7 +22,7 @@ ONLY_AT_LISTENERS = {"ssl.keystore.password", "ssl.truststore.password"}
 
 
 def of_kafka() -> dict[str, Row]:
-    """Each config of Kafka's broker, by name."""
+    """Returns each config of Kafka's broker, by name."""
     run = subprocess.run(
         java_programs.command("klamm.BrokerConfigs"), capture_output=True, text=True, timeout=patience(), check=True
     )

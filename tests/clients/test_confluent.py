@@ -174,7 +174,7 @@ def test_administration(bootstrap, admin, topic):
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (described,) = admin.describe_configs([resource]).values()
     assert described.result(TIMEOUT_S)["min.insync.replicas"].value == "2"
-    # As long as a coordinator loads, it says so.
+    # While a coordinator loads its shards, it answers with an error.
     while errors := admin.list_consumer_groups().result(TIMEOUT_S).errors:
         assert time.monotonic() < deadline_s, errors
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
@@ -333,7 +333,7 @@ def test_an_expression_of_the_new_protocol_finds_topics_that_come_later(bootstra
 
 @behaviour("groups of the new protocol (KIP-848)")
 def test_members_of_the_new_protocol_outlive_their_coordinator(tmp_path):
-    """It comes back at the same place: they go on with what they had, at the epoch that they had."""
+    """After their coordinator has restarted at the same address, members keep their partitions and their epochs."""
     with running_cluster(tmp_path) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap})
         admin.create_topics([NewTopic("t", 4, 1)])["t"].result(TIMEOUT_S)

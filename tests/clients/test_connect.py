@@ -1,5 +1,5 @@
-"""Kafka Connect in distributed mode against the Kafka listener: groups of workers, compacted internal topics, a source
-that writes in transactions, a sink that is a consumer group."""
+"""Tests Kafka Connect in distributed mode against the Kafka listener. It uses groups of workers, compacted internal
+topics, a source that writes in transactions, and a sink that is a consumer group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINES = 500
 
 
 class Worker:
-    """A run of a distributed worker; keeps its REST port over restarts."""
+    """A run of a distributed worker. It keeps its REST port over restarts."""
 
     def __init__(self, directory: Path, bootstrap: str, name: str) -> None:
         self.port = free_port()
@@ -65,7 +65,7 @@ class Worker:
             self._process.wait(TIMEOUT_S)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer; None while the worker cannot give one."""
+        """Returns the answer, or None while the worker cannot answer."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             method=method,

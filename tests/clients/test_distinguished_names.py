@@ -1,4 +1,4 @@
-"""Our text of distinguished names beside Java's own, for thousands of generated names in one JVM."""
+"""Compares Klamm's text of distinguished names with Java's, for thousands of generated names in one JVM."""
 
 from __future__ import annotations
 

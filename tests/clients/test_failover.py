@@ -57,7 +57,7 @@ class Leader:
         wait_until(lambda: len(self._partition().isrs) == 3, pause_s=0.2)
 
     def _partition(self) -> Any:
-        """The partition as some broker knows it; one may not have heard yet of a topic that was just created."""
+        """Returns the partition as some broker knows it. The broker may not know a topic that was just created."""
         found: dict[int, Any] = {}
 
         def is_known() -> bool:
@@ -73,7 +73,7 @@ ROUNDS_MAX = 50
 
 
 def rounds_to_describe(bootstrap: str, group: str) -> int:
-    """How often a client asks for the coordinator until one describes the group."""
+    """Returns how often a client asks for the coordinator until a broker describes the group."""
     for number in range(ROUNDS_MAX):
         with contextlib.suppress(OSError):
             with KafkaWire(random.choice(bootstrap.split(","))) as wire:
@@ -90,7 +90,8 @@ def rounds_to_describe(bootstrap: str, group: str) -> int:
 
 
 def test_a_group_is_described_again_when_brokers_die_and_come_back(cluster: Any, name: str) -> None:
-    """Most keys get another coordinator then, and brokers hear of it one after the other."""
+    """Most keys move to another coordinator after the broker dies, and the brokers learn about it one after the
+    other."""
     groups = [f"{name}-{number}" for number in range(6)]
     with KafkaWire(cluster.bootstrap) as wire:
         for group in groups:
@@ -117,7 +118,7 @@ def test_a_group_is_described_again_when_brokers_die_and_come_back(cluster: Any,
                 "assignments": [{"member_id": joined.member_id, "assignment": b""}],
             }
             assert wire.ask(ApiKey.SYNC_GROUP, 5, sync).error_code == ErrorCode.none
-    # The broker dies, is fenced, comes back and is listed again: all of that within these rounds.
+    # The broker dies, is fenced, restarts and is listed again within these rounds.
     cluster.kill_broker(2)
     deadline_s = time.monotonic() + 15
     while time.monotonic() < deadline_s:
@@ -137,7 +138,7 @@ def leader(cluster: Any, name: str) -> Iterator[Leader]:
 
 @contextlib.contextmanager
 def killed_meanwhile(leader: Leader) -> Iterator[threading.Event]:
-    """Kills the leader on a thread; the event is set when another one leads."""
+    """Kills the leader in a thread. The event is set when another broker leads."""
     done = threading.Event()
 
     def kill() -> None:
@@ -298,7 +299,7 @@ def test_kcat(bootstrap: str, name: str, leader: Leader) -> None:
 
 
 def drive(step: Callable[[], None], seen_count: Callable[[], int], leader: Leader) -> None:
-    """Until records flow, while the leader is killed, and a while longer."""
+    """Repeats `step` until records flow, while the leader is killed, and for some time afterwards."""
     wait_until(lambda: seen_count() >= BEFORE, between=step)
     with killed_meanwhile(leader) as done:
         wait_until(done.is_set, between=step)

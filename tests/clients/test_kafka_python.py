@@ -82,7 +82,7 @@ def test_records_come_back_as_they_were_sent(bootstrap, admin, name, codec):
 
 @behaviour("produces without duplicates (idempotent)")
 def test_an_idempotent_producer(bootstrap, admin, name):
-    """Each record once and in order, and the partition knows its producer by the last sequence."""
+    """The producer's records arrive once and in order, and the partition knows its last sequence number."""
     admin.create_topics([NewTopic(name, 1, 3)])
     producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, batch_size=200)
     for number in range(COUNT):
@@ -166,10 +166,9 @@ def test_a_static_member_comes_back_to_its_partitions(bootstrap, admin, name, wa
 
 
 def until(condition, *consumers):
-    """Polls each in a thread of its own until it holds.
-
-    A join must not outlast its poll: kafka-python drops the answer to a SyncGroup that comes later, and from then on
-    neither heartbeats nor joins again until its session has ended."""
+    """Polls each consumer in a thread of its own until the condition holds. A join must not last longer than its poll.
+    Otherwise kafka-python drops the late answer to a SyncGroup. It then sends no heartbeats and does not join again
+    until its session has ended."""
     over = threading.Event()
 
     def poll(consumer):

@@ -1,6 +1,8 @@
-"""Kafka's own storage and DumpLogSegments on what our broker and coordinator leave on disk, compared with our admin.
+"""Reads the files of Klamm's broker and coordinator with Kafka's own storage and DumpLogSegments, and compares them
+with Klamm's admin.
 
-After kill -9 Kafka recovers the logs itself; after a clean stop it reads indexes and snapshots, too."""
+After kill -9, Kafka recovers the logs itself. After a clean stop, it reads indexes and snapshots too.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ Record = tuple[int, str | None, str | None]
 
 
 class Answers(NamedTuple):
-    """What our admin and consumer answered, just before the cluster was killed."""
+    """The answers of Klamm's admin and consumer, just before the cluster was killed."""
 
     group: GroupDescription
     offsets: dict[TopicPartition, OffsetAndMetadata]
@@ -47,7 +49,7 @@ class Answers(NamedTuple):
     end_offsets: dict[TopicPartition, int]
     stable_offsets: dict[TopicPartition, int]
     aborted: dict[TopicPartition, set[int]]
-    """Where each aborted transaction began."""
+    """The first offset of each aborted transaction."""
     records: dict[TopicPartition, list[Record]]
 
 
@@ -115,7 +117,7 @@ def produce_in_all_codecs(bootstrap: str) -> None:
 
 
 def produce_to_compact(bootstrap: str) -> None:
-    """Several segments; returns when the cleaner has been there."""
+    """Produces several segments. Returns when the cleaner has cleaned them."""
     partition, count = TopicPartition(COMPACTED, 0), 400
     with Producer(bootstrap_servers=bootstrap, compression_type="lz4") as producer:
         for number in range(count):
@@ -128,7 +130,8 @@ def produce_to_compact(bootstrap: str) -> None:
 
 
 def run_transactions(bootstrap: str, consumer: Consumer) -> dict[TopicPartition, set[int]]:
-    """Every third is aborted; the last one commits an offset. Returns where the aborted ones began."""
+    """Runs transactions, of which every third is aborted. The last one commits an offset. Returns the first offsets of
+    the aborted ones."""
     aborted: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}
     with Producer(bootstrap_servers=bootstrap, transactional_id=DONE) as producer:
         producer.init_transactions()
@@ -150,7 +153,7 @@ def run_transactions(bootstrap: str, consumer: Consumer) -> dict[TopicPartition,
 
 
 def prepare_part(admin: Admin, bootstrap: str) -> None:
-    """With a batch ledger, which Kafka does not know."""
+    """Prepares a transaction with a batch ledger, which Kafka does not know."""
     assert admin.register_run(LEDGER, "run", 0)
     with Producer(bootstrap_servers=bootstrap, transactional_id=PART) as producer:
         producer.init_transactions()
@@ -217,7 +220,8 @@ def test_kafkas_broker_opens_the_logs(disk: Disk, how: str, tmp_path: Path) -> N
 
 
 def facts(one: ProducerState) -> tuple[int, ...]:
-    """Without the time: Kafka goes by the records' times, we by when they came."""
+    """Returns the facts of a producer without its time. Kafka uses the times of records, and Klamm the times of their
+    arrival."""
     return (
         one.producer_id,
         one.producer_epoch,
@@ -235,7 +239,8 @@ def producers_of(described: list[dict[str, int]]) -> set[tuple[int, ...]]:
 
 
 def java(main_class: str, *arguments: str) -> list[str]:
-    """The lines it prints; DumpLogSegments prints what does not fit to the standard error."""
+    """Runs a Java program, and returns its output lines. DumpLogSegments prints errors about unexpected data there
+    too."""
     done = subprocess.run(
         java_programs.command(main_class, *arguments, jvm=[*java_programs.JVM, QUIET]),
         stdout=subprocess.PIPE,
@@ -323,7 +328,7 @@ def dump_shards(directory: Path, topic: str, option: str) -> list[str]:
 
 
 def last_values(lines: list[str]) -> dict[str, Any]:
-    """What Kafka makes of the last value of each key; all are committed here."""
+    """Returns the last value of each key as Kafka decodes it. All of them are committed here."""
     found = {}
     for line in lines:
         if match := _STATE.match(line):

@@ -25,7 +25,7 @@ def behaviour(text: str) -> pytest.MarkDecorator:
 
 
 def kcat(bootstrap: str, *arguments: str, lines: list[str] | None = None) -> list[str]:
-    """What it prints, by line."""
+    """Returns the output of kcat, by line."""
     given = None if lines is None else "".join(f"{line}\n" for line in lines)
     run = subprocess.run(
         ["kcat", "-b", bootstrap, *arguments],
@@ -40,7 +40,7 @@ def kcat(bootstrap: str, *arguments: str, lines: list[str] | None = None) -> lis
 
 
 def complaint(bootstrap: str, *arguments: str, given: str = "") -> str:
-    """What it says when it fails."""
+    """Returns the error output of kcat when it fails."""
     command = ["kcat", "-b", bootstrap, *arguments]
     run = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.returncode == 1, run.stderr
@@ -97,7 +97,7 @@ def test_fencing(bootstrap: str, topic: str, name: str) -> None:
 
 
 class KcatMember:
-    """A `kcat -G` that goes on until it is ended; it prints into two files."""
+    """A `kcat -G` that runs until it is ended. It prints into two files."""
 
     def __init__(self, bootstrap: str, topic: str, files: Path, *settings: str) -> None:
         self._read, self._said = files.with_suffix(".read"), files.with_suffix(".said")
@@ -114,11 +114,11 @@ class KcatMember:
         self._process.wait(TIMEOUT_S)
 
     def rebalances(self) -> list[str]:
-        """What it says of each."""
+        """Returns the lines that kcat printed for its rebalances."""
         return [line for line in self._said.read_text().splitlines() if " rebalanced" in line]
 
     def was(self, what: str) -> bool:
-        """In its last rebalance."""
+        """True if the member's last rebalance printed this text."""
         return any(what in line for line in self.rebalances()[-1:])
 
     def lines(self) -> list[str]:
@@ -166,7 +166,7 @@ def test_a_static_member(bootstrap: str, topic: str, tmp_path: Path) -> None:
 
 
 def has_one_each(topic: str, *members: KcatMember) -> bool:
-    """Each has one of the topic's two partitions."""
+    """True if each member has one of the topic's two partitions."""
     had = sorted(line.partition("assigned: ")[2] for member in members for line in member.rebalances()[-1:])
     return had == [f"{topic} [0]", f"{topic} [1]"]
 

@@ -23,7 +23,7 @@ Quotas = dict[frozenset[tuple[str, str | None]], dict[str, float]]
 
 
 def configs(bootstrap: str, *arguments: str) -> tuple[int, set[str]]:
-    """kafka-configs.sh: its exit status and the lines that it prints, in whatever order."""
+    """Runs kafka-configs.sh, and returns its exit status and the set of its output lines."""
     run = subprocess.run(
         java_programs.command("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", bootstrap, *arguments),
         capture_output=True,
@@ -48,7 +48,7 @@ def quotas(bootstrap: str) -> Quotas:
 
 @pytest.fixture
 def no_quotas(bootstrap: str, apache_kafka: ApacheKafka) -> Iterator[None]:
-    """The clusters are everybody's, and nobody is to be throttled afterwards."""
+    """Removes all quotas after a test, because other tests use the same clusters and must not be throttled."""
     yield
     for side in (bootstrap, apache_kafka.bootstrap):
         entries = [
@@ -108,7 +108,7 @@ def slow_client(bootstrap: str, no_quotas: None) -> str:
 
 @pytest.fixture
 def topic(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> str:
-    """One partition: all that is sent and read is at one broker."""
+    """Creates a topic with one partition, so that one broker receives and serves all records."""
     client = admin.AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([admin.NewTopic(name, 1, 1)])[name].result(TIMEOUT_S)
     wait_until_known(name)
@@ -116,7 +116,7 @@ def topic(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) ->
 
 
 def printed_metric(main_class: str, arguments: list[str], metric: str) -> float:
-    """What Kafka's own benchmark says at its end."""
+    """Runs Kafka's own benchmark, and returns this metric of its output."""
     run = subprocess.run(
         java_programs.command(main_class, *arguments), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )

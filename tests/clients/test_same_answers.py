@@ -42,7 +42,8 @@ NOT_ASKED_FOR, CLUSTER, TOPIC, GROUP = -(2**31), 8096, 3576, 3400
 
 
 def offsets(leader_epoch: int = 3) -> tuple[Any, ...]:
-    """Codes, what is given of partitions by name (the last one has nothing), and of all that have something."""
+    """Returns the error codes, the offsets of the partitions fetched by name (the last one has none), and all stored
+    offsets."""
     stored = [(number, offset, leader_epoch, "a note", ErrorCode.none) for number, offset in enumerate([*NEGATIVE, 7])]
     nothing = (len(stored), -1, -1, "", ErrorCode.none)
     return [(number, ErrorCode.none) for number, *_ in stored], [*stored, nothing], stored

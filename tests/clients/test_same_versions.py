@@ -25,7 +25,8 @@ SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 """The version of ListOffsets in which a timestamp got its meaning."""
 NOTHING = (OK, -1, -1, False)
 FOUND = {-1: (OK, -1, 3, True), -2: (OK, -1, 0, True), -3: (OK, 3_000, 1, True), -4: (OK, -1, 0, True)}
-"""(code, time, offset, whether there is an epoch); all others have nothing without tiered storage."""
+"""The answers as (code, time, offset, whether there is an epoch). All other timestamps find nothing without tiered
+storage."""
 LEVELS = {
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
@@ -212,8 +213,8 @@ def test_apache_kafka_does_not_serve(apache_kafka: ApacheKafka) -> None:
 @pytest.mark.clients
 @pytest.mark.timeout(600)
 def test_apache_kafka_names_these_ranges_by_default(apache_kafka: ApacheKafka) -> None:
-    """The page has the ranges of the schemas, without what is unstable. The server names Produce from 0 on, and no
-    telemetry without a plugin; all else is the same."""
+    """The server's ranges are those of the schemas without unstable versions. Only Produce begins at 0, and telemetry
+    is missing without a plugin."""
     with KafkaWire(apache_kafka.bootstrap) as wire:
         asked = {"client_software_name": "test", "client_software_version": "1"}
         answer = wire.ask(ApiKey.API_VERSIONS, 4, asked)

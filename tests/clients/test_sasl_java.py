@@ -28,13 +28,13 @@ PASSWORDS = ["wonderland", "pässwörd", "a,b=c", "\u00a0 \u2000", "ﬁne"]
 
 
 class Oracle:
-    """One JVM."""
+    """One JVM that answers questions."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def ask(self, question: str, *words: str | bytes) -> list[bytes]:
-        """The words of its answer; the first says what it is."""
+        """Returns the words of the answer. The first word shows the kind of the answer."""
         encoded = [base64.b64encode(w.encode() if isinstance(w, str) else w).decode() or "=" for w in words]
         assert self._process.stdin is not None
         assert self._process.stdout is not None

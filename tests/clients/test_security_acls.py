@@ -1,8 +1,9 @@
-"""Real clients that are known by certificate: what access control lists allow them, and what they are told of the rest,
-here and at Apache Kafka.
+"""Tests which requests the access control lists allow to real clients that are known by certificate. Also tests which
+errors the clients get for the others, with Klamm and with Apache Kafka.
 
-Users are `right`, who may produce, consume and have transactions; `writer` and `member`, who lack the group and the
-topic, and so cannot consume; and `stranger`, who may nothing."""
+The user `right` may produce, consume and use transactions. The users `writer` and `member` lack the right to the group
+and to the topic respectively, and so cannot consume. The user `stranger` has no rights.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ EXPECTED: Final[Mapping[tuple[str, str], int | None]] = {
     ("stranger", "creates"): TOPIC_REFUSED,
     ("stranger", "shows"): CLUSTER_REFUSED,
 }
-"""What comes of each step of each user: nothing, or a code."""
+"""The outcome of each step of each user: nothing, or a code."""
 
 
 class Side:
@@ -78,7 +79,7 @@ class Side:
         }
 
     def java(self, who: str) -> Path:
-        """A file of settings; that of another user is beside it."""
+        """Writes a file of settings for this user, beside those of other users."""
         stores = self.stores(who)
         path = self._directory / f"{who}.properties"
         lines = [
@@ -150,7 +151,7 @@ def side(request: pytest.FixtureRequest) -> Side:
 
 
 def prepared(side: Side) -> Side:
-    """With the topic and what each user may."""
+    """Creates the topic and the rights of each user, and returns the side."""
     admin = confluent.AdminClient(side.librdkafka("admin"))
     for made in admin.create_topics([confluent.NewTopic(TOPIC, 1, 1)]).values():
         made.result(TIMEOUT_S)

@@ -1,4 +1,5 @@
-"""Requests that have no place in a login, here and at Apache Kafka: what is answered, and when the connection ends."""
+"""Tests requests that must not be sent during a login, with Klamm and with Apache Kafka: the answers, and when the
+connection is closed."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ FIELDS = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: {"users": []},
     ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
 }
-"""Where Kafka cannot read, or cannot refuse, a request that has nothing in it."""
+"""The fields of requests that Kafka cannot read, or cannot refuse, if they are empty."""
 SETTINGS = {"connection_failed_authentication_delay_ms": "0", "connections_max_reauth_ms": "3600000"}
 ILLEGAL = ErrorCode.ILLEGAL_SASL_STATE
 Open = Callable[[], KafkaWire]
@@ -73,7 +74,8 @@ def nothing(schema: Any) -> dict[str, Any]:
 
 
 def answered(side: Open, api_key: ApiKey, version: int, *, logged_in: bool = False) -> Any:
-    """The answer between SaslHandshake and SaslAuthenticate, or None; behind either the connection has to end."""
+    """Returns the answer to a request between SaslHandshake and SaslAuthenticate, or None. Afterwards the connection
+    must be closed."""
     with side() as wire:
         if logged_in:
             assert handshake(wire)
@@ -96,7 +98,7 @@ def handshake(wire: KafkaWire) -> bool:
 
 
 def told(answer: Any) -> Any:
-    """All of it but the words."""
+    """Returns the answer without its texts."""
     if answer is None or getattr(answer, "error_code", None) != ILLEGAL:
         return None
     texts = {name: None for name in ("error_message",) if hasattr(answer, name)}

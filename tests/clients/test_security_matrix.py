@@ -1,6 +1,7 @@
-"""Each real client by each way in: what it says of the right secret, a wrong one, an expired one, and of no rights.
+"""Tests each real client with each way to log in: the right secret, a wrong one, an expired one, and no rights.
 
-What it says is what it says to Apache Kafka with the same users, keys and rights."""
+The client must report the same outcome as with Apache Kafka for the same users, keys and rights.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 MATRIX = "gets in by certificate, password and token, and names what keeps it out"
 DONE = "done"
 REFUSED_S = 15
-"""How long a client is asked that tries again for ever what was refused, and says so nowhere else than in its log."""
+"""How long the test waits for a client that retries for ever and reports a refusal only in its log."""
 Outcomes = dict[tuple[Way, Case, str], str]
 
 
@@ -51,7 +52,7 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredS
 
 
 def steps(way: Way, case: Case) -> Iterator[tuple[Way, Case, str]]:
-    """The steps of a case; a client that gets no further than the door tries only one."""
+    """Yields the steps of a case. A client that cannot log in tries only one step."""
     yield way, case, "produces"
     if case in (Case.RIGHT, Case.NO_ACL):
         yield way, case, "consumes"
@@ -61,7 +62,7 @@ STEPS = [step for cell in CELLS for step in steps(*cell)]
 
 
 def check(ours: Outcomes, kafkas: Outcomes, *, apart: Collection[tuple[Way, Case]] = ()) -> None:
-    """Both are alike but for the cells that are `apart`; the right client gets in, and no other."""
+    """Checks that both sides have the same outcomes, except the cells in `apart`. Only the right client must get in."""
     different = {cell: (outcome, kafkas[cell]) for cell, outcome in ours.items() if outcome != kafkas[cell]}
     assert {cell[:2] for cell in different} <= set(apart), different
     for (way, case, step), outcome in ours.items():
@@ -118,7 +119,8 @@ REFUSED_BY_OPENSSL = "SSL routines"
 
 
 class Heard:
-    """What a client of librdkafka is told: the first error that says why it cannot get in, or of its record."""
+    """The outcome that a client of librdkafka reports: the first error with the reason why it cannot log in, or the
+    error of its record."""
 
     def __init__(self) -> None:
         self.outcome = ""
@@ -168,7 +170,7 @@ KCAT_SAYS = {
     "Group authorization failed": "GROUP_AUTHORIZATION_FAILED",
     ErrorCode.GROUP_AUTHORIZATION_FAILED.text: "GROUP_AUTHORIZATION_FAILED",
 }
-"""What kcat's messages mean. It prints the text that the server has for an error of FindCoordinator."""
+"""The meanings of kcat's messages. kcat prints the server's text for an error of FindCoordinator."""
 
 
 def by_kcat(one: Identity, step: str) -> str:
@@ -234,8 +236,8 @@ def by_aiokafka(one: Identity, step: str) -> str:
 
 @pytest.mark.behaviour("aiokafka", MATRIX)
 def test_aiokafka(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
-    # It goes on when its token was refused, for that is told in a message of the mechanism. Kafka answers the request
-    # that follows, without brokers, before it hangs up; Klamm hangs up.
+    # aiokafka continues after its token was refused, because the refusal is in a message of the mechanism. Kafka
+    # answers the next request, without brokers, before it closes the connection. Klamm closes it at once.
     apart = [(Way.OAUTHBEARER, Case.WRONG), (Way.OAUTHBEARER, Case.EXPIRED)]
     check(by_steps(klamm_cluster, by_aiokafka), by_steps(kafka_cluster, by_aiokafka), apart=apart)
 

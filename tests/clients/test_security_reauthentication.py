@@ -1,9 +1,9 @@
 """Real clients write and read for a minute in sessions of five seconds, while the server's certificate changes.
 
-Each writes numbers by an idempotent producer and reads them back in a group; every number that was acknowledged must
-be there once, and be read. The printed table says which client renews its session (KIP-368), and which
-is cut off and comes back.
-kcat is none of them: its librdkafka renews nothing, and it ends when the connections to all brokers have ended.
+Each client writes numbers with an idempotent producer and reads them back in a group. Every acknowledged number must be
+there once, and be read. The printed table shows which client renews its session (KIP-368), and which one is cut off and
+connects again. kcat is not among them. Its librdkafka renews no session, and kcat ends when the connections to all
+brokers are closed.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ SESSION_MS = 5_000
 LOAD_S = 60
 ROTATION_S = 10
 PAUSE_S = 0.01
-"""Between two numbers of a client."""
+"""The pause between two numbers of a client."""
 TIMEOUT_S = 180
-"""For what is left when the minute is over."""
+"""The longest wait for the remaining records after the minute is over."""
 PARTITIONS = 3
 CUT_OFF_MAX = 10
-"""How often a client that renews its sessions may be cut off, on a machine that was too slow for it now and then. One
-that does not has two connections at least, each of which is cut off twelve times."""
+"""The number of times that a client that renews its sessions may be cut off, because the machine was too slow now and
+then. A client that does not renew them has at least two connections, each of which is cut off twelve times."""
 GOES_ON = "goes on for a minute in sessions of 5 s while certificates change"
 
 
 class Party(ABC):
-    """A client with a user of its own. `write` and `read` run beside each other, a thread each."""
+    """A client with a user of its own. `write` and `read` run at the same time, in a thread each."""
 
     name: str
     mechanism = "SCRAM-SHA-512"
     renews = False
-    """Whether it logs in again over its connection before a session ends."""
+    """True if the client logs in again over its connection before a session ends."""
 
     def __init__(self, cluster: ReauthenticatingCluster, directory: Path) -> None:
         self.cluster = cluster
@@ -69,26 +69,27 @@ class Party(ABC):
         self.acknowledged: list[int] = []
         self.got: list[int] = []
         self.stop = threading.Event()
-        """Nothing more is to be written."""
+        """An event that ends the writing."""
         self.written = threading.Event()
-        """Everything that was acknowledged is known."""
+        """An event that is set when all acknowledged numbers are known."""
 
     @abstractmethod
     def write(self) -> None:
-        """Writes until it is told to stop, and everything is acknowledged."""
+        """Writes until `stop` is set and every record is acknowledged."""
 
     @abstractmethod
     def read(self) -> None:
         """Reads until `is_done`."""
 
     def is_done(self) -> bool:
-        """Whether it has read what it has written. Looks at few of its numbers only, as long as it has not."""
+        """True if the client has read every acknowledged number. It compares the numbers only after it has read enough
+        of them."""
         return (
             self.written.is_set() and len(self.got) >= len(self.acknowledged) and set(self.acknowledged) <= {*self.got}
         )
 
     def numbers(self) -> Iterator[int]:
-        """Those to be written, at the pace of all."""
+        """Yields the numbers to write, at the pace that all parties share."""
         for number in itertools.count():
             if self.stop.wait(PAUSE_S):
                 return
@@ -247,7 +248,7 @@ class Java(Party):
                     self.got.append(int(said["value"]))
 
     def end_when_done(self, process: subprocess.Popen[str]) -> None:
-        """Ends the process when all is written, or when it is too late: the comparison tells what is missing."""
+        """Ends the process after all is written, or when it is too late. The comparison then shows missing numbers."""
         self.written.wait()
         with contextlib.suppress(AssertionError):
             wait_until(self.is_done, timeout_s=TIMEOUT_S)
@@ -276,7 +277,7 @@ class Java(Party):
 
 
 class ReauthenticatingCluster(SaslCluster):
-    """With a listener over gRPC where clients log in."""
+    """A SASL cluster that also has a gRPC listener at which clients log in."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(
@@ -305,7 +306,7 @@ class ReauthenticatingCluster(SaslCluster):
             wait_until(lambda port=port: self.serial(port) == wanted, self.log, timeout_s=TIMEOUT_S)
 
     def cut_off(self, user: str) -> int:
-        """How often a connection of that user went on after the end of its session."""
+        """Returns how often a connection of that user was used after the end of its session."""
         return len(re.findall(rf"of user '{user}' came after the end of the session", self.log()))
 
     def records(self, topic: str) -> list[int]:
@@ -336,7 +337,7 @@ class ReauthenticatingCluster(SaslCluster):
 
 
 def run_all(parties: Sequence[Party], meanwhile: Callable[[], None]) -> None:
-    """Has all write and read, for as long as `meanwhile` takes. Raises what any of them raised."""
+    """Lets all parties write and read while `meanwhile` runs. Raises the exception that any of them raised."""
 
     def write(party: Party) -> None:
         try:
@@ -352,7 +353,7 @@ def run_all(parties: Sequence[Party], meanwhile: Callable[[], None]) -> None:
         finally:
             for party in parties:
                 party.stop.set()
-            # A consumer gives up when its producer does.
+            # A consumer stops when its producer stops.
             for party in parties:
                 if (error := writing[party.name].exception(2 * TIMEOUT_S)) is not None:
                     party.acknowledged.clear()
@@ -367,7 +368,7 @@ def run_all(parties: Sequence[Party], meanwhile: Callable[[], None]) -> None:
 
 
 def told(party: Party, cut_off: int) -> str:
-    """How it goes on after a session."""
+    """Describes how a client continues after its session has ended."""
     if isinstance(party, OverGrpc):
         return "none: it logs in again when a call is refused"
     return f"{cut_off}: it connects again" if cut_off > CUT_OFF_MAX else f"{cut_off}: it renews them"

@@ -1,5 +1,7 @@
-"""Real clients that log in by password over TLS, and what they say of a wrong one. Tokens are in
-`test_security_matrix.py`, which has every way in beside Apache Kafka."""
+"""Tests real clients that log in by password over TLS, and their errors for a wrong password.
+
+Tokens are in `test_security_matrix.py`, which compares every way to log in with Apache Kafka.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Real clients at listeners with TLS: by SSL, and by certificates of their own; and what becomes of clients that have
-none."""
+"""Tests real clients at listeners with TLS, with and without certificates of their own, and the errors of clients
+without a certificate."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def settings(cluster: TlsCluster, request: pytest.FixtureRequest) -> dict[str, s
 
 @pytest.fixture
 def refused(cluster: TlsCluster) -> dict[str, str]:
-    """At the door of those who show a certificate, without one."""
+    """Returns the settings of a client without a certificate, at the listener that requires one."""
     return cluster.client(port=cluster.mutual)
 
 

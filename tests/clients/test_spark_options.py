@@ -22,7 +22,7 @@ def spark() -> Iterator[Any]:
     from pyspark_klamm.local import local_session
 
     jars = ",".join(map(str, java_programs.spark_jars()))
-    # One attempt for each task: what fails is to fail soon.
+    # Each task has one attempt, so that a task that fails does so soon.
     session = local_session("clients", attempts=1, settings={"spark.jars": jars})
     session.sparkContext.setLogLevel("OFF")
     yield session

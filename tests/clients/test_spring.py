@@ -19,7 +19,7 @@ VALUES = [f"value-{number}" for number in range(600)]
 BAD_VALUES = [f"bad-{number}" for number in range(4)]
 UNCOMMITTED = "read_uncommitted"
 ATTEMPTS = 3
-"""How often the listener gets a record that fails."""
+"""The number of times that the listener gets a record that fails."""
 
 
 def behaviour(text: str) -> pytest.MarkDecorator:

@@ -1,7 +1,9 @@
-"""Our authorizer against Kafka's own, from its jar: worlds of access control lists drawn from a seed, loaded whole and
-by deltas, and questions about them, all in one run of Java.
+"""Compares Klamm's authorizer with Kafka's own, from its jar. A seed draws access control lists, which are loaded whole
+and by deltas, and questions about them. One run of Java answers all of them.
 
-Names asked for have no `*`: to Kafka's authorizer an ACL of all names is none of a name that begins with it."""
+The names in questions have no `*`. For Kafka's authorizer, an ACL of all names does not match a name that begins with
+it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Question(NamedTuple):
     operation: AclOperation
     resource_type: ResourceType
     name: str | None
-    """None: any."""
+    """The name. None for any name."""
 
 
 class World(NamedTuple):
@@ -46,14 +48,15 @@ class World(NamedTuple):
     default: bool
     acls: list[AclBinding]
     snapshot_size: int
-    """How many of the first are there from the start; the others come one by one."""
+    """The number of ACLs that are there from the start. The others are added one by one."""
     removed: list[int]
     """Places of those that go again, in that order."""
     questions: list[Question]
 
 
 def draw_name(rng: random.Random) -> str:
-    """Names of a few characters, many of which begin others; and what Kafka's `authorizeByResourceType` asks for."""
+    """Returns a name of a few characters. Many names are prefixes of others, or those that Kafka's
+    `authorizeByResourceType` asks for."""
     if rng.random() < 0.05:
         return rng.choice(["hardcode", "hard", "kafka-cluster"])
     return "".join(rng.choices("ab.-_1", k=rng.randint(1, 4)))
@@ -103,7 +106,7 @@ def draw_world(rng: random.Random) -> World:
 
 
 def load(world: World) -> AclIndex:
-    """As Java does it: a snapshot, then changes one by one."""
+    """Loads the ACLs as the Java program does: a snapshot, then changes one by one."""
     ids = [uuid.UUID(int=place) for place in range(len(world.acls))]
     draft = AclDraft(AclIndex())
     for place in range(world.snapshot_size):

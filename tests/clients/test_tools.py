@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def tool(name: str, *arguments: str, given: str | None = None) -> str:
-    """What it prints."""
+    """Returns the output of the tool."""
     run = subprocess.run(
         java_programs.command(f"{TOOLS}.{name}", *arguments),
         input=given,
@@ -54,7 +54,7 @@ def test_a_topic_from_its_creation_to_its_end(bootstrap: str, name: str) -> None
 
 
 def test_settings_of_brokers_that_change_at_run_time(bootstrap: str) -> None:
-    """As kafka-configs.sh shows them, with where each value comes from."""
+    """kafka-configs.sh changes settings of brokers at run time, and shows the source of each value."""
 
     def configs(*arguments: str) -> str:
         at = ["--bootstrap-server", bootstrap, "--entity-type", "brokers"]

@@ -45,7 +45,7 @@ def credentials(bootstrap: str) -> dict[str, dict[int, int]]:
 
 @pytest.fixture
 def no_users(bootstrap: str) -> Iterator[None]:
-    """The cluster is everybody's, and others expect that there are none."""
+    """Removes all users after a test, because other tests use the same cluster and expect none."""
     yield
     with KafkaWire(bootstrap) as wire:
         for user, mechanisms in credentials(bootstrap).items():

@@ -1,4 +1,4 @@
-"""A voter leaves the quorum and comes back by requests of Kafka's clients (KIP-853)."""
+"""Tests that requests of Kafka's clients remove a voter from the quorum and add it again (KIP-853)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_voter_leaves_and_comes_back(bootstrap: str) -> None:
         listeners = [{"name": one.name, "host": one.host, "port": one.port} for one in node.listeners]
         asked = {**voter, "timeout": TIMEOUT_MS, "listeners": listeners, "ack_when_committed": True}
         deadline_s = time.monotonic() + TIMEOUT_S
-        # It has to be heard of as an observer, and caught up, first.
+        # The leader must first know the replica as an observer that has caught up.
         while (back := wire.ask(ApiKey.ADD_RAFT_VOTER, 1, asked)).error_code == ErrorCode.request_timed_out:
             assert time.monotonic() < deadline_s, back
         assert (back.error_code, back.error_message) == (ErrorCode.none, None)

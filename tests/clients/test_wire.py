@@ -1,5 +1,5 @@
-"""Kafka's administrative requests by kio, in the first and the last version of each: what clients show of the answers
-is their choice, and some requests hardly any client sends."""
+"""Tests the first and the last version of Kafka's administrative requests, with kio. Clients choose what they show of
+the answers, and hardly any client sends some of these requests."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_a_members_host_is_its_own_and_not_the_brokers(bootstrap: str, name: str
 
 
 def coordinator_of(bootstrap: str, key: str, key_type: int = 0) -> str:
-    """Where clients ask about a group or transactional id."""
+    """Returns the address at which clients ask about a group or transactional id."""
     with KafkaWire(bootstrap) as wire:
         found = []
 

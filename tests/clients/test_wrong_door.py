@@ -1,4 +1,5 @@
-"""Kafka clients that dial a port which is not for them: they say that the connection was closed, and hurt nobody."""
+"""Tests Kafka clients that dial a port of another protocol. They report that the connection was closed, and do no
+harm."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def lines(cluster: KlammProcess, text: str) -> list[str]:
 
 
 def complaints(bootstrap: str) -> list[str]:
-    """The errors that a client tells that looks for topics there."""
+    """Returns the errors of a client that looks for topics there."""
     told: list[str] = []
     admin = AdminClient(
         {"bootstrap.servers": bootstrap, "error_cb": lambda error: told.append(str(error)), "log_level": 2}
@@ -55,7 +56,7 @@ def test_librdkafka_at_a_grpc_listener(cluster: KlammProcess) -> None:
 
 def test_librdkafka_at_a_metrics_port_is_logged_once(cluster: KlammProcess, metrics_port: int) -> None:
     assert complaints(f"127.0.0.1:{metrics_port}")
-    (line,) = lines(cluster, f"a Kafka client from 127.0.0.1 came to the metrics port {metrics_port}")
+    (line,) = lines(cluster, f"a Kafka client from 127.0.0.1 connected to the metrics port {metrics_port}")
     assert "clients dial the server's listeners" in line
 
 
@@ -63,7 +64,7 @@ def test_librdkafka_with_tls_at_a_kafka_listener_is_logged_once(cluster: KlammPr
     admin = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap, "security.protocol": "SSL", "log_level": 2})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=PATIENCE_S)
-    (line,) = lines(cluster, "a TLS client from 127.0.0.1 came to the Kafka listener")
+    (line,) = lines(cluster, "a TLS client from 127.0.0.1 connected to the Kafka listener")
     assert "security.protocol=PLAINTEXT" in line
 
 

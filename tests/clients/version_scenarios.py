@@ -1,4 +1,4 @@
-"""What the newest versions of Kafka 4.4's APIs answer, asked of Klamm and of Kafka alike (`test_same_versions.py`)."""
+"""The scenarios of the newest versions of Kafka 4.4's APIs, for Klamm and for Kafka alike (`test_same_versions.py`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ METADATA_TOPIC = {"topic_name": "__cluster_metadata", "partitions": [{"partition
 
 
 def records(producer: tuple[int, int] | None = None, sequence: int = 0) -> bytes:
-    """Three of them; of a transaction of this producer, if there is one."""
+    """Returns three records. They are part of a transaction of this producer, if there is one."""
     values = [(time_ms, b"key", b"value", ()) for time_ms in TIMES_MS]
     if producer is None:
         return bytes(encode_batch(values))
@@ -71,7 +71,7 @@ def produce(
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         (answer,) = wire.ask(ApiKey.PRODUCE, version, asked).responses
-        # A node of Kafka hears of a topic some moments before it has its log.
+        # A node of Kafka learns about a topic some moments before it has the topic's log.
         if produced(answer)[0] not in (*NOT_YET, ErrorCode.not_leader_or_follower):
             return answer
         assert time.monotonic() < deadline_s, answer
@@ -87,7 +87,7 @@ def produced(answer: Any) -> tuple[ErrorCode, int]:
 
 
 def topics_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
-    """Produce and fetch by id, by one that nobody has, and by none."""
+    """Produces and fetches by topic id, by an id that no topic has, and without an id."""
     topic_id = create_topic(wire, name, configs=KEPT)
     answers = {
         "there": produce(wire, 13, topic_id),
@@ -209,7 +209,7 @@ def log_dirs(wire: KafkaWire, name: str) -> Any:
     while True:
         answer = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 5, {"topics": [{"topic": name, "partitions": [0, 1]}]})
         (log_dir,) = answer.results
-        # A node of Kafka hears of a topic some moments before it has its log.
+        # A node of Kafka learns about a topic some moments before it has the topic's log.
         if log_dir.topics:
             break
         assert time.monotonic() < deadline_s, answer
@@ -227,7 +227,7 @@ def log_dirs(wire: KafkaWire, name: str) -> Any:
 
 
 def offsets_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
-    """Committed and fetched by id: of a topic, of an id that nobody has, and of all."""
+    """Commits and fetches offsets by topic id, by an id that no topic has, and for all topics."""
     topic_id = create_topic(wire, name, configs=KEPT)
     find_coordinator(wire, name, GROUP)
 
@@ -278,7 +278,7 @@ def offsets_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
 
 
 def join_group(version: int) -> Scenario:
-    """In versions without a rebalance timeout, or with one, a member joins at once."""
+    """Returns a scenario in which a member joins at once, in versions with and without a rebalance timeout."""
 
     def scenario(wire: KafkaWire, name: str) -> Any:
         find_coordinator(wire, name, GROUP)
@@ -313,7 +313,7 @@ def missing_group(version: int) -> Scenario:
 
 
 def coordinators(version: int) -> Scenario:
-    """FindCoordinator of both kinds that everybody has, and of an unknown one."""
+    """Returns a scenario of FindCoordinator with both key types, and with an unknown one."""
 
     def scenario(wire: KafkaWire, name: str) -> Any:
         def find(key_type: int) -> Any:
@@ -351,7 +351,7 @@ def end(wire: KafkaWire, version: int, name: str, producer: tuple[int, int], *, 
 
 
 def stable_end(wire: KafkaWire, name: str) -> int:
-    """Where a reader of what is committed would go on."""
+    """Returns the offset at which a read_committed reader would continue."""
     parts = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}]
     asked = {"replica_id": -1, "isolation_level": 1, "topics": [{"name": name, "partitions": parts}]}
     answer = wire.ask(ApiKey.LIST_OFFSETS, 11, {**asked, "timeout": TIMEOUT_MS})
@@ -359,7 +359,7 @@ def stable_end(wire: KafkaWire, name: str) -> int:
 
 
 def state_of(wire: KafkaWire, name: str) -> str:
-    """When its markers are written."""
+    """Waits until the transaction's markers are written, and returns its state."""
     asked = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1, "transactional_id_pattern": name}
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
@@ -378,7 +378,7 @@ def open_topics(wire: KafkaWire, name: str) -> list[str]:
 
 
 def second_protocol(wire: KafkaWire, name: str) -> dict[str, Any]:
-    """Nothing is added by the client, and each end is that of an epoch (KIP-890)."""
+    """Runs transactions whose client adds no partitions. Each end ends an epoch too (KIP-890)."""
     topic_id = create_topic(wire, name, configs=KEPT)
     producer_id, epoch = producer = init(wire, name)
     find_coordinator(wire, name, GROUP)
@@ -422,7 +422,7 @@ def second_protocol(wire: KafkaWire, name: str) -> dict[str, Any]:
 
 
 def first_protocol(wire: KafkaWire, name: str) -> dict[str, Any]:
-    """The client adds its partitions; what it did not add is refused, by the error that its version knows."""
+    """Runs a transaction whose client adds its partitions. Others are refused with the error that its version knows."""
     create_topic(wire, name)
     producer = init(wire, name)
     asked = {
@@ -586,7 +586,7 @@ def features(version: int) -> Scenario:
 
 
 def feature_updates(version: int) -> Scenario:
-    """Those that Klamm can answer as Kafka does: nothing changes, or it is refused. Nothing is written."""
+    """Returns a scenario of the updates that Klamm can answer like Kafka. They change nothing, or are refused."""
 
     def scenario(wire: KafkaWire, name: str) -> list[Any]:
         def update(*updates: tuple[str, int], kind: int = 1) -> Any:
@@ -658,7 +658,7 @@ def voters(wire: KafkaWire, name: str) -> dict[str, ErrorCode]:
 
 
 def is_closed_to(bootstrap: str, number: int) -> bool:
-    """Whether a request of that API ends the connection instead of being answered."""
+    """True if a request of that API closes the connection instead of getting an answer."""
     host, _, port = bootstrap.rpartition(":")
     frame = struct.pack(">hhih", number, 0, 1, 4) + b"test" + bytes(64)
     with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:

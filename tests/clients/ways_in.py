@@ -1,4 +1,4 @@
-"""The ways into a secured cluster, and who takes them: an `Identity` in the settings of each client."""
+"""The ways to log in at a secured cluster, and an `Identity` for each of them in the settings of each client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MODULES: Final = {
 
 
 class Way(enum.StrEnum):
-    """How a client shows who it is; `SSL`: not at all, and the connection is encrypted."""
+    """The way in which a client identifies itself. With `SSL`, it does not, and only the connection is encrypted."""
 
     SSL = "SSL"
     MTLS = "mTLS"
@@ -44,7 +44,7 @@ class Way(enum.StrEnum):
 
 
 class Case(enum.StrEnum):
-    """What is right or wrong about it."""
+    """The kinds of secrets and rights of an identity."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -68,7 +68,7 @@ CELLS: Final = (
 
 @dataclass(frozen=True)
 class Identity:
-    """One client. `user` and `password` are of PLAIN and SCRAM, the token of OAUTHBEARER."""
+    """One client. `user` and `password` are for PLAIN and SCRAM, and the token is for OAUTHBEARER."""
 
     name: str
     bootstrap: str
@@ -87,12 +87,12 @@ class Identity:
 
     @property
     def token_file(self) -> Path:
-        """Where the token stands, for Java."""
+        """The file with the token, for Java."""
         return self.directory / f"{self.name}.jwt"
 
 
 def identity(way: Way, case: Case, bootstrap: str, directory: Path) -> Identity:
-    """The client of that cell; its files go into the directory."""
+    """Returns the client of that cell. Its files are written into the directory."""
     name = f"{way}.{case}"
     foreign = certificates.ca("A foreign CA")
     who = STRANGER if case is Case.NO_ACL else USER
@@ -130,7 +130,7 @@ def _token(who: str, case: Case) -> str:
 
 
 def librdkafka(one: Identity) -> dict[str, Any]:
-    """For confluent-kafka; kcat has no call-back for a token."""
+    """Returns the settings for confluent-kafka. kcat has no call-back for a token."""
     settings: dict[str, Any] = {
         "bootstrap.servers": one.bootstrap,
         "security.protocol": one.protocol,
@@ -148,7 +148,7 @@ def librdkafka(one: Identity) -> dict[str, Any]:
 
 
 def java(one: Identity) -> dict[str, str]:
-    """For Kafka's own client, also within Spark."""
+    """Returns the settings for Kafka's own client, which Spark uses too."""
     settings = {
         "bootstrap.servers": one.bootstrap,
         "security.protocol": one.protocol,
@@ -180,7 +180,7 @@ def aiokafka(one: Identity, token_provider: Callable[[str], Any]) -> dict[str, A
 
 
 def kafka_python(one: Identity, token_provider: Callable[[str], Any]) -> dict[str, Any]:
-    """As `aiokafka`."""
+    """Returns the settings for kafka-python, as `aiokafka` does for its client."""
     settings: dict[str, Any] = {
         "bootstrap_servers": one.bootstrap,
         "security_protocol": one.protocol,

@@ -37,7 +37,7 @@ BOOTSTRAP: Final = "localhost:9094,localhost:9095,localhost:9096"
 
 
 class ComposeCluster(PartitionCluster):
-    """Made by `compose up`; whatever it has is gone when it is closed."""
+    """The cluster of `compose up`. Its containers and volumes are removed when it is closed."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class ComposeCluster(PartitionCluster):
         self.engine = engine
         self.project = project
         self.used_memory: dict[str, str] = {}
-        """What each container took of its limit when the load had ended."""
+        """The part of its memory limit that each container used when the load had ended."""
         self._services = services
         # The engine of Debian builds without buildx, which newer commands would use.
         self._environment = {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"}
         self._environment |= {"BASE": base, "COMPOSE_PROFILES": profile, **(variables or {})}
         self._may_be_down: set[int] = set()
         self._started: dict[int, str] = {}
-        """When each was started last, by Docker."""
+        """The time of the last start of each container, from Docker."""
 
     @property
     def means(self) -> frozenset[Means]:
@@ -71,7 +71,7 @@ class ComposeCluster(PartitionCluster):
     # compose
 
     def compose(self, *arguments: str) -> str:
-        """What it prints. Raises AssertionError with its complaint when it fails."""
+        """Returns the output of the command. Raises AssertionError with its error output if it fails."""
         has_plugin = subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
         command = ["docker", "compose"] if has_plugin else [shutil.which("docker-compose") or "docker-compose"]
         command += ["--project-name", self.project, "--file", str(COMPOSE_FILE)]
@@ -87,14 +87,14 @@ class ComposeCluster(PartitionCluster):
         self._note_started()
 
     def down(self) -> None:
-        """Stops and removes the containers; the volumes stay."""
+        """Stops and removes the containers. The volumes stay."""
         self.compose("down", "--timeout", str(STOP_S))
 
     def close(self) -> None:
         self.compose("down", "--volumes", "--timeout", "1")
 
     def replace_volume(self, broker: int) -> None:
-        """The broker comes back with nothing."""
+        """Replaces the broker's volume by an empty one, and starts the broker again."""
         self._may_be_down.add(broker)
         self.container(broker).remove(force=True)
         self._volume(broker).remove()
@@ -103,11 +103,11 @@ class ComposeCluster(PartitionCluster):
     # Containers
 
     def container(self, node: int) -> Container:
-        """As it is now."""
+        """Returns the present container of the node."""
         return self.container_of(self._services[node])
 
     def container_of(self, service: str) -> Container:
-        """A service's container, as it is now."""
+        """Returns the present container of a service."""
         labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"]
         (container,) = self.engine.containers.list(all=True, filters={"label": labels})
         return container
@@ -129,7 +129,7 @@ class ComposeCluster(PartitionCluster):
             self.container(node).start()
 
     def upgrade(self, node: int, image: str) -> None:
-        """The server goes on in a container of another image, on its volume."""
+        """Replaces the server's container by one of another image, on the same volume."""
         self.stop(node)
         self._environment["IMAGE"] = image
         self.compose("up", "--detach", "--no-build", "--no-deps", self._services[node])
@@ -148,7 +148,7 @@ class ComposeCluster(PartitionCluster):
 
     @contextlib.contextmanager
     def disconnected(self, node: int) -> Iterator[None]:
-        """Its cable is out, of the network that it shares with everybody."""
+        """Disconnects the node from the network that it shares with the others."""
         container, network = self.container(node), self.engine.networks.get(f"{self.project}_default")
         network.disconnect(container)
         try:
@@ -189,16 +189,17 @@ class ComposeCluster(PartitionCluster):
         return {service: self._state(node)["Health"]["Status"] for node, service in self._services.items()}
 
     def memory(self) -> dict[str, str]:
-        """What each container takes of its limit, by service."""
+        """Returns the part of its memory limit that each container uses, by service."""
         return {service: memory_of(self.container_of(service)) for service in self._services.values()}
 
     def check_memory(self) -> None:
-        """Raises AssertionError when somebody was killed for reaching its limit."""
+        """Raises AssertionError if a container was killed because it reached its memory limit."""
         killed = [service for node, service in self._services.items() if self._state(node)["OOMKilled"]]
         assert not killed, f"out of memory: {killed}"
 
     def exec(self, node: int, command: str) -> str:
-        """What a shell command prints in that container. Raises AssertionError with its complaint when it fails."""
+        """Returns the output of a shell command in that container. Raises AssertionError with its error output if it
+        fails."""
         status, (out, complaint) = self.container(node).exec_run(["sh", "-c", command], demux=True)
         assert status == 0, f"{command}: {(complaint or b'').decode()}"
         return (out or b"").decode().strip()
@@ -221,7 +222,7 @@ class ComposeCluster(PartitionCluster):
         return set(self.health().values()) == {"healthy"}
 
     def _all_serve(self) -> bool:
-        """Without waiting for Docker's next probe."""
+        """True if all servers answer a probe now. It does not wait for Docker's next probe."""
         for node in self._services:
             address = self._address(node)
             port = self.container(node).attrs["Config"]["Healthcheck"]["Test"][2]
@@ -250,7 +251,8 @@ class ComposeCluster(PartitionCluster):
 
 
 def memory_of(container: Container) -> str:
-    """What it takes of its limit, without the pages of files that the kernel can drop."""
+    """Returns the part of its memory limit that the container uses. Pages of files that the kernel can drop are not
+    counted."""
     memory = container.stats(stream=False, one_shot=True)["memory_stats"]
     used = memory["usage"] - memory["stats"].get("inactive_file", 0)
     return f"{used / 2**20:.0f} MiB of {memory['limit'] / 2**20:.0f} MiB"

@@ -1,4 +1,4 @@
-"""What happens to containers: each kind of server is killed, stopped, paused, loses its network, or its volume."""
+"""The faults of containers. Each kind of server is killed, stopped or paused, or loses its network or volume."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def engine() -> Iterator[DockerClient]:
 
 @pytest.fixture(scope="session")
 def base_image(engine: DockerClient) -> str:
-    """The image `klamm` is built; gives the name of what it was built from."""
+    """Builds the image `klamm`, and returns the name of its base image."""
     base = os.environ.get(NOT_OURS, BASE)
     if base == BASE:
         _run("base image", [str(ROOT / "deploy" / "base" / "build.sh"), BASE])
@@ -51,7 +51,7 @@ def base_image(engine: DockerClient) -> str:
 
 @pytest.fixture(scope="session")
 def spark_image(engine: DockerClient, base_image: str) -> str:
-    """The image `klamm-spark` is built; gives the name of what it was built from."""
+    """Builds the image `klamm-spark`, and returns the name of its base image."""
     _run("wheels of Spark", ["sh", str(ROOT / "deploy" / "wheels.sh"), "server", "build", "spark"])
     _build(engine, "spark", "klamm-spark", base_image)
     return base_image

@@ -21,12 +21,12 @@ from tests.support.waiting import patience
 
 
 class NoEngineError(Exception):
-    """There is no engine, and none can be started; the text says why."""
+    """There is no engine, and none can be started. The text gives the reason."""
 
 
 @contextlib.contextmanager
 def running_engine() -> Iterator[DockerClient]:
-    """A client of the engine. Sets DOCKER_HOST, if the engine is one of its own. Raises NoEngineError."""
+    """Yields a client of the engine. Sets DOCKER_HOST if it starts an engine of its own. Raises NoEngineError."""
     if _answers():
         with contextlib.closing(docker.from_env()) as client:
             yield client

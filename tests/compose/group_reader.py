@@ -17,14 +17,15 @@ POLL_MS = 200
 
 
 class GroupReader:
-    """At the end it has polled every offset there is, and what it committed is the end of each partition."""
+    """A reader in a group. At the end it has polled every offset, and has committed the end of each partition."""
 
     def __init__(self, bootstrap: str) -> None:
         self.consumptions: list[Consumption] = []
-        """None: a group may read again what it did not commit."""
+        """The consumptions to check. There are none, because a group may read records again whose offsets it did not
+        commit."""
         self.led_astray: list[str] = []
         self.committed: dict[TopicPartition, int] = {}
-        """In the end."""
+        """The committed offsets in the end."""
         self._bootstrap = bootstrap
         self._polled: defaultdict[TopicPartition, set[int]] = defaultdict(set)
 
@@ -55,5 +56,5 @@ class GroupReader:
                 self._polled[partition].update(record.offset for record in records)
             await consumer.commit()
         except KlammError:
-            # It was taken out of the group meanwhile, or nobody coordinates: it goes on from what is committed.
+            # The group has removed the reader, or has no coordinator. The reader continues at the committed offsets.
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The cluster that `docker compose up` runs: what its users do first, and what happens to containers."""
+"""Tests the cluster of `docker compose up` with the first commands of its users, and with faults of containers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEED = seeds.run_seed()
 
 
 def _klamm(*arguments: str, stdin: str = "") -> str:
-    """What the command prints, on the host."""
+    """Returns the output of the command on the host."""
     command = [sys.executable, "-m", "klamm", *arguments, "--bootstrap", BOOTSTRAP]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout
 

@@ -101,7 +101,7 @@ def test_who_has_the_password_produces_and_consumes(
 
 
 def test_a_stranger_gets_nothing(known: Path, librdkafka: dict[str, str]) -> None:
-    """Without a password, or with another one; the certificates are known to everybody."""
+    """A client without a password, or with a wrong one, gets no data. The certificates are public."""
     trusting = {name: librdkafka[name] for name in ("bootstrap.servers", "ssl.ca.location", "log_level")}
     guessed = {**librdkafka, "sasl.password": "guessed"}
     for settings in (guessed, {**trusting, "security.protocol": "SSL"}, {"bootstrap.servers": KAFKA, "log_level": "0"}):
@@ -123,7 +123,8 @@ def test_a_stranger_gets_nothing(known: Path, librdkafka: dict[str, str]) -> Non
 
 @pytest.mark.usefixtures("cluster")
 def test_no_port_of_the_host_says_anything_in_plain_text() -> None:
-    """Neither records nor metrics: whatever answers HTTP or Kafka's protocol here does so over TLS only."""
+    """No port of the host shows records or metrics in plain text. A port that speaks HTTP or Kafka's protocol does so
+    only over TLS."""
     for port in HOST_PORTS:
         with pytest.raises((urllib.error.URLError, OSError)):
             urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=5)

@@ -1,4 +1,4 @@
-"""The profile spark: a pipeline runs in a container of its own, and clients on the host see what it makes, once."""
+"""Tests the profile spark. A pipeline runs in a container of its own, and clients on the host see its output once."""
 
 from __future__ import annotations
 

@@ -13,9 +13,8 @@ from klamm_server.security.acls.authorizer import StandardAuthorizer
 
 
 class AclController:
-    """`User:root` is a super user. With a code it refuses everything, in the words "as it was told".
-
-    It stands for a broker's connection to a controller (`ask`, `change`), and for a client's (`controller`)."""
+    """A controller for ACLs, with the super user `User:root`. With a code, it refuses every request with the text "as
+    it was told". It replaces a broker's connection to a controller (`ask`, `change`), and a client's (`controller`)."""
 
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self._code = code

@@ -1,5 +1,5 @@
-"""Access control lists of few names, so that drawn ones meet: names that are prefixes of each other, two principals and
-everybody, addresses in and out of a range."""
+"""Strategies for access control lists with few names, so that drawn lists match each other. They have names that are
+prefixes of each other, two principals and everybody, and addresses in and out of a range."""
 
 from __future__ import annotations
 

@@ -12,10 +12,9 @@ T = TypeVar("T")
 
 
 def run_aiokafka(scenario: Coroutine[None, None, T], timeout_s: float | None = None) -> T:
-    """What the scenario returns.
-
-    aiokafka does not wait for the end of the TLS connections that it closes, which needs an answer of the server. Those
-    that are left are aborted: their ResourceWarning would strike the test that runs when they are collected."""
+    """Runs the scenario and returns its result. aiokafka does not wait until its TLS connections are closed, which
+    needs an answer of the server. The remaining ones are aborted, because their ResourceWarning would fail the test
+    that runs when they are collected."""
 
     async def whole() -> T:
         try:

@@ -1,4 +1,5 @@
-"""Waiting until every broker has heard of a change: each answers a client, and learns of it at its own time."""
+"""Waits until every broker knows a change. Each broker answers clients, and the brokers learn about changes at
+different times."""
 
 from __future__ import annotations
 

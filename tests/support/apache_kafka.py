@@ -26,7 +26,7 @@ LOG_TAIL_CHARACTERS = 20_000
 
 
 class ApacheKafka:
-    """One cluster; `running_kafka` starts and ends it."""
+    """One cluster of Apache Kafka. `running_kafka` starts and ends it."""
 
     def __init__(
         self,
@@ -37,7 +37,8 @@ class ApacheKafka:
         secured: Sequence[str] = (),
         properties: Sequence[str] = (),
     ) -> None:
-        """`secured` names more listeners, whose keys are in the `settings`; `properties` are Java's, `name=value`."""
+        """Makes a cluster. `secured` names additional listeners, whose keys are in the `settings`. `properties` are
+        Java's, as `name=value`."""
         ports = free_ports(range((2 + len(secured)) * brokers))
         self._addresses = [f"{HOST}:{port}" for port in ports[:brokers]]
         self._controllers = [f"{HOST}:{port}" for port in ports[brokers : 2 * brokers]]
@@ -50,7 +51,7 @@ class ApacheKafka:
         self._properties = [f"-D{each}" for each in properties]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.bootstrap = ",".join(self._addresses)
-        """`host:port` of every broker, by commas; the first is node 1."""
+        """The `host:port` of every broker, separated by commas. The first one is node 1."""
         self.secured_bootstraps = {name: ",".join(addresses) for name, addresses in self._secured.items()}
         """The same, of the secured listeners by their names."""
 
@@ -73,7 +74,7 @@ class ApacheKafka:
             wait_until(partial(self._is_ready, node_id), partial(self.log, node_id), pause_s=0.1)
 
     def kill(self) -> None:
-        """Ends all nodes at once: nobody needs their data any more."""
+        """Kills all nodes at once, because their data is not needed any more."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():

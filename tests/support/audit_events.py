@@ -1,4 +1,4 @@
-"""Events of an audit, and what comes of them."""
+"""Events of an audit, and the lines that the audit makes of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def denied(topic: str = "orders", *, client_id: str = "") -> AuditEvent:
 
 
 class Heard:
-    """A trail, and all that it has told. Settings are fields of AuditSettings."""
+    """An audit trail and all events that it has written. Settings are fields of AuditSettings."""
 
     def __init__(self, **settings: Any) -> None:
         self.dropped = 0
@@ -41,7 +41,7 @@ class Heard:
         self.trail = AuditTrail(AuditSettings(audit_enable=True, **settings), NODE, [self.backlog])
 
     def events(self) -> list[dict[str, Any]]:
-        """Those since the last call."""
+        """Returns the events since the last call."""
         lines = self.backlog.first(2**30)
         self.backlog.take_out(len(lines))
         return [json.loads(line) for line in lines]

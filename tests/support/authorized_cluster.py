@@ -1,4 +1,5 @@
-"""A cluster in which everybody is known by certificate, and may what access control lists say: on both doors."""
+"""A cluster in which all clients are known by certificate, and access control lists give them their rights, on both
+doors."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _SILENT_MEMBERS_STAY: Final = {
 
 
 class AuthorizedCluster:
-    """A controller, a broker and a coordinator; mTLS on both doors. `settings` are those of all three."""
+    """A controller, a broker and a coordinator with mTLS on both doors. `settings` are those of all three."""
 
     def __init__(self, directory: pathlib.Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
@@ -129,7 +130,7 @@ class AuthorizedCluster:
 
 @contextmanager
 def authorized_cluster(directory: pathlib.Path, **settings: str) -> Iterator[AuthorizedCluster]:
-    """A started one; `settings` with underscores for dots. It is killed at the end."""
+    """Yields a started cluster. `settings` have underscores for dots. The cluster is killed at the end."""
     made = AuthorizedCluster(directory, {name.replace("_", "."): text for name, text in settings.items()})
     try:
         made.start()

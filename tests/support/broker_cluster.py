@@ -1,4 +1,4 @@
-"""One controller and several brokers as processes, for tests of what survives the death of some of them."""
+"""One controller and several brokers as processes, for tests in which some of them die."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "
 
 
 class BrokerCluster:
-    """Brokers 1 to `brokers`, by their ids, each in a rack of its own: rack-1, rack-2 ..."""
+    """A cluster with the brokers 1 to `brokers`, by their ids. Each of them is in a rack of its own: rack-1, rack-2
+    ..."""
 
     def __init__(self, directory: pathlib.Path, brokers: int, log_dirs: int, settings: Mapping[str, str]) -> None:
         self.directory = directory
@@ -86,7 +87,7 @@ class BrokerCluster:
         self.brokers[broker_id].end(signal.SIGKILL)
 
     def restore(self, admin: Admin) -> None:
-        """Returns when every broker is alive, whatever was done to it."""
+        """Restores the cluster. Returns when every broker is alive, whatever was done to it."""
         for broker in self.brokers.values():
             if broker.running:
                 broker.thaw()
@@ -108,7 +109,7 @@ class BrokerCluster:
         return sum(sample.value for sample in samples if sample.name == name)
 
     def logs(self) -> str:
-        """The last words of everybody."""
+        """Returns the last lines of all logs."""
         processes = [self.controller, *self.brokers.values()]
         return "\n".join(f"== {one.log_path.name}\n{one.log_path.read_text()[-4000:]}" for one in processes)
 
@@ -127,7 +128,7 @@ class BrokerCluster:
 
 
 def read_metric(port: int, name: str, **labels: str) -> float:
-    """What a process counts now."""
+    """Returns the present value of a process's metric."""
     (value,) = [sample.value for sample in read_samples(port) if (sample.name, sample.labels) == (name, labels)]
     return value
 
@@ -151,7 +152,7 @@ def describe(admin: Admin, topic: str) -> TopicDescription:
 def broker_cluster(
     directory: pathlib.Path, brokers: int = 3, *, log_dirs: int = 1, **settings: str
 ) -> Iterator[BrokerCluster]:
-    """A started cluster; at the end nothing of it runs any more."""
+    """Yields a started cluster. At the end, none of its processes runs any more."""
     cluster = BrokerCluster(
         directory, brokers, log_dirs, {name.replace("_", "."): text for name, text in settings.items()}
     )

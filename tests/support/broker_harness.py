@@ -1,6 +1,6 @@
 """A real broker on real log dirs, over real gRPC, with a controller that follows a script.
 
-The scripted controller keeps a list of metadata records and streams it; it decides nothing.
+The scripted controller keeps a list of metadata records and streams it. It decides nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class ScriptedController:
         self.offline_replicas: set[tuple[bytes, int]] = set()
         self.resigned_replicas: set[tuple[bytes, int]] = set()
         self.producer_id_errors: list[int] = []
-        """Answered to the next requests for producer ids; after that each block has two, from 10, 20 ... on."""
+        """The errors for the next requests for producer ids. After these, each block has two ids, from 10, 20 ...
+        on."""
         self.producer_id_blocks = 0
         self._grown = asyncio.Condition()
         self._cluster_id = cluster_id
@@ -134,7 +135,7 @@ class ScriptedController:
             sent += len(records)
 
     async def alter_partition(self, request: c.AlterPartitionRequest, context: Any) -> c.AlterPartitionResponse:
-        """Grants everything, and tells nobody else."""
+        """Grants every change, and reports it to no other broker."""
         self.isr_changes += request.partitions
         granted = [
             c.AlteredPartition(
@@ -254,7 +255,7 @@ class RunningBroker:
         return split_fetch(await self.stub.fetch(fetch_request(wanted, **settings)))
 
     async def wait_for_topic(self, name: str, partitions: int = 1) -> None:
-        """Until the broker has heard of it."""
+        """Waits until the broker knows the topic."""
 
         async def knows() -> bool:
             response = await self.stub.metadata(b.MetadataRequest(topics=[name]))

@@ -16,7 +16,7 @@ HOST = "10.0.0.1"
 
 
 def allow(operation: AclOperation, resource_type: ResourceType, name: str, principal: str = ALICE) -> AclBinding:
-    """From everywhere."""
+    """Returns an ACL that allows the operation from every host."""
     return AclBinding(resource_type, name, PatternType.LITERAL, principal, "*", operation, AclPermissionType.ALLOW)
 
 
@@ -37,7 +37,7 @@ def session_of(*acls: AclBinding, principal: str = ALICE) -> Session:
 
 @contextmanager
 def called_with(*acls: AclBinding) -> Iterator[None]:
-    """What is called inside is called by `ALICE`, who may do that much."""
+    """Makes `ALICE`, with the rights of these ACLs, the caller within the context."""
     token = CALLER.set(session_of(*acls))
     try:
         yield

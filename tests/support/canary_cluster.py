@@ -1,5 +1,5 @@
-"""A cluster in which everybody is known by certificate, and there are a topic, groups, a transaction, a user and an
-entry whose names nobody may hear who has no right to."""
+"""A cluster in which all clients are known by certificate. It has a topic, groups, a transaction, a user and an access
+control entry. A client without a right to them must not learn their names."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _GROUP_KEY, _TRANSACTION_KEY = 0, 1
 
 
 class CanaryCluster:
-    """The cluster, and what is in it: everything is called `CANARY`, or begins with it."""
+    """The cluster and its content. All names are `CANARY` or begin with it."""
 
     def __init__(self, cluster: AuthorizedCluster, ids: list[str]) -> None:
         self.cluster = cluster
         self.ids = ids
-        """Those of the topic and of members, as texts."""
+        """The ids of the topic and of members, as texts."""
 
 
 def filled(made: AuthorizedCluster) -> CanaryCluster:

@@ -56,7 +56,7 @@ def write_stores(directory: Path, signed: SignedKey, *, trusts: DevCa | None = N
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes a private file beside the old one, then over it."""
+    """Writes a private file beside the old one, and then replaces the old one."""
     new = path.with_suffix(".new")
     new.touch(mode=0o600)
     new.write_text(text)

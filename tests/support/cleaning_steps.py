@@ -19,7 +19,7 @@ def compact(
     io_buffer_bytes: int = 4096,
     pace: Pacer = lambda size_bytes: None,
 ) -> CleaningStats:
-    """One cleaning, whatever the dirty ratio. What was replaced is removed at once."""
+    """Cleans the log once, whatever the dirty ratio. Replaced segments are removed at once."""
     disk = disk or Disk()
     stable = log.log_end_offset if last_stable_offset is None else last_stable_offset
     plan = log.compaction.plan(log.compaction.to_clean(last_stable_offset=stable, now_ms=now_ms))

@@ -15,7 +15,7 @@ from klamm_cli.main import main
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended."""
+    """The outcome of a command."""
 
     status: int
     out: str

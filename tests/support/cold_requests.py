@@ -33,13 +33,13 @@ def _flights() -> MetadataImage:
 
 TOPIC_IDS = TopicIds(_flights)
 ALONE = SeenCluster(lambda: _IMAGE, 1, "KAFKA")
-"""What the only broker sees."""
+"""The cluster as its only broker sees it."""
 
 Handler = Callable[[Request, Any], Awaitable[messages.Fields]]
 
 
 def request_of(api_key: ApiKey, version: int, fields: messages.Fields) -> Request:
-    """As a client sends it. Fields that the version has not are left out."""
+    """Returns the request as a client sends it. Fields that the version does not have are left out."""
     schema = request_schema(api_key, version)
     body = io.BytesIO()
     entity_writer(schema)(body, messages._make(schema, fields))

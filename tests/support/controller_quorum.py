@@ -20,7 +20,7 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class Quorum:
-    """`controllers` by node.id; `broker` and `coordinator` are made, but tests start them."""
+    """A quorum with `controllers` by node.id. `broker` and `coordinator` exist, but tests start them."""
 
     def __init__(
         self, directory: pathlib.Path, controller_settings: Mapping[str, str] | None = None, size: int = 3
@@ -56,7 +56,8 @@ class Quorum:
         return self.controllers[node_id]
 
     def moved(self, node_id: int) -> ServerProcess:
-        """The same controller at another port, not started; the others' configuration still has the old one."""
+        """Returns the same controller at another port, not started. The configuration of the others still has the old
+        port."""
         assert not self.controllers[node_id].running
         port = free_port()
         addresses = {each: process.address for each, process in self.controllers.items()}
@@ -65,7 +66,7 @@ class Quorum:
         return self.controllers[node_id]
 
     def wipe(self, node_id: int) -> None:
-        """Its disk is lost; it must not run."""
+        """Deletes the controller's disk. The controller must not run."""
         assert not self.controllers[node_id].running
         shutil.rmtree(self._data_dir(node_id))
 
@@ -91,7 +92,7 @@ class Quorum:
             process.start()
 
     def describe(self, node_id: int, timeout_s: float = 1.0) -> DescribeQuorumResponse | None:
-        """What that controller says of the quorum; None when it does not answer."""
+        """Returns that controller's description of the quorum, or None if it does not answer."""
         (method,) = (method for method in ADMIN.methods if method.name == "describe_quorum")
         with grpc.insecure_channel(
             self.controllers[node_id].address, options=[("grpc.use_local_subchannel_pool", 1)]
@@ -125,7 +126,7 @@ class Quorum:
 
 @contextmanager
 def quorum_processes(directory: pathlib.Path, *, size: int = 3, **settings: str) -> Iterator[Quorum]:
-    """Nothing runs yet; at the end nothing does any more."""
+    """Yields a quorum of which nothing runs yet. At the end, nothing runs any more."""
     quorum = Quorum(directory, {name.replace("_", "."): text for name, text in settings.items()}, size)
     try:
         yield quorum

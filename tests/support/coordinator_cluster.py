@@ -1,6 +1,7 @@
-"""A controller, a broker and a coordinator on one event loop, each behind a port of its own, talking gRPC.
+"""A controller, a broker and a coordinator on one event loop, each with a port of its own. They communicate by gRPC.
 
-The coordinator can be stopped without a word (`crash`), started again, and joined by others."""
+The coordinator can be stopped without notice (`crash`), started again, and joined by others.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Running:
         await self.rpc.stop(0)
 
     async def crash(self) -> None:
-        """As a kill -9 looks from outside: no good-byes to anybody, connections broken."""
+        """Ends the server so that it looks like a kill -9 from outside: without farewell messages, and with broken
+        connections."""
         await self.rpc.stop(0)
         self.server._registration = None  # nothing to hand over
         await self.server.stop()
@@ -65,8 +67,9 @@ async def run(server: Any, port: int = 0, host: str = HOST) -> Running:
 
 
 class Cluster:
-    """`coordinators` by id. With an `authorizer` it is theirs, and to the controller everybody is a super user; or, if
-    it is `of_all`, every server's, and the broker has a listener for Kafka clients."""
+    """A cluster with `coordinators`, by id. With an `authorizer`, the coordinators use it, and the controller treats
+    every caller as a super user. If the authorizer is `of_all`, every server uses it, and the broker has a listener for
+    Kafka clients."""
 
     def __init__(
         self,
@@ -207,7 +210,7 @@ def error_of(response: Any) -> int:
 
 
 async def eventually(find: Callable[[], Awaitable[Any]]) -> Any:
-    """What `find` gives once it gives something; a connection that is refused is nothing."""
+    """Returns the first result of `find` that is not None. A refused connection counts as no result."""
 
     async def ask() -> tuple[Any] | None:
         with contextlib.suppress(aio.AioRpcError):

@@ -22,7 +22,7 @@ PARTITIONS = 2
 
 
 class CopyJob:
-    """A query of its own topics and checkpoint, of which only one driver runs at a time."""
+    """A query with topics and a checkpoint of its own. Only one driver of it runs at a time."""
 
     def __init__(self, spark: Any, cluster: KlammProcess, admin: Admin, directory: pathlib.Path) -> None:
         self.spark, self.cluster, self.admin, self.directory = spark, cluster, admin, directory
@@ -32,7 +32,7 @@ class CopyJob:
         admin.create_topics([NewTopic(self.source, PARTITIONS), NewTopic(self.target, PARTITIONS)])
 
     def produce(self, *values: str) -> None:
-        """In turns to the source's partitions."""
+        """Produces the values to the source's partitions in turn."""
         with Producer(bootstrap_servers=self.cluster.bootstrap) as producer:
             for number, value in enumerate(values):
                 producer.send(self.source, value.encode(), partition=number % PARTITIONS)
@@ -43,12 +43,13 @@ class CopyJob:
         return spark_copy.copy(self.spark, *arguments, sink=sink)
 
     def run_to_end(self, sink: Mapping[str, str] | None = None) -> None:
-        """In the test's own Spark. Raises what the query fails with."""
+        """Runs the query in the test's own Spark until all input is processed. Raises the query's exception."""
         self.writer(sink).trigger(availableNow=True).start().awaitTermination()
 
     @contextlib.contextmanager
     def driver(self, pause_s: float, options: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that runs the query without an end; killed with all that belongs to it when the block ends."""
+        """Yields a process that runs the query without an end. It is killed with all of its child processes when the
+        block ends."""
         arguments = [self.cluster.bootstrap, self.source, self.target, str(self.checkpoint), str(pause_s)]
         arguments += [f"{name}={value}" for name, value in (options or {}).items()]
         with self.log_path.open("a") as log:
@@ -80,7 +81,7 @@ class CopyJob:
             assert found == sorted(values)
 
     def check(self, values: list[str]) -> None:
-        """Each of the values counts once, and nothing is left open."""
+        """Checks that each of the values counts once, and that no transaction is left open."""
         self.check_read(values, past_open=True)
         ledger = self.ledger()
         assert ledger is None or not ledger.open_parts

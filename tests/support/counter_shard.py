@@ -1,8 +1,8 @@
 """A third kind of shard, which only tests have: counters.
 
-It shows all that a kind of shard has to bring: its records and topic, its requests, and its rules. One write of a
-counter is under way at a time; a request that comes meanwhile waits, and all that wait are served by the next write. A
-counter that nobody adds to for an hour is forgotten. Every hundred is rung outside, once it is stored.
+It shows everything that a kind of shard must have: its records and topic, its requests, and its rules. A counter has
+one write in flight at a time. A request that arrives meanwhile waits, and the next write serves all waiting requests. A
+counter without additions is deleted after an hour. Every hundred is reported to the outside, after it is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRITE_TIMEOUT_MS = 5_000
 
 
 class CounterRecord(NamedTuple):
-    """A counter's total; None forgets it."""
+    """A counter's total. None deletes the counter."""
 
     name: str
     total: int | None
@@ -56,7 +56,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """What the counter stood at when the addition was stored."""
+    """The counter's total when the addition was stored."""
 
     error: ErrorCode = ErrorCode.NONE
     total: int = 0
@@ -71,7 +71,7 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class IdleTimer:
-    """Nobody has added to the counter for a while."""
+    """Fires after a time without additions to the counter."""
 
     name: str
 
@@ -80,13 +80,13 @@ CounterTurn = Turn[ShardSettings, CounterRecord]
 
 
 class CounterRules:
-    """To be given to a `ShardRuntime`."""
+    """The rules of a shard of counters, for a `ShardRuntime`."""
 
     write_timeout_ms = WRITE_TIMEOUT_MS
 
     def __init__(self) -> None:
         self.totals: dict[str, int] = {}
-        """What is durable."""
+        """The durable totals, by counter."""
         self._waiting: dict[str, deque[Add]] = {}
         """Counters with a write under way, and the requests that wait for it."""
 

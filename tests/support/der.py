@@ -1,4 +1,4 @@
-"""Distinguished names in DER (X.690), of any attribute and string type; certificates with nothing else in them."""
+"""Distinguished names in DER (X.690), of any attribute and string type, and certificates with no other content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ SEQUENCE, SET, OID, INTEGER, VERSION = 0x30, 0x31, 0x06, 0x02, 0xA0
 
 
 def element(tag: int, content: bytes) -> bytes:
-    """One element with its length."""
+    """Returns one element with its length."""
     if len(content) < 0x80:
         return bytes([tag, len(content)]) + content
     length = len(content).to_bytes((len(content).bit_length() + 7) // 8, "big")
@@ -21,13 +21,13 @@ def oid(text: str) -> bytes:
 
 
 def attribute(number: str, tag: int, text: str | bytes) -> bytes:
-    """An attribute of a name; the text is encoded as UTF-8."""
+    """Returns an attribute of a name. The text is encoded as UTF-8."""
     content = text if isinstance(text, bytes) else text.encode()
     return element(SEQUENCE, oid(number) + element(tag, content))
 
 
 def rdn(*attributes: bytes) -> bytes:
-    """One part of a name, with its attributes in that order."""
+    """Returns one part of a name, with its attributes in that order."""
     return element(SET, b"".join(attributes))
 
 
@@ -37,7 +37,7 @@ def name(*parts: bytes) -> bytes:
 
 
 def certificate(subject: bytes, *, version: int = 3) -> bytes:
-    """A certificate as far as its subject; the other fields are there and empty."""
+    """Returns a certificate up to its subject. The other fields are there and empty."""
     head = element(VERSION, element(INTEGER, bytes([version - 1]))) if version > 1 else b""
     serial, empty = element(INTEGER, b"\5"), element(SEQUENCE, b"")
     tbs = head + serial + empty + name(rdn(attribute("2.5.4.3", UTF8, "issuer"))) + empty + subject + empty

@@ -1,5 +1,5 @@
-"""The klamm sink, exactly once, but at a given moment of its first batch something dies or fails: for the tests of what
-becomes of the batch then. `format("klamm-dying")` once `DyingSource` is registered."""
+"""The klamm sink with exactly-once output, in which something dies or fails at a given moment of its first batch. Tests
+use it to see the outcome of the batch. It is `format("klamm-dying")` after `DyingSource` is registered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_klamm.sink_options import SinkOptions, sink_options
 from tests.support.waiting import wait_until
 
 LAST_TASK = 1
-"""Which task's moments are meant."""
+"""The task whose moments the script uses."""
 
 
 class Moment(enum.StrEnum):
@@ -54,7 +54,7 @@ class DyingSource(KlammDataSource):
 
 
 class Script:
-    """What happens, once."""
+    """The failure of a sink, which happens once."""
 
     def __init__(self, moment: Moment, marker: pathlib.Path, cluster: int) -> None:
         self._moment, self._marker, self._cluster = moment, marker, cluster
@@ -70,7 +70,7 @@ class Script:
         _kill_driver()
 
     def at_copied(self, attempt: int) -> None:
-        """Two attempts of a task come here, and neither goes on before the other: both have prepared then."""
+        """Waits until two attempts of a task have called this, so that both have prepared."""
         if self._moment is not Moment.COPIED or self._marker.exists():
             return
         here, there = (self._marker.with_name(f"attempt-{number}") for number in (attempt, 1 - attempt))
@@ -128,7 +128,7 @@ def _kill_worker() -> None:
 
 
 def _kill_driver() -> None:
-    """The JVM that this process works for; this process then ends as well."""
+    """Kills the JVM that this process works for. This process then ends as well."""
     next(process for process in psutil.Process().parents() if process.name() == "java").kill()
     signal.pause()
 

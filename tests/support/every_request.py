@@ -1,4 +1,4 @@
-"""One request of each Kafka API that is spoken, about things of one name; and the codes in an answer."""
+"""One request of each Kafka API that Klamm serves, about things with one name, and the error codes in an answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tests.support.broker_harness import batch
 
 
 def requests(name: str) -> dict[ApiKey, dict[str, Any]]:
-    """One of each API, of the newest version, about a topic, group, transactional id, user ... of that name."""
+    """Returns one request of each API, in its newest version, about a topic, group, transactional id, user ... of that
+    name."""
     of_partition = {"partition_index": 0, "partition": 0}
     producer = {"producer_id": 1, "producer_epoch": 0, "transactional_id": name}
     member = {"group_id": name, "member_id": "m", "generation_id": 1, "group_instance_id": None}
@@ -210,7 +211,7 @@ BY_NAME = {
     ApiKey.OFFSET_FETCH: 9,
     ApiKey.TXN_OFFSET_COMMIT: 5,
 }
-"""The newest versions that name topics by name; that they may be named by id changes nothing about whose they are."""
+"""The newest versions that name topics by name. Topic ids instead of names do not change who owns a topic."""
 
 
 def requests_by_name(name: str) -> dict[ApiKey, dict[str, Any]]:

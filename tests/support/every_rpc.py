@@ -1,5 +1,5 @@
-"""Every RPC of the contracts, from their descriptors: a request of each about things of one name, and calls of them as
-any gRPC client makes them."""
+"""Every RPC of the contracts, from their descriptors. Makes a request for each, about things with one name, and calls
+it as any gRPC client does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import certificates
 from tests.support.waiting import patience
 
 _ID: Final = bytes(range(16))
-"""What every field of bytes has; nobody's."""
+"""The value of every bytes field. It is no existing id."""
 _BY_NAME: Final = {"records": b"", "replica_id": -1, "acks": -1}
 _DEPTH_MAX: Final = 4
 
@@ -31,8 +31,8 @@ class Rpc(NamedTuple):
     descriptor: MethodDescriptor
 
     def request(self, name: str) -> bytes:
-        """Everything in it that is a text is `name`, every list has one element, and numbers are 0. A fetch is a
-        consumer's, a produce has no records and wants an answer."""
+        """Returns a request in which every text is `name`, every list has one element, and numbers are 0. A fetch is
+        one of a consumer. A produce has no records and wants an answer."""
         message = GetMessageClass(self.descriptor.input_type)()
         _fill(message, name, _DEPTH_MAX)
         return message.SerializeToString()
@@ -43,7 +43,7 @@ class Rpc(NamedTuple):
 
 
 def every_rpc() -> Iterator[Rpc]:
-    """In the order of the contracts."""
+    """Yields every RPC, in the order of the contracts."""
     for module in pkgutil.iter_modules(klamm.wire.v1.__path__):
         if module.name.endswith("_pb2"):
             file = importlib.import_module(f"klamm.wire.v1.{module.name}").DESCRIPTOR

@@ -1,5 +1,7 @@
-"""One partition of `__consumer_offsets` in memory, as a broker behaves towards its writer: idempotence and fencing by
-producer epoch, lost answers, errors. Stands where `BrokerChannels` stands."""
+"""One partition of `__consumer_offsets` in memory, which behaves as a broker does towards its writer.
+
+It has idempotence and fencing by producer epoch, lost answers, and errors. It replaces `BrokerChannels`.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class FakeOffsetsLog:
         return [record for batch in self.batches for record in decode_batch(batch)]
 
     def deliver_delayed(self) -> list[int]:
-        """Requests arrive that nobody waits for any more; what they would have been answered."""
+        """Delivers delayed requests, whose senders no longer wait. Returns the error codes of the answers."""
         delayed, self._delayed = self._delayed, []
         found = [decode_framed(message, ProduceHeader) for message in delayed]
         return [self._append(bytearray(records), header.partitions[0]).error_code for header, records in found]

@@ -29,25 +29,26 @@ from klamm.offsets import OffsetAndMetadata
 
 @dataclass
 class CommitLog:
-    """When a group's commits were acknowledged, and the last one's offset."""
+    """The times of a group's acknowledged commits, and the offset of the last one."""
 
     acknowledged_s: list[float] = field(default_factory=list)
     offset: int = -1
 
     def gap_ms(self, struck_s: float) -> float:
-        """From the last acknowledgement before that moment to the first one after it."""
+        """Returns the time from the last acknowledgement before that moment to the first one after it, in
+        milliseconds."""
         before = max(at for at in self.acknowledged_s if at <= struck_s)
         after = min(at for at in self.acknowledged_s if at > struck_s)
         return (after - before) * 1e3
 
     def longest_gap_ms(self, since_s: float) -> float:
-        """Between two acknowledgements from then on."""
+        """Returns the longest time between two acknowledgements after that moment, in milliseconds."""
         at = [at for at in self.acknowledged_s if at >= since_s]
         return max(later - earlier for earlier, later in itertools.pairwise(at)) * 1e3
 
 
 class PollingMember:
-    """Polls often enough to follow every rebalance; `identity` is what it was last given."""
+    """A member that polls often enough to follow every rebalance. `identity` is the latest identity that it got."""
 
     def __init__(self, client: KlammClient, config: ConsumerConfig, topic: str) -> None:
         self._topic = topic
@@ -78,7 +79,7 @@ class PollingMember:
 
 
 class ConsumerMember:
-    """Takes and gives up partitions as soon as its coordinator says so."""
+    """A member that accepts and revokes partitions as soon as its coordinator requests it."""
 
     def __init__(self, client: KlammClient, config: ConsumerConfig, topic: str) -> None:
         self._subscription = SubscribedTo(frozenset({topic}), "")
@@ -86,8 +87,8 @@ class ConsumerMember:
         self._wake = asyncio.Event()
         self._wake.set()
         self.assignments: list[frozenset[TopicPartition]] = []
-        """Every assignment that differed from the one before; a coordinator repeats it to a member that sends all of
-        its state."""
+        """Every assignment that differed from the previous one. A coordinator repeats an assignment to a member that
+        sends all of its state."""
 
     def _on_wake(self) -> None:
         self._wake.set()
@@ -132,7 +133,7 @@ class Group:
 
     @property
     def owner(self) -> int:
-        """The coordinator that it was last heard to have."""
+        """The id of the group's coordinator that the client knows. -1 if it knows none."""
         node = self._client.coordinator_node(self.group_id)
         return -1 if node is None else node.node_id
 
@@ -140,7 +141,7 @@ class Group:
         self._tasks = [asyncio.create_task(member.run()) for member in self.members]
 
     async def wait_settled(self) -> None:
-        """Until all members are in one generation."""
+        """Waits until all members are in one generation."""
         while not self._is_settled():
             self.check_alive()
             await asyncio.sleep(0.05)
@@ -153,17 +154,17 @@ class Group:
         self._tasks.append(asyncio.create_task(self._commit_for_ever()))
 
     def check_alive(self) -> None:
-        """Raises what a member or the committer died of."""
+        """Raises the exception with which a member or the committer ended."""
         for task in self._tasks:
             if task.done():
                 task.result()
 
     def history(self) -> list[tuple[Identity, list[Any]]]:
-        """Each member's identity, and everything it was ever assigned."""
+        """Returns each member's identity, and all assignments that it has ever had."""
         return [(member.link.identity, list(member.assignments)) for member in self.members]
 
     def heartbeat_counts(self) -> list[int]:
-        """How many heartbeats each member sent."""
+        """Returns the number of heartbeats that each member sent."""
         return [member.link.heartbeats_total for member in self.members]
 
     async def stored_offset(self) -> int:
@@ -196,7 +197,7 @@ class ConsumerGroup(Group):
     make_member = ConsumerMember
 
     def _is_settled(self) -> bool:
-        # In one epoch members may still wait for what others are about to give up.
+        # Members with the same epoch may still wait for partitions that others are about to revoke.
         if not super()._is_settled():
             return False
         return sum(len(member.assignments[-1]) for member in self.members) == self.PARTITION_COUNT

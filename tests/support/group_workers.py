@@ -13,15 +13,15 @@ from tests.support.waiting import wait_until
 
 PARTITION_COUNT = 6
 FAST = {"heartbeat_interval_ms": 100, "session_timeout_ms": 20_000, "auto_offset_reset": "earliest"}
-"""A member that hears soon of changes, and that a busy machine does not keep from its heartbeats long enough to be
+"""The settings of a member that learns about changes soon, and that a busy machine does not delay until it is
 removed."""
 MORTAL_MS = 3_000
 """The session.timeout.ms, or max.poll.interval.ms, of a member that a test wants to be missed."""
 
 
 class Ownership:
-    """Which member owns each partition, by its listener's word; two owners of one partition are a failure that is
-    remembered."""
+    """The member that owns each partition, according to its listener. Two owners of one partition are recorded as a
+    failure."""
 
     def __init__(self) -> None:
         self.owners: dict[TopicPartition, str] = {}
@@ -47,7 +47,8 @@ class Ownership:
 
 
 class Worker:
-    """A group member polling in a thread of its own, keeping account of what it owns and read."""
+    """A group member that polls in a thread of its own, and records the partitions that it owns and the records that it
+    reads."""
 
     def __init__(self, bootstrap: str, topic: str, ownership: Ownership, name: str, **config: Any) -> None:
         self.name = name

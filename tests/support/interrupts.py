@@ -29,9 +29,8 @@ class _Interruption:
 
 
 def interrupted_everywhere(run: Callable[[], object], *modules: ModuleType, check: Callable[[], object]) -> int:
-    """Calls `run` and then `check` until a run ends without having been interrupted; returns how many were.
-
-    The instructions are those of `modules`, in this thread."""
+    """Calls `run` and then `check` until a run ends without an interrupt. Returns the number of interrupted runs. The
+    interrupts happen at instructions of `modules`, in this thread."""
     files = frozenset(str(module.__file__) for module in modules)
     at = 1
     while True:

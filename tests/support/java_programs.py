@@ -1,5 +1,5 @@
-"""Kafka's own Java programs, and the small ones of `tests/clients/java`, in `build/java`: fetched and compiled by Maven
-once for as long as their sources stay as they are."""
+"""Kafka's own Java programs, and the small ones of `tests/clients/java`, in `build/java`. Maven fetches and compiles
+them once, and again only after their sources have changed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def spark_jars() -> list[Path]:
 
 
 def command(main_class: str, *arguments: str, jvm: Sequence[str] = JVM) -> list[str]:
-    """For `subprocess`: one main class with its arguments."""
+    """Returns the command for `subprocess` that runs a main class with its arguments."""
     return ["java", *jvm, "-cp", classpath(), main_class, *arguments]
 
 

@@ -82,7 +82,7 @@ async def answer_to(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 def echo(request: Request) -> Answer:
-    """At once, in two parts; to an empty body there is no answer."""
+    """Returns the request's body at once, in two parts. A request with an empty body gets no answer."""
     body = bytes(request.frame[request.body_start :])
     return [body[:1], body[1:]] if body else None
 

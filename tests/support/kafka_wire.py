@@ -19,7 +19,7 @@ from tests.support.waiting import patience
 
 
 class KafkaWire:
-    """A context; `ask` sends one request and gives its answer as kio's dataclass."""
+    """A connection to a broker, as a context. `ask` sends one request and returns its answer as kio's dataclass."""
 
     def __init__(
         self, bootstrap: str, *, source: str = "", timeout_s: float | None = None, tls: ssl.SSLContext | None = None

@@ -16,7 +16,7 @@ KLAMM = (sys.executable, "-m", "klamm")
 
 
 class KlammProcess:
-    """One embedded cluster on a data directory; keeps its port over restarts, so that clients find it again."""
+    """One embedded cluster on a data directory. It keeps its port over restarts, so that clients find it again."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class KlammProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when the cluster says that it is ready; fails with its log when it does not."""
+        """Starts the cluster. Returns when the cluster reports that it is ready, or fails with its log."""
         assert self._process is None
         command = [*self._program, "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
         command += ["--kafka-port", str(self.kafka_port)]
@@ -62,11 +62,11 @@ class KlammProcess:
         self.end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit status."""
+        """Sends SIGTERM and returns the exit status."""
         return self.end(signal.SIGTERM)
 
     def end(self, number: signal.Signals) -> int:
-        """Sends it a signal and waits; returns the exit status."""
+        """Sends a signal, waits, and returns the exit status."""
         assert self._process is not None
         process, self._process = self._process, None
         process.send_signal(number)
@@ -77,7 +77,7 @@ class KlammProcess:
 
     @property
     def started(self) -> bool:
-        """Also true when it died by itself since."""
+        """True if the process was started, even if it has died since."""
         return self._process is not None
 
     @property
@@ -93,7 +93,8 @@ def running_cluster(
     port: int | None = None,
     program: Sequence[str] = KLAMM,
 ) -> Iterator[KlammProcess]:
-    """A started cluster; stopped at the end, unless the test did it. One that died by itself is only tidied up."""
+    """Yields a started cluster, and stops it at the end unless the test has done so. Only cleans up if the cluster has
+    died by itself."""
     cluster = KlammProcess(directory, settings, port=port, program=program)
     cluster.start()
     try:

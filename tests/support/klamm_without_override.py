@@ -15,7 +15,8 @@ _CAP_DAC_OVERRIDE = 1
 
 
 def give_up_dac_override() -> None:
-    """For this thread and those it starts from now on. Raises OSError."""
+    """Drops the capability CAP_DAC_OVERRIDE for this thread and the threads that it starts from now on. Raises
+    OSError."""
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)  # of this thread
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: of the capabilities from 0, then from 32
     libc = ctypes.CDLL(None, use_errno=True)

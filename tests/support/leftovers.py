@@ -22,7 +22,8 @@ _OF_THE_PROCESS: Final = re.compile(
 the connection with Spark's JVM, and of multiprocessing."""
 
 _RUNNERS: Final[Any] = asyncio.runners
-"""The module whose function ends the tasks that are left; the function is private, and the same since Python 3.7."""
+"""The module whose function ends the remaining tasks. The function is private, and has been the same since Python
+3.7."""
 
 _TASKS: Final = pathlib.Path("/proc/self/task")
 _MOUNTS: Final = pathlib.Path("/proc/self/mounts")
@@ -37,11 +38,12 @@ class Machine(NamedTuple):
 
 
 class LeftoverError(AssertionError):
-    """A test left something behind. It gets no second chance: run alone, it may leave the same where nobody looks."""
+    """A test left something behind. It gets no second chance, because a run of it alone may leave the same
+    unnoticed."""
 
 
 def refuse(left: Sequence[str]) -> None:
-    """Raises LeftoverError if there is anything."""
+    """Raises LeftoverError if `left` is not empty."""
     if left:
         raise LeftoverError(f"left behind: {', '.join(left)}")
 
@@ -69,9 +71,8 @@ def left_since(before: Machine, directory: pathlib.Path, timeout_s: float | None
 
 @contextlib.contextmanager
 def left_tasks() -> Iterator[list[str]]:
-    """Gives a list of the tasks that `asyncio.run` finds in the block when its coroutine has ended, and cancels.
-
-    The aclose of a generator that nobody ended is no task of its own."""
+    """Yields a list of the tasks that `asyncio.run` finds in the block after its coroutine has ended, and cancels. The
+    aclose of an open generator is not counted as a task."""
     left: list[str] = []
     cancel = _RUNNERS._cancel_all_tasks
 

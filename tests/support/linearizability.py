@@ -28,15 +28,15 @@ CONFIGURATIONS_MAX: Final = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What a client called, and what came of it."""
+    """A call of a client, and its outcome."""
 
     client: str
     call: Hashable
     result: Hashable | None
-    """None: unknown."""
+    """The result. None if it is unknown."""
     invoked_s: float
     returned_s: float = NEVER
-    """When the client had the result."""
+    """The time when the client had the result."""
 
     def __post_init__(self) -> None:
         assert (self.result is None) == (self.returned_s == NEVER), self
@@ -48,7 +48,7 @@ class Operation:
 
 
 class Impossible(enum.Enum):
-    """What a model answers to a result that its state cannot give."""
+    """The answer of a model to a result that its state cannot give."""
 
     IMPOSSIBLE = enum.auto()
 
@@ -80,11 +80,11 @@ class _Configuration:
     done: frozenset[int]
     """Operations under way whose outcome is known, and that have taken effect."""
     used: frozenset[int]
-    """Those of unknown outcome."""
+    """The operations of unknown outcome that have taken effect."""
 
 
 def check_linearizable(name: str, operations: Iterable[Operation], model: Model) -> None:
-    """Raises NotLinearizableError with what leads up to the violation, or TooComplexError."""
+    """Raises NotLinearizableError with the events that lead to the violation, or TooComplexError."""
     history = sorted(operations, key=lambda each: each.invoked_s)
     invocations = [(each.invoked_s, 0, number) for number, each in enumerate(history)]
     returns = [(each.returned_s, 1, number) for number, each in enumerate(history) if each.returned_s != NEVER]

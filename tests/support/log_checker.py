@@ -38,16 +38,16 @@ Value = tuple[int, int]
 
 
 class Outcome(Enum):
-    """What a producer knows of a send."""
+    """The outcome of a send, as the producer knows it."""
 
     OK = "ok"
     FAILED = "failed"
-    """It was certainly not written."""
+    """The record was certainly not written."""
     UNKNOWN = "unknown"
 
 
 class Send(NamedTuple):
-    """One record sent. Times are of one clock for all; `offset` is None unless it was acknowledged."""
+    """One record that was sent. All times are of one clock. `offset` is None unless the record was acknowledged."""
 
     partition: Partition
     value: Value
@@ -58,7 +58,7 @@ class Send(NamedTuple):
 
 
 class Read(NamedTuple):
-    """One record read."""
+    """One record that was read."""
 
     partition: Partition
     offset: int
@@ -74,11 +74,11 @@ class Anomaly(NamedTuple):
 
 
 class Consumption(NamedTuple):
-    """What one consumer had since it was told, the last time, where to begin: an offset per partition, 0 for others."""
+    """The records of one consumer since it last got its start offsets: an offset per partition, 0 for others."""
 
     begin: Mapping[Partition, int]
     polls: list[list[Read]]
-    """In the order in which it had them."""
+    """The records of each poll, in the order in which the consumer got them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class History:
 
 
 def check(history: History) -> list[Anomaly]:
-    """Every anomaly of a history; none is expected."""
+    """Returns every anomaly of a history. None is expected."""
     return [
         *_offsets_and_values(history),
         *_lost_and_failed(history),
@@ -121,7 +121,7 @@ def _offsets_and_values(history: History) -> Iterator[Anomaly]:
 
 
 def _seen(history: History) -> Iterator[Read]:
-    """Everything that anybody learnt of offsets."""
+    """Yields every pair of record and offset that any client learned."""
     for records in history.final.values():
         yield from records
     yield from history.polled()
@@ -212,7 +212,7 @@ def _one_consumer(consumption: Consumption, offsets: Mapping[Partition, Sequence
 
 
 def summary(anomalies: Iterable[Anomaly], *, examples_max: int = 3) -> str:
-    """How many of each kind, with examples; "no anomalies" for none."""
+    """Returns the number of anomalies of each kind, with examples, or "no anomalies"."""
     by_kind: dict[str, list[Anomaly]] = defaultdict(list)
     for anomaly in anomalies:
         by_kind[anomaly.kind].append(anomaly)

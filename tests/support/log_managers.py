@@ -20,7 +20,7 @@ TOPIC_ID = TopicId(uuid.UUID(int=77))
 
 
 class ManagerHarness:
-    """Starts log managers over the same dirs; `crash` drops one without a word to the disk."""
+    """Starts log managers over the same directories. `crash` drops one of them without writing anything to the disk."""
 
     def __init__(self, root: Path, disk: Disk) -> None:
         self.dirs = tuple(str(root / name) for name in ("a", "b", "c"))

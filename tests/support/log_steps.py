@@ -1,4 +1,5 @@
-"""What brokers do with a log in several steps, one after the other, for tests that need no event loop."""
+"""The operations that brokers carry out on a log in several steps. Here the steps follow each other, for tests that
+need no event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from klamm_broker.log.partition.pending_deletion import PendingDeletion
 
 
 def open_logs(*log_dirs: Path | str, node_id: int = 1, disk: Disk | None = None) -> LogManager:
-    """What the log dirs hold, or nothing if they are new."""
+    """Loads the logs of the directories, which may be new and empty."""
     config = LogManagerConfig(log_dirs=tuple(map(str, log_dirs)), node_id=node_id)
     manager = LogManager(config, disk or Disk(), random.Random(0))
     assert not manager.load("c", lambda _: LogConfig(), now_ms=0)
@@ -25,7 +26,7 @@ def open_logs(*log_dirs: Path | str, node_id: int = 1, disk: Disk | None = None)
 def create_log(
     manager: LogManager, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int = 0
 ) -> PartitionLog:
-    """Raises the BrokerError that kept it from being made."""
+    """Creates a log. Raises the BrokerError that prevented it."""
     new = NewLog(topic_partition=topic_partition, topic_id=topic_id, config=config)
     jobs, failures = manager.creation.plan([new], now_ms=now_ms)
     for job in jobs:
@@ -36,7 +37,7 @@ def create_log(
 
 
 def delete_log(manager: LogManager, topic_partition: TopicPartition, *, now_ms: int) -> PendingDeletion:
-    """Raises LogDirFailure or DiskFull."""
+    """Deletes a log. Raises LogDirFailure or DiskFull."""
     (job,) = manager.deletion.plan([topic_partition], now_ms=now_ms)
     job.run()
     (deletion,) = manager.deletion.complete(job)

@@ -1,8 +1,8 @@
 """An event loop whose time a test does not have to wait for.
 
-The time of a `LoopWithOwnTime` stands still while a task can run. When every task waits for a timer, the time jumps to
-the next timer. It is for tasks that wait only for each other and for timers: the loop does not know that a thread or
-another process is at work, so its time may jump meanwhile.
+The time of a `LoopWithOwnTime` does not advance while a task can run. When every task waits for a timer, the time jumps
+to the next timer. The loop is for tasks that wait only for each other and for timers. It does not know about work in
+threads or other processes, so its time may jump during such work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What our pages in Markdown link to, and the anchors of their headings, as a forge makes them."""
+"""The links in the project's Markdown pages, and the anchors of their headings, as a forge makes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Link(NamedTuple):
     target: str
     """The path or address, empty for the page itself."""
     anchor: str
-    """What stands behind the `#`, empty without one."""
+    """The text after the `#`. Empty if there is none."""
 
 
 def links(text: str) -> Iterator[Link]:

@@ -1,4 +1,4 @@
-"""A transport within one process: what is sent is serialized and handed over, without sockets, threads or gRPC."""
+"""A transport within one process. It serializes messages and passes them on, without sockets, threads or gRPC."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MemoryListener:
         self.calls: set[asyncio.Task[Any]] = set()
 
     def run(self, answer: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """A call, as a task of its own."""
+        """Starts a call as a task of its own."""
         task = asyncio.create_task(answer)
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)

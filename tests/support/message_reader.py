@@ -1,5 +1,5 @@
-"""Reads Kafka's messages into kio's dataclasses where kio's own reader refuses: a time of -1, which stands for none,
-and which a field that cannot be null has. Times are left as milliseconds then."""
+"""Reads Kafka's messages into kio's dataclasses where kio's own reader refuses them. It refuses a time of -1, which
+stands for no time, in a field that cannot be null. Times are left as milliseconds then."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MessageReader:
         self.position = position
 
     def entity(self, entity_class: type) -> Any:
-        """One structure of that class, tagged fields included."""
+        """Reads one structure of that class, including tagged fields."""
         values = {}
         tagged = {}
         for field, hint in _fields(entity_class):

@@ -19,7 +19,8 @@ def fill(
     leader_epoch: int = 2,
     **options: Any,
 ) -> None:
-    """Batches of a few records, those of each 10 ms later than those of the one before."""
+    """Appends `count` batches of a few records. The timestamps of each batch are 10 ms later than those of the previous
+    batch."""
     for number in range(count):
         batch = make_batch(records, timestamps=[NOW + 10 * number] * records, **options)
         log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=NOW)

@@ -1,7 +1,8 @@
-"""Ports that a test gives to servers before they listen, and that nobody else takes meanwhile, or while one is down.
+"""Ports that a test gives to servers before they listen. No other process takes them meanwhile, or while a server is
+down.
 
-Each process of the tests has blocks of ports of its own: it holds the first port of each, bound, for as long as it
-lives, and gives every other one of them away once. Whatever runs beside it finds that first port taken.
+Each process of the tests has blocks of ports of its own. It binds the first port of each block and holds it for as long
+as it lives. It gives every other port of the block away once. Another process of the tests finds the first port taken.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ _PORTS: Final = range(10_000, 30_000)
 """Below those that systems give to outgoing connections, which might take one before its server does, or while that
 is down (Linux: from 32,768 on)."""
 _BLOCK_PORTS: Final = 100
-_random = random.Random()  # not seeded by the test run: what runs beside it tries other blocks first
+_random = random.Random()  # not seeded by the test run, so that another run tries other blocks first
 
 
 def free_port() -> int:
-    """A port nobody listens on now, and that nobody else is given."""
+    """Returns a port on which no process listens now, and which no other test gets."""
     return free_ports([0])[0]
 
 
 def free_ports(offsets: Sequence[int]) -> list[int]:
-    """Such ports, so far from the first of them; all between them are given away with them."""
+    """Returns ports at these offsets from the first one. The ports between them are taken too."""
     return _OWN.take(offsets)
 
 

@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 class PrometheusApi:
-    """What one at `address` (host:port) is asked."""
+    """The API of a Prometheus server at `address` (host:port)."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -58,11 +58,12 @@ class PrometheusApi:
         return samples[0].value if samples else None
 
     def rules(self) -> list[dict[str, Any]]:
-        """With their health and state."""
+        """Returns the rules with their health and state."""
         return [rule for group in self._get("rules", {})["groups"] for rule in group["rules"]]
 
     def until(self, ask: Callable[[], T], expected: T, timeout_s: float | None = None) -> T:
-        """What `ask()` gives when it is that; else, in the end, what it is: a busy machine may miss a scrape."""
+        """Returns the answer of `ask()` as soon as it equals `expected`, or the last answer after the time-out. A busy
+        machine may miss a scrape."""
         until_s = time.monotonic() + (patience() if timeout_s is None else timeout_s)
         while (found := ask()) != expected and time.monotonic() < until_s:
             time.sleep(SCRAPE_S / 2)
@@ -106,12 +107,13 @@ class PrometheusServer(PrometheusApi):
         self._process.wait(patience())
 
     def wait_scraped(self) -> None:
-        """Until every target was asked after this call, and has answered: a busy one may miss its time, and one that
-        was never asked is not in `up`. Only of a bare series `timestamp` gives the time of its sample."""
+        """Waits until every target was scraped after this call, and has answered. A busy target may miss its time, and
+        `up` does not have one that was never scraped. `timestamp` gives the time of a sample only for a bare series."""
         self._wait(f"count(timestamp(up) > {time.time()} and up == 1) == {self._target_count}")
 
     def wait_evaluated(self) -> None:
-        """Until every rule has seen what is known by this call. Those that go by others' come after them."""
+        """Waits until every rule has seen the samples that exist before this call. Rules that use other rules are
+        evaluated after them."""
         now_s = time.time()
 
         def evaluated() -> bool:
@@ -120,7 +122,7 @@ class PrometheusServer(PrometheusApi):
         wait_until(evaluated, self.rules, pause_s=0.1)
 
     def _wait(self, expression: str) -> None:
-        """Until it has a series."""
+        """Waits until the expression has a series."""
         wait_until(lambda: self.ask(expression), lambda: f"{expression} is never true: {self.ask('up')}", pause_s=0.1)
 
 

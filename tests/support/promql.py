@@ -1,4 +1,5 @@
-"""Which metrics an expression of Prometheus asks for: enough of PromQL's words to tell them from everything else."""
+"""Finds the metrics in an expression of Prometheus. It knows enough of PromQL's words to tell metrics from everything
+else."""
 
 from __future__ import annotations
 

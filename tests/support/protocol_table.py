@@ -1,6 +1,6 @@
-"""The table of APIs and versions in `docs/reference/kafka-protocol.md`: what it says, and how it is written again.
+"""Reads and rewrites the table of APIs and versions in `docs/reference/kafka-protocol.md`.
 
-The ranges come from this code and from the schemas in Kafka's jar, what differs is kept as somebody wrote it:
+The ranges come from this code and from the schemas in Kafka's jar. The texts about differences are kept as they are:
 
     .venv/bin/python tests/support/protocol_table.py
 """
@@ -33,15 +33,15 @@ class Row(NamedTuple):
     name: str
     key: int
     klamm: Range | None
-    """What ApiVersions names; None: it is not served."""
+    """The range in the answer of ApiVersions. None if the API is not served."""
     kafka: Range
-    """What a broker serves by default."""
+    """The range that a broker serves by default."""
     differs: str
     """Empty: nothing that a client could notice."""
 
 
 def rows() -> list[Row]:
-    """What the page says."""
+    """Returns the rows of the page."""
     text = PAGE.read_text()
     lines = text[text.index(BEGIN) : text.index(END)].splitlines()[1:]
     assert tuple(lines[:2]) == HEAD, lines[:2]
@@ -49,7 +49,7 @@ def rows() -> list[Row]:
 
 
 def kafka_ranges(jar: Path) -> dict[str, tuple[int, Range]]:
-    """(key, range) of what a broker of Kafka serves, by name; a version that is still unstable it does not."""
+    """Returns the key and range of the APIs that a broker of Kafka serves, by name. Unstable versions are left out."""
     found = {}
     with zipfile.ZipFile(jar) as archive:
         for name in filter(_REQUEST.fullmatch, archive.namelist()):

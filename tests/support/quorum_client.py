@@ -16,12 +16,12 @@ from tests.support.raw_stub import RawStub
 
 
 class Fate(enum.Enum):
-    """What became of a call without an answer."""
+    """The outcome of a call without an answer."""
 
     UNKNOWN = enum.auto()
-    """It may have happened, may yet happen, or never."""
+    """The call may have happened, may happen later, or never."""
     NOT_DONE = enum.auto()
-    """It will never happen; the next one goes to another controller."""
+    """The call will never happen. The next one is sent to another controller."""
 
 
 UNKNOWN: Final = Fate.UNKNOWN
@@ -93,6 +93,6 @@ class QuorumClient:
 
 
 def _was_not_sent(error: grpc.RpcError) -> bool:
-    """Whether nobody was there to do anything, or said that it would not."""
+    """True if no controller received the call, or if one refused it."""
     refused = "refused" in (error.details() or "")
     return refused or error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

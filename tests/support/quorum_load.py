@@ -1,9 +1,9 @@
-"""Topics created, read and deleted all the time, and what was acknowledged of it.
+"""Workers that create, read and delete topics all the time, and the history of acknowledged operations.
 
-The history is checked by name: each topic belongs to one worker, is created once and deleted once. An acknowledged
-creation is seen by every later read until its deletion is asked for, an acknowledged deletion by every later read.
-An operation whose outcome is not known (the controller was killed, or did not answer in time) takes its topic out of
-the check: it may happen at any later time.
+The history is checked by name. Each topic belongs to one worker, and is created once and deleted once. Every read after
+an acknowledged creation sees the topic until its deletion is requested. No read after an acknowledged deletion sees it.
+If an operation's outcome is unknown, its topic is not checked any more, because the operation may happen at any later
+time. The outcome is unknown if the controller was killed, or did not answer in time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.waiting import patience
 
 
 class History:
-    """What was acknowledged, and when."""
+    """The acknowledged operations, and their times."""
 
     def __init__(self) -> None:
         self.alive: set[str] = set()
@@ -53,7 +53,7 @@ class History:
 
 
 async def administer(client: QuorumClient, history: History, prefix: str) -> None:
-    """Creates, reads and deletes topics of its own until cancelled."""
+    """Creates, reads and deletes the worker's own topics until it is cancelled."""
     rng = random.Random(prefix)
     mine: list[str] = []
     for number in itertools.count():
@@ -105,7 +105,8 @@ async def seen_topics(client: QuorumClient) -> set[str]:
 
 @contextlib.asynccontextmanager
 async def load(quorum: Quorum, history: History, worker_count: int = 3, *, prefix: str = "w") -> AsyncIterator[None]:
-    """Administers meanwhile; at the end everything acknowledged is checked, at every controller.
+    """Runs workers that administer topics during the context. At the end, every controller is checked for everything
+    that was acknowledged.
 
     Topics begin with `prefix`: another one for each load of one history."""
     clients = [QuorumClient(quorum.addresses) for _ in range(worker_count + 1)]

@@ -73,7 +73,7 @@ def key(node_id: int, directory_id: str = "") -> ReplicaKey:
 
 
 class Scripted:
-    """One replica, its disk, and what it delivered."""
+    """One replica, its disk, and the entries that it delivered."""
 
     def __init__(self, node_id: int, voters: VoterSet) -> None:
         self.node_id = node_id
@@ -92,7 +92,7 @@ class Scripted:
 
 
 class Script:
-    """Runs commands; `trace` takes the lines that describe what happened since it was last emptied."""
+    """Runs commands. `trace` gets the lines that describe the events since it was last emptied."""
 
     def __init__(self, settings: RaftSettings = SETTINGS) -> None:
         self.settings = settings
@@ -132,7 +132,7 @@ class Script:
         }
 
     def run(self, command: str) -> list[str]:
-        """One command; returns what happened, a line each."""
+        """Runs one command, and returns its events, one line each."""
         self.trace.clear()
         self._run(*command.split())
         return list(self.trace)
@@ -215,7 +215,7 @@ class Script:
         self._say(f"{node_id} writes snapshot {snapshot}")
 
     def cut(self, *ids: int) -> None:
-        """Between all of those named; of one, to everybody."""
+        """Cuts the links between the named replicas. If only one is named, cuts its links to all others."""
         others = ids if len(ids) > 1 else tuple(self.replicas)
         self._cuts |= {(a, b) for a in ids for b in others if a != b} | {(b, a) for a in ids for b in others if a != b}
 
@@ -257,7 +257,7 @@ class Script:
             )
 
     def step(self, node_id: int, event: Event) -> None:
-        """One event at one replica; its effects are noted, queued and carried out."""
+        """Applies one event to one replica. Its effects are noted, queued and carried out."""
         replica = self.replicas[node_id]
         node = replica.running
         role = node.role
@@ -280,7 +280,7 @@ class Script:
         self._commands[name](*words)
 
     def advance(self) -> bool:
-        """The oldest of what is under way happens; False when there is nothing."""
+        """Carries out the oldest pending event. Returns False if there is none."""
         for node_id, replica in self.replicas.items():
             if replica.unsynced:
                 self.sync(node_id)

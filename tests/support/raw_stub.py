@@ -1,4 +1,4 @@
-"""Calls as any gRPC client makes them: what fails raises gRPC's own error, with the status that went over the wire."""
+"""Calls RPCs as any gRPC client does. A failed call raises gRPC's own error, with the status that was sent."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class SaslCluster:
         self.process: KlammProcess
 
     def set_password(self, user: str, password: str) -> None:
-        """Sets it for both mechanisms of SCRAM; returns when the server of the users knows of it."""
+        """Sets the password for both mechanisms of SCRAM. Returns when the server of the users knows it."""
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.plaintext}"})
         infos = [
             ScramCredentialInfo(mechanism, 4096)
@@ -57,13 +57,13 @@ class SaslCluster:
             admin.alter_user_scram_credentials(wanted)[user].result(patience())
 
     def address(self, protocol: str) -> str:
-        """What clients of SASL_PLAINTEXT or SASL_SSL dial."""
+        """Returns the address for clients of SASL_PLAINTEXT or SASL_SSL."""
         return f"{HOST}:{self.sasl if protocol == 'SASL_PLAINTEXT' else self.sasl_ssl}"
 
     def client(
         self, mechanism: str, password: str = PASSWORD, *, user: str = USER, protocol: str = "SASL_SSL"
     ) -> dict[str, Any]:
-        """librdkafka's settings; of OAUTHBEARER the password is the token."""
+        """Returns librdkafka's settings. For OAUTHBEARER, the password is the token."""
         settings = {
             "bootstrap.servers": self.address(protocol),
             "security.protocol": protocol,
@@ -86,7 +86,7 @@ def token(
     audience: str = AUDIENCE,
     key: ec.EllipticCurvePrivateKey | None = None,
 ) -> str:
-    """One that the cluster takes, unless it says otherwise."""
+    """Returns a token that the cluster accepts, unless the arguments make it a bad one."""
     issued_s = int(time.time()) - issued_s_ago
     claims = {"iss": ISSUER, "aud": audience, "sub": subject, "iat": issued_s, "exp": issued_s + lifetime_s}
     return jwt.encode(claims, key or _private_key(), algorithm="ES256", headers={"kid": "key"})

@@ -51,7 +51,7 @@ def image(**passwords: str) -> MetadataImage:
 
 
 class World:
-    """What the listener knows of its clients: alice and bob, and how many may be on their way in."""
+    """The listener's knowledge of its clients: alice and bob, and the number of clients that may be logging in."""
 
     def __init__(self, *, unauthenticated_max: int = 1_000, **settings: str) -> None:
         given = {
@@ -90,7 +90,7 @@ def message(api_key: ApiKey, version: int, body: bytes) -> bytes:
 
 
 class Client:
-    """One connection; `ask` gives the body of an answer, `is_cut_off` whether there is an end of it."""
+    """One connection. `ask` returns the body of an answer. `is_cut_off` is true if the server closes the connection."""
 
     made: ClassVar[list[asyncio.StreamWriter]] = []
 
@@ -147,7 +147,7 @@ class Client:
         return await answer_to(self.reader) == (1, body)
 
     async def is_cut_off(self) -> bool:
-        """Waits for the end; whatever is still said before it does not count as one."""
+        """Waits for the next byte. True if the server has closed the connection, false if it has sent a byte."""
         try:
             return await self.reader.read(1) == b""
         except OSError:

@@ -1,8 +1,8 @@
 """Brokers whose answers a test writes: real gRPC servers and real batch checks over an imaginary cluster.
 
-`ScriptedCluster` holds topics, leaders and what was appended. Each Produce takes the next `Answer` of
-`produce_answers` (`usual_answer` when there is none), each Metadata the next of `metadata_errors`. Broker 0 is
-the coordinator of everything: each of its calls about transactions takes the next of `transaction_script`.
+`ScriptedCluster` holds topics, leaders and appended records. Each Produce takes the next `Answer` of `produce_answers`
+(`usual_answer` when there is none), each Metadata the next of `metadata_errors`. Broker 0 is the coordinator of all
+groups and transactional ids. Each of its calls about transactions takes the next of `transaction_script`.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from tests.support.waiting import patience
 
 @dataclass(kw_only=True)
 class Answer:
-    """How one Produce request is treated."""
+    """The treatment of one Produce request."""
 
     error: ErrorCode = ErrorCode.NONE
-    """For every partition of the request, or for `only`."""
+    """The error for every partition of the request, or for `only`."""
     only: TopicPartition | None = None
     append: bool | None = None
-    """Whether the batches are stored; by default when there is no error."""
+    """True if the batches are stored. By default they are stored if there is no error."""
     drop: bool = False
     """Answers UNAVAILABLE, as a broken connection would."""
     wait_for: threading.Event | None = None
-    """Answers only when it is set; batches are stored before."""
+    """If set, the broker answers only after this event. It stores the batches before."""
     leader_hint: tuple[int, int] = (-1, -1)
     """Leader and epoch (KIP-951)."""
     throttle_ms: int = 0
-    """For how long the client is told to rest."""
+    """The throttle time that the client gets."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Partition:
 
 @dataclass
 class ProduceSeen:
-    """One request as it arrived."""
+    """One Produce request as it arrived."""
 
     broker_id: int
     header: broker_pb2.ProduceHeader
@@ -74,13 +74,14 @@ class Dropped(enum.Enum):
     """Answers UNAVAILABLE, as a broken connection would."""
 
     BEFORE = enum.auto()
-    """Nothing is done."""
+    """The call is dropped before it has an effect."""
     AFTER = enum.auto()
     """All is done as usual, and the answer is lost."""
 
 
 Fate = ErrorCode | Dropped | threading.Event
-"""What becomes of a call to the coordinator. An error is its answer; an event: waits for it and goes on as usual."""
+"""The outcome of a call to the coordinator. An error is its answer. With an event, the call waits for it and continues
+as usual."""
 
 
 class ScriptedCluster:
@@ -102,15 +103,15 @@ class ScriptedCluster:
         self.producer_id_count = 0
         self.produced: list[ProduceSeen] = []
         self.transaction_script: dict[str, deque[Fate]] = defaultdict(deque)
-        """What becomes of the next calls, by the call's name: init_producer_id, end_txn, txn_offset_commit."""
+        """The outcomes of the next calls, by the call's name: init_producer_id, end_txn, txn_offset_commit."""
         self.transaction_calls: list[tuple[str, Any]] = []
-        """Name and request of each call, in order; "produce" with its header."""
+        """The name and request of each call, in order. "produce" has its header."""
         self.transactional_epoch = -1
         self.only_offset: TopicPartition | None = None
-        """Which offset a refusal of txn_offset_commit is about; None: all."""
+        """The partition to which a refusal of txn_offset_commit applies. None for all of them."""
         self.coordinator_lookups = 0
         self.next_producer: tuple[int, int] | None = None
-        """Producer id and epoch that EndTxn answers; None: the next epoch of the same."""
+        """The producer id and epoch in the answer of EndTxn. None for the next epoch of the same producer."""
         self.in_flight_max = 0
         self.metadata_count = 0
         self.on_drop: Callable[[], None] = lambda: None
@@ -131,7 +132,7 @@ class ScriptedCluster:
         partition.leader_epoch += 1
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """Everything appended to the partition."""
+        """Returns all records that were appended to the partition."""
         return [record for batch in self.topics[topic][partition].batches for record in decode_batch(batch)]
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
@@ -286,7 +287,7 @@ class ScriptedCluster:
 
 
 def store(partition: Partition, batches: list[bytes]) -> int:
-    """Appends as a broker would, duplicates not at all; returns the offset."""
+    """Appends batches as a broker does, but no duplicates. Returns the offset."""
     headers = [read_header(batch) for batch in batches]
     is_idempotent = headers[0].producer_id >= 0
     if is_idempotent and (duplicate := partition.producers.check(headers, is_verified=True)) is not None:
@@ -304,7 +305,7 @@ def _split_batches(part: bytes) -> list[bytes]:
 
 
 class _ScriptedBroker:
-    """The servicer of one broker; what the scripted cluster has no part in is not implemented."""
+    """The servicer of one broker. Calls that the scripted cluster does not support are not implemented."""
 
     def __init__(self, cluster: ScriptedCluster, broker_id: int) -> None:
         self._cluster = cluster
@@ -346,7 +347,7 @@ class _ScriptedBroker:
 
 
 class _ScriptedCoordinator:
-    """One transactional id's coordinator, and that of every group."""
+    """The coordinator of one transactional id and of every group."""
 
     def __init__(self, cluster: ScriptedCluster) -> None:
         self._cluster = cluster

@@ -17,7 +17,7 @@ SHORT_MS = 2_000
 def producing(
     partition_count: int = 1, *, cluster: ScriptedCluster | None = None, **settings: Any
 ) -> Iterator[tuple[Producer, ScriptedCluster]]:
-    """Gives a Producer that neither lingers nor waits long before it retries, and its cluster with the topic "t"."""
+    """Yields a Producer with no linger and short retry pauses, and its cluster with the topic "t"."""
     cluster = cluster or ScriptedCluster()
     if partition_count:
         cluster.create_topic("t", partition_count)

@@ -22,7 +22,7 @@ BASE_OFFSET = 1_000
 
 @dataclass
 class SealedSegment:
-    """What the log knows of a segment, and its bytes as they were written."""
+    """The log's data about a segment, and the segment's original bytes."""
 
     data: bytes
     end_offset: int
@@ -44,7 +44,7 @@ class SealedSegment:
         )
 
     def check(self, data: bytes) -> SegmentVerdict:
-        """Checks these bytes in the place of its own; the indexes are those of its own."""
+        """Checks these bytes in the place of the segment's own, with the segment's indexes."""
         view = memoryview(data)
         return check_segment(
             lambda position, size: view[position : position + size], self.bounds, self.epochs, self.index_files()
@@ -63,13 +63,14 @@ class SealedSegment:
         return IndexFiles(offsets, times, None)
 
     def records(self, first_offset: int) -> memoryview:
-        """What a fetch from there on answers."""
+        """Returns the records that a fetch from that offset gets."""
         start = next((at for at in self.positions if read_header(self.data, at).last_offset >= first_offset), None)
         return memoryview(b"" if start is None else self.data[start:])
 
 
 def random_segment(rng: random.Random, *, batch_count: int = 12, is_gapless: bool = True) -> SealedSegment:
-    """Batches of a few leader epochs, of one to four records, some compressed; some full of zeros."""
+    """Returns batches of a few leader epochs, with one to four records. Some are compressed, and some are full of
+    zeros."""
     parts, epochs = [], [EpochEntry(3, 0)]
     offset, epoch, time_ms = BASE_OFFSET, 3, 1_000
     for _ in range(batch_count):
@@ -94,7 +95,7 @@ def random_segment(rng: random.Random, *, batch_count: int = 12, is_gapless: boo
 
 
 def write_segment(directory: Path, sealed: SealedSegment, data: bytes | None = None) -> Path:
-    """The `.log` file with its indexes; `data`: in the place of what was written."""
+    """Writes the `.log` file with its indexes. With `data`, these bytes replace the original ones."""
     segment = Segment(Disk(), str(directory), BASE_OFFSET, config=CONFIG, created_ms=0, roll_jitter_ms=0)
     segment.create()
     headers = [header for _, header in iter_headers(sealed.data)]

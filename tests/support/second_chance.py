@@ -49,7 +49,7 @@ _REASON_LINES: Final = 15
 """The number of lines that the reason of one failure takes."""
 
 _MOST_TOLD: Final = 16
-"""The number of failures whose reasons are told."""
+"""The largest number of failures whose reasons are printed."""
 
 
 class Failure(NamedTuple):
@@ -91,7 +91,7 @@ class SecondChance:
         self._failures: dict[str, Failure] = {}
         """The first failure of each failed test, by its node id."""
         self._passed_again: dict[str, bool] = {}
-        """Whether each test that ran again passed, by its node id."""
+        """The outcome of each test that ran again, by its node id. True if it passed."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remembers the first failure of each test."""
@@ -119,7 +119,7 @@ class SecondChance:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> Generator[None, None, None]:
-        """Prints each failure, after all that pytest prints of them."""
+        """Prints each failure after pytest's own reports of failures."""
         yield
         story = self._story()
         for line in story:
@@ -161,7 +161,7 @@ class SecondChance:
                     reporter._add_stats(name, those)
 
     def _story(self) -> list[str]:
-        """Returns the last lines of the run, at most 60; none if nothing failed."""
+        """Returns the last lines of the run, at most 60. Returns none if nothing failed."""
         told = list(self._failures.values())[:_MOST_TOLD]
         most = min(_REASON_LINES, _STORY_LINES // max(1, len(told)) - 2)
         lines = [line for failure in told for line in self._failure_lines(failure, most)]

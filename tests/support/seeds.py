@@ -20,8 +20,6 @@ def run_seed() -> int:
 
 
 def examples(count: int) -> int:
-    """Returns how many examples a property test draws: `count` with a seed that somebody asked for, else a third.
-
-    Those of the fixed seed are the same in every run and have been passed before; `make fresh-seeds` draws all.
-    """
+    """Returns how many examples a property test draws. They are `count` with a seed that the user set, else a third.
+    Those of the fixed seed are the same in every run and have passed before. `make fresh-seeds` draws all."""
     return count if "TEST_SEED" in os.environ else -(-count // 3)

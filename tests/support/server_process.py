@@ -13,8 +13,8 @@ from tests.support.waiting import patience
 
 
 class ServerProcess:
-    """`python -m <package>` with settings; keeps port and directory over restarts. `prefix` is a command that runs the
-    rest of its command line in its own place."""
+    """`python -m <package>` with settings. It keeps its port and directory over restarts. `prefix` is a command that
+    runs the rest of its command line in its own place."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ServerProcess:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def end(self, number: signal.Signals) -> int:
-        """Sends the signal; returns the exit status."""
+        """Sends the signal and returns the exit status."""
         self.signal(number)
         return self.wait()
 
@@ -59,7 +59,7 @@ class ServerProcess:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Until it has ended; returns the exit status."""
+        """Waits until the process has ended, and returns its exit status."""
         assert self._process is not None
         process, self._process = self._process, None
         return process.wait(patience())
@@ -71,7 +71,7 @@ class ServerProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def abandon(self) -> None:
-        """Whatever became of it, it does not outlive the test."""
+        """Kills the process if it still runs, so that it does not outlive the test."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(patience())

@@ -1,4 +1,5 @@
-"""Which metrics there are to be asked for: of our servers, of Prometheus itself, and what its rules record."""
+"""The names of the metrics that exist: those of Klamm's servers, those of Prometheus itself, and those that its rules
+record."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ RECORDED = {
 
 @cache
 def shown_metrics() -> set[str]:
-    """What our servers and Prometheus itself show, whether there is a series of it now or not."""
+    """Returns the metrics that Klamm's servers and Prometheus itself show, whether or not a series of them exists
+    now."""
     for module in MEASURING:
         importlib.import_module(module)
     names = {sample.name for metric in registry().collect() for sample in metric.samples}

@@ -21,7 +21,7 @@ class SlippingTransport:
         self._has_slipped = False
 
     async def wait_for_call(self, number: int = 0) -> None:
-        """Until the first call (0) or the second (1) waits for its answer."""
+        """Waits until the first call (0) or the second one (1) waits for its answer."""
         await self._begun[number].wait()
 
     def channel(self, address: str, options: ChannelOptions) -> _Channel:
@@ -55,7 +55,7 @@ class _Channel:
 
 
 class _Call:
-    """A call of any kind; it hangs where an answer is awaited, or the first request is sent."""
+    """A call of any kind. It hangs where it waits for an answer, or where the first request is sent."""
 
     def __init__(self, transport: SlippingTransport, name: str) -> None:
         self._transport = transport

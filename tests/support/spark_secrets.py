@@ -62,7 +62,7 @@ def use(spark: Any, options: dict[str, str], checkpoint: str) -> None:
 
 
 def fail(spark: Any, options: dict[str, str]) -> None:
-    """What a query with a wrong password ends with."""
+    """Prints the error of a query with a wrong password."""
     try:
         spark.read.format("klamm").options(**options, subscribe=TOPIC).load().count()
     except Exception as error:  # noqa: BLE001 - whatever Spark makes of it

@@ -21,9 +21,9 @@ _DEPLOY = "org.apache.spark.deploy"
 
 @contextlib.contextmanager
 def standalone_cluster(directory: pathlib.Path, *, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
-    """Gives the master's address once its workers, one of a core on each host, have registered.
+    """Yields the master's address after its workers, one of a core on each host, have registered.
 
-    What runs there finds nothing of this project but what is shipped: PYTHONPATH is not passed on."""
+    Programs there find only the files of this project that are shipped to them, because PYTHONPATH is not passed on."""
     home = pathlib.Path(pyspark.__file__).parent
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},

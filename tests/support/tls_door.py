@@ -32,7 +32,7 @@ async def opened(tls: TlsClients, **door: Any) -> AsyncIterator[Door]:
 
 
 async def refused(door: Door, tls: ssl.SSLContext) -> bool:
-    """Whether a client gets no answer. In TLS 1.3 it may be through with its handshake before the server is."""
+    """True if a client gets no answer. In TLS 1.3, the client may finish its handshake before the server does."""
     try:
         reader, writer = await door.connect(tls)
     except OSError:

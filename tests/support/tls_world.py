@@ -26,7 +26,7 @@ class TlsWorld:
     def clients(
         self, signed: SignedKey | None = None, *, rules: str = "DEFAULT", handshakes_max: int = 100, **settings: str
     ) -> TlsClients:
-        """What the listener knows; `settings` with underscores for dots."""
+        """Returns the TLS clients of a listener with these settings. `settings` have underscores for dots."""
         dotted = {name.replace("_", "."): text for name, text in settings.items()}
         stores = certificates.write_stores(self._directory / "server", signed or certificates.server())
         given = ListenerTlsSettings.parse({**stores.settings(), **dotted})
@@ -43,5 +43,5 @@ class TlsWorld:
         stores = certificates.write_stores(self._directory / "client", signed or certificates.client())
         given = stores.settings() if signed else {"ssl.truststore.location": str(stores.truststore)}
         values = TlsSettings(**parse(TlsSettings, given))
-        # A client's clock may be late: what has expired is the listener's to find out.
+        # The client's clock is late, so that the listener has to find out that a certificate has expired.
         return client_context(values, load_material(values, now=certificates.NOW - timedelta(minutes=1)))

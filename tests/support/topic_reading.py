@@ -1,4 +1,4 @@
-"""What topics hold, from their beginning to their end."""
+"""Reads the content of topics from their beginning to their end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from tests.support.waiting import wait_until
 def read_topics(
     bootstrap: str, *topics: str, isolation_level: str = "read_committed", past_open: bool = True
 ) -> list[ConsumerRecord]:
-    """Their records, by topic, partition and offset. Fails when a transaction stays open.
+    """Returns the topics' records, by topic, partition and offset. Fails if a transaction stays open.
 
-    past_open: what was begun when this was called has to end; otherwise it reads up to the first open transaction."""
+    If `past_open` is true, it waits for the end of transactions that are open at the call. Otherwise it reads up to the
+    first open transaction."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         described = admin.describe_topics(topics)
     tps = [TopicPartition(topic, each.partition) for topic in topics for each in described[topic].partitions]

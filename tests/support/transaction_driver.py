@@ -61,9 +61,9 @@ class TransactionDriver:
         self.asked: set[int] = set()
         self.unsent: deque[LogWrite[ShardRecord]] = deque()
         self.log: list[tuple[bytes, bytes | None]] = []
-        """Records acknowledged, in order, as they are stored."""
+        """The acknowledged records as they are stored, in order."""
         self.markers: list[SendMarkers] = []
-        """Those that are not written yet."""
+        """The markers that are not written yet."""
         self.notes: list[str] = []
         self.auto_ack = True
         self.auto_markers = True
@@ -92,7 +92,7 @@ class TransactionDriver:
         self.settle()
 
     def settle(self) -> None:
-        """What happens by itself."""
+        """Acknowledges and writes markers as often as the driver does so by itself."""
         while True:
             if self.auto_ack and self.unsent:
                 self.ack()
@@ -121,7 +121,7 @@ class TransactionDriver:
         return order
 
     def advance(self, duration_ms: int) -> None:
-        """Time passes; every deadline on the way is met on time."""
+        """Advances the clock. Every deadline on the way is met on time."""
         end_ms = self.now_ms + duration_ms
         while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -129,7 +129,8 @@ class TransactionDriver:
         self.now_ms = end_ms
 
     def crash(self) -> None:
-        """The process dies and another one loads the shard: what was not acknowledged is lost, so are the requests."""
+        """Ends the process and loads the shard in another one. Requests and writes that were not acknowledged are
+        lost."""
         self.unsent.clear()
         self.markers.clear()
         former, former_ledgers = self.rules.ids.values, self.rules.ledgers.values

@@ -1,4 +1,5 @@
-"""A cluster that goes from plain text to security by three rolling restarts, and what its clients say meanwhile.
+"""A cluster that moves from plain text to security by three rolling restarts, and the errors of its clients during
+them.
 
 `docs/how-to/security.md` tells operators the same steps. Servers listen at every interface, so that the rules for
 servers that others can reach hold here, too.
@@ -27,14 +28,14 @@ PAUSE_S: Final = 0.1
 
 
 class Step(enum.IntEnum):
-    """Each but the first is a rolling restart."""
+    """The steps of the upgrade. Each step but the first is a rolling restart."""
 
     PLAIN = 0
     LISTENERS = 1
     """There are secured listeners beside those in plain text."""
     SWITCHED = 2
-    """Servers use the secured one of each other, and ask what clients may do; a client in plain text may do
-    everything."""
+    """Servers use each other's secured listeners, and check the rights of clients. A client in plain text still has all
+    rights."""
     CLOSED = 3
     """There is no plain text any more."""
 
@@ -56,7 +57,7 @@ class Node(NamedTuple):
 
 
 class UpgradedCluster:
-    """Three controllers, two brokers and a coordinator; `roll` takes all of them to a step."""
+    """Three controllers, two brokers and a coordinator. `roll` moves all of them to a step."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -80,8 +81,8 @@ class UpgradedCluster:
             process.abandon()
 
     def roll(self, step: Step) -> None:
-        """Starts one server after the other again; the next one when this one serves and no partition lacks a
-        replica."""
+        """Restarts one server after the other. The next restart begins when this server serves and every partition has
+        all replicas."""
         for node in self.nodes:
             assert self._processes[node.name].end(signal.SIGTERM) == 0, self.logs()
             self._begin(node, step)
@@ -146,7 +147,7 @@ class UpgradedCluster:
         return all(len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values())
 
     def settings(self, node: Node, step: Step) -> dict[str, str]:
-        """What a server is started with."""
+        """Returns the settings with which a server is started."""
         listeners = self._listeners(node, step)
         return {
             "listeners": ",".join(f"{name}://0.0.0.0:{port}" for name, port in listeners.items()),

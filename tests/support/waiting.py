@@ -17,22 +17,21 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 Story = str | Callable[[], object]
-"""What an error says; a function is called when the time is over, and tells what there is instead."""
+"""The text of an error. A function is called when the time is over, and returns the actual state."""
 
 _PATIENCE_S: Final = 60.0
 _MOST_PATIENCE_S: Final = 180.0
 PAUSE_S: Final = 0.02
 LOOP_PAUSE_S: Final = 0.002
 FREE_TURNS: Final = 1_000
-"""How many turns of the event loop pass without a pause: what lasts for a few turns only is seen."""
+"""The number of turns of the event loop that pass without a pause, so that a state of only a few turns is seen."""
 SETTLE_TURNS: Final = 10
 
 
 def patience() -> float:
-    """Returns the seconds that a test waits for an event: 60 on an idle machine, up to 180 on a busy one.
-
-    It is the only measure of time in tests of real processes. A test that waits for less finds out how busy the machine
-    is; a bound on speed belongs into a benchmark."""
+    """Returns the seconds that a test waits for an event: 60 on an idle machine, up to 180 on a busy one. It is the
+    only measure of time in tests of real processes. A test that waits for less only measures how busy the machine is. A
+    limit on speed belongs into a benchmark."""
     load_per_core = os.getloadavg()[0] / (os.cpu_count() or 1)
     return min(max(_PATIENCE_S, _PATIENCE_S * load_per_core), _MOST_PATIENCE_S)
 
@@ -68,10 +67,8 @@ async def until(
     timeout_s: float | None = None,
     pause_s: float = LOOP_PAUSE_S,
 ) -> Any:
-    """Returns the first answer of `ask` that is true; `ask` may be a coroutine function.
-
-    Raises AssertionError with `story` after `timeout_s`, also while an answer is awaited. Without `timeout_s`, it is
-    `patience()`."""
+    """Returns the first answer of `ask` that is true. `ask` may be a coroutine function. Raises AssertionError with
+    `story` after `timeout_s`, even while it awaits an answer. Without `timeout_s`, it is `patience()`."""
     timeout_s = patience() if timeout_s is None else timeout_s
     answer: Any = None
     try:
@@ -91,7 +88,7 @@ async def until(
 
 
 async def settle(turns: int = SETTLE_TURNS) -> None:
-    """Lets every task run until it waits for something outside; each may take `turns` steps."""
+    """Lets every task run until it waits for something outside. Each task may take `turns` steps."""
     for _ in range(turns):
         await asyncio.sleep(0)
 

@@ -1,8 +1,8 @@
-"""Clients that administer topics, and the history of what they were told.
+"""Clients that administer topics, and the history of their answers.
 
 Every name is a history of its own. Most topics belong to one client, which creates, changes and reads them and deletes
-most of them later; a few contended names are everybody's for some seconds, then they are left as they are. Everything
-that was ever named is read again now and then, and at the end.
+most of them later. All clients share a few contended names for some seconds, and then leave them as they are. All names
+are read again now and then, and at the end.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from tests.chaos.klammchaos.topic_model import CONFIG, Call, Create, Delete, Gro
 from tests.support.quorum_client import NOT_DONE, UNKNOWN, QuorumClient
 
 CALL_TIMEOUT_S: Final = 0.5
-"""A client that hears nothing for this long asks another controller; what it had asked for is unknown."""
+"""A client without an answer for this time asks another controller. The outcome of its call is then unknown."""
 PAUSE_S: Final = 0.02
-"""How long each client pauses between operations: leaves the controllers some CPU on two cores."""
+"""The pause of each client between operations. It leaves the controllers some CPU on two cores."""
 STRAY_PROBABILITY: Final = 0.1
-"""How likely it is that an operation is asked of any controller first: one that does not lead must not answer."""
+"""The probability that an operation is first sent to any controller. A controller that is not the leader must not
+answer it."""
 CONTENDED_NAMES: Final = 2
 CONTENDED_FOR_S: Final = 3.0
 OWN_TOPICS_MAX: Final = 25
@@ -34,7 +35,8 @@ PARTITIONS_MAX: Final = 8
 
 
 class AdminClient:
-    """One client of the load. `run` goes on until it is cancelled, or was told something that makes no sense."""
+    """One client of the load. `run` continues until it is cancelled, or until it receives an answer that makes no
+    sense."""
 
     def __init__(self, name: str, addresses: Callable[[], Sequence[str]], history: History, rng: random.Random) -> None:
         self._name = name
@@ -57,7 +59,7 @@ class AdminClient:
         await self._client.close()
 
     async def perform(self, name: str, call: Call) -> None:
-        """One operation, recorded; tried again only for as long as it certainly had no effect."""
+        """Carries out one operation and records it. Retries only as long as the operation certainly had no effect."""
         request = request_of(name, call, round(CALL_TIMEOUT_S * 1000))
         while True:
             invoked_s = time.monotonic()
@@ -73,7 +75,7 @@ class AdminClient:
         self._history.record(name, self._name, call, answer, invoked_s)
 
     async def read_everything(self) -> None:
-        """The state of every name that anybody ever used, as operations of their histories."""
+        """Reads the state of every name that any client ever used, as operations of their histories."""
         begin_s = time.monotonic()
         listed = await self._read("describe_topics", pb.DescribeTopicsRequest())
         topics = {topic.name: topic for topic in listed.topics}

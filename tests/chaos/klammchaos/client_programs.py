@@ -2,9 +2,9 @@
 
     python -m tests.chaos.klammchaos.client_programs confluent-transactions HOST:PORT,... NAME
 
-`acknowledged N` is printed when a number is acknowledged (or, by a transaction, copied), `read N` when one is read. The
-topics are NAME, and NAME-copy for what is copied. Whatever error a client is told it handles as its documentation says;
-none of them is started again.
+A client prints `acknowledged N` when a number is acknowledged, or copied by a transaction. It prints `read N` when it
+reads one. The topics are NAME, and NAME-copy for copies. Each client handles every error as its documentation says. No
+client is started again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 PAUSE_S = 0.02
-"""Between two numbers."""
+"""The pause between two numbers."""
 
 
 def say(event: str, number: int) -> None:
@@ -50,7 +50,7 @@ def confluent(bootstrap: str, name: str) -> None:
 
 
 def confluent_transactions(bootstrap: str, name: str) -> None:
-    """Copies numbers exactly once; see `_Copier`."""
+    """Copies numbers exactly once, as `_Copier` describes."""
     from confluent_kafka import Producer
 
     feeder = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
@@ -115,7 +115,7 @@ class _Copier:
         self._consumer.subscribe([self._name])
 
     def _copy(self) -> list[int]:
-        """One transaction."""
+        """Copies the records of one poll in one transaction, and returns their numbers."""
         producer, consumer = self._producer, self._consumer
         producer.begin_transaction()
         numbers = [int(record.value()) for record in consumer.consume(50, 0.2) if not record.error()]
@@ -132,7 +132,8 @@ class _Copier:
                     raise
 
     def _give_up(self, error: Any) -> None:
-        """The transaction; its records are read again."""
+        """Aborts the transaction unless the error is fatal, and starts again. The transaction's records are then read
+        again."""
         from confluent_kafka import KafkaException
 
         try:
@@ -180,7 +181,7 @@ def kafka_python(bootstrap: str, name: str) -> None:
     def read() -> None:
         consumer = KafkaConsumer(name, group_id=name, auto_offset_reset="earliest", **config)
         while True:
-            # It tells of brokers that it cannot reach, and goes on when it is asked again.
+            # The consumer raises an error for brokers that it cannot reach, and continues at the next iteration.
             with contextlib.suppress(KafkaError):
                 for record in consumer:
                     say("read", int(record.value))

@@ -1,8 +1,9 @@
-"""The workload "clients": all brokers of `klamm up` are killed at once, again and again, and every real client goes on.
+"""The workload "clients": all brokers of `klamm up` are killed at once, again and again, and every real client
+continues.
 
-What must hold: after each kill each client writes and reads again within `RECOVERY_S`, nobody's call hangs, and in the
-end every number that was acknowledged is there to be read, copied ones once. How long each client stood still is
-printed.
+These properties must hold. After each kill, each client writes and reads again within `RECOVERY_S`. No client's call
+hangs. In the end, every acknowledged number can be read, and copied numbers are there exactly once. The workload prints
+how long each client was interrupted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tests.support.violation import require
 from tests.support.waiting import patience
 
 RECOVERY_S: Final = 120.0
-"""On a machine that does other things too: clients back off for up to ten seconds at a time."""
+"""The longest recovery time, on a machine that has other work too. Clients back off for up to ten seconds at a time."""
 PAUSE_S: Final = (1.0, 6.0)
 PARTITIONS: Final = 3
 TRANSACTIONS: Final = "confluent-transactions"
@@ -54,7 +55,7 @@ class Client:
             thread.start()
 
     def wait_works(self, since_s: float) -> None:
-        """Until it has written and read later than that."""
+        """Waits until the client has written and read after that moment."""
         until_s = time.monotonic() + RECOVERY_S
         while min(self.last_s.values()) <= since_s:
             assert all(one.poll() is None for one in self._processes), f"{self.kind} has ended:\n{self.log()}"
@@ -65,7 +66,7 @@ class Client:
             time.sleep(0.05)
 
     def recovered_s(self, killed_s: float) -> float:
-        """From the kill to its first acknowledgement."""
+        """Returns the time from the kill to the client's first acknowledgement after it, in seconds."""
         return next(each_s for each_s in self._acknowledged_s if each_s > killed_s) - killed_s
 
     def log(self) -> str:
@@ -192,7 +193,7 @@ async def _wait_all_work(clients: Sequence[Client], since_s: float) -> None:
 
 
 def _check(bootstrap: str, clients: Sequence[Client]) -> None:
-    """Every acknowledged number is there; a copied one, once."""
+    """Checks that every acknowledged number is there, and that copied ones are there once."""
     for client in clients:
         is_copy = client.kind == TRANSACTIONS
         found = Counter(_read_all(bootstrap, f"{client.name}-copy" if is_copy else client.name))

@@ -34,5 +34,5 @@ class SmallDisk:
         os.truncate(self._filler, max(0, size - except_bytes))
 
     def free(self) -> None:
-        """Gives the space back."""
+        """Frees the space again."""
         self._filler.unlink(missing_ok=True)

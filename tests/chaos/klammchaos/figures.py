@@ -1,4 +1,4 @@
-"""What a run amounts to, for people."""
+"""The summary of a run, for people."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.chaos.klammchaos.nemesis import Struck
 
 
 def quantile(values: Sequence[float], percent: int) -> float:
-    """The quantile, by linear interpolation; a single value is its own quantile."""
+    """Returns the quantile, by linear interpolation. If there is a single value, returns this value."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def describe_outages(outages_s: Sequence[float]) -> str:
-    """p50, p99 and the longest; how many."""
+    """Describes outages: p50, p99, the longest, and their number."""
     if not outages_s:
         return "none"
     return (

@@ -1,4 +1,4 @@
-"""What clients called and were told, and when."""
+"""The calls of clients, their answers, and the times of both."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from tests.support.linearizability import NEVER, Operation
 
 
 class History:
-    """What was called, by name of the topic, and when answers came."""
+    """The operations by the name of their topic, and the times of the answers."""
 
     def __init__(self) -> None:
         self.operations: dict[str, list[Operation]] = defaultdict(list)
         self.answered_s: list[float] = []
-        """In the order of time."""
+        """The times of the answers, in order."""
         self._answered = asyncio.Event()
 
     def record(self, name: str, client: str, call: Call, answer: Answer | None, invoked_s: float) -> None:
-        """An operation ends now; without an answer its outcome is unknown. Reads without one say nothing."""
+        """Records an operation that ends now. Without an answer its outcome is unknown. A read without an answer is
+        left out."""
         returned_s = NEVER if answer is None else time.monotonic()
         if answer is not None or not isinstance(call, ReadTopic | ReadConfig):
             self.operations[name].append(
@@ -33,14 +34,14 @@ class History:
             self._answered.set()
 
     async def wait_for_answer(self, since_s: float, timeout_s: float) -> None:
-        """Until there is one later than that moment. Raises TimeoutError."""
+        """Waits until an answer arrives after that moment. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             while not self.answered_s or self.answered_s[-1] <= since_s:
                 self._answered.clear()
                 await self._answered.wait()
 
     def outage_s(self, since_s: float, until_s: float) -> float:
-        """The longest time in which nobody got an answer."""
+        """Returns the longest time in which no client got an answer."""
         times_s = [since_s, *(at_s for at_s in self.answered_s if since_s < at_s <= until_s), until_s]
         return max(later_s - before_s for before_s, later_s in itertools.pairwise(times_s))
 

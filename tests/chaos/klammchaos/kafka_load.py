@@ -18,7 +18,7 @@ from tests.support.log_checker import Consumption, Outcome, Read, Send
 from tests.support.waiting import patience
 
 NAME: Final = 1_000_000
-"""As the name of a producer it is no other's."""
+"""The name of this load's producer. No other producer has it."""
 POLL_S: Final = 0.05
 UNACKNOWLEDGED_MAX: Final = 1_000
 """Then it waits for some of them."""
@@ -28,18 +28,18 @@ _BEGINNING: Final = dict.fromkeys(range(PARTITIONS), 0)
 
 
 class KafkaProducerClient:
-    """Idempotent, for ever patient; it writes to all partitions until it is stopped."""
+    """An idempotent producer without a delivery time-out. It writes to all partitions until it is stopped."""
 
     def __init__(self, settings: Mapping[str, str], rng: random.Random) -> None:
         self.sends: list[Send] = []
         self.acknowledged_s: dict[int, list[float]] = defaultdict(list)
-        """When, by partition."""
+        """The times of acknowledgements, by partition."""
         self._settings = settings
         self._rng = rng
         self._fatal: list[KafkaError] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Raises AssertionError when librdkafka says that it cannot go on."""
+        """Writes until `stop` is set. Raises AssertionError if librdkafka reports that it cannot continue."""
         producer = Producer(
             {
                 **self._settings,

@@ -1,4 +1,4 @@
-"""A broker that is registered and alive as far as controllers know, so that topics can be placed; no process is."""
+"""A broker that controllers know as registered and alive, so that topics can be placed. It has no process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _INCARNATION: Final = bytes(15) + b"\x01"
 
 
 async def register(address: str) -> None:
-    """With the controller there, which must be active, or about to be. Raises AssertionError."""
+    """Registers a broker with the controller at `address`, which must be active or about to become active. Raises
+    AssertionError."""
     async with aio.insecure_channel(address) as channel:
         stub = RawStub(channel, CONTROLLER)
         registration = RegisterBrokerRequest(

@@ -1,4 +1,4 @@
-"""What a fault may take that not every cluster, machine or user has."""
+"""The means of faults that not every cluster, machine or user has."""
 
 from __future__ import annotations
 

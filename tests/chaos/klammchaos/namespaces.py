@@ -17,11 +17,11 @@ _AS_USER: Final = ("--user", "--map-root-user")
 
 
 class NotPossibleError(Exception):
-    """This machine, or this user, cannot have it; says why."""
+    """This machine, or this user, cannot have namespaces. The text gives the reason."""
 
 
 def enter() -> None:
-    """Runs this program again in namespaces of its own, unless it is; returns where that is not possible."""
+    """Runs this program again in namespaces of its own, unless it runs in them. Returns if that is not possible."""
     if _MARK in os.environ:
         return
     for options in ((), _AS_USER):
@@ -39,13 +39,13 @@ def require_own() -> None:
 
 
 def run(*command: str) -> None:
-    """Raises NotPossibleError with what the command says when it fails."""
+    """Runs the command. Raises NotPossibleError with its output if it fails."""
     if refusal := _refusal(command):
         raise NotPossibleError(refusal)
 
 
 def _refusal(command: Sequence[str]) -> str:
-    """Why the command fails; empty when it does not."""
+    """Returns the reason why the command fails. Empty if it does not fail."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:

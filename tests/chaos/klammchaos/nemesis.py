@@ -28,9 +28,9 @@ class Weighted(Protocol):
 Dealt = TypeVar("Dealt", bound=Weighted)
 
 PAUSE_S: Final = (0.3, 2.0)
-"""Between faults."""
+"""The pause between faults."""
 HASTE_PROBABILITY: Final = 0.2
-"""That the next fault does not wait until everybody has recovered from the last one."""
+"""The probability that the next fault strikes before everything has recovered from the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class Struck:
     is_fail_over: bool
     """The leader of a whole quorum was lost, and another took over while it was."""
     outage_s: float
-    """The longest time without an answer to any client, until it had healed and somebody had one."""
+    """The longest time without an answer to any client, up to the first answer after the healing."""
     recovery_s: float
-    """From the healing to the first answer."""
+    """The time from the healing to the first answer."""
 
 
 class Nemesis:
-    """`tell` gets a line for each fault."""
+    """Strikes the cluster with faults. `tell` gets a line for each fault."""
 
     def __init__(
         self,
@@ -65,7 +65,8 @@ class Nemesis:
         self._tell = tell
 
     async def run(self, until_s: float) -> None:
-        """Ends healed. Raises AssertionError when the cluster does not recover, or somebody ended by itself."""
+        """Strikes until `until_s`, and then heals the cluster. Raises AssertionError if it does not recover, or if a
+        process ended by itself."""
         begin_s = time.monotonic()
         while time.monotonic() < until_s:
             fault = next(self._deck)
@@ -106,7 +107,7 @@ class Nemesis:
 
 
 def deal(faults: Sequence[Dealt], rng: random.Random) -> Iterator[Dealt]:
-    """Each fault as often as it weighs, in random order, again and again."""
+    """Yields the faults in random order, each as often as its weight, again and again."""
     while True:
         deck = [fault for fault in faults for _ in range(fault.weight)]
         rng.shuffle(deck)

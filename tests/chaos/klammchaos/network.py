@@ -1,7 +1,7 @@
 """Cables that can be pulled: each node in a network namespace of its own, all on one bridge with the clients.
 
-A cut is a route into a black hole at its sender: packets vanish in that one direction, acknowledgements of TCP among
-them, and nobody is told. The names of devices are seen in the run's own namespace only.
+A cut is a route into a black hole at its sender. Packets vanish in that one direction, acknowledgements of TCP among
+them, and neither side gets an error. The names of devices are visible only in the run's own namespace.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from tests.chaos.klammchaos import namespaces
 _BRIDGE = "klamm0"
 _SUBNET = "10.77.0"
 CLIENTS = 254
-"""Where everybody is who has no node; can be a cut's receiver only."""
+"""The node of all clients, which have no node of their own. It can only be the receiver of a cut."""
 
 Link = tuple[int, int]
-"""From a node to a node."""
+"""A link from one node to another."""
 
 
 class Network:
-    """Raises NotPossibleError. Its namespaces last until `close`, whatever becomes of the processes in them."""
+    """The network of the nodes. Its namespaces last until `close`, even if the processes in them have ended. Raises
+    NotPossibleError."""
 
     def __init__(self, node_ids: Iterable[int]) -> None:
         namespaces.require_own()
@@ -43,17 +44,17 @@ class Network:
         return f"{_SUBNET}.{node_id}"
 
     def prefix(self, node_id: int) -> Sequence[str]:
-        """What runs a command at that node, in its own process."""
+        """Returns the command prefix that runs a command in the network of that node, in a process of its own."""
         return "nsenter", f"--net=/proc/{self._holders[node_id].pid}/ns/net"
 
     def cut(self, links: Iterable[Link]) -> None:
-        """Nothing gets through from now on, in those directions."""
+        """Drops all packets on these links from now on, in these directions."""
         for sender, receiver in set(links) - self._cut:
             namespaces.run(*self.prefix(sender), "ip", "route", "add", "blackhole", self.host(receiver))
             self._cut.add((sender, receiver))
 
     def heal(self) -> None:
-        """Everything gets through."""
+        """Ends all cuts."""
         for sender, receiver in sorted(self._cut):
             namespaces.run(*self.prefix(sender), "ip", "route", "del", "blackhole", self.host(receiver))
         self._cut.clear()

@@ -71,7 +71,7 @@ class NodeCluster(StruckProcesses, PartitionCluster):
         self.bootstrap = ",".join(addresses[node] for node in BROKERS)
 
     def doors(self, node: int, address: str) -> dict[str, str]:
-        """The settings of how others reach a server; `address` is what other servers dial."""
+        """Returns the settings of a server's listeners. `address` is the one that other servers dial."""
         return {"listeners": f"GRPC://{address}"}
 
     def log_dir(self, broker: int) -> pathlib.Path:

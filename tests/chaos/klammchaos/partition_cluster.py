@@ -28,9 +28,9 @@ CONSUMER: Final = "consumer"
 PARTITIONS: Final = 4
 BROKERS: Final = (1, 2, 3)
 CONTROLLERS: Final = (101, 102, 103)
-"""Nodes; the brokers' are also their ids."""
+"""The nodes. Those of the brokers are also their ids."""
 DEADLINE_S: Final = 240.0
-"""For what must come by itself, on machines that do other things too."""
+"""The longest wait for an event that must happen by itself, on machines that have other work too."""
 DISK_SIZE: Final = "256m"
 """Half an hour of the load fits."""
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class PartitionCluster(abc.ABC):
     surroundings: Surroundings
     bootstrap: str
     rights: Sequence[AclBinding] = ()
-    """The rights that users need, besides what settings say."""
+    """The rights that users need besides those in the settings."""
 
     def __init__(self) -> None:
         self._admin: AsyncAdmin | None = None
@@ -63,22 +63,22 @@ class PartitionCluster(abc.ABC):
     @property
     @abc.abstractmethod
     def means(self) -> frozenset[Means]:
-        """What faults can use here."""
+        """The means that faults can use in this cluster."""
 
     @abc.abstractmethod
     def log_dir(self, broker: int) -> pathlib.Path: ...
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Starts everybody."""
+        """Starts all servers."""
 
     @abc.abstractmethod
     def kill(self, nodes: Iterable[int]) -> None:
-        """kill -9, all at once; blocks until they have ended."""
+        """Kills the nodes with SIGKILL, all at once, and blocks until they have ended."""
 
     @abc.abstractmethod
     def stop(self, node: int) -> None:
-        """SIGTERM, which must end it in order; blocks until it has."""
+        """Stops the node with SIGTERM, which must end it cleanly, and blocks until it has ended."""
 
     @abc.abstractmethod
     def restart(self, nodes: Iterable[int]) -> None:
@@ -90,24 +90,24 @@ class PartitionCluster(abc.ABC):
 
     @abc.abstractmethod
     def stop_brokers(self) -> None:
-        """All, for good and in order; blocks."""
+        """Stops all brokers cleanly and for good. Blocks."""
 
     @abc.abstractmethod
     async def wait_up(self) -> None:
-        """Until everybody runs; from now on nobody has a reason not to."""
+        """Waits until every server runs. From then on, no server may be down."""
 
     @abc.abstractmethod
     def check_running(self) -> None:
-        """Raises AssertionError when somebody ended by itself."""
+        """Raises AssertionError if a process ended by itself."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Whatever became of its processes, none is left."""
+        """Ends all processes that are left."""
 
     # From the start to the end
 
     async def begin(self, min_insync_replicas: int) -> None:
-        """Starts everybody, and creates the topic."""
+        """Starts all servers, and creates the topic."""
         self.start()
         topic = NewTopic(
             TOPIC,
@@ -127,21 +127,21 @@ class PartitionCluster(abc.ABC):
         await self._insist(create)
 
     async def end(self) -> None:
-        """Whatever became of it, nothing is left."""
+        """Ends everything that is left of the cluster."""
         if self._admin is not None:
             await self._admin.close()
         self.close()
         self.surroundings.close()
 
-    # What is asked of it. Each raises AssertionError when nobody does it for DEADLINE_S.
+    # The operations below raise AssertionError if they do not succeed within DEADLINE_S.
 
     async def move(self, replicas: Mapping[int, Sequence[int]]) -> None:
-        """Begins to reassign partitions, or goes on with it."""
+        """Begins to reassign partitions, or continues an earlier attempt."""
         wanted = {TopicPartition(TOPIC, partition): brokers for partition, brokers in replicas.items()}
         await self._insist(lambda: self.admin.alter_partition_reassignments(wanted))
 
     async def wait_moved(self, replicas: Mapping[int, Sequence[int]]) -> None:
-        """Until partitions have exactly these replicas, in this order."""
+        """Waits until partitions have exactly these replicas, in this order."""
 
         def is_moved(described: Sequence[PartitionDescription]) -> bool:
             return all(
@@ -153,7 +153,7 @@ class PartitionCluster(abc.ABC):
         await self.wait_until(is_moved)
 
     async def cancel_moves(self) -> None:
-        """Cancels the move of every partition that is being reassigned; a replica that has just got there stays."""
+        """Cancels the move of every partition that is being reassigned. A replica that has already been moved stays."""
         moving = await self._insist(self.admin.list_partition_reassignments)
 
         async def cancel() -> None:
@@ -184,13 +184,13 @@ class PartitionCluster(abc.ABC):
         return {one.partition: one.leader for one in described if one.leader in BROKERS}
 
     async def wait_whole(self) -> None:
-        """Until every replica of every partition is in sync."""
+        """Waits until every replica of every partition is in sync."""
         await self.wait_until(
             lambda described: all(one.leader in BROKERS and len(one.isr) == len(BROKERS) for one in described)
         )
 
     async def wait_serving(self, node: int) -> None:
-        """Until that broker or coordinator is trusted with work."""
+        """Waits until that broker or coordinator is unfenced."""
         until_s = time.monotonic() + DEADLINE_S
         while True:
             described = await self._insist(self.admin.describe_cluster)
@@ -201,7 +201,7 @@ class PartitionCluster(abc.ABC):
             await asyncio.sleep(0.1)
 
     async def wait_until(self, is_so: Callable[[Sequence[PartitionDescription]], bool]) -> None:
-        """Until the partitions are so."""
+        """Waits until `is_so` is true of the partitions."""
         until_s = time.monotonic() + DEADLINE_S
         while not is_so(described := await self._insist(self.partitions)):
             self.check_running()
@@ -214,7 +214,7 @@ class PartitionCluster(abc.ABC):
         return self._admin
 
     async def partitions(self) -> tuple[PartitionDescription, ...]:
-        """As the controller has them. Raises KlammError."""
+        """Returns the partitions as the controller describes them. Raises KlammError."""
         described = await self.admin.describe_topics([TOPIC])
         return tuple(described[TOPIC].partitions)
 

@@ -1,4 +1,4 @@
-"""Bytes that go bad on a disk while the partitions are used, and are to be found and repaired."""
+"""Damage of bytes on a disk while the partitions are used. Brokers must find and repair it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ FLIPS_MAX = 5
 
 
 def flip_bytes(victims: Victims) -> Act:
-    """In a closed segment, where a checksum covers them: elsewhere a reader would take them for true until then.
+    """Flips bytes in a closed segment, at a place that a checksum covers. Readers would accept other damaged bytes
+    until the broker finds them.
 
-    The broker reads its log on request, and must make the segment what it was."""
+    The test asks the broker to scrub its log. The broker must restore the segment."""
 
     async def act(strike: PartitionStrike) -> None:
         await strike.cluster.wait_whole()

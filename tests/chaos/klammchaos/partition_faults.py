@@ -46,8 +46,8 @@ def _kill(victims: Victims, for_s: tuple[float, float] = HOLD_S) -> Act:
 
 
 def _replace_disk(victims: Victims) -> Act:
-    """What comes back has nothing, and must lead nothing before the others have given it everything. No more is lost
-    than one replica at a time."""
+    """Replaces the disks of killed brokers by empty ones. A restarted broker must lead no partition until it has all
+    records from the others. At most one replica is lost at a time."""
 
     async def act(strike: PartitionStrike) -> None:
         await strike.cluster.wait_whole()
@@ -132,7 +132,7 @@ def _followers(strike: PartitionStrike) -> list[Link]:
 
 
 def _from_leader(strike: PartitionStrike) -> list[Link]:
-    """It hears its followers, who do not hear it."""
+    """Cuts the links from the leader to its followers. The leader still receives their messages."""
     return [(strike.leader, other) for other in strike.others]
 
 
@@ -145,7 +145,8 @@ def _one_follower(strike: PartitionStrike) -> list[Link]:
 
 
 def _to_clients(strike: PartitionStrike) -> list[Link]:
-    """What they ask of the leader is done, they do not hear of it, and ask again."""
+    """Cuts the way from the leader to clients. The leader carries out their requests, but they get no answers and
+    retry."""
     return [(strike.leader, CLIENTS)]
 
 

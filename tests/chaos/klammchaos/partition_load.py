@@ -20,21 +20,21 @@ from tests.chaos.klammchaos.partition_cluster import PARTITIONS, TOPIC
 from tests.support.log_checker import Consumption, Outcome, Read, Send, Value
 
 PAUSE_S: Final = 0.01
-"""How long each producer pauses between records: leaves the brokers some CPU on two cores."""
+"""The pause of each producer between records. It leaves the brokers some CPU on two cores."""
 PADDING: Final = b"." * 200
 END_PROBABILITY: Final = 0.002
-"""How likely a mortal producer is to end after each record."""
+"""The probability that a mortal producer ends after a record."""
 PRODUCERS_MAX: Final = 10
 DELIVERY_TIMEOUT_MS: Final = 900_000
 """Longer than anything may take: later records than one that is given up may be there twice (KIP-360)."""
 POLL_MS: Final = 200
 REPAIR_S_MAX: Final = 60.0
-"""For so long bytes that went bad on a disk may not be repaired."""
+"""The longest time for which damaged bytes on a disk may stay unrepaired."""
 GO_BACK_PROBABILITY: Final = 0.001
 """After each poll."""
 BACK_RECORDS_MAX: Final = 2_000
 Settings = Mapping[str, str]
-"""How a client gets in."""
+"""The settings with which a client logs in."""
 _BEGINNING: Final = dict.fromkeys(range(PARTITIONS), 0)
 _ALL: Final = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
 
@@ -49,7 +49,7 @@ def decode(data: bytes) -> Value:
 
 
 def reads_of(polled: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> Iterator[Read]:
-    """What a poll returned."""
+    """Returns the records of a poll as reads."""
     for partition, records in polled.items():
         for record in records:
             assert record.value is not None, record
@@ -57,14 +57,13 @@ def reads_of(polled: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> Itera
 
 
 class ProducerClient:
-    """One idempotent producer that writes to all partitions until it is stopped.
-
-    A mortal one ends every now and then, waiting for nothing, and another takes its place."""
+    """One idempotent producer that writes to all partitions until it is stopped. A mortal one ends now and then without
+    waiting for anything, and another one replaces it."""
 
     def __init__(self, number: int, settings: Settings, rng: random.Random, *, mortal: bool = False) -> None:
         self.sends: list[Send] = []
         self.acknowledged_s: dict[int, list[float]] = defaultdict(list)
-        """When, by partition."""
+        """The times of acknowledgements, by partition."""
         self._number = number
         self._settings = settings
         self._rng = rng
@@ -126,7 +125,7 @@ class ConsumerClient:
         self.led_astray: list[str] = []
         """The errors where the log did not have its offset any more, or not yet, so that it began again."""
         self._read_s = time.monotonic()
-        """When it last read something that was not damaged."""
+        """The time of the last read that was not damaged."""
         self._settings = settings
         self._rng = rng
 

@@ -38,7 +38,7 @@ def move_while_killing(victims: Victims) -> Act:
 
 
 async def cancel_move(strike: PartitionStrike) -> None:
-    """To a broker that stands still; then it is made after all."""
+    """Cancels a move to a frozen broker. Afterwards the move is made after all."""
     late = strike.others[0]
     await _shrink(strike, {number: _shuffled(strike, {*BROKERS} - {late}) for number in range(PARTITIONS)})
     with strike.cluster.frozen([late]):
@@ -49,7 +49,7 @@ async def cancel_move(strike: PartitionStrike) -> None:
 
 
 async def move_to_full_disk(strike: PartitionStrike) -> None:
-    """Which has room before anything else changes."""
+    """Moves replicas to a broker whose disk is full. The disk has room again before anything else changes."""
     full = strike.others[0]
     await _shrink(strike, {number: _shuffled(strike, {*BROKERS} - {full}) for number in range(PARTITIONS)})
     grown = _on_all(strike)
@@ -60,7 +60,7 @@ async def move_to_full_disk(strike: PartitionStrike) -> None:
 
 
 async def elect_leaders(strike: PartitionStrike) -> None:
-    """Others than those that lead now."""
+    """Elects leaders other than the present ones."""
     for _ in range(3):
         await _grow(strike)
         await strike.cluster.elect_preferred()

@@ -1,4 +1,4 @@
-"""Whether the replicas of a partition have become the same bytes, by the directories of stopped brokers."""
+"""Checks that the replicas of a partition have become the same bytes, by the directories of stopped brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_same_records(name: str, directories: Mapping[int, pathlib.Path]) -> in
 
 
 def differ(name: str, directories: Mapping[int, pathlib.Path]) -> bool:
-    """Whether `check_same_records` objects."""
+    """True if `check_same_records` finds a difference."""
     try:
         check_same_records(name, directories)
     except DivergedError:
@@ -31,7 +31,7 @@ def differ(name: str, directories: Mapping[int, pathlib.Path]) -> bool:
 
 @contextlib.contextmanager
 def flipped_byte(directory: pathlib.Path, rng: random.Random) -> Iterator[None]:
-    """Some byte of the records there is another one meanwhile."""
+    """Flips a bit in one byte of the records in the directory, and restores it at the end."""
     segment = rng.choice([one for one in sorted(directory.glob("*.log")) if one.stat().st_size])
     data = segment.read_bytes()
     at = rng.randrange(len(data))
@@ -43,7 +43,7 @@ def flipped_byte(directory: pathlib.Path, rng: random.Random) -> Iterator[None]:
 
 
 def _records(directory: pathlib.Path) -> tuple[int, str]:
-    """Size and digest of the records of all segments; brokers may roll at other places."""
+    """Returns the size and digest of the records of all segments. Brokers may roll segments at different places."""
     size, digest = 0, hashlib.sha256()
     for segment in sorted(directory.glob("*.log")):
         data = segment.read_bytes()

@@ -1,4 +1,4 @@
-"""What a fault of partitions is given, and whom it may strike."""
+"""The arguments of a fault of partitions, and the choice of its victims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXCEPT_BYTES_MAX: Final = 32 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStrike:
-    """One fault about to be; `leader` leads some partition."""
+    """One fault that is about to strike. `leader` leads some partition."""
 
     cluster: PartitionCluster
     leader: int

@@ -1,8 +1,8 @@
-"""The workload "partitions": brokers and controllers under faults; idempotent producers with acks=all, and consumers.
+"""The workload "partitions": brokers and controllers under faults, idempotent producers with acks=all, and consumers.
 
-What must hold: nothing acknowledged is lost, doubled or out of order, no consumer sees what is taken back or is led
-back or past records (tests/support/log_checker.py); when all is healed every replica is in sync, and the replicas are
-equal to the byte; nobody ends by itself.
+These properties must hold (tests/support/log_checker.py). No acknowledged record is lost, doubled or out of order. No
+consumer sees a record that is truncated later, or is led back, or past records. After all faults are healed, every
+replica is in sync, and the replicas are equal to the byte. No process ends by itself.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from tests.support.log_checker import Anomaly, Consumption, History, Outcome, Se
 from tests.support.violation import Violation, require
 
 PRODUCERS: Final = 3
-"""One of them ends now and then, and another takes its place."""
+"""The number of producers. One of them ends now and then, and another one replaces it."""
 CONSUMERS: Final = 3
-"""One of them goes back now and then."""
+"""The number of consumers. One of them seeks back now and then."""
 MIN_INSYNC_REPLICAS: Final = 2
 PAUSE_S: Final = (0.3, 2.0)
 HASTE_PROBABILITY: Final = 0.2
-"""That the next fault does not wait until everybody has recovered from the last one."""
+"""The probability that the next fault strikes before everything has recovered from the last one."""
 
 
 class PartitionStruck(NamedTuple):
@@ -64,31 +64,32 @@ class HistoryWriter(Protocol):
 
     sends: list[Send]
     acknowledged_s: dict[int, list[float]]
-    """When, by partition."""
+    """The times of acknowledgements, by partition."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until it is told to stop; then it knows what became of all that it sent."""
+        """Writes until `stop` is set. Then it knows the outcome of everything that it sent."""
 
 
 class HistoryReader(Protocol):
-    """Reads all partitions; its histories are checked with all others."""
+    """A reader of all partitions. Its histories are checked with all others."""
 
     consumptions: list[Consumption]
     led_astray: list[str]
 
     async def run(self, written: asyncio.Event) -> None:
-        """Until it has all that there is once nothing is `written` any more."""
+        """Reads until `written` is set and it has every record."""
 
 
 class Watcher(Protocol):
     """Looks at something else that must hold."""
 
     async def run(self, written: asyncio.Event) -> None:
-        """Until nothing is `written` any more, and it has seen enough. Raises AssertionError when it does not hold."""
+        """Watches until `written` is set and it has seen enough. Raises AssertionError if its property does not
+        hold."""
 
 
 class Guests(NamedTuple):
-    """What takes part in a run beside its own producers and consumers."""
+    """The clients of a run besides its own producers and consumers."""
 
     writers: Sequence[HistoryWriter] = ()
     readers: Sequence[HistoryReader] = ()
@@ -111,16 +112,16 @@ CLUSTERS: Final[Mapping[str, Callable[[pathlib.Path], PartitionCluster]]] = {"no
 
 
 def run(cluster: str = "nodes", *, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
-    """Prints what happens; `only` is in the names of the faults that strike.
-
-    Raises AssertionError when something happens that must not."""
+    """Runs the workload and prints its events. Only faults with `only` in their names strike. Raises AssertionError if
+    a property does not hold."""
     run_for(CLUSTERS[cluster](directory), duration_s, seed, only)
 
 
 def run_each(
     cluster: PartitionCluster, faults: Sequence[PartitionFault], *, seed: int, readers: Sequence[HistoryReader] = ()
 ) -> None:
-    """Each of `faults` once, in their order, with more who read. Raises AssertionError as `run` does."""
+    """Strikes with each of `faults` once, in their order, with additional readers. Raises AssertionError as `run`
+    does."""
     asyncio.run(_Run(cluster, seed, Guests(readers=readers)).run(faults, math.inf))
 
 
@@ -197,7 +198,7 @@ class _Run:
         strikes = asyncio.create_task(self._strike_until(faults, time.monotonic() + duration_s))
         tasks = [*producers, *consumers, strikes]
         try:
-            # Somebody of the load who ends before it is told to has failed.
+            # A task of the load that ends before `_stop` is set has failed.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if strikes.done() and not strikes.exception():
                 await self._cluster.wait_whole()
@@ -253,7 +254,8 @@ class _Run:
         )
 
     async def _wait_for_acknowledgements(self, partitions: Sequence[int], since_s: float) -> None:
-        """Until every partition took something that was sent later. Raises AssertionError after DEADLINE_S."""
+        """Waits until every partition has acknowledged a record that was sent after that moment. Raises AssertionError
+        after DEADLINE_S."""
         until_s = time.monotonic() + DEADLINE_S
         while missing := [one for one in partitions if self._last_acknowledged_s(one) <= since_s]:
             self._cluster.check_running()
@@ -315,13 +317,13 @@ class _Run:
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]], whose: str) -> None:
-    """Raises AssertionError after DEADLINE_S."""
+    """Waits until all tasks have ended. Raises AssertionError after DEADLINE_S."""
     _, pending = await asyncio.wait(tasks, timeout=DEADLINE_S)
     assert not pending, f"{len(pending)} of {len(tasks)} {whose} did not end in {DEADLINE_S} s"
 
 
 def _deal(faults: Sequence[PartitionFault], rng: random.Random) -> itertools.chain[PartitionFault]:
-    """Each fault as often as it weighs, in random order, again and again."""
+    """Returns the faults in random order, each as often as its weight, again and again."""
 
     def deck() -> list[PartitionFault]:
         cards = [fault for fault in faults for _ in range(fault.weight)]

@@ -19,7 +19,7 @@ VARIABLE: Final = "CHAOS_PLANTED"
 
 
 class PlantedBug(NamedTuple):
-    """`anomalies` are those that tell of it; one is enough."""
+    """A bug that is planted in a broker. At least one of its `anomalies` must be found."""
 
     plant: Callable[[], None]
     anomalies: frozenset[str]
@@ -35,7 +35,7 @@ def _acknowledge_early() -> None:
 
 
 def _append_again() -> None:
-    """What an idempotent producer sends again is not recognised."""
+    """Makes brokers append a retried batch of an idempotent producer again."""
 
     def check(self: ProducerStates, headers: Sequence[BatchHeader], **settings: object) -> Run | None:
         return None

@@ -17,9 +17,10 @@ EXCERPT_RECORDS: Final = 5_000
 
 
 def prove(history: History, rng: random.Random) -> int:
-    """Plants each in an excerpt of a sound history, a partition's first records; returns how many records those are.
+    """Plants each violation in an excerpt of a sound history: the first records of a partition. Returns the number of
+    these records.
 
-    Raises Violation for what is not found."""
+    Raises Violation for a planted violation that is not found."""
     excerpt = _excerpt(history, rng.choice(sorted(history.final)))
     require(not check(excerpt), "the excerpt is not sound")
     for kind, plant in PLANTED.items():
@@ -70,7 +71,7 @@ def _records(history: History) -> list[Read]:
 
 
 def _inconsistent_offset(history: History, rng: random.Random) -> History:
-    """What was acknowledged is not what is there."""
+    """Changes an acknowledged value, so that it differs from the stored one."""
     one, other = (_acknowledged(history, rng) for _ in range(2))
     while one.value == other.value:
         other = _acknowledged(history, rng)
@@ -143,7 +144,7 @@ def _unseen(history: History, rng: random.Random) -> History:
 
 
 def _nonmonotonic_poll(history: History, rng: random.Random) -> History:
-    """What was fetched twice was handed out twice."""
+    """Repeats a poll, so that fetched records are handed out twice."""
     polls = [poll for poll in history.consumptions[0].polls if poll]
     index = rng.randrange(len(polls))
     return _with_first_consumer(history, [*polls[: index + 1], polls[index], *polls[index + 1 :]])

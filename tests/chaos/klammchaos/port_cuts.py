@@ -1,7 +1,7 @@
-"""Servers that cannot be reached, or cannot answer, where all processes share one host: packets dropped by port.
+"""Drops packets by port, so that servers cannot be reached, or cannot answer, although all processes share one host.
 
-Policy routing says what becomes of a packet before the table of local addresses is asked, and can tell ports apart.
-So a client that connects from a port of its own choice is never cut: a server that nobody reaches still reaches the
+Policy routing decides about a packet before the table of local addresses is asked, and it distinguishes ports. A client
+that connects from a port of its own choice is therefore never cut. A server that cannot be reached still reaches the
 others. The rules are in the run's own network namespace.
 """
 
@@ -14,14 +14,14 @@ from typing import Final, Literal
 from tests.chaos.klammchaos import namespaces
 
 Direction = Literal["to", "from"]
-"""What is sent to a server's port, or from it."""
+"""The direction of the dropped packets: to a server's port, or from it."""
 _PREFERENCE: Final = "10"
 _LOCAL_PREFERENCE: Final = "100"
 """The preference given to the table of local addresses, which is asked first otherwise."""
 
 
 class PortCuts:
-    """Raises NotPossibleError."""
+    """The rules that drop packets. Raises NotPossibleError."""
 
     def __init__(self) -> None:
         namespaces.require_own()
@@ -31,7 +31,7 @@ class PortCuts:
 
     @contextlib.contextmanager
     def cut(self, ports: Iterable[int], directions: Iterable[Direction]) -> Iterator[None]:
-        """Nothing gets through to these ports, or from them."""
+        """Drops all packets to or from these ports."""
         rules = [("dport" if way == "to" else "sport", str(port)) for port in ports for way in directions]
         for rule in rules:
             _change("add", rule)

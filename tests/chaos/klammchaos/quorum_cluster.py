@@ -66,7 +66,7 @@ class QuorumCluster(StruckProcesses):
         return [controller.address for controller in self.controllers.values()]
 
     def close(self) -> None:
-        """Whatever became of it, nothing is left."""
+        """Ends everything that is left of the cluster."""
         super().close()
         self.surroundings.close()
 
@@ -91,7 +91,7 @@ class QuorumCluster(StruckProcesses):
         return None
 
     async def is_whole(self, behind_max: int = _BEHIND_ENTRIES_MAX) -> bool:
-        """Whether the leader hears everybody, and nobody is far behind."""
+        """True if the leader has recently received a message from every controller, and no controller is far behind."""
         described = await self.describe()
         voters = [replica for replica in described.replicas if replica.is_voter] if described is not None else []
         return len(voters) == len(self.controllers) and all(
@@ -99,7 +99,7 @@ class QuorumCluster(StruckProcesses):
         )
 
     async def wait_whole(self, behind_max: int = _BEHIND_ENTRIES_MAX) -> None:
-        """Raises AssertionError when the quorum does not get whole."""
+        """Waits until the quorum is whole. Raises AssertionError if it does not become whole."""
 
         async def whole() -> bool:
             self.check_running()
@@ -109,7 +109,7 @@ class QuorumCluster(StruckProcesses):
 
 
 async def _describe(address: str) -> DescribeQuorumResponse | None:
-    """What the controller there says; None when it does not lead, or does not answer."""
+    """Returns the answer of the controller there, or None if it is not the leader or does not answer."""
     async with aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         try:
             response = await RawStub(channel, ADMIN).describe_quorum(DescribeQuorumRequest(), timeout=_ASK_TIMEOUT_S)

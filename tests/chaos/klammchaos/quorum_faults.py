@@ -18,12 +18,12 @@ EXCEPT_BYTES_MAX: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """One fault about to be."""
+    """One fault that is about to strike."""
 
     cluster: QuorumCluster
     leader: int
     followers: tuple[int, int]
-    """In random order."""
+    """The followers, in random order."""
     rng: random.Random
 
     async def hold(self, for_s: tuple[float, float] = HOLD_S) -> None:
@@ -95,7 +95,8 @@ def _fill(victims: Victims) -> Callable[[Strike], Awaitable[None]]:
 
 
 async def _fill_and_kill_leader(strike: Strike) -> None:
-    """It may refuse to start without space, and must be as it was when there is some."""
+    """Fills the leader's disk and kills the leader. It may refuse to start without space. With space, it must have its
+    old state again."""
     killed = [strike.leader]
     with strike.cluster.surroundings.full(killed, strike.rng.randrange(EXCEPT_BYTES_MAX)):
         await asyncio.sleep(strike.rng.uniform(0, 0.5))
@@ -126,7 +127,7 @@ def _both_ways(strike: Strike) -> list[tuple[int, int]]:
 
 
 def _one_cable(strike: Strike) -> list[tuple[int, int]]:
-    """Leader and one follower do not hear each other; the other follower hears both."""
+    """Cuts the link between the leader and one follower, in both directions. The other follower reaches both."""
     return [(strike.leader, strike.followers[0]), (strike.followers[0], strike.leader)]
 
 

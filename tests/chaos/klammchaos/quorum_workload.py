@@ -1,8 +1,9 @@
 """The workload "quorum": three controllers under administration and faults.
 
-What must hold: every client's history is linearizable, the final reads of everything included, so nothing acknowledged
-is lost and nothing comes back; all controllers end with the same image and the same log; nobody ends by itself; after
-every fault there are answers again, after the loss of the leader soon.
+These properties must hold. Every client's history is linearizable, including the final reads of everything. No
+acknowledged operation is therefore lost, and no deleted topic returns. All controllers end with the same image and the
+same log. No process ends by itself. After every fault there are answers again, and after the loss of the leader there
+are answers soon.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from tests.support.linearizability import check_linearizable
 
 CLIENTS: Final = 6
 MEASURED_MIN_S: Final = 120.0
-"""A shorter run, as those beside other tests, measures how busy the machine is: its fail-overs have no bound."""
+"""A shorter run, such as one beside other tests, measures how busy the machine is. Its fail-overs have no limit."""
 
 FAIL_OVER_P50_MAX_S: Final = 3.0
 FAIL_OVER_MAX_S: Final = 10.0
-"""Generous, for machines that do other things too; what is aimed at is 1 s, and 3 s for 99 of 100."""
+"""These limits are generous, for machines that have other work too. The aim is 1 s, and 3 s for 99 of 100
+fail-overs."""
 
 
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
-    """Prints what happens; `only` is in the names of the faults that strike.
-
-    Raises AssertionError when something happens that must not."""
+    """Runs the workload and prints its events. Only faults with `only` in their names strike. Raises AssertionError if
+    a property does not hold."""
     cluster = QuorumCluster(directory)
     for reason in cluster.surroundings.missing:
         print(f"left out: {reason}", flush=True)
@@ -100,7 +101,8 @@ class _Run:
         return nemesis.struck
 
     async def _quiesce(self) -> int:
-        """Everybody has everything, which is read once more; returns where the metadata ends."""
+        """Waits until every controller has the whole log, and reads all metadata once more. Returns the end of the
+        metadata log."""
         await self._cluster.wait_whole(behind_max=0)
         self._cluster.check_running()
         await self._clients[0].read_everything()
@@ -131,7 +133,7 @@ class _Run:
     def _report(self, struck: Sequence[Struck], duration_s: float) -> None:
         counts = self._history.count()
         installed = sum(
-            controller.log_path.read_text().count("snapshot of the leader installed")
+            controller.log_path.read_text().count("installed a snapshot of the leader")
             for controller in self._cluster.controllers.values()
         )
         print(f"\n{len(struck)} faults in {duration_s:.0f} s:")

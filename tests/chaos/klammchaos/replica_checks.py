@@ -1,4 +1,4 @@
-"""Whether the controllers have become the same: what they tell, and what is on their disks."""
+"""Checks that the controllers have become the same, in their answers and on their disks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class DivergedError(Violation):
 
 
 async def metadata_end_index(address: str) -> int:
-    """Where the metadata ends that the controller there knows to be committed."""
+    """Returns the end of the committed metadata that the controller there knows."""
     async with aio.insecure_channel(address) as channel:
         described = await RawStub(channel, ADMIN).describe_cluster(DescribeClusterRequest(), timeout=patience())
     return int(described.metadata_end_index)
 
 
 async def watch_image(address: str, end_index: int) -> MetadataImage:
-    """What the controller there streams to brokers, up to that index. Raises TimeoutError."""
+    """Returns the metadata image that the controller there streams to brokers, up to that index. Raises
+    TimeoutError."""
     image = MetadataImage.empty()
     async with asyncio.timeout(patience()), aio.insecure_channel(address) as channel:
         async for batch in RawStub(channel, CONTROLLER).watch_metadata(WatchMetadataRequest()):

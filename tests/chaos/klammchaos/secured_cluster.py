@@ -1,7 +1,7 @@
-"""A cluster in which nobody gets in without a certificate or a password: `NodeCluster` behind other doors.
+"""A `NodeCluster` with listeners that refuse every client without a certificate or a password.
 
-Servers show each other certificates and are believed by `node.principals`. Our clients show a certificate and log in,
-Kafka's log in over TLS; both log in again every few seconds. Everybody may do what they do here, and nothing else.
+Servers show each other certificates, which `node.principals` accepts. Klamm's clients show a certificate and log in,
+and Kafka's log in over TLS. Both log in again every few seconds. Each client has exactly the rights that it needs here.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ NODES: Final = {
 }
 """The name in each server's certificate."""
 SUPER_USERS: Final = (ADMIN, *(NODES[node] for node in (*CONTROLLERS, BROKERS[0])))
-"""A quorum has no lists of rights before it has begun, and somebody has to let the admin in, who gives the others
-theirs."""
+"""The super users. A quorum has no access control lists before it has begun, so the servers in it must let the admin
+in. The admin then gives the other users their rights."""
 RIGHTS: Final[tuple[AclBinding, ...]] = (
     *(
         allow(NODES[broker], AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
@@ -65,7 +65,7 @@ class Door(NamedTuple):
 
 
 class SecuredCluster(NodeCluster):
-    """Its certificates change for as long as it is open."""
+    """A secured cluster. Its certificates change for as long as it is open."""
 
     rights = RIGHTS
 

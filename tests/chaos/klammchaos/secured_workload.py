@@ -1,8 +1,8 @@
 """The workload "secured": the faults of "partitions" on a cluster with TLS, logins and rights, all of which change.
 
-What must hold beside what holds there: clients that are let in notice nothing of certificates that end and are
-replaced, or of sessions that end, at both doors; nobody else gets in or learns a name (`strangers`); every server that
-answers shows a new certificate soon (`served_certificates`).
+These properties must hold besides those of "partitions". Clients with access notice nothing when certificates end and
+are replaced, or when sessions end, at both doors. No other client gets in or learns a name (`strangers`). Every server
+that answers shows a new certificate soon (`served_certificates`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from tests.chaos.klammchaos.strangers import Strangers, strangers_of
 
 
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
-    """Prints what happens; `only` is in the names of the faults that strike.
-
-    Raises AssertionError when something happens that must not."""
+    """Runs the workload and prints its events. Only faults with `only` in their names strike. Raises AssertionError if
+    a property does not hold."""
     cluster = SecuredCluster(directory)
     guests = partition_workload.Guests(
         writers=[KafkaProducerClient(cluster.kafka_client(PRODUCER), random.Random(f"{seed}-kafka"))],

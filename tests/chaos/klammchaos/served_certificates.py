@@ -1,7 +1,7 @@
-"""Whether servers take up certificates that change: what each door shows, looked at again and again.
+"""Checks that servers begin to use certificates that change, by connecting to each listener again and again.
 
-A server that answers all the time must show the newest certificate soon after it was written; one that was dead, frozen
-or cut off for a while has that time again when it answers.
+A server that answers all the time must show the newest certificate soon after it was written. A server that was dead,
+frozen or cut off has the same time again after it answers.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from tests.chaos.klammchaos.secured_cluster import NODES, Door, SecuredCluster
 from tests.chaos.klammchaos.short_certificates import RELOAD_MS, ROTATION_S, Rotation
 
 PATIENCE_S: Final = RELOAD_MS / 1000 + 14.0
-"""How late a new certificate may be, on machines that do other things too."""
+"""The longest time until a new certificate is shown, on machines that have other work too."""
 PAUSE_S: Final = 2.0
-"""Between two looks at a door."""
+"""The pause between two connections to the same door."""
 HANDSHAKE_S: Final = 3.0
 """A server that is silent for this time does not answer."""
 
 
 class ServedCertificates:
-    """What one door shows, of a server whose `rotations` grow. Times are monotonic."""
+    """The certificates that one door of a server shows, while the server's `rotations` grow. Times are monotonic."""
 
     def __init__(self, name: str, owner: str, rotations: Sequence[Rotation]) -> None:
         self.taken_up_s: dict[int, float] = {}
-        """How long after its writing a certificate was first seen, by the number of its rotation."""
+        """The times from the writing of a certificate until it was first seen, by the number of its rotation."""
         self._name = name
         self._owner = owner
         self._rotations = rotations
         self._answers_since_s: float | None = None
 
     def silent(self) -> None:
-        """It did not answer."""
+        """Notes that the server did not answer."""
         self._answers_since_s = None
 
     def shown(self, serial: int, began_s: float) -> None:
@@ -57,7 +57,7 @@ class ServedCertificates:
         self.taken_up_s.setdefault(number, max(0.0, self._known_for_s(number, began_s)))
 
     def _known_for_s(self, number: int, now_s: float) -> float:
-        """How long the server could have known of that certificate."""
+        """Returns how long the server could have known that certificate."""
         assert self._answers_since_s is not None
         return now_s - max(self._rotations[number].written_s, self._answers_since_s)
 
@@ -81,7 +81,7 @@ class CertificateWatcher:
         }
 
     async def run(self, written: asyncio.Event) -> None:
-        """In the end everybody has to show what is newest then."""
+        """Watches all doors. In the end, each of them must show the certificate that is the newest then."""
         await asyncio.gather(*(self._watch(door, written) for door in self._doors))
         for served in self._doors.values():
             print(served, flush=True)

@@ -18,30 +18,31 @@ from klamm.security.dev_certificates import SignedKey
 from tests.support import certificates
 
 LIFETIME_S: Final = 120.0
-"""Longer than anybody is kept from reading a new one, by far."""
+"""The lifetime of a certificate. It is far longer than any server or client can be kept from reading a new one."""
 ROTATION_S: Final = 20.0
 RELOAD_MS: Final = 1_000
-"""How often servers and clients look for a new one."""
+"""The interval at which servers and clients look for a new certificate."""
 FOREIGN: Final = "Foreign CA"
 _ONE_DAY: Final = timedelta(days=1)
 
 
 @dataclass(slots=True)
 class Rotation:
-    """Everybody's certificates once."""
+    """One new set of all certificates."""
 
     serials: Mapping[str, int]
     """The serial number of each owner's certificate."""
     written_s: float = math.inf
-    """When the last of their files was; monotonic."""
+    """The monotonic time when the last of the files was written."""
 
 
 class ShortCertificates:
-    """`hosts` are those of each server by its name; `clients` have none."""
+    """Certificates that are replaced again and again. `hosts` has the host of each server by its name. `clients` have
+    none."""
 
     def __init__(self, directory: pathlib.Path, hosts: Mapping[str, str], clients: tuple[str, ...]) -> None:
         self.rotations: list[Rotation] = []
-        """In their order."""
+        """The rotations, in order."""
         self._directory = directory
         self._hosts = hosts
         self._clients = clients
@@ -51,7 +52,7 @@ class ShortCertificates:
         return certificates.Stores(self._directory / owner / "keystore.pem", self._directory / owner / "truststore.pem")
 
     def rotate(self) -> None:
-        """Writes new files of everybody; blocks."""
+        """Writes new files for all servers and clients. Blocks."""
         signed = {owner: self._sign(owner) for owner in (*self._hosts, *self._clients)}
         rotation = Rotation({owner: one.certificate.serial_number for owner, one in signed.items()})
         # Before anybody can show one of them.
@@ -61,13 +62,14 @@ class ShortCertificates:
         rotation.written_s = time.monotonic()
 
     async def rotate_again_and_again(self) -> None:
-        """Until it is cancelled."""
+        """Rotates the certificates again and again until it is cancelled."""
         while True:
             await asyncio.sleep(ROTATION_S)
             await asyncio.to_thread(self.rotate)
 
     def foreign_stores(self, owner: str) -> certificates.Stores:
-        """Files of a certificate with that name which another CA has signed; its owner trusts the right one."""
+        """Returns the files of a certificate with that name that another CA has signed. Its owner trusts the right
+        CA."""
         return certificates.write_stores(self._directory / "foreign", certificates.client(owner, of=FOREIGN))
 
     def _sign(self, owner: str) -> SignedKey:

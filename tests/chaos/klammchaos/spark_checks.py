@@ -1,4 +1,4 @@
-"""Whether the output of both queries is exactly what their input says. Pure."""
+"""Checks that the output of both queries is exactly what follows from their input. The functions are pure."""
 
 from __future__ import annotations
 

@@ -26,10 +26,11 @@ COPIES: Final = "copies"
 FLIGHTS: Final = "flights"
 DELAYS: Final = "delays"
 WATERMARK: Final = "7 days"
-"""A year of flights goes by in minutes: what arrives out of order in a second is hours apart."""
+"""The watermark is long, because a year of flights is fed in minutes. Records that are out of order within a second are
+hours apart."""
 EXECUTORS: Final = 2
 CORES: Final = 1
-"""How many cores each executor has."""
+"""The number of cores of each executor."""
 MEMORY_MB: Final = 512
 SETTINGS: Final = {
     "spark.executor.memory": f"{MEMORY_MB}m",

@@ -20,28 +20,28 @@ from tests.chaos.klammchaos.partition_strike import HOLD_S
 from tests.chaos.klammchaos.spark_program import Part, SparkProgram, find
 
 COORDINATORS: Final = (21, 22)
-"""Nodes; also their ids."""
+"""The nodes of the coordinators. They are also their ids."""
 PATIENCE_S: Final = 300.0
-"""For somebody to appear who is to be struck: Spark starts slowly."""
+"""The longest wait for a process to strike. Spark starts slowly."""
 ZOMBIE_S: Final = (5.0, 15.0)
 
 
 @dataclass(kw_only=True)
 class SparkStrike:
-    """One fault about to be."""
+    """One fault that is about to strike."""
 
     cluster: PartitionCluster
     program: SparkProgram
     rng: random.Random
     kills: int = 0
-    """How many processes it has killed."""
+    """The number of processes that it has killed."""
     healing: list[Callable[[], None]] = field(default_factory=list)
 
     async def hold(self, for_s: tuple[float, float] = HOLD_S) -> None:
         await asyncio.sleep(self.rng.uniform(*for_s))
 
     async def kill_nodes(self, nodes: Sequence[int]) -> None:
-        """Servers; `heal` starts them again."""
+        """Kills servers. `heal` starts them again."""
         await asyncio.to_thread(self.cluster.kill, nodes)
         self.kills += len(nodes)
         self.healing.append(lambda: self.cluster.restart(nodes))
@@ -55,7 +55,7 @@ class SparkStrike:
                 self.kills += 1
 
     async def wait_for_part(self, part: Part) -> list[psutil.Process]:
-        """Those that do that, when there are some. Raises AssertionError after PATIENCE_S."""
+        """Waits for processes of that part, and returns them. Raises AssertionError after PATIENCE_S."""
         until_s = time.monotonic() + PATIENCE_S
         while not (found := self.program.find(part)):
             assert time.monotonic() < until_s, f"no {part.name} in {PATIENCE_S} s:\n{self.program.log_end()}"
@@ -63,7 +63,8 @@ class SparkStrike:
         return found
 
     async def wait_until_prepared(self) -> None:
-        """Until a batch of some query waits for its driver's decision; or for PATIENCE_S."""
+        """Waits until a batch of some query is prepared and needs its driver's decision. Returns after PATIENCE_S in
+        any case."""
         until_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < until_s:
             with contextlib.suppress(KlammError):
@@ -115,7 +116,8 @@ def _kill_when_prepared(*parts: Part, nodes: Sequence[int] = ()) -> Strike:
 
 
 async def _replace(strike: SparkStrike) -> None:
-    """A driver stands still, another takes over with its checkpoint, and the first one goes on: it must not count."""
+    """Freezes a driver until another one has taken over its checkpoint, and then resumes it. The output of the first
+    driver must not count."""
     await strike.wait_for_part(Part.EXECUTOR)
     (driver,) = await strike.wait_for_part(Part.DRIVER)
     driver.suspend()

@@ -1,6 +1,6 @@
-"""What the workload "spark" feeds its queries with, and what it sees of their output.
+"""The input of the queries in the workload "spark", and the observer of their output.
 
-Numbers go by at a steady pace; the flights of a year, or the first of them, are spread over the run.
+Numbers are fed at a steady pace. The flights of a year, or the first of them, are spread over the run.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ POLL_MS: Final = 500
 
 
 def flights_of(duration_s: float) -> pd.DataFrame:
-    """As many as that time has room for, in order of departure; a year of them at most."""
+    """Returns the flights for a run of that duration, in order of departure. There are at most the flights of one
+    year."""
     return nycflights.read_flights().head(int(duration_s * FLIGHTS_PER_S))
 
 
 def expected_delays(flights: pd.DataFrame) -> pd.DataFrame:
-    """What pandas computes, by airport and hour."""
+    """Returns the delays that pandas computes, by airport and hour."""
     return demo.expected_hours(flights)
 
 
 class Feeder:
-    """Feeds both topics until it is told to stop, and flights to their end; a tick of time closes the last hours."""
+    """Feeds numbers until `stop` is set, and flights to their end. A tick of time closes the last hours."""
 
     def __init__(self, bootstrap: str, flights: pd.DataFrame, duration_s: float) -> None:
         self.count = 0
-        """How many numbers were sent: 0, 1, 2 ..."""
+        """The number of numbers that were sent: 0, 1, 2 ..."""
         self.begin_s = math.inf
-        """When flights begin."""
+        """The time at which flights begin."""
         self._bootstrap = bootstrap
         self._flights = flights
         self._duration_s = duration_s
@@ -86,7 +87,7 @@ class Observer:
         self._bootstrap = bootstrap
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Reads the copies until it is cancelled."""
         async with _consumer(self._bootstrap) as consumer:
             consumer.assign([TopicPartition(COPIES, number) for number in range(PARTITIONS)])
             consumer.seek_to_beginning()

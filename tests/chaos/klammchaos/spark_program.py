@@ -21,7 +21,7 @@ _LOG_END_BYTES: Final = 3_000
 
 
 class Part(enum.Enum):
-    """What a process of the program does; the value is in its command line."""
+    """The part that a process plays in the program. The value is in its command line."""
 
     DRIVER = "org.apache.spark.deploy.SparkSubmit"
     EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -34,7 +34,7 @@ class Part(enum.Enum):
 
 
 class SparkProgram:
-    """`supervise` runs it, again and again; the others are called meanwhile."""
+    """The Spark program. `supervise` runs it again and again, while the other methods are called."""
 
     def __init__(self, bootstrap: str, directory: pathlib.Path) -> None:
         self.starts = 0
@@ -46,7 +46,7 @@ class SparkProgram:
         """Set whenever the program has ended, and is about to be started again."""
 
     async def supervise(self) -> None:
-        """Until it is cancelled."""
+        """Runs the program again and again until it is cancelled."""
         while True:
             self.starts += 1
             process = await self.start_another()
@@ -55,7 +55,7 @@ class SparkProgram:
             self.ended.set()
 
     async def start_another(self) -> asyncio.subprocess.Process:
-        """One more, whatever the one that is supervised does; it ends with `close` at the latest."""
+        """Starts one more program, independent of the supervised one. It ends with `close` at the latest."""
         with self._log_path.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
@@ -75,7 +75,7 @@ class SparkProgram:
         return self._process.pid
 
     async def close(self) -> None:
-        """Whatever became of it, nothing is left."""
+        """Ends all processes that are left."""
         for group in self._groups:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
@@ -87,7 +87,7 @@ class SparkProgram:
 
 
 def find(root: int, part: Part) -> list[psutil.Process]:
-    """Those below the process `root`."""
+    """Returns the processes of that part among the descendants of the process `root`."""
     try:
         below = psutil.Process(root).children(recursive=True)
     except psutil.NoSuchProcess:

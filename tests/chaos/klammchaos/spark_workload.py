@@ -1,8 +1,8 @@
-"""The workload "spark": two queries write exactly once, while their tasks, executors and driver and the cluster's
-servers are killed.
+"""The workload "spark": two queries write exactly once, while faults kill their processes and the cluster's servers.
 
-What must hold (`spark_checks`): what a read_committed consumer gets in the end is what was fed, each number once, and
-each hour of the flights once with the figures that pandas computes; and no transaction is left open.
+The faults strike tasks, executors and drivers too. These properties must hold (`spark_checks`). In the end, a
+read_committed consumer gets the input, each number once. It gets each hour of the flights once, with the figures that
+pandas computes. No transaction is left open.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from tests.support.violation import require
 MIN_INSYNC_REPLICAS: Final = 2
 PAUSE_S: Final = (0.2, 2.0)
 HASTE_PROBABILITY: Final = 0.6
-"""That the next fault does not wait until the queries have recovered from the last one."""
+"""The probability that the next fault strikes before the queries have recovered from the last one."""
 RECOVERY_S: Final = 600.0
-"""On a machine that does other things too: a driver alone takes half a minute to start there."""
+"""The longest recovery time, on a machine that has other work too. The start of a driver alone takes half a minute
+there."""
 
 
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "", kills: int = 0) -> None:
@@ -145,7 +146,7 @@ class _Run:
         self._struck[fault.name] += 1
 
     async def _recover(self, since_s: float) -> None:
-        """Until a number counts that was fed now. Raises AssertionError after RECOVERY_S."""
+        """Waits until the output has a number that was fed after this call. Raises AssertionError after RECOVERY_S."""
         fed = self._feeder.count
         while self._observer.highest < fed:
             self._cluster.check_running()
@@ -155,7 +156,7 @@ class _Run:
             await asyncio.sleep(0.05)
 
     async def _wait_for_output(self) -> None:
-        """Until all that was fed is written. Raises AssertionError after RECOVERY_S."""
+        """Waits until the output of everything that was fed is written. Raises AssertionError after RECOVERY_S."""
         until_s = time.monotonic() + RECOVERY_S
         found = ["nobody could be asked"]
         while found:
@@ -165,7 +166,7 @@ class _Run:
                 found = await self._violations()
 
     async def _check(self) -> None:
-        """Once more when nobody writes any longer, so that nothing that came later is overlooked."""
+        """Checks the output again after the program has ended, so that late output is not overlooked."""
         await self._program.close()
         found = await self._violations()
         copies, hours = self._feeder.count, len(expected_delays(self._flights))

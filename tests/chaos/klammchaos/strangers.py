@@ -1,7 +1,8 @@
-"""Strangers, who must not get in and try all the time, at both doors and at that of the servers.
+"""Strangers that try all the time to get in, at the doors for clients and at the door of the servers. They must not
+succeed.
 
-Each knocks with short patience. What it is told is a refusal, or nothing, for servers die and are cut off meanwhile; an
-answer is a violation. In the end each must have been refused explicitly.
+Each stranger has short time-outs. It gets a refusal, or no answer, because servers die and are cut off during the run.
+Any other answer is a violation. In the end, each stranger must have been refused explicitly.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.support.violation import Violation
 
 PATIENCE_MS: Final = 4_000
 PAUSE_S: Final = 1.0
-"""Between two tries of the same stranger."""
+"""The pause between two tries of the same stranger."""
 ATTEMPT_S: Final = DEADLINE_S
 """No try hangs for longer."""
 WRONG: Final = {"sasl.password": "guessed"}
@@ -45,7 +46,7 @@ class Stranger(NamedTuple):
 
 
 class Strangers:
-    """All of them, each at its own pace."""
+    """All strangers, each at its own pace."""
 
     def __init__(self, strangers: Sequence[Stranger], *, pause_s: float = PAUSE_S) -> None:
         self._strangers = strangers
@@ -54,7 +55,7 @@ class Strangers:
         self._tried: Counter[str] = Counter()
 
     async def run(self, written: asyncio.Event) -> None:
-        """Until nothing is written any more, and each was refused. Raises GotInError."""
+        """Tries until nothing is written any more, and every stranger was refused. Raises GotInError."""
         await asyncio.gather(*(self._try(each, written) for each in self._strangers))
         for each in self._strangers:
             print(f"refused: {each.name}, {self._refused[each.name]} of {self._tried[each.name]} times", flush=True)
@@ -68,7 +69,7 @@ class Strangers:
 
 
 def strangers_of(cluster: SecuredCluster) -> Sequence[Stranger]:
-    """Each with what it lacks."""
+    """Returns the strangers, each with a different credential or right that it lacks."""
     servers = {"bootstrap.servers": cluster.addresses("GRPC_SSL"), "security.protocol": "SSL"}
     trust = {"ssl.truststore.location": str(cluster.certificates.stores(OUTSIDER).truststore)}
     own, foreign = cluster.certificates.stores(OUTSIDER), cluster.certificates.foreign_stores("broker-1")
@@ -97,7 +98,7 @@ def strangers_of(cluster: SecuredCluster) -> Sequence[Stranger]:
 
 
 async def _refusal(call: Awaitable[Any]) -> bool | None:
-    """Whether the call was refused explicitly; None: it was answered."""
+    """True if the call was refused explicitly, None if it was answered."""
     try:
         await call
     except AuthenticationError:
@@ -118,8 +119,8 @@ def _patient(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _asks_for_names(settings: Mapping[str, str]) -> bool:
-    """Asks for the list of topics, which is empty for a user that may see none; for the topic by its name; for the
-    access control lists."""
+    """Asks for the list of topics, which is empty for a user without rights. Then asks for the topic by its name, and
+    for the access control lists."""
     async with AsyncAdmin(_patient(settings)) as admin:
         try:
             names = await admin.list_topics(include_internal=True)
@@ -177,7 +178,8 @@ async def _reads(settings: Mapping[str, str]) -> bool:
 
 
 async def _asks_kafka(settings: Mapping[str, str], *, silence_refuses: bool = False) -> bool:
-    """Like `_asks_for_names`. A client that does not speak TLS hears nothing, ever: no door answers."""
+    """Asks like `_asks_for_names`. A client that does not speak TLS never gets an answer, because no door answers
+    it."""
     told: list[KafkaError] = []
 
     def ask() -> Any:

@@ -1,4 +1,4 @@
-"""Processes by the number of their node, and what faults do to them. All of it blocks."""
+"""The server processes by node id, and the faults that strike them. All functions block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StruckProcesses:
             process.start()
 
     def close(self) -> None:
-        """Whatever became of them, none is left."""
+        """Ends all processes that are left."""
         for process in self._processes.values():
             process.abandon()
 
@@ -43,13 +43,13 @@ class StruckProcesses:
         assert status == 0, f"{self._name(node)} ended with status {status}:\n{self._log_end(node)}"
 
     def restart(self, nodes: Iterable[int]) -> None:
-        """Those that do not run."""
+        """Starts those of the nodes that do not run."""
         for node in nodes:
             if not self._processes[node].running:
                 self._processes[node].start()
 
     def expect_up(self) -> None:
-        """From now on nobody has a reason to be down."""
+        """Ends the time in which nodes may be down."""
         self._may_be_down.clear()
 
     @contextlib.contextmanager
@@ -65,7 +65,7 @@ class StruckProcesses:
                 victim.thaw()
 
     def check_running(self) -> None:
-        """Nobody ended by itself."""
+        """Checks that no process has ended by itself."""
         for node, process in self._processes.items():
             if node not in self._may_be_down:
                 assert process.running, f"{self._name(node)} ended by itself:\n{self._log_end(node)}"

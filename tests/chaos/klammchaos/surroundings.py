@@ -29,7 +29,7 @@ class Surroundings:
             self.missing.append(f"cut: {error}")
 
     def mount(self, directories: Mapping[int, pathlib.Path], size: str) -> None:
-        """Gives each of these nodes a disk of that size there."""
+        """Mounts a disk of that size at the directory of each of these nodes."""
         for node, directory in directories.items():
             directory.mkdir()
             try:
@@ -39,7 +39,7 @@ class Surroundings:
                 return
 
     def save_disks(self) -> None:
-        """Copies beside them what is on them, which vanishes with the run's mounts."""
+        """Copies the content of the disks beside them, because the disks vanish with the run's mounts."""
         for disk in self._disks.values():
             shutil.copytree(disk.directory, f"{disk.directory}-saved")
 
@@ -60,14 +60,14 @@ class Surroundings:
         return self._network.host(node) if self._network else LOOPBACK
 
     def prefix(self, node: int) -> Sequence[str]:
-        """What runs a command at that node, in its own process."""
+        """Returns the command prefix that runs a command in the network of that node, in a process of its own."""
         return self._network.prefix(node) if self._network else ()
 
-    # What is done to them; all of it blocks
+    # The faults of the surroundings. All of them block.
 
     @contextlib.contextmanager
     def cut(self, links: Iterable[Link]) -> Iterator[None]:
-        """Nothing gets through these."""
+        """Drops all packets on these links."""
         assert self._network is not None
         self._network.cut(links)
         try:

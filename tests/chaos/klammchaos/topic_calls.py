@@ -49,7 +49,7 @@ def request_of(name: str, call: Call, timeout_ms: int) -> tuple[str, Any]:
 
 
 def answer_of(call: Call, response: Any) -> Answer:
-    """What the response says of the one name in it."""
+    """Returns the part of the response about its only name."""
     (result,) = response.topics if isinstance(call, Create | ReadTopic) else response.results
     code = ErrorCode.of(result.error_code)
     if code is not ErrorCode.NONE:

@@ -1,5 +1,5 @@
-"""What a topic is to a client: a register with an id, a number of partitions and a config; the model that histories of
-metadata operations are checked against (linearizability.Model)."""
+"""A client's view of a topic: a register with an id, a number of partitions and a config. Histories of metadata
+operations are checked against this model (linearizability.Model)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ CONFIG: Final = "retention.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One that exists."""
+    """A topic that exists."""
 
     topic_id: str | None
-    """None: created by an operation that did not return; the first id that is seen is the topic's."""
+    """The topic's id. None if the operation that created the topic did not return. The first id that a client sees is
+    then the topic's."""
     partition_count: int
     config: str | None = None
     """CONFIG, if it is set."""
@@ -42,7 +43,7 @@ class Grow:
 @dataclass(frozen=True, slots=True)
 class SetConfig:
     value: str | None
-    """None: back to the default."""
+    """The value. None sets the config back to its default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ Call = Create | Delete | Grow | SetConfig | ReadTopic | ReadConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a client was told."""
+    """An answer that a client got."""
 
     code: ErrorCode = ErrorCode.NONE
     topic_id: str | None = None
@@ -75,7 +76,7 @@ State = Topic | None
 
 
 class TopicModel:
-    """One name; `state` None means that there is no such topic. `history` is what will be checked."""
+    """The model of one name. The `state` None means that there is no such topic. `history` is the history to check."""
 
     initial: State = None
 
@@ -119,7 +120,7 @@ class TopicModel:
         return state if state.topic_id == result.topic_id else IMPOSSIBLE
 
     def _may_be_new(self, topic_id: str | None) -> bool:
-        """Whether a creation that did not return may have given this id: those that did return gave others."""
+        """True if a creation that did not return may have given this id, because those that did return gave others."""
         return topic_id not in self._acknowledged_ids
 
 

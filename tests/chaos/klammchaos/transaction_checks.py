@@ -1,4 +1,4 @@
-"""What must be true of the output of a read-process-write: each input counts once, and nothing of what was aborted."""
+"""Checks the output of a read-process-write loop. Each input must count once, and no aborted output may be seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def violations(
     fates: Mapping[str, Fate],
     count: int,
 ) -> list[str]:
-    """What is wrong with the `output` of `count` inputs, and with what somebody saw of it meanwhile."""
+    """Returns the faults of the `output` of `count` inputs, and of the records that an observer saw during the run."""
     found = []
     times = Counter(one.input for records in output.values() for one in records)
     missing = [number for number in range(count) if not times[number]]

@@ -1,4 +1,4 @@
-"""The faults of transactions: what strikes partitions, and what strikes coordinators."""
+"""The faults of the workload "transactions". They strike partitions and coordinators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS, Parti
 from tests.chaos.klammchaos.partition_strike import HOLD_S, LONG_HOLD_S
 
 COORDINATORS: Final = (21, 22, 23)
-"""Nodes; also their ids."""
+"""The nodes of the coordinators. They are also their ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStrike:
-    """One fault about to be."""
+    """One fault that is about to strike."""
 
     cluster: PartitionCluster
     rng: random.Random

@@ -1,8 +1,8 @@
-"""Workers that read, process and write in transactions, and what became of each transaction.
+"""Workers that read, process and write in transactions, and the outcome of each transaction.
 
-Every record a worker writes names its transaction, so that a reader can tell whose it is. Some transactions are
-aborted on purpose, and some producers are made zombies: another with their transactional.id begins while they have one
-open.
+Every record that a worker writes names its transaction, so that a reader can tell which one it belongs to. Some
+transactions are aborted on purpose, and some producers become zombies. For this, another producer with their
+transactional.id begins while they have an open transaction.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ INPUT_PARTITIONS: Final = tuple(TopicPartition(INPUT, number) for number in rang
 
 
 class Fate(enum.Enum):
-    """What a worker knows of a transaction."""
+    """The outcome of a transaction, as its worker knows it."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Nobody told how it ended: its producer was lost while it committed."""
+    """The worker does not know how it ended, because its producer was lost while it committed."""
 
 
 class Output(NamedTuple):
@@ -68,7 +68,7 @@ class Feeder:
         self._bootstrap = bootstrap
 
     async def run(self, stop: asyncio.Event) -> None:
-        """All of it is acknowledged. Raises KlammError."""
+        """Writes until `stop` is set and everything is acknowledged. Raises KlammError."""
         async with AsyncProducer(
             bootstrap_servers=self._bootstrap, delivery_timeout_ms=int(DEADLINE_S * 1000), max_block_ms=60_000
         ) as producer:
@@ -87,11 +87,11 @@ class Worker:
 
     def __init__(self, number: int, bootstrap: str, rng: random.Random) -> None:
         self.fates: dict[str, Fate] = {}
-        """What became of each transaction."""
+        """The outcome of each transaction."""
         self.zombies = 0
-        """How many were made, and refused."""
+        """The number of zombies that were made and refused."""
         self.committed_s: dict[TopicPartition, float] = {}
-        """When a transaction with input of that partition committed last."""
+        """The time of the last commit with input of that partition."""
         self._name = f"worker-{number}"
         self._bootstrap = bootstrap
         self._rng = rng
@@ -99,7 +99,7 @@ class Worker:
         self._producer: AsyncProducer | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Raises AssertionError when a zombie commits."""
+        """Works until `stop` is set. Raises AssertionError if a zombie commits."""
         async with AsyncConsumer(
             bootstrap_servers=self._bootstrap,
             group_id=GROUP,
@@ -126,7 +126,7 @@ class Worker:
     async def _process(
         self, polled: Mapping[TopicPartition, Sequence[ConsumerRecord]], member: ConsumerGroupMetadata
     ) -> bool:
-        """Whether it is committed."""
+        """True if the transaction is committed."""
         producer = await self._current_producer()
         transaction = f"{self._name}.{next(self._numbers)}"
         self.fates[transaction] = Fate.ABORTED  # as long as nobody asks for more
@@ -194,7 +194,7 @@ class Worker:
             await zombie.close(timeout=0)
 
     async def _current_producer(self) -> AsyncProducer:
-        """Raises KlammError when it cannot be had now."""
+        """Returns the present producer. Raises KlammError if it is not available now."""
         if self._producer is None:
             producer = AsyncProducer(
                 bootstrap_servers=self._bootstrap,
@@ -223,7 +223,7 @@ class Observer:
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: dict[int, list[Output]] = {number: [] for number in range(PARTITIONS)}
-        """What was seen in each partition of the output, in order."""
+        """The records that were seen in each partition of the output, in order."""
         self._bootstrap = bootstrap
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -246,7 +246,7 @@ class Observer:
 
 
 async def wait_until_processed(bootstrap: str) -> None:
-    """Until the group has committed all of the input. Raises AssertionError after DEADLINE_S."""
+    """Waits until the group has committed all of the input. Raises AssertionError after DEADLINE_S."""
     until_s = time.monotonic() + DEADLINE_S
     async with AsyncConsumer(bootstrap_servers=bootstrap, group_id=GROUP) as consumer:
         while True:
@@ -261,7 +261,7 @@ async def wait_until_processed(bootstrap: str) -> None:
 
 
 async def _insist_on_commit(producer: AsyncProducer) -> None:
-    """A commit that took too long goes on: its outcome is asked for again."""
+    """Commits, and repeats the call after a time-out, because the coordinator continues with the commit."""
     until_s = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -272,7 +272,7 @@ async def _insist_on_commit(producer: AsyncProducer) -> None:
 
 
 async def _go_back(consumer: AsyncConsumer) -> None:
-    """To what is committed; what was polled is processed again."""
+    """Seeks to the committed offsets, so that records that were polled are processed again."""
     while True:
         with contextlib.suppress(KlammError):
             for tp, committed in (await consumer.committed(consumer.assignment())).items():

@@ -1,9 +1,9 @@
-"""The workload "transactions": workers copy one topic to another in transactions of random size, some of them aborted
-on purpose, while brokers, controllers and coordinators are struck.
+"""The workload "transactions". Workers copy one topic to another in transactions of random size, and abort some of them
+on purpose. Meanwhile, faults strike brokers, controllers and coordinators.
 
-What must hold (`transaction_checks`): what a read_committed consumer gets is exactly the input, each once; nothing that
-was aborted is ever seen; a producer that lost its transactional.id to another is refused; when all is healed everything
-is processed.
+These properties must hold (`transaction_checks`). A read_committed consumer gets exactly the input, each record once.
+No consumer sees an aborted record. A producer that lost its transactional.id to another one is refused. After all
+faults are healed, all of the input is processed.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ PAUSE_S: Final = (0.3, 2.0)
 
 
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
-    """Prints what happens; `only` is in the names of the faults that strike.
-
-    Raises AssertionError when something happens that must not."""
+    """Runs the workload and prints its events. Only faults with `only` in their names strike. Raises AssertionError if
+    a property does not hold."""
     asyncio.run(_Run(NodeCluster(directory, coordinators=COORDINATORS), seed, only).run(duration_s))
 
 
@@ -94,7 +93,7 @@ class _Run:
         strikes = asyncio.create_task(self._strike_until(time.monotonic() + duration_s))
         tasks = [feeder, *workers, observer, strikes]
         try:
-            # Somebody of the load who ends before it is told to has failed.
+            # A task of the load that ends before its event is set has failed.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if strikes.done() and not strikes.exception():
                 fed.set()
@@ -133,8 +132,8 @@ class _Run:
             await asyncio.sleep(self._rng.uniform(*PAUSE_S))
 
     async def _wait_for_commits(self, since_s: float) -> None:
-        """Waits until input of every partition was committed later, no matter by which consumer: one consumer that
-        stands still is noticed as well as all. Raises AssertionError after DEADLINE_S."""
+        """Waits until input of every partition was committed after that moment, by any consumer. It therefore notices
+        if a single consumer makes no progress. Raises AssertionError after DEADLINE_S."""
         until_s = time.monotonic() + DEADLINE_S
         while waiting := [tp for tp in INPUT_PARTITIONS if self._committed_s(tp) <= since_s]:
             self._cluster.check_running()
@@ -166,6 +165,6 @@ class _Run:
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]], whose: str) -> None:
-    """Raises AssertionError after DEADLINE_S."""
+    """Waits until all tasks have ended. Raises AssertionError after DEADLINE_S."""
     _, pending = await asyncio.wait(tasks, timeout=DEADLINE_S)
     assert not pending, f"{len(pending)} of {len(tasks)} {whose} did not end in {DEADLINE_S} s"

@@ -1,7 +1,7 @@
 """A cluster that `klamm up --controllers 3 --brokers 3 --coordinators 2` runs, as a user has it.
 
-The command starts again what dies, after its own pause: nobody stays away for longer than that, and the run starts
-nothing but the command. All processes share one host, so there are no cables; where the run has a network of its own,
+The command starts dead processes again after a pause of its own. No process is away for longer than that, and the run
+starts only the command. All processes share one host, so there are no cables. Where the run has a network of its own,
 packets are dropped by port.
 """
 
@@ -44,7 +44,7 @@ _NAMES: Final = {
     **{node: f"broker {number}" for number, node in enumerate(BROKERS, 1)},
     **{node: f"coordinator {number}" for number, node in enumerate(COORDINATORS, 1)},
 }
-"""What the command calls them."""
+"""The names that the command has for the nodes."""
 _ORDER: Final = (*BROKERS, *CONTROLLERS, *COORDINATORS)
 """The order in which the command gives its processes their ports."""
 
@@ -74,9 +74,9 @@ class UpCluster(PartitionCluster):
         self.surroundings.missing.append("a killed process that stays away: `klamm up` starts it again")
         self._command: subprocess.Popen[str] | None = None
         self._started_at = 0
-        """In bytes of the log."""
+        """The size of the log at the last start, in bytes."""
         self._pids: dict[int, int] = {}
-        """As they were when everybody was last seen to run."""
+        """The process ids when all nodes were last seen to run."""
         self._may_be_down: set[int] = set()
 
     @property
@@ -109,7 +109,7 @@ class UpCluster(PartitionCluster):
         self._pids = self._running()
 
     def end_command(self, number: signal.Signals) -> int:
-        """Sends it that signal; returns its exit status when all that it ran has ended, too."""
+        """Sends the signal to the command. Returns its exit status after all processes that it ran have ended too."""
         assert self._command is not None
         command, self._command = self._command, None
         processes = [psutil.Process(pid) for pid in self._running(command.pid).values()]
@@ -142,7 +142,7 @@ class UpCluster(PartitionCluster):
         """The command does."""
 
     def _end(self, nodes: Iterable[int], number: signal.Signals) -> list[int]:
-        """Sends those who run that signal; returns their exit statuses as the command tells them."""
+        """Sends the signal to those of the nodes that run. Returns their exit statuses as the command prints them."""
         running = self._running()
         # A process that is just being started again has ended by a fault before.
         victims = [node for node in nodes if node in running]
@@ -153,7 +153,7 @@ class UpCluster(PartitionCluster):
         return [self._wait_ended(victim, since) for victim in victims]
 
     def _wait_ended(self, node: int, since: int) -> int:
-        pattern = rf" {re.escape(_NAMES[node])} ended status=(-?\d+); it is started again"
+        pattern = rf" {re.escape(_NAMES[node])} ended with status=(-?\d+) and restarts"
         ended = wait_until(
             lambda: re.search(pattern, self._said(since)),
             lambda: f"{_NAMES[node]} did not end:\n{self._log_end()}",
@@ -186,7 +186,7 @@ class UpCluster(PartitionCluster):
         assert len(self._pids) == len(_NAMES), f"of {_NAMES} there are {self._pids}:\n{self._log_end()}"
 
     def check_running(self) -> None:
-        """No process ended by itself: a node whose process did has another one now, or none."""
+        """Checks that no process has ended by itself. A node whose process did so has another process now, or none."""
         if self._command is None:
             return
         assert self._command.poll() is None, f"klamm up ended by itself:\n{self._log_end()}"
@@ -211,12 +211,12 @@ class UpCluster(PartitionCluster):
         return found
 
     def _all_serve(self) -> bool:
-        """Whether all serve again, by the command's last word on each that ended."""
+        """True if all nodes serve again, according to the command's last line about each that ended."""
         last = dict(re.findall(r" (\w+ \d+) (ended|serves) ", self._said(self._started_at)))
         return "ended" not in last.values()
 
     def _said(self, since: int) -> str:
-        """What the command and its processes have printed, from that byte on."""
+        """Returns the output of the command and its processes from that byte on."""
         with self._log_path.open("rb") as log:
             log.seek(since)
             return log.read().decode()
@@ -230,5 +230,5 @@ class UpCluster(PartitionCluster):
 
     @property
     def _log_path(self) -> pathlib.Path:
-        """What the command and its processes say."""
+        """The log with the output of the command and its processes."""
         return self._directory / "klamm-up.log"

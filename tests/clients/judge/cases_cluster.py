@@ -17,7 +17,8 @@ def software(name: str, version: str, **meant: Any) -> Fields:
 
 
 def meant(ask: Ask, cluster_id: str | None = None, node_id: int = -1) -> Fields:
-    """A client that means to talk to this node; the cluster id `own` is the right one."""
+    """Returns the request of a client that wants to talk to this node. The cluster id `own` stands for the right
+    one."""
     own = ask.side.ask(ApiKey.DESCRIBE_CLUSTER, 0, cluster()).cluster_id
     return software("wire", "1", cluster_id=own if cluster_id == "own" else cluster_id, node_id=node_id)
 

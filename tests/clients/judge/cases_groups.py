@@ -25,7 +25,8 @@ NOBODY = GroupMembership("unknown", "nobody", 1)
 
 
 def commit(ask: Ask, member: GroupMembership | None = None, *parts: tuple[str, int, int], **changes: Any) -> Fields:
-    """`parts` are topics, partitions and offsets; without a member it is a simple consumer's commit."""
+    """Returns a commit. `parts` are topics, partitions and offsets. Without a member it is the commit of a simple
+    consumer."""
     member = member or GroupMembership(ask.name, "", -1)
     metadata, epoch = changes.pop("metadata", "note"), changes.pop("leader_epoch", -1)
     topics: dict[str, list[Fields]] = {}

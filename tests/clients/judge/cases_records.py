@@ -34,7 +34,7 @@ def changed(records: bytes, position: int, value: bytes) -> bytes:
 
 
 def with_sequence(ask: Ask, base_sequence: int, **settings: Any) -> Fields:
-    """A batch of an idempotent producer; there is none with its id before."""
+    """Returns a batch of an idempotent producer. Its producer id has no earlier batch."""
     made = batch(base_sequence=base_sequence, producer=NOBODY, is_transactional=False, **settings)
     return produce(ask, (ask.topic(), 0, made))
 
@@ -104,7 +104,8 @@ def _without_keys() -> bytes:
 
 
 def fetch(ask: Ask, *parts: tuple[str, int, int], **changes: Any) -> Fields:
-    """`parts` are topics, partitions and offsets; changes of a partition's own fields go to all of them."""
+    """Returns a fetch. `parts` are topics, partitions and offsets. Changes of a partition's fields apply to all
+    partitions."""
     own = {
         "current_leader_epoch": changes.pop("current_leader_epoch", -1),
         "last_fetched_epoch": changes.pop("last_fetched_epoch", -1),

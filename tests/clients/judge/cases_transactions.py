@@ -291,7 +291,7 @@ LIST_TRANSACTIONS = {
 
 
 def marker(producer: TransactionalProducer, *parts: tuple[str, list[int]], **changes: Any) -> Fields:
-    """As an operator sends it who aborts what hangs."""
+    """Returns the marker that an operator sends to abort a hanging transaction."""
     return {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.epoch,

@@ -15,8 +15,8 @@ Sides = tuple[Side, Side]
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """Klamm's, then Kafka's. Both are one module's alone: some requests list all topics or groups, and a broker aborts
-    the transaction that is open here after 15 minutes, the longest time that it allows."""
+    """Returns Klamm's side and Kafka's. Each module has clusters of its own, because some requests list all topics or
+    groups. Another reason is that a broker aborts the open transaction after 15 minutes, its longest time-out."""
     # By default both look for transactions that timed out every ten seconds.
     often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}
     settings = {"group.initial.rebalance.delay.ms": "0"}

@@ -1,4 +1,4 @@
-"""Where two answers differ."""
+"""Finds the differences of two answers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ IDENTITIES = (
     ("user",),
     ("mechanism",),
 )
-"""Fields that tell the items of a list apart; of several the first group that all items have is taken."""
+"""The fields that identify the items of a list. The first group that all items have is used."""
 
 
 class Found(NamedTuple):
-    """One field; `""` is the answer as a whole."""
+    """A difference in one field. `""` is the answer as a whole."""
 
     field: str
     ours: str
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 def differences(ours: Tree, kafka: Tree, field: str = "") -> Iterator[Found]:
-    """The differences of all leaves. The order of items that can be told apart does not count."""
+    """Yields the differences of all leaves. The order of items does not count if the items can be identified."""
     if isinstance(ours, dict) and isinstance(kafka, dict):
         for name in dict.fromkeys((*ours, *kafka)):
             inner = f"{field}.{name}" if field else name
@@ -60,7 +60,7 @@ def _of_lists(ours: list[Tree], kafka: list[Tree], field: str) -> Iterator[Found
 
 
 def _identity(ours: list[Tree], kafka: list[Tree]) -> tuple[str, ...] | None:
-    """The fields that tell the items apart, or else nearly; None: items have no such fields."""
+    """Returns the fields that identify the items, at least nearly, or None if the items have no such fields."""
     items = [*ours, *kafka]
     shared = [
         names for names in IDENTITIES if all(isinstance(item, dict) and item.keys() >= set(names) for item in items)
@@ -72,7 +72,8 @@ def _identity(ours: list[Tree], kafka: list[Tree]) -> tuple[str, ...] | None:
 
 
 def _by_identity(items: list[Tree], names: tuple[str, ...] | None) -> Mapping[tuple[str, int], Tree]:
-    """With a number for those of the same identity. Without names by their place; plain values are in order then."""
+    """Returns the items by identity, with a number that distinguishes items of the same identity. Without names, the
+    place of an item identifies it, and plain values are sorted first."""
     if names is None and items and not isinstance(items[0], dict | list):
         items = sorted(items, key=str)
     found: dict[tuple[str, int], Tree] = {}
@@ -89,7 +90,7 @@ def _key(names: tuple[str, ...], item: Tree) -> str:
 
 
 def _item(item: Tree | None) -> str:
-    """The item by the fields that tell it from others, and its errors."""
+    """Shows the item by the fields that identify it, and its errors."""
     if not isinstance(item, dict):
         return "nothing" if item is None else shown(item)
     names = next((names for names in IDENTITIES if item.keys() >= set(names)), tuple(item)[:1])
@@ -107,7 +108,7 @@ def _errors(tree: Tree) -> list[str]:
 
 
 def shown(value: Tree) -> str:
-    """A value as the table has it; of an answer only its errors."""
+    """Shows a value as the table does. Only the errors of an answer are shown."""
     if isinstance(value, dict):
         return " ".join(["answers", *_errors(value)])
     if value == "":

@@ -1,4 +1,5 @@
-"""Where Klamm answers other than Apache Kafka 4.4.0, and why: what the sweep sees must be here, and nothing else."""
+"""The differences between Klamm's answers and Apache Kafka 4.4.0's, with their reasons. The sweep must find exactly
+these."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from klamm_broker.kafka.requests import ApiKey
 from tests.clients.judge.differ import Found
 
 EVERY = ("*",)
-"""As cases: all of them, or at least some."""
+"""The pattern for cases that matches all of them. The difference is in all cases, or at least in some."""
 _CREATES_A_TOPIC = (
     "a config",
     "default partitions",
@@ -25,12 +26,13 @@ _CREATES_A_TOPIC = (
 
 
 class Difference(NamedTuple):
-    """In the answers to some questions about one API. `field`, `ours` and `kafka` are patterns with `*`."""
+    """A difference in the answers to some questions about one API. `field`, `ours` and `kafka` are patterns with
+    `*`."""
 
     api_key: ApiKey
     cases: tuple[str, ...]
     field: str
-    """With dots between structures; empty: the answer as a whole."""
+    """The field's path, with dots between structures. Empty for the answer as a whole."""
     ours: str
     kafka: str
     why: str
@@ -40,7 +42,7 @@ class Difference(NamedTuple):
     """Kafka answers the same question differently from moment to moment, so both may also be equal."""
 
     def is_about(self, case: str, found: Found) -> bool:
-        """Whether it names just this."""
+        """True if the difference is exactly this one."""
         return (
             (case in self.cases or self.cases == EVERY)
             and fnmatchcase(found.field, self.field)
@@ -52,7 +54,8 @@ class Difference(NamedTuple):
 def check(
     api_key: ApiKey, observed: Mapping[tuple[str, Found], Sequence[int]], known: Sequence[Difference]
 ) -> tuple[list[str], list[str]]:
-    """What nobody has explained, and what is explained but not there (any more), as lines for people."""
+    """Returns the differences without an explanation, and the explained differences that were not found, as lines for
+    people."""
     known = [one for one in known if one.api_key is api_key]
     seen: dict[Difference, set[str]] = {one: set() for one in known}
     for case, found in observed:

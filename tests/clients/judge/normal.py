@@ -37,7 +37,7 @@ _OWN: Final = frozenset(
         "usable_bytes",
     }
 )
-"""Fields that each has values of its own for, and messages, which are not compared."""
+"""Fields for which each side has values of its own, and messages. They are not compared."""
 _OWN_BEHIND: Final[Mapping[ApiKey, frozenset[str]]] = {
     ApiKey.DESCRIBE_QUORUM: frozenset({"high_watermark", "log_end_offset", "leader_epoch", "replica_directory_id"})
 }
@@ -60,7 +60,7 @@ class Normaliser(NamedTuple):
     side: Side
     api_key: ApiKey
     name: str
-    """What was made for the question alone is called `new`."""
+    """The name of the things that were created for the question alone. It is replaced by `new`."""
 
     def tree(self, answer: Any, field: str = "") -> Tree:
         """Ids become words, times of this hour `now`, records the headers of their batches."""
@@ -102,7 +102,7 @@ def _time(when_ms: int) -> int | str:
 
 
 def _batches(records: bytes) -> list[str]:
-    """What each batch says of itself but for its leader epoch and producer id, which are each side's own."""
+    """Returns the content of each batch without its leader epoch and producer id, which differ on each side."""
     found = []
     position = 0
     while len(records) - position >= _HEADER_BYTES:

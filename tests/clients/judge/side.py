@@ -1,4 +1,4 @@
-"""One of the two that are asked the same, and what the questions need there: topics, groups, producers, members."""
+"""One of the two sides that get the same questions, with the topics, groups, producers and members for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_MS = 1_000 * TIMEOUT_S
 SILENCE_S = 5
 """A server that has not answered after this time does not answer."""
 TIME_MS = 1_700_000_000_000
-"""When the first record was made; topics here keep records for ever."""
+"""The time of the first record. Topics here keep records for ever."""
 UNKNOWN_ID = uuid.UUID("00000000-0000-4000-8000-00000000beef")
 CLOSED = "closes the connection"
 SILENT = "does not answer"
@@ -33,11 +33,11 @@ SHARED_TOPICS = {"plain": 2, "a.dot": 1, "compacted": 1, "small": 1, "trimmed": 
 TXN_TIMEOUT_MS = 300
 """The time-out of transactions that are to time out: long enough to begin one."""
 SUBSCRIPTION = bytes.fromhex("0001000000010005" + b"plain".hex() + "ffffffff00000000")
-"""To the topic `plain`, as Kafka's own consumer writes it."""
+"""A subscription to the topic `plain`, as Kafka's own consumer writes it."""
 
 
 class GroupMembership(NamedTuple):
-    """It has joined a classic group of its own."""
+    """A membership in a classic group of its own."""
 
     group: str
     member_id: str
@@ -105,7 +105,7 @@ class Side:
         return name
 
     def wait_for_topic(self, name: str, partitions: int) -> None:
-        """Until the broker answers for it."""
+        """Waits until the broker leads all partitions of the topic and answers for them."""
         asked = {
             "topics": [{"name": name, "topic_id": None}],
             "allow_auto_topic_creation": False,
@@ -128,7 +128,7 @@ class Side:
     def produce(
         self, topic: str, records: bytes, *, partition: int = 0, producer: TransactionalProducer | None = None
     ) -> None:
-        """One batch, acknowledged by all replicas."""
+        """Produces one batch, which all replicas acknowledge."""
         asked = {
             "transactional_id": producer.transactional_id if producer else None,
             "acks": -1,
@@ -139,7 +139,8 @@ class Side:
         assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none, answer
 
     def wait_for_coordinators(self) -> None:
-        """Until each of them answers for its groups and transactional ids: the names are of all partitions."""
+        """Waits until each coordinator answers for its groups and transactional ids. The names are many, so that each
+        partition has some of them."""
         names = [f"name-{number}" for number in range(1_000)]
         for key_type in (0, 1):
             self.ask_until(
@@ -240,7 +241,7 @@ class Side:
         return producer
 
     def end(self, producer: TransactionalProducer, *, committed: bool) -> None:
-        """Returns when the outcome is decided; markers may be still to come."""
+        """Ends the transaction. Returns when the outcome is decided, even if markers are still missing."""
         asked = {
             "transactional_id": producer.transactional_id,
             "producer_id": producer.producer_id,
@@ -251,7 +252,7 @@ class Side:
         assert answer.error_code is ErrorCode.none, answer
 
     def wait_for_end(self, transactional_id: str) -> None:
-        """Until the markers are written."""
+        """Waits until the transaction's markers are written."""
         self.ask_until(
             lambda answer: answer.transaction_states[0].transaction_state.startswith("Complete"),
             ApiKey.DESCRIBE_TRANSACTIONS,
@@ -311,7 +312,7 @@ class Ask(NamedTuple):
     side: Side
     version: int
     name: str
-    """A topic, group or transactional id that no other question has; the same on both sides."""
+    """The name of a topic, group or transactional id. It is the same on both sides, and no other question has it."""
 
     def topic(self, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
         """The name of a new topic."""

@@ -23,7 +23,8 @@ Observed = Mapping[tuple[str, Found], list[int]]
 
 
 def common_versions(ours: Side, kafka: Side) -> Mapping[ApiKey, range]:
-    """What both say that they speak. Of Produce Klamm names versions that are refused, as Kafka does."""
+    """Returns the versions that both sides announce. Klamm announces versions of Produce that it refuses, as Kafka
+    does."""
     ranges = [_ranges(side) for side in (ours, kafka)]
     both = ranges[0].keys() & ranges[1].keys() & set(ApiKey)
     common = {}
@@ -60,7 +61,7 @@ def _ask_both(ours: Side, kafka: Side, api_key: ApiKey, version: int, name: str,
 
 
 def _name(api_key: ApiKey, version: int, case: str) -> str:
-    """What is made for the question alone has it."""
+    """Returns the name for the topics, groups and ids that are created for this question alone."""
     return re.sub("[^a-z0-9]+", "-", f"{api_key.name} {version} {case}".lower())
 
 

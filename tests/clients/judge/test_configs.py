@@ -52,7 +52,7 @@ def differing(sides: Sides, kind: int, name: str, *, keys: list[str] | None = No
 
 
 def alter(side: Side, kind: int, name: str, **configs: str | None) -> None:
-    """To the values, or back to what holds without them."""
+    """Sets the configs to these values. None removes a config's value."""
     changes = [
         {"name": key.replace("_", "."), "config_operation": value is None, "value": value}
         for key, value in configs.items()
@@ -89,7 +89,7 @@ def test_brokers(sides: Sides) -> None:
 
 
 def test_what_is_set_at_every_level(sides: Sides, name: str) -> None:
-    """One topic, whose configs are set on it, on its broker and on all brokers."""
+    """Sets configs on one topic, on its broker and on all brokers, and compares their values."""
     configs = {"cleanup.policy": "compact,delete", "retention.bytes": "5000000"}
     levels: list[tuple[str, dict[str, str]]] = [
         ("1", {"log_retention_bytes": "4000000"}),
@@ -117,7 +117,8 @@ CLEANER = {"log_cleaner_threads": "2", "log_cleaner_backoff_ms": "20000"}
 
 
 def test_a_broker_with_values_of_its_own(sides: Sides) -> None:
-    """What is set on the broker and on all of them, field by field; what is taken back; what is refused."""
+    """Compares the values of one broker and of all brokers field by field. Then removes values, and tries some that are
+    refused."""
     levels: list[tuple[str, dict[str, str]]] = [("1", CLEANER), (ALL_BROKERS, {"log_cleaner_backoff_ms": "30000"})]
     for side in sides:
         for broker, values in levels:

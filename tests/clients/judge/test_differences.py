@@ -1,4 +1,4 @@
-"""What finds differences between two answers, and the page of those that are known."""
+"""Tests the search for differences between two answers, and the page of known differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A member as a client library behaves: heartbeats, takes what it is given, gives up what it is told to, rejoins."""
+"""A member that behaves as a client library: it sends heartbeats, accepts assigned partitions, revokes partitions and
+joins again."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _REJOIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode
 
 
 class Client:
-    """One slot of the world: its processes come and go. `owned` is what the process believes to have."""
+    """One slot of the world, in which one process replaces the other. `owned` has the partitions that the process
+    believes to own."""
 
     def __init__(self, world: World, number: int, instance_id: str | None) -> None:
         self.world = world
@@ -71,7 +73,7 @@ class Client:
         self._start()
 
     def leave(self) -> None:
-        """It closes, and another process begins; a static one may say that it will be back."""
+        """Ends the process, and another one begins. A static member may announce that it will return."""
         epoch = STATIC_LEAVE_EPOCH if self.instance_id is not None and self.world.rng.random() < 0.5 else LEAVE_EPOCH
         if self.epoch > JOIN_EPOCH:
             self.world.ask(self._heartbeat(epoch, None, is_full=False), lost=True)

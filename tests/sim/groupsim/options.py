@@ -1,4 +1,4 @@
-"""What a seed draws first: how large the world is, and which faults it has, for not every run has all."""
+"""The values that a seed draws first: the size of the world, and its faults. Not every run has all faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sim.kit.options import DrawnOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(DrawnOptions):
-    """Each fault is a probability: how likely it strikes at one event, 0 to 1."""
+    """The options of a simulation. Each fault is the probability, from 0 to 1, that it strikes at one event."""
 
     client_count: int
     static_count: int
@@ -19,7 +19,7 @@ class Options(DrawnOptions):
     reply_loss: float
     write_failure: float
     slow_log: float
-    """How likely it is that what is written stays undecided for now."""
+    """The probability that the outcome of a write is delayed."""
     failover: float
     restart: float
     leave: float
@@ -28,7 +28,7 @@ class Options(DrawnOptions):
     slow_revocation: float
     duplicate_join: float
     silence: float
-    """How likely it is that time passes without anybody being heard."""
+    """The probability that time passes without a heartbeat from any client."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:

@@ -1,4 +1,4 @@
-"""One seed."""
+"""One seed of the simulation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sim.groupsim.world import World
 
 
 class Outcome(NamedTuple):
-    """What a seed came to."""
+    """The figures of one seed."""
 
     event_count: int
     committed_count: int
@@ -19,7 +19,7 @@ class Outcome(NamedTuple):
 
 
 def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
-    """Raises AssertionError with what is wrong."""
+    """Runs one seed. Raises AssertionError if a property does not hold."""
     world = World(seed, trace)
     world.run()
     group = world.rules.state.consumer_groups[world.group_id]

@@ -1,12 +1,12 @@
-"""The shard, its log, the topics, the clients, and what happens to them; and what must always hold.
+"""The shard, its log, the topics, the clients, the faults, and the properties that must always hold.
 
-    one owner       nobody takes a partition that another one believes to have, unless that one has been expelled
-    commits         are taken of a partition from its owner only, or while nobody has it
+    one owner       a member gets no partition that another one believes to own, unless that one has been expelled
+    commits         are accepted for a partition from its owner only, or while it has no owner
     epochs          of the group and of each member only grow
     nothing is lost the state that the log's records describe is the shard's, also for its next owner
-    convergence     when all is well again the group becomes Stable, everything is read, everybody has what it should
+    convergence     after the faults, the group becomes Stable, everything is read, every member has its partitions
 
-And the invariants of the shard, after every step.
+The invariants of the shard are checked too, after every step.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ class World:
         ]
 
     def run(self) -> None:
-        """All of it. Raises AssertionError."""
+        """Runs the whole simulation. Raises AssertionError."""
         for _ in range(self.options.step_count):
             self._one_event()
         self._heal()
 
-    # What clients do
+    # The actions of clients
 
     def ask(self, request: ConsumerGroupHeartbeat, *, lost: bool = False) -> int:
-        """The id of the reply; it, or the request, may be lost."""
+        """Sends a request and returns the id of its reply. The request or the reply may be lost."""
         self._next_id += 1
         if self._happens(self.options.request_loss):
             return self._next_id
@@ -87,12 +87,12 @@ class World:
         return self._next_id
 
     def check_free(self, taker: Client, partition: TopicIdPartition) -> None:
-        """Nobody who is a member believes to have it."""
+        """Checks that no other member believes to own the partition."""
         for other in self.clients:
             has_it = partition in other.owned and not other.is_expelled and other is not taker
             assert not has_it or taker.is_expelled, f"{taker.member_id} takes {partition} of {other.member_id}"
 
-    # What happens
+    # Events and faults
 
     def _one_event(self) -> None:
         rng, options = self.rng, self.options
@@ -186,7 +186,7 @@ class World:
         return TopicInfo(f"{name}-{self.rng.randrange(10**9)}".ljust(16, ".").encode()[:16], self.rng.randint(1, 5))
 
     def _heal(self) -> None:
-        """Nothing fails any more: sooner or later everybody has what it is to have."""
+        """Ends all faults. After a while, every member must have its partitions."""
         self.options = replace(
             self.options, request_loss=0, reply_loss=0, write_failure=0, slow_log=0, slow_revocation=0
         )

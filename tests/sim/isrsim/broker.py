@@ -48,7 +48,7 @@ KEY = (TOPIC_ID.bytes, 0)
 FULL = "full"
 UNKNOWN_EPOCH = -1
 LOST = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
-"""What the controller says to the heartbeat of a broker that it does not know by this epoch."""
+"""The controller's answers to the heartbeat of a broker whose epoch it does not know."""
 
 StreamKey = tuple[int, int, int]
 """Follower, its incarnation, its session."""
@@ -65,7 +65,7 @@ class PendingProduce:
 
 
 class Life:
-    """What a process has in memory; gone when it dies. It observes its replica manager (`ReplicaObserver`)."""
+    """The memory of a process, which is lost when it dies. It observes its replica manager (`ReplicaObserver`)."""
 
     def __init__(self, broker: SimBroker, incarnation: int, previous_epoch: int) -> None:
         self._broker = broker
@@ -78,7 +78,7 @@ class Life:
         self.watch = SessionWatch()
         self.served: dict[StreamKey, LeaderStream] = {}
         self.rung: dict[LeaderStream, None] = {}
-        """Streams that look again whether there is something to answer."""
+        """The streams that check whether they can answer a request."""
         self.produces: list[PendingProduce] = []
         self.session_id = 0
         self.stream: FollowerStream | None = None
@@ -92,7 +92,7 @@ class Life:
 
     @property
     def is_up(self) -> bool:
-        """Whether it is registered, and knows it."""
+        """True if the broker is registered and knows it."""
         return self.epoch != UNKNOWN_EPOCH and self.replicas.image.end_index > self.epoch
 
     def on_change(self, topic_partition: TopicPartition) -> None:
@@ -131,7 +131,7 @@ class Life:
 
 
 class SimBroker:
-    """`life` is None while it is down; `log` and `checkpoint` are its disk."""
+    """A simulated broker. `life` is None while it is down. `log` and `checkpoint` are its disk."""
 
     def __init__(self, broker_id: int, cluster: Cluster) -> None:
         self.broker_id = broker_id
@@ -169,7 +169,7 @@ class SimBroker:
         return self.now_ms
 
     def wall_ms(self) -> int:
-        return 0  # nobody looks at the wall clock here
+        return 0  # nothing uses the wall clock here
 
     def note(self, text: str) -> None:
         """Notes what happened, for the story of a violation."""
@@ -239,7 +239,7 @@ class SimBroker:
         self.cluster.every(self, self.present, period_ms, action)
 
     def later(self, delay_ms: int, action: Callable[..., None], *args: Any) -> None:
-        """In this life, or never."""
+        """Runs the action after a delay, unless the broker's process has ended by then."""
         self._world.after(delay_ms * MS, self.receive, self.life, action, *args)
 
     def _call(self, method: Callable[..., None], request: Any, answer: Callable[..., None]) -> None:
@@ -319,7 +319,7 @@ class SimBroker:
         )
 
     def on_metadata(self, base_index: int, records: Sequence[MetadataRecord]) -> None:
-        """What the controller has written since."""
+        """Applies the records that the controller has written since the last call."""
         life = self.present
         if base_index != life.image.end_index:
             return  # another poll's answer was here first
@@ -374,7 +374,8 @@ class SimBroker:
     # Producers and consumers
 
     def produce(self, sequence: tuple[int, int], value: int) -> ErrorCode:
-        """With acks=all, under (producer, sequence). Acknowledged later, unless it is refused at once."""
+        """Produces a value with acks=all, under (producer, sequence). It is acknowledged later, unless the broker
+        refuses it at once."""
         life = self.present
         if any(waiting.sequence == sequence for waiting in life.produces):
             return ErrorCode.NONE
@@ -414,7 +415,7 @@ class SimBroker:
     # Followers of this broker
 
     def on_stream(self, key: StreamKey, is_first: bool, request: ReplicaFetchRequest, answers: AnswerPort) -> None:
-        """A request of a stream; one that began in another life of this broker is broken."""
+        """Receives a request of a stream. A stream that began in another life of this broker is broken."""
         life = self.present
         if is_first and life.is_up:
             life.served[key] = LeaderStream(self, life, answers)
@@ -503,7 +504,7 @@ class SimBroker:
     # The disk
 
     def _look_at_disk(self) -> None:
-        """What `klamm_broker.replication.full_disks` does every second."""
+        """Checks the disk, as `klamm_broker.replication.full_disks` does every second."""
         resignations = self.present.resignations
         if KEY in resignations and self.disk.room is None:
             self.note("has space again")
@@ -511,7 +512,7 @@ class SimBroker:
         self.send_resignation()
 
     def send_resignation(self) -> None:
-        """Tells the controller what it does not know; called again and again."""
+        """Sends the resignations that the controller does not know yet. It is called again and again."""
         life = self.present
         request = life.resignations.next_request(life.replicas.image, broker_epoch=life.epoch)
         if request is None or not life.is_up:

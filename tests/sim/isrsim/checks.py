@@ -1,20 +1,21 @@
-"""What must hold after every event, whatever fails (the names are those of violations).
+"""The properties that must hold after every event, whatever fails. The names are those of violations.
 
 - *single-leader*: in one leader epoch one broker appends.
 - *committed-prefix*: below its high watermark every replica has the same records as all others.
-- *durable-acknowledgement*: a replica that may be elected, in sync or eligible, has everything that was committed.
-- *clean-election*: the elected leader has it too, at that moment. It was in sync or eligible. If no replica was, its
-  log is the most complete: what one replica that was in sync last still has on disk survives (KIP-966).
-- *joins-in-sync*: a broker that comes into the in-sync set is neither fenced nor about to stop.
-- *acknowledged*: what was acknowledged is committed, and is what was sent.
-- *visible-end*: the end that consumers are told never goes back from one leader epoch to a later one, nor within one.
-- *sequence*: what a log remembers of its producers is what it says of them, among it where the last five records of
-  each are; in what is committed a producer's sequences follow one another; the leader takes what comes next.
-- *consumer*: a replica that serves a consumer, leader or follower, has what the consumer has read so far.
+- *durable-acknowledgement*: a replica that may be elected, in sync or eligible, has every committed record.
+- *clean-election*: the elected leader has them too, at that moment. It was in sync or eligible. If there was no such
+  replica, its log is the most complete. The records on the disk of a replica that was in sync last survive (KIP-966).
+- *joins-in-sync*: a broker that enters the in-sync set is neither fenced nor about to stop.
+- *acknowledged*: an acknowledged record is committed, and is the record that was sent.
+- *visible-end*: the end that consumers see never goes back from one leader epoch to a later one, nor within one.
+- *sequence*: a log's state of its producers agrees with its records, including the places of the last five records of
+  each. The sequences of a producer's committed records are consecutive. The leader accepts the next sequence.
+- *consumer*: a replica that serves a consumer, leader or follower, has the records that the consumer has read so far.
 - *high-watermark*: it never goes back on a leader, and is never beyond the end of the log.
 
-A replica that lost its tail in a power failure is exempt until it is in sync again, for the controller learns of it
-only when the broker registers. It may even be elected before that, but is dead then, and in no state to do harm.
+A replica that lost its tail in a power failure is exempt until it is in sync again. The controller learns about the
+loss only when the broker registers. The replica may even be elected before that, but it is dead then, and can do no
+harm.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Checks:
-    """Hears of what happens, and objects."""
+    """Receives the events of the brokers, and raises an error if a property does not hold."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -43,14 +44,14 @@ class Checks:
         self._leader_of: dict[int, int] = {}
         self._high_watermarks: dict[int, tuple[object, int]] = {}
         self._visible: list[tuple[int, int]] = []
-        """(leader epoch, end told to a consumer), by epoch."""
+        """The end that a consumer saw in each leader epoch, as (leader epoch, end)."""
         self._image: PartitionImage | None = None
         self._committed_sequences: dict[int, int] = {}
         self._log_versions: dict[int, tuple[SimLog, int]] = {}
         self._acknowledged: set[int] = set()
 
         self.visible_count = 0
-        """How often a consumer was told an end."""
+        """The number of times that a consumer saw an end."""
 
     @property
     def acknowledged_count(self) -> int:
@@ -61,7 +62,7 @@ class Checks:
     def committed_offset(self) -> int:
         return len(self._committed)
 
-    # What brokers do
+    # The actions of brokers
 
     def on_append(self, broker: SimBroker) -> None:
         partition = broker.partition

@@ -1,4 +1,4 @@
-"""Brokers, a controller, and the faults that befall them."""
+"""Brokers, a controller, and the faults that strike them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cluster(SimCluster):
         self.suspects: dict[int, int] = {}
         """Brokers that stopped uncleanly and are not in sync since, with the epoch of the life that ended so."""
         self.lossy: set[int] = set()
-        """Those of them that lost the tail of their log."""
+        """The brokers among `suspects` that lost the tail of their log."""
         self._is_thin = False
         """An administrator took replicas away that may have had what others lack: no tail may be lost now."""
         self.network = network or Network(world, options)
@@ -40,9 +40,9 @@ class Cluster(SimCluster):
         self.brokers = {number: SimBroker(number, self) for number in range(1, options.broker_count + 1)}
         self.producers = [SimProducer(number, self) for number in range(options.producer_count)]
         self.consumer = SimConsumer()
-        self._consumer_rng = random.Random(options.describe())  # its own: that it reads must not change what happens
+        self._consumer_rng = random.Random(options.describe())  # separate, so that reading changes no other event
 
-    # What brokers report
+    # The reports of brokers
 
     def on_append(self, broker: SimBroker) -> None:
         self.checks.on_append(broker)
@@ -75,12 +75,13 @@ class Cluster(SimCluster):
         self.checks.on_commit(partition, image)
 
     def is_dead_in_secret(self, broker_id: int) -> bool:
-        """Whether it lost a tail and the controller cannot know yet."""
+        """True if the broker lost a tail and the controller cannot know it yet."""
         known_epoch = self.controller.image.brokers[broker_id].broker_epoch
         return broker_id in self.lossy and known_epoch == self.suspects[broker_id]
 
     def leads(self, broker: SimBroker) -> bool:
-        """Whether it is the leader that the controller has elected, under the epoch it believes."""
+        """True if the broker is the leader that the controller has elected, under the epoch that the broker
+        believes."""
         image, partition = self.controller.partition, broker.partition
         if image is None or partition is None:
             return False
@@ -89,7 +90,7 @@ class Cluster(SimCluster):
     # Load
 
     def begin(self) -> None:
-        """Starts everybody; the topic is there when all are registered."""
+        """Starts all brokers. The topic exists when all of them are registered."""
         self.controller.run()
         for broker in self.brokers.values():
             broker.start()
@@ -135,7 +136,7 @@ class Cluster(SimCluster):
             self.produce(producer)
 
     def produce(self, producer: SimProducer) -> None:
-        """One record more."""
+        """Produces one more record."""
         producer.send(self._leaders())
 
     def _consume(self) -> None:
@@ -177,9 +178,10 @@ class Cluster(SimCluster):
         self.crash(broker, is_lossy=is_borne and rng.random() < options.lossy_crash_probability)
 
     def _is_borne(self, broker: SimBroker) -> bool:
-        """Whether its tail may be lost: another one that was in sync last has everything, and is remembered as such.
+        """True if the broker may lose its tail, because another replica that was in sync last has everything and is
+        remembered.
 
-        With min.insync.replicas=1 a leader is enough, and nobody is remembered beside it."""
+        With min.insync.replicas=1 a leader is enough, and no other replica is remembered."""
         partition = self.controller.partition
         if partition is None or self.options.min_isr == 1:
             return False
@@ -198,7 +200,7 @@ class Cluster(SimCluster):
         broker.crash(kept_count)
 
     def after_down(self, broker: SimBroker) -> None:
-        """It comes back some time."""
+        """Starts the broker again after a random time."""
         down_ms = int(self.world.rng.expovariate(1 / self.options.downtime_mean_ms)) + 1 if self.is_faulty else 1
         self.world.after(down_ms * MS, self._start_again, broker)
 
@@ -227,7 +229,7 @@ class Cluster(SimCluster):
         if self.is_faulty:
             broker = rng.choice(list(self.brokers.values()))
             until_us = self.world.now_us + int(rng.expovariate(1 / (600 * MS)))
-            # One pause at a time: what waits for the end of one must not be overtaken.
+            # A broker has one pause at a time, because waiting events must not be overtaken by later ones.
             if broker.paused_until_us <= self.world.now_us:
                 broker.paused_until_us = until_us
             self.note(f"broker {broker.broker_id} pauses")
@@ -265,7 +267,8 @@ class Cluster(SimCluster):
         self.note(f"reassignment to {target}: {self.controller.reassign(target) or 'begun'}")
 
     def _cancel(self) -> None:
-        """Only when nobody's tail is in doubt: the replica that was being added may be the one that has everything."""
+        """Cancels a reassignment, unless a replica may have lost its tail. In that case, the replica that is being
+        added may be the only one with every record."""
         before = self.controller.partition
         assert before is not None
         if not before.adding_replicas or self.suspects:

@@ -1,7 +1,7 @@
-"""A consumer that reads on from where it is, at the leader or at a follower (KIP-392), with metadata of any age.
+"""A consumer that reads on at the leader or at a follower (KIP-392), with metadata of any age.
 
-It says which leader epoch it knows and of which epoch its last record is (KIP-320), so the replica that serves it can
-tell it that what it has read was cut. With clean elections that is never so.
+It sends the leader epoch that it knows, and the epoch of its last record (KIP-320). The replica that serves it can
+therefore report that records that it has read were truncated. With clean elections this never happens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SimConsumer:
             self._leader_epoch = max(self._leader_epoch, broker.partition.leader_epoch)
 
     def poll(self, broker: SimBroker) -> bool:
-        """Reads all that this replica gives; whether it serves at all."""
+        """Reads all that this replica gives. Returns whether the replica serves at all."""
         partition, log = broker.partition, broker.log
         if partition is None:
             return False

@@ -1,8 +1,8 @@
-"""The controller: the real handlers on the real image. What it appends is committed at once.
+"""The controller: the real handlers on the real image. The records that it appends are committed at once.
 
-Work on many partitions is done in turns of a few partitions, as by a controller of a large cluster: the topic has
-neighbours, and a turn is short. When another controller takes over, what was left to do is forgotten, every session is
-new, and the new one goes through all partitions.
+Work on many partitions is done in turns of a few partitions, as by a controller of a large cluster. For this purpose,
+the topic has neighbours, and a turn is short. When another controller takes over, it knows nothing of unfinished work
+and every session is new. The new controller goes through all partitions.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def turns_of(partition_count: int) -> Iterator[None]:
 
 
 class SimController:
-    """`on_commit` hears of every change of the image, after it."""
+    """A simulated controller. It calls `on_commit` after every change of the image."""
 
     def __init__(
         self, world: World, network: Network, options: Options, on_commit: Callable[[MetadataImage], None]
@@ -96,7 +96,7 @@ class SimController:
         return self.image.partition(TOPIC, 0)
 
     def create_topic(self, replicas: Sequence[int], min_isr: int, leader: int | None = None) -> None:
-        """Everybody is in sync, `leader` leads, or the first."""
+        """Creates the topics with all replicas in sync. The leader is `leader`, or the first replica."""
         configs = {"min.insync.replicas": str(min_isr), "unclean.leader.election.enable": "false"}
         topics = [(TOPIC, TOPIC_ID), *(NEIGHBOURS if self._options.partitions_per_turn else ())]
         for name, topic_id in sorted(topics, key=lambda topic: topic[1].int):
@@ -148,7 +148,7 @@ class SimController:
     ) -> None:
         if term != self._term:
             return
-        # A broker's directories are locked, so another life of it proves that the one before is over.
+        # A broker's directories are locked, so another process of it proves that the previous one has ended.
         decision = registration.next_part(self.image, session_live=False)
         assert not decision.reply.error_code, decision.reply
         self._carry_out(decision)
@@ -189,13 +189,13 @@ class SimController:
             self._reply(broker_id, deliver, start_index, records)
 
     def records_from(self, start_index: int) -> list[MetadataRecord]:
-        """What was committed at that index and after."""
+        """Returns the records that were committed at that index and after it."""
         return [record for base, batch in self._log if base >= start_index for record in batch]
 
     def _reply(self, broker_id: int, answer: Callable[..., None], *args: Any) -> None:
         self._network.send(CONTROLLER, broker_id, answer, *args)
 
-    # What administrators do; the answer says what was refused
+    # The actions of administrators. The answer is the error of a refused action.
 
     def reassign(self, replicas: Sequence[int] | None) -> str:
         """Moves the partition to these brokers, or with None cancels that."""
@@ -208,7 +208,7 @@ class SimController:
         return decision.reply.results[0].error_message
 
     def elect_preferred(self) -> str:
-        """Gives the leadership to the first replica, if it is in sync."""
+        """Makes the first replica the leader, if it is in sync."""
         request = ElectLeadersRequest(election_type=ELECTION_TYPE_PREFERRED)
         request.partitions.add(topic=TOPIC, partition=0)
         decision = LeaderElections(request, self._logs).next_part(self.image)

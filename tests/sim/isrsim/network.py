@@ -14,7 +14,7 @@ from tests.sim.kit.network import Link, Links
 from tests.sim.kit.world import MS, World
 
 CONTROLLER = 0
-"""Its name among the nodes; brokers count from 1."""
+"""The controller's number among the nodes. Brokers are numbered from 1."""
 
 
 class Network(Links):
@@ -30,7 +30,7 @@ class Network(Links):
             self.deliver(self.delay_us() + extra_us, link, receive, *args)
 
     def channel(self, sender: int, receiver: int) -> Channel:
-        """One direction of a new stream."""
+        """Returns one direction of a new stream."""
         return Channel(self, self._world, (sender, receiver))
 
 

@@ -1,4 +1,4 @@
-"""What one seed's partition is like, and which faults it has."""
+"""The size of one seed's partition, and its faults."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tests.sim.kit.options import DrawnOptions, sometimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(DrawnOptions):
-    """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
+    """The options of a seed. Times are in ms unless the name says otherwise. A mean of 0 turns a fault off."""
 
     broker_count: int
     replica_count: int
-    """How many replicas there are at first; a reassignment may want more, or fewer."""
+    """The number of replicas at first. A reassignment may change it."""
     min_isr: int
     duration_ms: int
     lag_time_max_ms: int
     session_timeout_ms: int
     heartbeat_ms: int
     request_timeout_ms: int
-    """After how long the sender of a fetch or an AlterPartition gives up, and begins another stream or tries again."""
+    """The time-out of a fetch or an AlterPartition. Its sender then opens another stream or retries."""
     fetch_wait_ms: int
     fetch_records_max: int
     backoff_ms: int
@@ -30,7 +30,7 @@ class Options(DrawnOptions):
     slow_message_factor: int
     loss_probability: float
     metadata_delay_mean_us: int
-    """How much longer the metadata stream takes than other messages."""
+    """The additional delay of the metadata stream compared with other messages."""
     producer_count: int
     produce_mean_ms: int
     """The mean time between two records of a producer."""
@@ -39,9 +39,10 @@ class Options(DrawnOptions):
     crash_mean_ms: int
     """The mean time between two crashes by kill -9: the log is whole, the checkpoint of the high watermark is old."""
     lossy_crash_probability: float
-    """How likely a crash is to lose the tail of the log too (a power failure), while one replica keeps everything."""
+    """The probability that a crash also loses the tail of the log (a power failure). One replica always keeps
+    everything."""
     shutdown_probability: float
-    """How likely a crash is to be a controlled shutdown instead."""
+    """The probability that a crash is a controlled shutdown instead."""
     downtime_mean_ms: int
     partition_mean_ms: int
     """The mean time between two cuts of links, one way or both."""
@@ -51,7 +52,7 @@ class Options(DrawnOptions):
     controller_mean_ms: int
     """The mean time between two controllers that take over from another."""
     partitions_per_turn: int
-    """How many partitions a controller looks at before it does something else; 0: all."""
+    """The number of partitions that a controller handles before it does something else. 0 for all of them."""
     turn_ms: int
     """The time from one turn to the next."""
     full_disk_mean_ms: int

@@ -1,7 +1,7 @@
-"""An idempotent producer: up to five records under way, each sent again until its acknowledgement is heard.
+"""An idempotent producer with up to five records in flight.
 
-It asks a broker that believes it leads, as a client would with metadata of any age, and begins with the oldest record
-each time.
+It sends each record again until it gets the acknowledgement. It asks a broker that believes it is the leader, as a
+client would with metadata of any age, and begins with the oldest record each time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SimProducer:
         return self.producer_id * VALUES_PER_PRODUCER + sequence
 
     def send(self, leaders: list[SimBroker]) -> None:
-        """One record more, if not too many are under way, and those under way."""
+        """Sends one more record, if not too many are unacknowledged, and the unacknowledged ones again."""
         oldest = next(iter(self.unacknowledged), self._next_sequence)
         if self._next_sequence - oldest < IN_FLIGHT_MAX:
             self.unacknowledged[self._next_sequence] = None

@@ -1,4 +1,5 @@
-"""One seed from beginning to end: faults while safety is checked, then none, and liveness is demanded."""
+"""Runs one seed from beginning to end: first with faults while safety is checked, then without faults until liveness is
+shown."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from tests.sim.kit.world import MS, World
 from tests.support.violation import require
 
 RECOVERY_MS = 60_000
-"""How long after the last fault everybody must be in sync again, at the slowest settings."""
+"""The time after the last fault in which every replica must be in sync again, at the slowest settings."""
 GO_ON_MS = 10_000
-"""How long after a disk is full others must have taken over, at the slowest settings."""
+"""The time after a disk is full in which others must have taken over, at the slowest settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What happened in one seed."""
+    """The figures of one seed."""
 
     seed: int
     event_count: int
@@ -31,9 +32,8 @@ class Outcome:
 
 
 def run_seed(seed: int, trace: deque[str] | None = None, options: Options | None = None) -> Outcome:
-    """Raises AssertionError (Violation among them) if anything is wrong; `trace` then has what led to it.
-
-    `options` are those of the seed, unless they are given."""
+    """Runs one seed. Raises AssertionError (Violation among them) if anything is wrong. `trace` then has the events
+    that led to it. `options` are those of the seed, unless they are given."""
     world = World(seed)
     options = options or Options.draw(random.Random(seed))
     cluster = Cluster(world, options, trace)

@@ -54,7 +54,7 @@ STEPS_MAX = 500
 
 
 def options(broker_count: int, min_isr: int) -> Options:
-    """Nothing happens by itself."""
+    """Returns options with which nothing happens by itself."""
     never = dict.fromkeys(
         ("crash_mean_ms", "partition_mean_ms", "pause_mean_ms", "reassignment_mean_ms", "controller_mean_ms"), 0
     )
@@ -103,7 +103,7 @@ class Envelope:
 
 
 class ScriptNetwork(Network):
-    """Keeps what is sent until it is asked for; what it cannot tell of goes through at once."""
+    """A network that keeps messages until a command asks for them. Other messages are delivered at once."""
 
     def __init__(self, world: World, options: Options, describe: Callable[[Iterable[Any]], str]) -> None:
         super().__init__(world, options)
@@ -144,7 +144,7 @@ class ScriptChannel:
 
 
 class ScriptCluster(Cluster):
-    """Without timers, and without producers that send again by themselves."""
+    """A cluster without timers, and without producers that retry by themselves."""
 
     def __init__(self, world: World, options: Options, network: Network, say: Callable[[str], None]) -> None:
         self._say = say
@@ -206,7 +206,7 @@ class Script:
         }
 
     def run(self, command: str) -> list[str]:
-        """One command; returns what happened, a line each."""
+        """Runs one command, and returns its events, one line each."""
         self._trace.clear()
         if self.violation is None:
             try:
@@ -284,7 +284,7 @@ class Script:
                 envelope.is_held = is_held
 
     def _describe(self, args: Iterable[Any]) -> str:
-        """What a message says; nothing for those that a story does not tell of."""
+        """Describes a message. Returns nothing for messages that a story leaves out."""
         words = list(args)
         for word in words:
             if isinstance(word, ReplicaFetchRequest):
@@ -457,7 +457,8 @@ def _changed(response: AlterPartitionResponse) -> str:
 
 
 def sequence_and_value(name: str) -> tuple[tuple[int, int], int]:
-    """`a`: the only record of a producer of its own; `x7`: the one with sequence 7 of producer x."""
+    """Returns the sequence and value of a name. `a` is the only record of a producer of its own. `x7` is the one with
+    sequence 7 of producer x."""
     match = re.fullmatch(r"([a-z])(\d*)", name)
     assert match is not None, name
     producer, sequence = ord(match[1]), int(match[2] or 0)

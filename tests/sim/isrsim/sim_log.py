@@ -1,7 +1,7 @@
-"""A log in memory that says of itself what `PartitionLog` does, and what a power failure leaves of it.
+"""A log in memory that behaves as `PartitionLog`, and that can lose records in a power failure.
 
-A record is a batch of its own: (leader epoch, producer, sequence, value), 24 bytes. Its *chain* is a hash of it and of
-everything before it, so that two logs are equal up to an offset when one pair of numbers is. What it remembers of
+A record is a batch of its own: (leader epoch, producer, sequence, value), 24 bytes. Its *chain* is a hash of the record
+and of all records before it. Two logs are therefore equal up to an offset if one pair of numbers is. The state of its
 producers is the real `ProducerStates`.
 """
 
@@ -33,7 +33,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SimLogConfig:
-    """What replication reads of a log's config."""
+    """The settings of a log that replication reads."""
 
     min_insync_replicas: int
 
@@ -64,15 +64,15 @@ def decode(records: bytes | memoryview) -> list[tuple[int, int, int, int]]:
 
 
 class SimDisk:
-    """What a broker's logs are on."""
+    """The disk of a broker's logs."""
 
     def __init__(self) -> None:
         self.log_dir = LogDir("disk")
         self.room: int | None = None
-        """How many records find space yet; None: any."""
+        """The number of records for which there is space. None for no limit."""
 
     def take(self, record_count: int) -> None:
-        """Raises DiskFull."""
+        """Uses space for these records. Raises DiskFull."""
         if self.room is not None:
             if record_count > self.room:
                 raise DiskFull(self.log_dir, "an append")
@@ -102,7 +102,7 @@ class SimLog:
 
     @property
     def reader(self) -> SimLog:
-        """It reads itself."""
+        """Returns the log, which reads itself."""
         return self
 
     @property
@@ -168,11 +168,11 @@ class SimLog:
         raise AssertionError(f"no log starts anywhere but at 0: {offset}")
 
     def flush(self) -> None:
-        """All of it survives a power failure."""
+        """Makes all records durable, so that they survive a power failure."""
         self.durable_count = len(self.records)
 
     def locate(self, offset: int, max_bytes: int, *, min_one: bool) -> Located | None:
-        """What a fetch from `offset` brings."""
+        """Returns the records for a fetch from `offset`."""
         count = max(max_bytes // RECORD_BYTES, int(min_one))
         return Located(encode(record[:4] for record in self.records[offset : offset + count]))
 

@@ -11,7 +11,7 @@ STORIES = sorted((Path(__file__).parents[2] / "scenarios" / "isr").glob("*.txt")
 
 
 def tell(path: Path) -> tuple[str, Violation | None]:
-    """The story with the traces of its commands as they are now, and what it broke."""
+    """Returns the story with the present traces of its commands, and the violation that it found."""
     script = Script()
     lines: list[str] = []
     for line in path.read_text().splitlines():

@@ -1,8 +1,9 @@
 """The two ends of a follower's stream to its leader, around the real sessions.
 
-They do what `replica_fetch` and `replica_fetcher` of `klamm_broker.replication` do with gRPC: requests and answers
-alternate, in order; an answer waits for records or for the time; a stream whose answer does not come is ended, and the
-next one names the partition again. The leader may not hear of the end, and goes on reading the old stream for a while.
+They do the same as `replica_fetch` and `replica_fetcher` of `klamm_broker.replication` do with gRPC. Requests and
+answers alternate, in order. An answer waits for records or for the time. If the answer does not arrive, the follower
+ends the stream, and the next one names the partition again. The leader may not learn about the end, and then continues
+to read the old stream for a while.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.sim.isrsim.network import Channel
 
 KEEPALIVE_MS = 2_000
-"""When a leader that heard nothing of a stream's end notices it."""
+"""The time after which a leader notices the end of a stream that it was not informed about."""
 
 
 class FollowerStream:
@@ -57,7 +58,7 @@ class FollowerStream:
         self._sent = self._answered = 0
 
     def follow(self, partition: Partition) -> None:
-        """From where it stands."""
+        """Follows the partition from its present position."""
         self._partition = partition
         self.session.add(partition)
         self._send_request()
@@ -87,7 +88,7 @@ class FollowerStream:
             self.reconnect()
 
     def reconnect(self) -> None:
-        """Gives this stream up, and begins another."""
+        """Closes this stream, and opens another one."""
         self._end()
         self._connect()
         self._send_request()
@@ -103,7 +104,7 @@ class FollowerStream:
         return self._broker, self._life
 
     def is_current(self, session: FollowerSession) -> bool:
-        """Whether the stream goes on that this was the session of."""
+        """True while the stream of this session is open."""
         return session is self.session and not self._is_closed
 
     def on_message(self, session: FollowerSession, header: ReplicaFetchHeader, records: bytes) -> None:
@@ -142,7 +143,7 @@ class FollowerStream:
 
 
 class AnswerPort:
-    """How a leader's answers get back to the stream that they are for."""
+    """The way of a leader's answers back to their stream."""
 
     def __init__(self, channel: Channel, stream: FollowerStream, session: FollowerSession) -> None:
         self._channel = channel
@@ -178,7 +179,7 @@ class LeaderStream:
         self._session.close()
 
     def _ring(self) -> None:
-        """It looks again when the present event is over."""
+        """Makes the stream check for answers again when the present event is over."""
         self._life.rung[self] = None
 
     def pump(self) -> None:

@@ -1,9 +1,9 @@
-"""What all simulations share.
+"""The parts that all simulations share.
 
-world        virtual time, the heap of what is to happen, and one source of randomness
-cluster      what a seed's faults befall, and the notes of what happened
+world        virtual time, the heap of future events, and one source of randomness
+cluster      the end of a seed's faults, and the notes of its events
 network      links that lose and delay messages, and that are cut
-options      what a seed draws: the cluster's size, and which faults it has
+options      the values that a seed draws: the cluster's size, and its faults
 violation    the error that a broken rule is
 mutation     a planted bug
 runner       seeds on every core: the command of all simulations

@@ -1,4 +1,4 @@
-"""What befalls a simulated cluster: its faults come to an end, and what happens is noted."""
+"""The base of simulated clusters. It ends the faults, and notes events."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class SimCluster:
     """The base of the simulations' clusters."""
 
     def __init__(self, world: World, trace: deque[str] | None) -> None:
-        """`trace` takes what is noted; a bounded one keeps the last lines."""
+        """Makes a cluster. `trace` gets the notes. A bounded trace keeps the last lines."""
         self.world = world
         self.is_faulty = True
         """Faults still come."""
         self._trace = trace
 
     def note(self, text: str) -> None:
-        """A line that tells what led to a violation."""
+        """Notes a line that helps to explain a violation."""
         if self._trace is not None:
             self._trace.append(f"{self.world.now_us / MS:10.3f} {text}")

@@ -19,7 +19,7 @@ class ModelTests:
     model: ClassVar[Model]
     slice_seeds: ClassVar[int]
     different_seeds: ClassVar[tuple[int, int]] = (3, 4)
-    """What happens in one of them differs from the other."""
+    """Two seeds whose events differ."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         known = {name: bug.known_seed for name, bug in self.model.mutations.items() if bug.known_seed is not None}

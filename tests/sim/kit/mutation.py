@@ -1,6 +1,7 @@
-"""Planted bugs: they prove that a simulation would see such a mistake. Only tests plant them.
+"""Planted bugs, which prove that a simulation would find such a mistake.
 
-Each is a handful of attributes replaced for the time of a `with`; the code itself has no switch for any of them.
+Only tests plant them. Each bug replaces a handful of attributes for the duration of a `with`. The code itself has no
+switch for any of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class Mutation:
 
     what: str
     known_seed: int | None = None
-    """A seed that finds it; None if only a scripted scenario does."""
+    """A seed that finds the bug. None if only a scripted scenario does."""
     changes: tuple[tuple[Any, str, Any], ...]
     """(owner, attribute, replacement)."""
 

@@ -36,10 +36,10 @@ class Links:
         self._delay_max_us = delay_max_us
         self.is_faulty = True
         self.cut: set[Link] = set()
-        """Nobody hears anything by these."""
+        """The links over which no message arrives."""
 
     def is_lost(self, link: Link | None = None) -> bool:
-        """Whether a message that is sent now goes nowhere."""
+        """True if a message that is sent now is lost."""
         if link in self.cut:
             return True
         return self.is_faulty and self._world.rng.random() < self._options.loss_probability

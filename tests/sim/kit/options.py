@@ -1,4 +1,4 @@
-"""What one seed's world is like: each draws which faults there are, and how often they come (swarm testing).
+"""The options of one seed: each seed draws its faults, and how often they happen (swarm testing).
 
 A fixed mixture hides the bugs that need much of one fault and nothing of another.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnOptions:
-    """The options of a simulation are a subclass with a `draw` of its own."""
+    """The options of a simulation are a subclass of this one with their own `draw`."""
 
     def describe(self) -> str:
         """All on one line."""
@@ -19,5 +19,5 @@ class DrawnOptions:
 
 
 def sometimes(rng: random.Random, probability: float, low: int, high: int) -> int:
-    """The mean of a fault that not every seed has; 0: never."""
+    """Returns the mean of a fault that not every seed has. 0 for never."""
     return rng.randint(low, high) if rng.random() < probability else 0

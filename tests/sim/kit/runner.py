@@ -1,6 +1,6 @@
-"""Runs seeds of a simulation on every core, reports what was found, and plants bugs to prove that they would be.
+"""Runs seeds of a simulation on every core, reports failures, and plants bugs to prove that they would be found.
 
-A simulation is a `Model`; tests/sim/run.py is the command.
+A simulation is a `Model`. tests/sim/run.py is the command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FAILURES_MAX = 10
 
 
 class Outcome(Protocol):
-    """What a seed came to."""
+    """The figures of one seed."""
 
     @property
     def event_count(self) -> int: ...
@@ -49,7 +49,7 @@ class Model:
     mutations: Mapping[str, Mutation]
     """Bugs to plant, by name."""
     run_seed: Callable[[int, deque[str] | None], Outcome]
-    """Raises whatever is wrong."""
+    """Runs a seed, and raises any exception if it fails."""
     describe: Callable[[int], str]
     """A seed's options, in one line."""
     minimise: Callable[[int, str | None], None] | None = None
@@ -58,16 +58,16 @@ class Model:
     """The scripted scenarios that are about that bug, and what each of them says of it, None: nothing."""
 
     def planted(self, mutation: str | None) -> AbstractContextManager[None]:
-        """With that bug in the code, or none."""
+        """Returns a context in which the code has that bug, or no bug."""
         return self.mutations[mutation].planted() if mutation else nullcontext()
 
     @property
     def command(self) -> str:
-        """What to type, from the project's root."""
+        """The command line, from the project's root."""
         return f"python tests/sim/run.py {self.name}"
 
     def rerun_command(self, seed: int, mutation: str | None = None) -> str:
-        """What to type to see that seed again."""
+        """Returns the command line that runs that seed again."""
         bug = f" --mutation {mutation}" if mutation else ""
         return f"{self.command} --start {seed} --seeds 1{bug}"
 
@@ -83,7 +83,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One seed."""
+    """The result of one seed."""
 
     seed: int
     event_count: int
@@ -93,7 +93,7 @@ class Result:
 
 
 def run_one(model: Model, task: Task) -> Result:
-    """One seed in this process; failures come back as text, for they have to cross to the parent."""
+    """Runs one seed in this process. A failure is returned as text, because it must be sent to the parent process."""
     trace: deque[str] | None = deque(maxlen=task.trace_lines) if task.trace_lines else None
     begin_s = time.process_time()
     event_count, committed_count, failure = 0, 0, None
@@ -119,7 +119,7 @@ def describe_failure(error: Exception) -> str:
 
 
 def main(model: Model, arguments: argparse.Namespace) -> int:
-    """The command; returns its exit status."""
+    """Runs the command, and returns its exit status."""
     if arguments.mutations:
         return _list_mutations(model)
     rerun = f"{model.command} --start {arguments.start} --seeds {arguments.seeds or 'N'}"
@@ -199,7 +199,7 @@ def _list_mutations(model: Model) -> int:
 
 
 def _run_all(model: Model, arguments: argparse.Namespace) -> tuple[list[Result], list[Result]]:
-    """All results, and the failures among them; a planted bug needs to be found only once."""
+    """Returns all results, and the failures among them. A planted bug needs to be found only once."""
     results: list[Result] = []
     failures: list[Result] = []
     # Forked: a model and its planted bugs, which are functions, cannot be sent to another process.
@@ -219,7 +219,7 @@ def _run_all(model: Model, arguments: argparse.Namespace) -> tuple[list[Result],
 
 
 class _Seeds:
-    """What a process of the pool runs."""
+    """The work of a process of the pool."""
 
     _model: ClassVar[Model]
 

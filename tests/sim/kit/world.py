@@ -12,13 +12,13 @@ MS = 1_000
 
 
 class World:
-    """Everything that will happen, in order; ties are broken by the order of scheduling."""
+    """The clock and all future events, in order. Events of the same time happen in the order of their scheduling."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.now_us = 0
         self.event_count = 0
-        """Events that reached somebody: deliveries, timers, disks, requests, faults."""
+        """The number of events so far: deliveries, timers, disks, requests, faults."""
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
 

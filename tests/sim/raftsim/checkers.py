@@ -1,7 +1,6 @@
-"""What must hold, each rule a class; called by the cluster at the moment the rule is about.
+"""The rules that must hold, each of them a class. The cluster calls a rule at the moment that it is about.
 
-They see the replicas' written and durable images and the messages that leave, not only what the nodes say of
-themselves.
+The rules see the replicas' written and durable images and the messages that they send, not only what the nodes report.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tests.support.violation import Violation, require
 
 
 class ElectionSafety:
-    """At most one leader per term."""
+    """Checks that there is at most one leader per term."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, ReplicaKey] = {}
@@ -37,7 +36,7 @@ class ElectionSafety:
 
 
 class LeaderAppendOnly:
-    """A leader neither cuts its log nor takes a snapshot from anybody."""
+    """Checks that a leader neither truncates its log nor accepts a snapshot."""
 
     def on_persist(self, replica: Replica, node: RaftNode, persist: Persist) -> None:
         if node.role is RoleName.LEADER:
@@ -108,7 +107,8 @@ class LeaderCompleteness:
 
 
 class StateMachineSafety:
-    """All state machines apply the same entries, in order, only committed ones; snapshots restore the same states."""
+    """Checks that all state machines apply the same committed entries, in order. Snapshots must restore the same
+    states."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -134,7 +134,8 @@ class StateMachineSafety:
 
 
 class CommitDurability:
-    """What a leader commits is durable at a majority of its voters by then, and agrees with what was committed."""
+    """Checks that entries that a leader commits are durable at a majority of its voters. They must agree with those
+    that were committed before."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -143,7 +144,7 @@ class CommitDurability:
         end_index = node.high_watermark
         term = replica.disk.written.term_before(end_index)
         assert term is not None, end_index
-        # The step that commits may append the next voter set, after it counted the one before.
+        # The step that commits may also append the next voter set, after it has counted the previous one.
         voters = replica.voters
         holders = [
             voter for voter in voters.keys if voter in replicas and replicas[voter].disk.durable.covers(end_index, term)
@@ -163,13 +164,10 @@ class CommitDurability:
 
 
 class OwnTermCommits:
-    """A leader commits by counting only what ends with an entry of its own term: the second half of leader
-    completeness.
-
-    Breaking it loses an entry only when a rival of a term in between is elected just then (Figure 8 of the paper),
-    which chance alone brings about about once in hundreds of seeds; so the rule is checked, not only what follows
-    from it.
-    """
+    """Checks that a leader commits by counting only the replicas of entries of its own term. This is the second half of
+    leader completeness. Breaking this rule loses an entry only if a rival of a term in between is elected just then
+    (Figure 8 of the paper). Chance alone does so about once in hundreds of seeds. The rule itself is therefore checked,
+    and not only its consequence."""
 
     def on_commit(self, replica: Replica, node: RaftNode) -> None:
         term = replica.disk.written.term_before(node.high_watermark)
@@ -180,7 +178,7 @@ class OwnTermCommits:
 
 
 class PromiseDurability:
-    """Votes and acknowledgements leave only when what they promise is durable; they are never taken back."""
+    """Checks that votes and acknowledgements are sent only after their promises are durable, and are never broken."""
 
     def __init__(self) -> None:
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
@@ -223,7 +221,8 @@ class PromiseDurability:
 
 
 class StableLeader:
-    """Nobody grants a pre-vote who leads, or heard the leader of its term within the election time-out (KIP-996)."""
+    """Checks that a leader grants no pre-vote. The same holds for a replica that heard from the leader of its term
+    within the election time-out (KIP-996)."""
 
     def __init__(self, election_timeout_ms: int) -> None:
         self._election_timeout_ms = election_timeout_ms
@@ -249,7 +248,8 @@ class StableLeader:
 
 
 class OneChangeAtATime:
-    """Voter sets in a row differ by one voter at most; the one before is committed when a leader appends the next."""
+    """Checks that consecutive voter sets differ by at most one voter. The previous set must be committed before a
+    leader appends the next."""
 
     def __init__(self, history: History) -> None:
         self._history = history

@@ -44,7 +44,8 @@ def voter(key: ReplicaKey) -> Voter:
 
 
 class Cluster:
-    """`options.voter_count` voters and `options.spare_count` observers; node ids from 1."""
+    """A simulated quorum with `options.voter_count` voters and `options.spare_count` observers. Node ids begin with
+    1."""
 
     def __init__(
         self,
@@ -68,9 +69,9 @@ class Cluster:
         voters = VoterSet(voter(first_key(node_id)) for node_id in self.first_voter_ids)
         self.history = History(voters)
         self._first_voters = voters
-        """With which every log begins."""
+        """The voters with which every log begins."""
         self.on_down: Callable[[Replica], None] = lambda replica: None
-        """Told of every crash."""
+        """A function that is called after every crash and every wipe."""
         self.acknowledged_count = 0
         self.read_count = 0
         self._election_safety = ElectionSafety()
@@ -88,17 +89,17 @@ class Cluster:
         self.replicas: dict[int, Replica] = {}
         """The replica with the present directory of each node, by node id."""
         self.by_key: dict[ReplicaKey, Replica] = {}
-        """With those that were wiped."""
+        """All replicas by key, including those whose disks were wiped."""
         for node_id in node_ids:
             self._add(first_key(node_id), voters if node_id in self.first_voter_ids else VoterSet())
 
     def start(self) -> None:
-        """All of them."""
+        """Starts all replicas."""
         for replica in self.replicas.values():
             replica.start()
 
     def wipe(self, node_id: int) -> None:
-        """The node comes back with an empty disk, as another replica."""
+        """Replaces the node's disk by an empty one. The node starts again as another replica."""
         old = self.replicas[node_id]
         old.crash()
         if self.decisions is not None:
@@ -111,7 +112,7 @@ class Cluster:
         return ReplicaKey(old.node_id, chr(ord(old.directory_id) + 1))
 
     def leaders(self) -> list[Replica]:
-        """Those that believe they lead."""
+        """Returns the replicas that believe they are leaders."""
         return [
             replica
             for replica in self.replicas.values()
@@ -139,7 +140,7 @@ class Cluster:
             self._promises.on_message(replica, message)
             self._stable_leader.on_message(replica, node, message)
         self._stable_leader.on_event(replica, node, event)
-        # What is written by this step is part of its outcome; the image must show it to the checks that follow.
+        # The records that this step writes are part of its outcome, so the image must show them to the checks below.
         if persist is not None:
             replica.disk.written.apply(persist)
             self._log_matching.on_written(replica, persist)

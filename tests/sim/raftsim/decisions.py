@@ -51,7 +51,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """A node stopped; its disk kept the oldest of the writes that were not durable."""
+    """A node stopped. Its disk kept the oldest of the writes that were not durable."""
 
     now_us: int
     node_id: int

@@ -1,4 +1,4 @@
-"""A disk with a write-ahead log: what was handed to it, what is synced, and what a crash leaves of the rest.
+"""A disk with a write-ahead log: the writes that it received, those that are synced, and those that survive a crash.
 
 Writes are atomic and ordered, and one sync at a time covers all that came before it, as in a RocksDB with group
 commit. A crash keeps what was synced and any prefix of the rest; the write after that prefix is torn, and recovery
@@ -44,7 +44,7 @@ class Image:
         return self.start_index + len(self.entries)
 
     def term_before(self, end_index: int) -> int | None:
-        """The term of the entry before that end; None when it is not known."""
+        """Returns the term of the entry before that end, or None if it is unknown."""
         offset = end_index - self.start_index
         if 0 < offset <= len(self.entries):
             return self.entries[offset - 1].term
@@ -53,15 +53,15 @@ class Image:
         return 0 if end_index == 0 else None
 
     def has_position(self, end_index: int, term: int) -> bool:
-        """Whether the entry before that end has that term, in the log or as the end of the snapshot."""
+        """True if the entry before that end has that term, in the log or as the end of the snapshot."""
         return self.term_before(end_index) == term
 
     def covers(self, end_index: int, term: int) -> bool:
-        """Whether everything up to that position is there, as entries or within the snapshot."""
+        """True if all entries up to that position are there, in the log or within the snapshot."""
         return end_index <= self.snapshot.end_index or self.has_position(end_index, term)
 
     def apply(self, write: Persist | StateSnapshot) -> None:
-        """What the store does with a write: the duties that the raft package's docstring lists."""
+        """Applies a write as the store does, with the duties that the raft package's docstring lists."""
         if isinstance(write, StateSnapshot):
             self._replace_snapshot(write.snapshot, write.voters, write.data)
             return
@@ -95,7 +95,7 @@ class Image:
         return twin
 
     def stored(self) -> StoredState:
-        """What a replica finds when it starts. A snapshot that is not whole is of no use."""
+        """Returns the state that a replica finds when it starts. An incomplete snapshot is dropped."""
         self.partial = b""
         return StoredState(
             hard_state=self.hard_state,
@@ -120,7 +120,7 @@ class Disk:
         self._options = options
         self._pending: list[Persist | StateSnapshot] = []
         self._syncing = 0
-        """How many of the pending writes the sync under way covers."""
+        """The number of pending writes that the present sync covers."""
         self._crashes = 0
         self.durable_persist_id = 0
         """The newest Persist of this start that is durable."""
@@ -137,13 +137,13 @@ class Disk:
         return self.durable.stored()
 
     def write(self, write: Persist | StateSnapshot) -> None:
-        """Takes a write that is in the written image already; `on_synced` follows."""
+        """Accepts a write that is in the written image already. `on_synced` follows."""
         self._pending.append(write)
         if not self._syncing:
             self._sync()
 
     def crash(self, kept_count: int | None = None) -> int:
-        """The power goes; returns how many of the writes that were not synced are there all the same."""
+        """Fails the power. Returns the number of writes that were not synced but survived."""
         if kept_count is None:
             kept_count = self._world.rng.randint(0, len(self._pending)) if self._pending else 0
         self.finish(kept_count)
@@ -153,7 +153,7 @@ class Disk:
         return kept_count
 
     def finish(self, write_count: int) -> list[Persist | StateSnapshot]:
-        """Makes the oldest writes durable; returns them."""
+        """Makes the oldest writes durable, and returns them."""
         done = self._pending[:write_count]
         del self._pending[:write_count]
         for write in done:

@@ -1,4 +1,4 @@
-"""What was ever appended and committed, over all replicas: the one truth that the checkers compare with.
+"""The entries that any replica has ever appended and committed. The checkers compare the replicas with this history.
 
 Every position of every log is named by (end index, term) and has a digest of all that comes before it. If two logs
 have a position in common they have the digest in common (log matching), so comparing two prefixes is comparing two
@@ -23,7 +23,7 @@ class Position:
     state: int
     """The digest of the prefix."""
     voters: VoterSet
-    """In force there."""
+    """The voters in force at this position."""
     voters_end_index: int
     """Just after the entry with those voters."""
 
@@ -36,14 +36,14 @@ class History:
         self.committed: list[tuple[int, int]] = []
         """(term, digest of the state after it) of each committed entry."""
         self._commit_terms: list[int] = []
-        """The term of the leader that first committed each entry; never decreases."""
+        """The term of the leader that first committed each entry. It never decreases."""
 
     @property
     def committed_end_index(self) -> int:
         return len(self.committed)
 
     def append(self, before: Position, entry: LogEntry) -> Position:
-        """Notes an entry after a position; returns the position after it."""
+        """Notes an entry after a position, and returns the position after the entry."""
         voters, voters_end_index = before.voters, before.voters_end_index
         if entry.kind is EntryKind.VOTERS:
             voters, voters_end_index = VoterSet.from_bytes(entry.payload), entry.index + 1

@@ -10,7 +10,7 @@ from tests.sim.raftsim.options import Options
 
 
 class Network:
-    """Delivers by node id; which replica has that id now is not its business."""
+    """A network that delivers by node id, to the replica that has this id now."""
 
     def __init__(self, world: World, options: Options, deliver: Callable[[Message], None]) -> None:
         self._world = world
@@ -21,7 +21,7 @@ class Network:
         """Directed links that are cut, and by how many partitions."""
 
     def send(self, message: Message) -> None:
-        """On its way, or lost."""
+        """Sends the message. It may be lost, delayed or duplicated."""
         if self._cut and (message.sender.node_id, message.receiver.node_id) in self._cut:
             return
         if not self._is_faulty:

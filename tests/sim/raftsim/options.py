@@ -1,4 +1,4 @@
-"""What one seed's quorum is like, and which faults it has."""
+"""The size of one seed's quorum, and its faults."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.sim.kit.options import DrawnOptions, sometimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(DrawnOptions):
-    """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
+    """The options of a seed. Times are in ms unless the name says otherwise. A mean of 0 turns a fault off."""
 
     voter_count: int
     spare_count: int
-    """How many nodes begin as observers, and may become voters."""
+    """The number of nodes that begin as observers, and may become voters."""
     duration_ms: int
     election_timeout_ms: int
     retained_entries: int
@@ -26,7 +26,7 @@ class Options(DrawnOptions):
     idle_no_op_interval_ms: int
     delay_mean_us: int
     slow_link_probability: float
-    """How likely each message is to take `slow_link_factor` times as long, which also reorders."""
+    """The probability that a message takes `slow_link_factor` times as long, which also reorders messages."""
     slow_link_factor: int
     loss_probability: float
     duplicate_probability: float
@@ -34,11 +34,11 @@ class Options(DrawnOptions):
     slow_fsync_probability: float
     disk_failure_probability: float
     clock_skew: float
-    """Each clock's rate lies within 1 +- this."""
+    """The largest deviation of a clock's rate from 1."""
     propose_mean_ms: int
     read_mean_ms: int
     stray_probability: float
-    """How likely a request is to go to any node instead of one that says it leads."""
+    """The probability that a request is sent to any node instead of a node that claims to be the leader."""
     crash_mean_ms: int
     crash_all_probability: float
     downtime_mean_ms: int
@@ -49,12 +49,12 @@ class Options(DrawnOptions):
     membership_mean_ms: int
     wipe_mean_ms: int
     crash_leader_probability: float
-    """How likely a crash is to hit a leader: then terms are short, and their entries half replicated."""
+    """The probability that a crash hits a leader. Terms are short then, and their entries half replicated."""
     voter_move_mean_ms: int
     """The mean time between two voters that are reached elsewhere from then on."""
     voter_wipe_mean_ms: int
-    """The mean time between two voters that lose their disk; never more of them than every set that may be in force can
-    bear."""
+    """The mean time between two voters that lose their disk. There are never more of them than every set that may be in
+    force survives."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:

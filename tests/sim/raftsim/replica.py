@@ -37,7 +37,7 @@ class Replica:
     def __init__(self, cluster: Cluster, key: ReplicaKey, voters: VoterSet) -> None:
         self.key = key
         self.node: RaftNode | None = None
-        """None while it is down."""
+        """The node. None while the replica is down."""
         self.disk = Disk(cluster.world, cluster.options, voters)
         self.applied_end_index = 0
         self.state = 0
@@ -46,7 +46,7 @@ class Replica:
         self.high_watermark = 0
         self.is_leading = False
         self.voters = voters
-        """As of the last step."""
+        """The voters as of the last step."""
         self._cluster = cluster
         self._world = cluster.world
         self._starts = 0
@@ -54,7 +54,7 @@ class Replica:
         """Reads of snapshots that the node asked for since it started."""
         self._paused_until_us = 0
         self._timer_us = -1
-        """When the earliest timer in the heap fires; -1 when there is none."""
+        """The time of the earliest timer in the heap. -1 if there is none."""
         skew = cluster.options.clock_skew
         self._clock_rate = 1 + skew * (2 * cluster.world.rng.random() - 1)
         self._clock_offset_us = cluster.world.rng.randrange(10_000_000)
@@ -64,7 +64,7 @@ class Replica:
         return self._world.now_us < self._paused_until_us
 
     def start(self, rng_seed: int | None = None) -> None:
-        """From what the disk has."""
+        """Starts the replica from the state on its disk."""
         assert self.node is None
         if rng_seed is None:
             rng_seed = self._world.rng.getrandbits(32)
@@ -87,7 +87,8 @@ class Replica:
         self._arm_timer()
 
     def crash(self, kept_count: int | None = None) -> None:
-        """What is not on the disk is gone; of what the disk was at, `kept_count` writes stay, or any number."""
+        """Loses the state that is not on the disk. Of the writes that the disk has not synced, the first `kept_count`
+        survive, or a random number."""
         if self.node is None:
             return
         self.node = None
@@ -99,11 +100,11 @@ class Replica:
         self._cluster.on_crashed(self)
 
     def pause(self, duration_us: int) -> None:
-        """As by SIGSTOP: what comes waits, and is handled late."""
+        """Pauses the process as SIGSTOP does. Events that arrive meanwhile wait and are handled late."""
         self._paused_until_us = self._world.now_us + duration_us
 
     def resume(self) -> None:
-        """No new pauses; what waits for the end of one still does."""
+        """Ends the pause for new events. Events that wait for its end still do."""
         self._paused_until_us = min(self._paused_until_us, self._world.now_us)
 
     def step(self, event: Event) -> None:
@@ -207,7 +208,8 @@ class Replica:
         )
 
     def _arm_timer(self) -> None:
-        """Only an earlier deadline needs a new timer: the one that fires finds out when it is too early."""
+        """Sets a timer if the deadline is earlier than that of the present timer. A timer that fires too early sets a
+        new one."""
         if self.node is None:
             return
         deadline_us = self._world_us(self.node.next_deadline_ms())

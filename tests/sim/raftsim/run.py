@@ -1,4 +1,5 @@
-"""One seed from beginning to end: faults while safety is checked, then none, and liveness is demanded."""
+"""Runs one seed from beginning to end: first with faults while safety is checked, then without faults until liveness is
+shown."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from tests.sim.raftsim.workload import Workload
 from tests.support.violation import require
 
 ELECTION_TIMEOUTS_TO_RECOVER = 60
-"""How many election time-outs after the last fault everybody must agree again."""
+"""The number of election time-outs after the last fault in which all replicas must agree again."""
 CATCH_UP_MS_PER_ENTRY = 3
 """Beside that, for a replica that has to be sent everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What happened in one seed."""
+    """The figures of one seed."""
 
     seed: int
     event_count: int
@@ -32,8 +33,8 @@ class Outcome:
 
 
 def run_seed(seed: int, trace: deque[str] | None = None, decisions: list[Decision] | None = None) -> Outcome:
-    """Raises AssertionError (Violation among them) if anything is wrong; `trace` and `decisions` then have what
-    led to it, in words and to be replayed."""
+    """Runs one seed. Raises AssertionError (Violation among them) if anything is wrong. `trace` then describes the
+    events that led to it, and `decisions` can replay them."""
     world = World(seed)
     options = Options.draw(random.Random(seed))
     cluster = Cluster(world, options, trace, decisions)
@@ -54,10 +55,10 @@ def run_seed(seed: int, trace: deque[str] | None = None, decisions: list[Decisio
 
 
 def _demand_liveness(cluster: Cluster, workload: Workload) -> None:
-    """Within a bound somebody leads and commits, and then everybody has what it committed."""
+    """Requires that a leader commits within a time limit, and that all replicas then get its entries."""
     world = cluster.world
     end_us = world.now_us + ELECTION_TIMEOUTS_TO_RECOVER * cluster.options.election_timeout_max_ms * MS
-    # Some seeds' settings allow one entry per round trip, to one who may have none.
+    # Some seeds' settings allow only one entry per round trip, and a replica may have none of the entries.
     end_us += CATCH_UP_MS_PER_ENTRY * MS * cluster.history.committed_end_index
     world.run_until(end_us, lambda: _has_active_leader(cluster))
     require(_has_active_leader(cluster), "liveness: nobody leads after the faults ended")

@@ -1,9 +1,9 @@
-"""Makes a failing run short: replays its decisions, fewer and fewer of them, as long as the same rule breaks.
+"""Makes a failing run short. It replays fewer and fewer of the run's decisions, as long as the same rule breaks.
 
-The replay has no clock and no faults of its own. The network is the set of all messages that were ever sent, any of
-which may arrive whenever a decision says so; decisions that are impossible (an unsent message, a node that is down)
-are passed over. So leaving out one decision does not shift all the others, as it would if the seed's chances were
-drawn again: delta debugging then ends at some tens of decisions, which can be read. Violations of liveness have no
+The replay has no clock and no faults of its own. The network is the set of all messages that were ever sent. Any of
+them may arrive whenever a decision requires it. Impossible decisions (an unsent message, a node that is down) are
+skipped. Leaving out one decision therefore does not shift all the others, as it would if the seed's chances were drawn
+again. Delta debugging then ends at some tens of decisions, which a reader can follow. Violations of liveness have no
 short form.
 """
 
@@ -44,7 +44,7 @@ from tests.sim.raftsim.replica import Replica
 
 
 def kind_of(error: BaseException) -> str:
-    """Which rule broke: violations begin with its name; other errors are known by their place."""
+    """Returns the rule that broke. A violation begins with its name. Other errors are named by their place."""
     text = str(error)
     if type(error).__name__ == "Violation":
         return text.partition(":")[0]
@@ -76,7 +76,7 @@ def shrink(seed: int, decisions: Sequence[Decision], kind: str, budget_s: float)
 
 
 def replay(seed: int, decisions: Sequence[Decision], trace: deque[str] | None = None) -> str | None:
-    """Makes the decisions again; returns which rule breaks, or None."""
+    """Replays the decisions, and returns the rule that breaks, or None."""
     try:
         run = _Replay(seed, trace)
         for decision in decisions:
@@ -87,7 +87,7 @@ def replay(seed: int, decisions: Sequence[Decision], trace: deque[str] | None = 
 
 
 class _StandingWorld(World):
-    """Nothing happens by itself."""
+    """A world in which nothing happens by itself."""
 
     def after(self, delay_us: int, action: Callable[..., None], *args: Any) -> None:
         pass
@@ -161,7 +161,7 @@ class _Replay:
         event = decision.event
         match event:
             case LogPersisted():
-                # The ids of another run say nothing here; what is durable does.
+                # The ids of the other run are not valid here. Use the id of the writes that are durable in this run.
                 if replica.disk.durable_persist_id:
                     replica.step(LogPersisted(persist_id=replica.disk.durable_persist_id))
             case SnapshotSaved():

@@ -1,4 +1,4 @@
-"""What a replica was told and what it did about it, in words: for the golden stories and for seeds that fail."""
+"""Describes the events of a replica and its reactions in words, for the golden stories and for seeds that fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from klamm_controller.raft.messages import EntryKind, LogEntry
 
 
 def describe_effects(effects: Effects) -> list[str]:
-    """What it wants done, a line each."""
+    """Returns the effects that a replica requests, a line each."""
     lines: list[str] = []
     if effects.leadership is not None:
         lines.append(f"  leader of term {effects.leadership.term}: {effects.leadership.leader}")
@@ -41,7 +41,7 @@ def _describe_entry(entry: LogEntry) -> str:
 
 
 def describe_event(event: Event) -> str:
-    """What happened to a replica."""
+    """Describes an event of a replica."""
     match event:
         case LogPersisted():
             return f"persisted #{event.persist_id}"

@@ -25,7 +25,8 @@ class Workload:
         self._is_running = True
         self._asked_to_add: set[ReplicaKey] = set()
         self._asked_late_to_remove: set[ReplicaKey] = set()
-        """The request lay at somebody who stood still, and may be taken up when other disks have been lost since."""
+        """The voters whose removal was asked of a paused replica. It may handle the request after other disks have been
+        lost."""
         cluster.on_down = self._restart_later
 
     def start(self) -> None:
@@ -42,7 +43,7 @@ class Workload:
         self._repeat(options.voter_wipe_mean_ms, self._wipe_voter)
 
     def stop(self) -> None:
-        """Ends all requests and faults, and brings everybody back."""
+        """Ends all requests and faults, and starts all replicas again."""
         self._is_running = False
         self._cluster.network.heal()
         for replica in self._cluster.replicas.values():
@@ -51,7 +52,7 @@ class Workload:
             self._restart(replica)
 
     def propose_at(self, replica: Replica) -> None:
-        """One to three entries."""
+        """Proposes one to three entries."""
         number = next(self._requests)
         payloads = tuple(b"%d.%d" % (number, part) for part in range(self._rng.choice((1, 1, 1, 2, 3))))
         replica.step(Propose(request_id=number, payloads=payloads))
@@ -69,7 +70,7 @@ class Workload:
         return int(self._rng.expovariate(1 / (mean_ms * MS)))
 
     def _target(self) -> Replica:
-        """Mostly somebody who says it leads, the deposed ones included."""
+        """Returns a replica that claims to be the leader, deposed ones included, or sometimes any replica."""
         leaders = self._cluster.leaders()
         if leaders and self._rng.random() >= self._options.stray_probability:
             return self._rng.choice(leaders)
@@ -88,8 +89,8 @@ class Workload:
         self._target().step(TransferLeadership(target=target))
 
     def _change_voters(self) -> None:
-        """Adds a spare or removes a voter, as far as the asked one knows which is which; while a voter's disk is lost,
-        only that one is removed, as an operator should."""
+        """Adds a spare or removes a voter, according to the voters that the asked replica knows. While a voter's disk
+        is lost, only this voter is removed, as an operator should do."""
         leader = self._target()
         if leader.node is None:
             return
@@ -126,7 +127,7 @@ class Workload:
         self._target().pause(self._interval_us(self._options.election_timeout_ms * 2))
 
     def _partition(self) -> None:
-        """Cuts the nodes in two, or one of them off; both ways or one way."""
+        """Cuts the nodes in two, or isolates one of them. The cut is in both directions or in one."""
         self._world.event_count += 1
         ids = list(self._cluster.replicas)
         self._rng.shuffle(ids)
@@ -140,8 +141,8 @@ class Workload:
         self._cluster.network.cut(links, self._interval_us(self._options.partition_mean_ms))
 
     def _wipe(self) -> None:
-        """Replaces the disk of somebody who is not a voter and was not asked to become one: anything else would
-        be the loss of a voter's disk, of which a quorum survives only a minority."""
+        """Replaces the disk of a replica that never was a voter and was not asked to become one. Replacing a voter's
+        disk is another fault, which a quorum survives only for a minority."""
         self._world.event_count += 1
         replica = self._rng.choice(list(self._cluster.replicas.values()))
         ever_voters = {key for position in self._cluster.history.positions.values() for key in position.voters.keys}
@@ -175,7 +176,7 @@ class Workload:
             self._cluster.wipe(key.node_id)
 
     def _lost(self, voters: VoterSet) -> list[ReplicaKey]:
-        """Those whose directory is gone."""
+        """Returns the voters whose directory is gone."""
         return [key for key in voters.keys if self._cluster.replicas[key.node_id].key != key]
 
     def _restart_later(self, replica: Replica) -> None:

@@ -1,10 +1,10 @@
-"""What must hold of batches, besides what must hold of each of their transactions.
+"""The properties of batches, besides those of each of their transactions.
 
 - *batch-whole*: of a batch readers see just the parts that one decision named, or nothing.
 - *batch-once*: no two runs' records of a batch are seen.
-- *batch-kept*: a batch that a driver was told of as committed, or found written, is seen.
-- *ledger*: what counts of a batch is of the run that had the ledger then, no run that was replaced comes back, and the
-  last committed batch only grows.
+- *batch-kept*: a batch is seen if a driver got the answer that it is committed, or found it written.
+- *ledger*: the valid parts of a batch belong to the run that had the ledger then. No replaced run gets the ledger
+  again, and the last committed batch only grows.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class BatchChecks:
-    """Hears of what a query does, and objects in the end."""
+    """Receives the events of a query, and raises an error in the end if a property does not hold."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._part_of: dict[ProducerIdAndEpoch, tuple[str, int]] = {}
         self._asked: defaultdict[tuple[str, int], set[frozenset[ProducerIdAndEpoch]]] = defaultdict(set)
         self._counting: set[int] = set()
-        """Batches that somebody was told of as written."""
+        """The batches that a driver knows to be written."""
 
     @property
     def counting_count(self) -> int:
@@ -48,7 +48,7 @@ class BatchChecks:
         self._counting.add(batch)
 
     def check(self) -> None:
-        """When nothing is open any more."""
+        """Checks the properties after no transaction is open any more."""
         run_of = self._check_ledger()
         seen: defaultdict[int, set[ProducerIdAndEpoch]] = defaultdict(set)
         for producer in self._cluster.checks.seen_producers():

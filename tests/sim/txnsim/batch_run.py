@@ -1,4 +1,5 @@
-"""One seed of a query with an exactly-once sink: faults, then none and progress is demanded, then quiet and a count."""
+"""Runs one seed of a query with an exactly-once sink: with faults, then without faults until it makes progress. At the
+end, the output is counted."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def draw(seed: int) -> Options:
 
 
 def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
-    """As `txnsim.run.run_seed`."""
+    """Runs one seed, as `txnsim.run.run_seed` does."""
     world = World(seed)
     cluster = Cluster(world, draw(seed), trace)
     query = Query(cluster)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Caller:
-    """One thing after another."""
+    """A process that makes one call after another."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -22,7 +22,7 @@ class Caller:
         """Counts what is waited for: an answer to anything else is ignored."""
 
     def crash(self) -> None:
-        """Says nothing more; what it sent is still on its way."""
+        """Ends the process. It sends nothing more, but its earlier messages may still arrive."""
         self.is_alive = False
 
     def _call(self, send: Callable[[Callable[[Any], None]], None], on_reply: Callable[[Any], None]) -> None:

@@ -1,13 +1,13 @@
-"""What must hold, whatever fails (the names are those of violations).
+"""The properties that must hold, whatever fails. The names are those of violations.
 
-- *zombie-write*: once another producer was given the transactional id, nothing is appended for the ones before.
-- *late-write*: nothing of a transaction is appended after its marker, and nothing to a transaction that it is not of.
-- *one-outcome*: all markers of a transaction say the same, in every partition.
+- *zombie-write*: after another producer got the transactional id, nothing is appended for earlier ones.
+- *late-write*: nothing of a transaction is appended after its marker, and nothing to a transaction of another one.
+- *one-outcome*: all markers of a transaction have the same outcome, in every partition.
 - *stable-end*: the last stable offset never goes back, and nothing undecided is below it.
-- *atomicity*: of a transaction readers see everything that was acknowledged, or nothing; all of it if its producer was
-  told that it is committed, nothing if it was told that it is aborted, or never asked for a commit.
+- *atomicity*: readers see all acknowledged records of a transaction, or none. They see all of them if its producer got
+  the answer that it is committed. They see none if the answer was that it is aborted, or if no commit was asked for.
 - *once*: no record is seen twice.
-- *hanging*: when the faults are over, no transaction stays open longer than its time-out.
+- *hanging*: after the faults are over, no transaction stays open longer than its time-out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Checks:
-    """Hears of what happens, and objects."""
+    """Receives the events of the cluster, and raises an error if a property does not hold."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -99,7 +99,7 @@ class Checks:
             self._check_transaction(producer, seen[producer])
 
     def seen_producers(self) -> set[ProducerIdAndEpoch]:
-        """Whose transactions a reader with read_committed sees in the end."""
+        """Returns the producers whose transactions a reader with read_committed sees in the end."""
         return set(self._seen())
 
     def _seen(self) -> defaultdict[ProducerIdAndEpoch, list[tuple[int, int]]]:
@@ -136,7 +136,8 @@ def _transaction_of(order: SendMarkers) -> ProducerIdAndEpoch:
 
 
 def _committed_records(partition: Partition) -> list[tuple[ProducerIdAndEpoch, int]]:
-    """What a reader gets: what is below the last stable offset and was committed by the producer's next marker."""
+    """Returns the records that a reader gets. They are below the last stable offset, and the producer's next marker
+    commits them."""
     waiting: defaultdict[int, list[tuple[ProducerIdAndEpoch, int]]] = defaultdict(list)
     seen: list[tuple[ProducerIdAndEpoch, int]] = []
     for batch in partition.log[: partition.last_stable_offset]:

@@ -1,4 +1,4 @@
-"""The state log, its owners, partitions and producers, and the faults that befall them."""
+"""The state log, its owners, partitions and producers, and the faults that strike them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDS_PER_BLOCK = 1_000
 
 
 class Cluster(SimCluster):
-    """Everything that happens in one seed."""
+    """The servers, clients and faults of one seed."""
 
     def __init__(self, world: World, options: Options, trace: deque[str] | None) -> None:
         super().__init__(world, trace)
@@ -58,13 +58,13 @@ class Cluster(SimCluster):
         self._watch_producers()
 
     def heal(self) -> None:
-        """No more faults; what is late comes late."""
+        """Ends all faults. Messages that are late still arrive."""
         self.is_faulty = self.network.is_faulty = False
         for owner in self._owners:
             owner.is_isolated = False
 
     def stop_producers(self) -> None:
-        """All of them crash, and nobody takes their place."""
+        """Crashes all producers. They are not started again."""
         self.ids = []
         for instances in self.producers.values():
             for one in instances:
@@ -78,13 +78,13 @@ class Cluster(SimCluster):
         return range(first, first + IDS_PER_BLOCK)
 
     def ask(self, request_type: Any, fields: dict[str, Any], on_reply: Callable[[Any], None]) -> None:
-        """Asks the owner that is known; the answer may never come."""
+        """Sends a request to the known owner. The answer may never arrive."""
         self.network.send(self._owners[self._known].ask, request_type, fields, on_reply)
 
     # Faults
 
     def repeat(self, mean_ms: int, action: Callable[[], None]) -> None:
-        """Does `action` now and then, until `heal`; a mean of 0: never."""
+        """Calls `action` now and then, until `heal`. A mean of 0 stands for never."""
         if not mean_ms:
             return
 
@@ -133,7 +133,7 @@ class Cluster(SimCluster):
             one.paused_until_us = self.world.now_us + duration_ms * MS
 
     def _watch_producers(self) -> None:
-        """Somebody starts producers that died."""
+        """Starts a new producer for each transactional id that has none, again and again."""
         for transactional_id in self.ids:
             instances = self.producers[transactional_id]
             instances[:] = [one for one in instances if one.is_alive]

@@ -59,7 +59,7 @@ class Owner:
     # Requests
 
     def ask(self, request_type: Any, fields: dict[str, Any], on_reply: OnReply) -> None:
-        """A request arrived; an owner that is isolated never hears it."""
+        """Receives a request. An isolated owner never gets it."""
         if not self.is_alive or self.is_isolated:
             return
         if self.shard is None:

@@ -82,7 +82,7 @@ def _add_to_anybody(
 
 
 def _no_check(self: Verifications, guard: VerificationGuard, sequence: int) -> None:
-    """Whatever happened while the coordinator was asked."""
+    """Accepts the append, whatever happened while the coordinator was asked."""
 
 
 def _append_of_any_writer(self: StateLog, epoch: int, sequence: int, entries: Any) -> ErrorCode:
@@ -106,7 +106,7 @@ _tell = TransactionEndings.tell
 
 
 def _older_epochs_write_on(self: ProducerStates, producer_id: int, producer_epoch: int) -> None:
-    """Nobody is fenced."""
+    """Fences no producer."""
 
 
 MUTATIONS: dict[str, Mutation] = {

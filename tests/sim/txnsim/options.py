@@ -1,4 +1,4 @@
-"""What one seed's transactions are like, and which faults it has."""
+"""The size of one seed's transactions, and its faults."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.sim.kit.options import DrawnOptions, sometimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(DrawnOptions):
-    """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
+    """The options of a seed. Times are in ms unless the name says otherwise. A mean of 0 turns a fault off."""
 
     id_count: int
-    """How many transactional ids there are."""
+    """The number of transactional ids."""
     partition_count: int
     duration_ms: int
     transaction_timeout_ms: int
@@ -29,18 +29,18 @@ class Options(DrawnOptions):
     failover_mean_ms: int
     """The mean time between two owners of the shard that take over."""
     kill_probability: float
-    """How likely the owner before is dead; else it does not know that it is not the owner any more."""
+    """The probability that the previous owner is dead. Otherwise it does not know that it is no longer the owner."""
     metadata_delay_mean_ms: int
     """The mean time until clients and brokers know the new owner."""
     isolation_mean_ms: int
-    """The mean time between two owners that nobody hears, and that hear nobody, for a while."""
+    """The mean time between two isolations of an owner, which then neither receives nor sends messages for a while."""
     rival_mean_ms: int
     """The mean time between two producers that come with the same transactional id."""
     producer_crash_mean_ms: int
     producer_pause_mean_ms: int
     broker_restart_mean_ms: int
     is_exhausted_probability: float
-    """How likely a transactional id is to begin with an epoch close to the last."""
+    """The probability that a transactional id begins with an epoch close to the last."""
 
     prepared_timeout_ms: int = 2_000
 

@@ -1,6 +1,7 @@
 """A partition as its leader sees it: producer state and verification guards over a log in memory.
 
-What is appended is committed; how that comes about is what `isrsim` simulates."""
+An appended record is committed at once. `isrsim` simulates replication.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ OnCode = Callable[[ErrorCode], None]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the producer state reads of a batch of one record."""
+    """The fields of a batch of one record that the producer state reads."""
 
     producer_id: int
     producer_epoch: int
@@ -47,7 +48,7 @@ class Header:
 
 
 class Batch(NamedTuple):
-    """In the log: a record with a value, or a marker."""
+    """A batch in the log: a record with a value, or a marker."""
 
     producer: ProducerIdAndEpoch
     value: int | None
@@ -55,7 +56,7 @@ class Batch(NamedTuple):
 
 
 class Partition:
-    """`on_produce`, `on_marker`; `log` is what readers get."""
+    """A simulated partition with `on_produce` and `on_marker`. `log` has the batches that readers get."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.cluster = cluster
@@ -67,7 +68,7 @@ class Partition:
         self._life = 0
 
     def restart(self) -> None:
-        """Another process leads: it knows what snapshots hold, and nobody's questions."""
+        """Makes another process the leader. It has the snapshots' state, and no pending verifications."""
         rows = list(self.states.rows())
         self.states = ProducerStates(IDS_MAX)
         self.states.restore(rows)
@@ -124,7 +125,7 @@ class Partition:
         return self._verifications.begin(producer_id, epoch, header.base_sequence, now_ms=self._now_ms)
 
     def _append(self, header: Any, value: int, guard: VerificationGuard | None) -> None:
-        """As LogProducers.check, then the append."""
+        """Checks the batch as LogProducers.check does, and appends it."""
         duplicate = self.states.check([header], is_verified=guard is not None)
         if duplicate is not None:
             return

@@ -1,5 +1,6 @@
-"""One instance of a transactional producer, as KIP-890 and KIP-588 want it: transaction after transaction, each in an
-epoch of its own; errors that pass are tried again, abortable ones abort, fatal ones end the instance."""
+"""One instance of a transactional producer, as KIP-890 and KIP-588 describe it. It runs one transaction after the
+other, each in an epoch of its own. It retries after retriable errors, aborts after abortable ones, and ends after fatal
+ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A streaming query with an exactly-once sink, as Spark runs one: a driver, tasks that are tried again, a checkpoint.
+"""A streaming query with an exactly-once sink, as Spark runs one: a driver, tasks that are retried, a checkpoint.
 
 A run takes the batch after the last one of the checkpoint. Each of its tasks registers, writes its part in a
-transaction and prepares it; then the driver decides, and moves the checkpoint on. A driver may die at any point, or
-live on beside the run that takes its place; a task may die, or be tried a second time although it lives.
+transaction and prepares it. Then the driver decides, and advances the checkpoint. A driver may die at any point, or
+live on beside the run that replaces it. A task may die, or be tried a second time although it lives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TASK_DEATH_PROBABILITY = 0.1
 SPECULATION_PROBABILITY = 0.1
 ATTEMPTS_MAX = 8
 GIVE_UP_PROBABILITY = 0.5
-"""How likely a driver is to say so when it fails, as Spark does unless it is killed."""
+"""The probability that a failing driver aborts its batch, as Spark does unless it is killed."""
 
 
 class Query:
@@ -45,7 +45,7 @@ class Query:
         self._run_count = 0
 
     def start_run(self) -> None:
-        """Whatever other run there may be."""
+        """Starts a run, even if another one is alive."""
         if self.is_stopped:
             return
         self._run_count += 1
@@ -64,7 +64,7 @@ class Query:
             run.end("stopped")
 
     def watch(self) -> None:
-        """Somebody starts a query that died."""
+        """Starts a run if the query has none that is alive, again and again."""
         if not any(run.is_alive for run in self.runs):
             self.start_run()
         self.cluster.world.after(self.cluster.world.rng.randint(10, 200) * MS, self.watch)
@@ -92,7 +92,7 @@ class Run(Caller):
     def begin_batch(self) -> None:
         self._step += 1
         for task in self._tasks:
-            # It may live on, but nobody listens.
+            # The task may live on, but its results are ignored.
             task.is_listened_to = False
         self.batch = self.query.checkpoint
         self._done = {}
@@ -110,7 +110,7 @@ class Run(Caller):
             self._start_task(number, attempt + 2)
 
     def on_task_done(self, number: int, part: Part | None) -> None:
-        """The first of its attempts counts; None: the batch is written already."""
+        """Notes the result of a task. The first of its attempts counts. With None, the batch is written already."""
         if not self.is_alive or number in self._done:
             return
         self._done[number] = part
@@ -161,7 +161,7 @@ class Run(Caller):
 
 
 class Task(Caller):
-    """One attempt."""
+    """One attempt of a task."""
 
     def __init__(self, run: Run, number: int, attempt: int) -> None:
         super().__init__(run.cluster)

@@ -1,4 +1,5 @@
-"""One seed from beginning to end: faults while safety is checked, then none, and liveness is demanded."""
+"""Runs one seed from beginning to end: first with faults while safety is checked, then without faults until liveness is
+shown."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from tests.sim.txnsim.options import Options
 from tests.support.violation import require
 
 RECOVERY_MS = 15_000
-"""How long after the last fault everybody must have committed again."""
+"""The time after the last fault in which all producers must have committed again."""
 QUIET_MS = 10_000
-"""How long after the last producer nothing may be open any more: time-outs, and messages that are late."""
+"""The time after the producers have stopped, at whose end no transaction may be open. It covers time-outs, and messages
+that are late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What happened in one seed."""
+    """The figures of one seed."""
 
     seed: int
     event_count: int
@@ -27,7 +29,8 @@ class Outcome:
 
 
 def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
-    """Raises AssertionError (Violation among them) if anything is wrong; `trace` then has what led to it."""
+    """Runs one seed. Raises AssertionError (Violation among them) if anything is wrong. `trace` then has the events
+    that led to it."""
     world = World(seed)
     options = Options.draw(random.Random(seed))
     cluster = Cluster(world, options, trace)

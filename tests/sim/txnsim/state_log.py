@@ -20,7 +20,7 @@ class StateLog:
         self._next_sequence = 0
 
     def claim(self, epoch: int) -> list[Entry] | None:
-        """What the new writer has to load; None: a later one was faster."""
+        """Returns the entries that the new writer must load, or None if a later writer was faster."""
         if self.append(epoch, 0, []) is not ErrorCode.NONE:
             return None
         return list(self.entries)
@@ -39,5 +39,5 @@ class StateLog:
         return ErrorCode.NONE
 
     def is_fenced(self, epoch: int) -> bool:
-        """Whether there is a later writer."""
+        """True if there is a later writer."""
         return epoch < self._epoch
