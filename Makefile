@@ -140,10 +140,10 @@ reference: setup  ## Writes the pages of docs/reference that are made from the c
 	$(BIN)/python -m tools.reference
 
 docs: $(VENV)/.docs  ## Builds the documentation site into build/site; a warning is an error.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --clean
 
 docs-serve: $(VENV)/.docs  ## Shows the documentation site at 127.0.0.1:8000, and each change at once.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --livereload
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs serve --livereload
 
 proto: setup  ## Builds the gRPC code from proto/ again.
 	$(BIN)/python tools/build_proto.py

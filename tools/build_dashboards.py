@@ -32,7 +32,7 @@ VARIABLES: Final = {
 
 
 def build(name: str, source: Mapping[str, Any]) -> dict[str, Any]:
-    """A dashboard; `name` is its file's."""
+    """Builds a dashboard. `name` is the name of its file."""
     return {
         "uid": f"klamm-{name}",
         "title": f"Klamm / {source['title']}",

@@ -20,7 +20,7 @@ IMPORT = re.compile(r"^(from|import) klamm\.v1\b", re.MULTILINE)
 
 
 def generate() -> None:
-    """Generates every contract; raises RuntimeError when protoc refuses one."""
+    """Generates the code of every contract. Raises RuntimeError if protoc refuses one."""
     import grpc_tools
     from grpc_tools import protoc
 

@@ -41,7 +41,8 @@ def wanted_by_lock(project: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def without_own(own: str, extras: Mapping[str, list[str]], names: Iterable[str]) -> list[str]:
-    """What these extras require. Where one names further extras of `own`, the package itself, theirs stand for it."""
+    """Returns the requirements of these extras. If one of them names extras of `own`, their requirements replace the
+    package itself."""
     wanted: list[str] = []
     for text in (text for name in names for text in extras[name]):
         requirement = Requirement(text)

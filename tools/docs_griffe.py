@@ -25,7 +25,7 @@ class FacadeDocstrings(griffe.Extension):  # type: ignore[misc]  # griffe is the
 
 
 def _classes(module: griffe.Module) -> Iterator[griffe.Class]:
-    """The classes that the module and the modules below it define; what they import is an alias."""
+    """Yields the classes that the module and the modules below it define. A class that they import is an alias."""
     yield from (each for each in module.classes.values() if not each.is_alias)
     for each in module.modules.values():
         if not each.is_alias:

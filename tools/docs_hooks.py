@@ -14,7 +14,7 @@ from typing import Any, Final
 SECTIONS: Final = ("Tutorial", "How to", "Reference", "Explanation", "Decisions")
 """The titles that MkDocs gives the folders, in the order of the menu."""
 TITLES: Final = {"Grpc": "gRPC API", "Python": "Python API"}
-"""What the menu calls a folder, by the title that MkDocs gives it, where that is no good one."""
+"""The menu's names of folders whose titles from MkDocs are not good, by these titles."""
 
 _LINK: Final = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>\.\./[^)#\s]+)(?:#[^)\s]*)?\)")
 

@@ -30,7 +30,7 @@ ROOT: Final = pathlib.Path(__file__).resolve().parent.parent
 KINDS: Final = ("idle", "user", "busy")
 USER: Final = "klamm-soak"
 USER_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
-"""A new user's `PATH`. Root's can name programs in root's home, which nobody else may read."""
+"""A new user's `PATH`. Root's may name programs in root's home, which no other user may read."""
 MOST_FLAKY: Final = 2
 LOOPS: Final = 8
 FILLED_MIB: Final = 2_048
@@ -56,7 +56,7 @@ class Ran(NamedTuple):
     load: float
     """The machine's load average of the last five minutes at the end of the run."""
     counts: str
-    """What pytest says: "10038 passed in 656.12s"."""
+    """The counts that pytest prints, such as "10038 passed in 656.12s"."""
     flaky: list[str]
 
 
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def _run(kind: str, clone: pathlib.Path, directory: pathlib.Path) -> Ran:
-    """Runs the tests, with folders of its own, and returns how it went."""
+    """Runs the tests with folders of its own, and returns the outcome."""
     home, temporary = directory / "home", directory / "tmp"
     for folder in (home, temporary):
         folder.mkdir(parents=True)

@@ -139,7 +139,7 @@ class _Types:
 
 
 def is_framed(message: DescriptorProto) -> bool:
-    """Whether it travels as bytes, for its records are a field of its own: `{header = 1; records = 2}`."""
+    """True if the message is sent as bytes, because its records are a field of its own: `{header = 1; records = 2}`."""
     return [(one.name, one.type) for one in message.field] == [
         ("header", FieldDescriptorProto.TYPE_MESSAGE),
         ("records", FieldDescriptorProto.TYPE_BYTES),

@@ -42,7 +42,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def main() -> int:
-    """Prints each finding as file:line; returns 1 if there is one."""
+    """Prints each finding as file:line. Returns 1 if there is one."""
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text}: use OrderedSet, so that the order is the same in each process"
         for folder in PRODUCT

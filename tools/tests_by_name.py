@@ -46,7 +46,7 @@ def modules_of(package: Path) -> list[Path]:
 
 
 def test_of(package: Path, module: Path) -> Path:
-    """Where its unit tests are looked for."""
+    """Returns the path at which the module's unit tests are expected."""
     inside = module.relative_to(package.parent)
     return ROOT / "tests" / "unit" / inside.parent / f"test_{inside.name.lstrip('_')}"
 

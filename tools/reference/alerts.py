@@ -24,8 +24,9 @@ _TEMPLATE: Final = re.compile(r"\{\{ *\$(?:labels\.)?(\w+)[^}]*\}\}")
 
 HEAD: Final = """# Alerts
 
-This page lists each alert with its cause and its remedy. It is made from the rules in `deploy/monitoring/prometheus/rules`
-(`python -m tools.reference`); promtool tests each of them. An alert of severity *critical* means that clients are
+This page lists each alert with its cause and its remedy. It is made from the rules in
+`deploy/monitoring/prometheus/rules` (`python -m tools.reference`); promtool tests each of them. An alert of severity
+*critical* means that clients are
 refused or that data is in danger: look at once. A *warning* can wait for the morning.
 
 Prometheus fills in the words in capitals. VALUE is the value of the expression.

@@ -40,11 +40,11 @@ A server with `metrics.port` shows these at `/metrics`, for Prometheus. The page
 
 A counter only grows, so use its `rate`. A gauge is a current value. A histogram has `_bucket`, `_count` and `_sum`, and
 `histogram_quantile` computes percentiles. A metric may have a series for each partition, group or ledger. A server
-shows the first {SERIES_MAX:,} series, and sets `klamm_metrics_truncated` to 1 for a metric that has more. The `process_*` and
-`python_gc_*` metrics are those of Prometheus' own client for Python.
+shows the first {SERIES_MAX:,} series, and sets `klamm_metrics_truncated` to 1 for a metric that has more. The
+`process_*` and `python_gc_*` metrics are those of Prometheus' own client for Python.
 
-[Alerts](alerts.md) lists the rules for alerts. The lag of a group is `klamm:group_lag:records`, a rule of Prometheus: it
-combines the brokers' offsets with the offsets that coordinators store. Records that were deleted before a group read
+[Alerts](alerts.md) lists the rules for alerts. The lag of a group is `klamm:group_lag:records`, a rule of Prometheus.
+It combines the brokers' offsets with the offsets that coordinators store. Records that were deleted before a group read
 them count in `klamm:group_lost:records` instead.
 """
 

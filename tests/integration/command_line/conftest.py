@@ -1,4 +1,4 @@
-"""One cluster for the tests of single commands, and names and topics that no other test uses."""
+"""Provides one cluster for the tests of single commands, and names and topics that no other test uses."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def klamm(tmp_path_factory):
 
 @pytest.fixture
 def name(request, _numbers=itertools.count()):  # noqa: B008 - one count for all tests
-    """A name that no other test uses."""
+    """Returns a name that no other test uses."""
     return f"t{next(_numbers)}-{request.node.originalname.removeprefix('test_').replace('_', '-')}"
 
 
 @pytest.fixture
 def topic(klamm, name):
-    """A topic with three partitions."""
+    """Creates a topic with three partitions and returns its name."""
     klamm.ok("topics", "create", name, "--partitions", 3)
     return name

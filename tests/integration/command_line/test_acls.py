@@ -1,4 +1,4 @@
-"""`klamm acls`, against a cluster with an authorizer whose super users are all at loopback addresses."""
+"""Tests `klamm acls` on a cluster with an authorizer. Callers at loopback addresses are super users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a process of its own: pipes, terminals, Ctrl-C."""
+"""Tests the command as a separate process: pipes, terminals, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def klamm(tmp_path_factory):
 
 @contextlib.contextmanager
 def start(klamm, *arguments, **options):
-    """The command; killed at the end if it still runs."""
+    """Starts the command, and kills it at the end if it still runs."""
     environment = {**os.environ, "KLAMM_BOOTSTRAP": klamm.bootstrap, "COLUMNS": "80"}
     command = [sys.executable, "-m", "klamm", *arguments]
     with subprocess.Popen(
@@ -45,14 +45,14 @@ def start(klamm, *arguments, **options):
 
 
 def read_terminal(descriptor, until):
-    """What is written to a terminal, colours and all, until `until` is in it or the writer has gone."""
+    """Reads a terminal, colours included, until the text has `until` or the writer has closed its end."""
     seen = b""
     deadline = time.monotonic() + patience()
     while until not in seen:
         assert select.select([descriptor], [], [], deadline - time.monotonic())[0], f"{until!r} not in {seen!r}"
         try:
             chunk = os.read(descriptor, 65_536)
-        except OSError:  # Linux says so when the other end was closed
+        except OSError:  # Linux reports a closed other end as this error
             chunk = b""
         if not chunk:
             break
@@ -61,7 +61,7 @@ def read_terminal(descriptor, until):
 
 
 def on_terminal(klamm, *arguments, **options):
-    """Runs a command whose output is a terminal of 80 columns; returns what was on it, without colours."""
+    """Runs a command whose output is a terminal of 80 columns. Returns the output without colours."""
     leader, follower = pty.openpty()
     with start(klamm, *arguments, **{"stdout": follower, "stderr": follower, **options}) as process:
         os.close(follower)
@@ -100,7 +100,7 @@ def test_ctrl_c_ends_consume_without_a_traceback(klamm, group):
 
 def test_ctrl_c_ends_a_groups_consume_where_the_next_one_goes_on(klamm):
     with start(klamm, "consume", "numbers", "--from", "beginning", "--group", "stopped") as process:
-        printed = [process.stdout.readline()]  # The rest is more than a pipe holds: it is still printing.
+        printed = [process.stdout.readline()]  # A pipe holds less than the rest, so the command is still printing.
         process.send_signal(signal.SIGINT)
         printed += process.stdout.readlines()
         assert process.wait(patience()) == INTERRUPTED
@@ -125,7 +125,7 @@ def test_top_repeats_itself_on_a_terminal_until_ctrl_c(klamm):
     with start(klamm, "top", "--interval", "0.1", stdout=follower, stderr=follower) as process:
         os.close(follower)
         assert "numbers" in read_terminal(leader, b"numbers")
-        assert "records/s" in read_terminal(leader, b"numbers")  # another frame
+        assert "records/s" in read_terminal(leader, b"numbers")  # the next frame
         process.send_signal(signal.SIGINT)
         assert "Traceback" not in read_terminal(leader, b"\0")
         assert process.wait(patience()) == INTERRUPTED

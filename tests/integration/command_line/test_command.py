@@ -52,7 +52,7 @@ def test_a_listener_for_kafka_clients_names_the_other_one(tmp_path):
         line = KlammCommand(cluster.kafka_bootstrap).refused(UNREACHABLE, "topics", "list", "--timeout", "1")
     assert line == (
         f"klamm: {cluster.kafka_bootstrap} is for others: this is a Kafka listener of Klamm;"
-        f" clients of its gRPC API dial {cluster.bootstrap}"
+        f" clients of the gRPC API connect to {cluster.bootstrap}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Completion: the script of each shell, and what it is told."""
+"""Tests completion: the script of each shell, and the suggestions for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def completed(line: str) -> set[str]:
-    """What bash is told for the last word of a line."""
+    """Returns the suggestions for the last word of a line, as bash gets them."""
     words = line.split(" ")
     ended = run(_KLAMM_COMPLETE="complete_bash", COMP_WORDS="\n".join(words), COMP_CWORD=str(len(words) - 1))
     assert ended.stderr == ""
@@ -76,7 +76,7 @@ def test_a_shell_that_is_not_known_is_refused():
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_itself_completes():
-    """With the script as bash would have it: `klamm` found on the path, and the words that readline gives."""
+    """The script runs in bash, with `klamm` found on the path and with the words that readline would pass."""
     script = run("--show-completion", "bash").stdout
     klamm = os.path.join(os.path.dirname(sys.executable), "klamm")
     asked = (

@@ -1,4 +1,4 @@
-"""`klamm format`: a cluster begins with users, one controller or three."""
+"""Tests `klamm format`: a cluster that starts with users, on one controller or three."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOTSTRAP = "bootstrap.records"
 
 @pytest.fixture
 def klamm():
-    """Without a cluster."""
+    """Returns a command without a cluster."""
     return KlammCommand("localhost:1")
 
 

@@ -1,4 +1,4 @@
-"""What an operator asks of a cluster that runs: its status, what is wrong, what it does, what is in its files."""
+"""Tests what an operator needs of a running cluster: its status, problems, activity and files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def klamm(cluster):
 
 
 def of_this_disk(problem):
-    """How full the disk is under these tests is not their matter."""
+    """Returns True for problems about free disk space, which these tests must ignore."""
     return "the disk of" in problem or "MiB free" in problem
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 import subprocess
@@ -10,63 +9,19 @@ import sys
 
 import pytest
 
-from klamm.config import DEFAULT_PORT
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
+from tests.support.pages import ROOT, blocks, on_its_port, run, run_python, run_shell
 from tests.support.ports import free_port
 from tests.support.waiting import patience
 
-ROOT = pathlib.Path(__file__).parents[3]
-README, GUIDES = "README.md", "docs/how-to"
-
-
-def blocks(page: str, language: str) -> list[str]:
-    """Returns the code blocks of a page."""
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    found = [code for name, code in fenced if name == language]
-    assert found, f"{page} has no {language} block"
-    return found
+README, GUIDES, TUTORIAL = "README.md", "docs/how-to", "docs/tutorial"
 
 
 @pytest.fixture
 def cluster(tmp_path):
     with running_cluster(tmp_path / "cluster") as process:
         yield process
-
-
-def run(cluster, command: list[str], directory: pathlib.Path, text: str = "") -> str:
-    """Runs it where it writes nothing into the project; returns its output."""
-    environment = {
-        **os.environ,
-        "KLAMM_BOOTSTRAP": cluster.bootstrap,
-        "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
-    ended = subprocess.run(
-        command,
-        input=text,
-        env=environment,
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
-def on_its_port(cluster, program: str) -> str:
-    """The default port may be somebody's own cluster."""
-    assert f"localhost:{DEFAULT_PORT}" in program
-    return program.replace(f"localhost:{DEFAULT_PORT}", cluster.bootstrap)
-
-
-def run_shell(cluster, directory: pathlib.Path, script: str) -> str:
-    """Runs the script. Each command ends the shell if it fails, and the shell prints each command."""
-    return run(cluster, ["bash", "-e", "-u", "-x", "-o", "pipefail"], directory, script)
-
-
-def run_python(cluster, directory: pathlib.Path, program: str) -> str:
-    return run(cluster, [sys.executable, "-W", "error", "-"], directory, on_its_port(cluster, program))
 
 
 def consume(cluster, directory: pathlib.Path, topic: str, *options: str) -> str:
@@ -149,12 +104,16 @@ def test_the_services_apart(tmp_path):
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_programs_for_spark(cluster, tmp_path):
-    """One program after the other in one Python, because a second JVM would take seconds to start."""
+    """The programs run one after the other in one Python process, because a second JVM would take seconds to start."""
     run(cluster, ["klamm", "produce", "clicks"], tmp_path, "/docs\n/docs\nno page\n/blog\n")
     of_readme = blocks(README, "python")[-1]
     (of_guide,) = blocks(f"{GUIDES}/read-and-write-with-spark.md", "python")
-    program = on_its_port(cluster, f"{of_readme}\n{of_guide}").replace("/tmp/", f"{tmp_path}/")
-    run(cluster, [sys.executable, "-"], tmp_path, program)
+    (writer,) = blocks(f"{TUTORIAL}/3-write-from-python.md", "python")
+    (table,) = blocks(f"{TUTORIAL}/5-make-a-table-with-spark.md", "python")
+    program = on_its_port(cluster, "\n".join([of_readme, of_guide, table, writer, table]))
+    output = run(cluster, [sys.executable, "-"], tmp_path, program.replace("/tmp/", f"{tmp_path}/"))
+    counts = [int(count) for count in re.findall(r"^\| *\S.*\| *(\d+)\|$", output, re.MULTILINE)]
+    assert sum(counts) == 4 + (4 + 1000), "the second run adds only the new clicks to the table"
     assert keys(consume(cluster, tmp_path, "visits", "--key")) == ["/blog", "/docs", "/docs", "no page"]
     assert keys(consume(cluster, tmp_path, "page-views", "--key")) == ["/blog", "/docs", "/docs"]
 

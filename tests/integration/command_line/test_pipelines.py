@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("klamm")
 
 @pytest.fixture
 def no_spark(monkeypatch):
-    """Spark must not be started."""
+    """Makes the test fail if Spark is started."""
 
     def start(*arguments: object) -> None:
         raise AssertionError(f"Spark was to be started: {arguments}")
@@ -39,7 +39,7 @@ def no_spark(monkeypatch):
         (("enrich",), "'flights' (--flights), 'weather' (--weather), 'planes' (--planes)"),
         (
             ("dedup_and_dead_letter", "--input", "missing", "--output", "o", "--dead-letter", "d"),
-            "there is no topic 'missing' (--input)",  # The brokers create the others.
+            "there is no topic 'missing' (--input)",  # the brokers create the other topics
         ),
     ],
 )

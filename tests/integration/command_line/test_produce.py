@@ -70,7 +70,7 @@ def test_json_lines_say_everything_of_a_record_and_what_was_consumed_can_be_prod
 
 
 def test_bytes_that_are_no_text_come_through_json_unchanged(klamm, topic, name):
-    """Null, empty and any bytes, in key, value and headers."""
+    """The values are null, empty and arbitrary bytes, in key, value and headers."""
     contents = [None, b"", b"\xff\x00\n", b"text", b'{"base64": "aGk="}']
     records = [(key, value, (("h", key), ("h", value))) for key in contents for value in contents]
     with Producer(bootstrap_servers=klamm.bootstrap) as producer:

@@ -1,4 +1,4 @@
-"""`klamm quotas` and the Admin's part about quotas, against a cluster."""
+"""Tests `klamm quotas` and the quota calls of the Admin against a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def admin(cluster):
-    """Without quotas afterwards."""
+    """Yields an Admin, and removes all quotas afterwards."""
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         yield admin
         found = admin.describe_client_quotas()
@@ -65,7 +65,7 @@ def test_a_quota_from_setting_to_removal(klamm):
         (["set", "--user", "a", "producer_byte_rate=fast"], USAGE, "expected a number"),
         (["set", "--user", "a", "producer_byte_rate"], USAGE, "expected name=value"),
         (["set", "--user", "a", "producer_byte_rate=0"], FAILED, "expected more than 0"),
-        (["set", "--user", "a", "connection_creation_rate=1"], FAILED, "not known here"),
+        (["set", "--user", "a", "connection_creation_rate=1"], FAILED, "is unknown for the entity"),
         (["set", "--ip", "example.org", "connection_creation_rate=1"], FAILED, "not an address"),
         (["unset", "--user", "a", "producer_byte_rate"], FAILED, "user=a has no quota producer_byte_rate"),
     ],

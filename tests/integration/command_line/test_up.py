@@ -1,4 +1,4 @@
-"""`klamm up`: how it starts, why it does not, and how it stops."""
+"""Tests how `klamm up` starts, why it refuses, and how it stops."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CANNOT_START = 1
 
 
 def up(*arguments: object, python: tuple[str, ...] = ("-m", "klamm")) -> subprocess.CompletedProcess[str]:
-    """A `klamm up` that is expected to end by itself."""
+    """Runs a `klamm up` that must end by itself."""
     command = [sys.executable, *python, "up", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
 
 
 def refusal(*arguments: object, **options: tuple[str, ...]) -> str:
-    """The one line with which it refuses to start."""
+    """Returns the single line in which `klamm up` refuses to start."""
     ended = up(*arguments, **options)
     assert ended.returncode == CANNOT_START, ended
     assert ended.stdout == ""
@@ -91,8 +91,8 @@ def test_a_data_directory_that_cannot_be_written_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("log.segment.byte=1", "no service has a setting 'log.segment.byte'; did you mean log.segment.bytes"),
-        ("frobnicate=1", "no service has a setting 'frobnicate'"),
+        ("log.segment.byte=1", "unknown setting 'log.segment.byte'; did you mean log.segment.bytes"),
+        ("frobnicate=1", "unknown setting 'frobnicate'"),
         ("log.segment.bytes=many", "log.segment.bytes: 'many' is not valid, expected a whole number"),
         ("log.segment.bytes=1", "log.segment.bytes"),
         ("log.level=LOUD", "expected one of DEBUG, INFO, WARNING, ERROR"),
@@ -163,9 +163,9 @@ def test_it_starts_fast_and_idles_on_next_to_nothing(tmp_path):
         ready_s = time.monotonic() - begin
         process = psutil.Process(cluster.pid)
         start_cpu_s = sum(process.cpu_times()[:2])
-        # CPU seconds to readiness do not depend on what else this machine does; the wall clock does.
+        # The CPU seconds until readiness do not depend on the load of this machine, but the wall-clock time does.
         assert start_cpu_s < 3
-        # On a machine that does much else, what the start left behind takes a while.
+        # On a busy machine, the work that the start left behind takes a while.
         idle_deadline_s, busy = time.monotonic() + patience(), 1.0
         while busy >= 0.02 and time.monotonic() < idle_deadline_s:
             before_s, begin = sum(process.cpu_times()[:2]), time.monotonic()

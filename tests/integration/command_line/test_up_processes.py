@@ -1,4 +1,4 @@
-"""`klamm up` with several processes: that all serve, come back when killed, and end with the command."""
+"""Tests `klamm up` with several processes: all serve, restart after a kill, and end with the command."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Up:
         self.klamm = KlammCommand(bootstrap)
 
     def children(self) -> dict[str, psutil.Process]:
-        """The command's child processes, by `<package> <node.id>`."""
+        """Returns the command's child processes, by `<package> <node.id>`."""
         found = {}
         for child in psutil.Process(self.process.pid).children():
             try:
                 line = " ".join(child.cmdline())
-            except psutil.NoSuchProcess:  # a zombie, or gone meanwhile
+            except psutil.NoSuchProcess:  # a zombie, or ended in between
                 continue
             if match := re.search(r"-m (klamm_\w+).*--set=node\.id=(\d+)", line):
                 found[f"{match[1]} {match[2]}"] = child
@@ -45,7 +45,7 @@ class Up:
 
 @contextlib.contextmanager
 def up(data_dir: pathlib.Path, *arguments: str) -> Iterator[Up]:
-    # Not --port 0: what `up` finds free may be another program's when a server comes to listen there.
+    # `--port 0` does not work, because another program may take a port that `up` found free before a server binds it.
     port, *_, kafka_port = free_ports([*range(9), 8 + KAFKA_PORT_STEP, 8 + 2 * KAFKA_PORT_STEP])[:9]
     ports = ("--port", str(port), "--kafka-port", str(kafka_port))
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(data_dir), *ports, *arguments]
@@ -82,12 +82,12 @@ def test_it_serves_survives_a_kill_and_ends_with_the_command(tmp_path):
         victim.send_signal(signal.SIGKILL)
         wait_until(lambda: cluster.children().get("klamm_broker 2") not in (None, victim))
         wait_until(lambda: "broker 2 serves again" in data_dir.with_suffix(".log").read_text())
-        assert "broker 2 ended status=-9; it is started again in 1 s" in data_dir.with_suffix(".log").read_text()
+        assert "broker 2 ended with status=-9 and restarts in 1 s" in data_dir.with_suffix(".log").read_text()
         children = cluster.children()
         cluster.process.terminate()
         assert cluster.process.wait(patience()) == 0
         assert ended(children.values())
-    # The same cluster again, under other ports.
+    # The same cluster starts again with other ports.
     with up(data_dir, *SIZE) as cluster:
         assert cluster.klamm.ok("topics", "list", "--json").document[0]["topic"] == "t"
 
@@ -103,7 +103,7 @@ def test_no_process_outlives_a_killed_command(tmp_path):
     ("arguments", "complaint"),
     [
         (("--controllers", "2"), "expected 1, 3 or 5"),
-        (("--brokers", "2", "--set", "log.segment.byte=1"), "no service has a setting 'log.segment.byte'"),
+        (("--brokers", "2", "--set", "log.segment.byte=1"), "unknown setting 'log.segment.byte'"),
     ],
 )
 def test_what_is_refused_is_named_and_leaves_no_trace(tmp_path, arguments, complaint):
@@ -122,5 +122,5 @@ def test_when_a_process_cannot_start_none_stays(tmp_path):
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(data_dir), "--port", "0", "--brokers", "2"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     assert refused.returncode == 1
-    assert "broker 2 ended before it served" in refused.stderr
+    assert "broker 2 ended during startup" in refused.stderr
     assert str(data_dir / "broker-2") in refused.stderr

@@ -1,4 +1,4 @@
-"""`klamm up --secure`: its files let a client in, and nobody gets in without them."""
+"""Tests `klamm up --secure`: its files let a client in, and a client without them is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNREACHABLE = 3
 
 
 class SecuredUp:
-    """A running `klamm up --secure`, by what it said."""
+    """A running `klamm up --secure`, with the values from its output."""
 
     def __init__(self, line: str) -> None:
         said = re.fullmatch(

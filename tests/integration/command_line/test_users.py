@@ -1,4 +1,4 @@
-"""`klamm users` and the Admin's part about users, against a cluster that is restarted in between."""
+"""Tests `klamm users` and the user calls of the Admin against a cluster that is restarted in between."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster(directory):
 
 @pytest.fixture
 def klamm(cluster):
-    """Without users before and after."""
+    """Yields a command, and deletes all users afterwards."""
     command = KlammCommand(cluster.bootstrap)
     yield command
     for user in {row["user"] for row in command("users", "list", "--json").document}:

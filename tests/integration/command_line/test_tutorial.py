@@ -1,0 +1,42 @@
+"""Follows the tutorial against a fresh `klamm up`."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+
+from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.pages import on_its_port, run_shell, steps
+
+
+def test_the_tutorial(tmp_path, monkeypatch):
+    """Begins with the second page, because the first one installs Klamm and starts the cluster.
+
+    `test_pages.py` runs the last page, whose program needs Spark.
+    """
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (tmp_path / "klamm-venv").symlink_to(pathlib.Path(sys.executable).parents[1])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with running_cluster(tmp_path / "cluster") as cluster:
+        output = follow(cluster, shop, "2-write-and-read-records")
+        assert sorted(re.findall(r"^\w+\t/\w+$", output, re.MULTILINE)) == [
+            "alice\t/docs",
+            "alice\t/home",
+            "bob\t/pricing",
+        ]
+        assert "wrote 1000 clicks" in follow(cluster, shop, "3-write-from-python")
+        counts = re.findall(r"^(\d+) /", follow(cluster, shop, "4-read-as-a-group"), re.MULTILINE)
+        assert sum(map(int, counts)) == 2003
+
+
+def follow(cluster: KlammProcess, directory: pathlib.Path, page: str) -> str:
+    """Saves the programs and runs the commands of a page of the tutorial. Returns what they print."""
+    output = []
+    for name, code in steps(f"docs/tutorial/{page}.md"):
+        if name:
+            (directory / name).write_text(on_its_port(cluster, code))
+        else:
+            output.append(run_shell(cluster, directory, code))
+    return "".join(output)

@@ -1,0 +1,68 @@
+"""Tests that diagrams of the documentation are drawn from Mermaid's text."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from tools.docs_diagrams import Event, fence, parse, svg
+
+SOURCE = """
+sequenceDiagram
+    participant P as Producer
+    participant L as Leader
+    participant F
+    P->>L: Produce <acks=all>
+    Note over L,F: both have the records
+    L-->>P: acknowledged
+"""
+
+
+def test_participants_and_events_are_read_in_their_order() -> None:
+    names, events = parse(SOURCE)
+    assert names == ["Producer", "Leader", "F"]
+    assert events == [
+        Event(0, 1, "Produce <acks=all>", "->>"),
+        Event(1, 2, "both have the records", "note"),
+        Event(1, 0, "acknowledged", "-->>"),
+    ]
+
+
+def test_the_drawing_is_well_formed_and_has_every_text() -> None:
+    root = ElementTree.fromstring(svg(SOURCE))
+    assert [element.text for element in root.iter("text")] == [
+        "Producer",
+        "Leader",
+        "F",
+        "Produce <acks=all>",
+        "both have the records",
+        "acknowledged",
+    ]
+
+
+def test_a_text_fits_between_its_participants() -> None:
+    lines = [int(x) for x in re.findall(r'<line x1="(\d+)" y1="30"', svg(SOURCE))]
+    assert lines == sorted(lines)
+    assert lines[1] - lines[0] > 7 * len("Produce <acks=all>")
+
+
+def test_a_reply_is_dashed() -> None:
+    assert svg(SOURCE).count("stroke-dasharray") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("flowchart LR", "diagram 'flowchart LR': expected sequenceDiagram"),
+        ("sequenceDiagram\nloop forever", "line 'loop forever' of a diagram: expected a participant"),
+    ],
+)
+def test_an_unknown_line_is_refused(source: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        svg(source)
+
+
+def test_the_block_has_the_class_of_the_site() -> None:
+    assert fence(SOURCE, "mermaid", "diagram", {}, None).startswith('<div class="diagram"><svg')
