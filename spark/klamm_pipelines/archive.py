@@ -88,7 +88,7 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
         contents = archive_batch(store, batch, topic_ids)
         if options.compact_every and contents.version % options.compact_every == 0:
             counted = compact(store, options, _now_ms())
-            log.info("archive compacted: %s", counted)
+            log.info("compacted the archive: %s", counted)
 
     records = read_stream(spark, options, options.topics, f"topic STRING, {IN_FILES}")
     observed = records.observe("archive", F.count("offset").alias("records"))

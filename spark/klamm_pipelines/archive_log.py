@@ -92,11 +92,13 @@ class ArchiveContents:
             if self.ends.get(each.source, 0) != each.start_offset:
                 raise ArchiveConflictError(
                     f"{each.source.topic}-{each.source.partition} is archived up to offset"
-                    f" {self.ends.get(each.source, 0)}, not {each.start_offset}: another archiver writes here"
+                    f" {self.ends.get(each.source, 0)}, not {each.start_offset}: another archiver writes to the archive"
                 )
         for path in change.remove:
             if path not in self.files:
-                raise ArchiveConflictError(f"{path} is not in the archive any more: another compaction was faster")
+                raise ArchiveConflictError(
+                    f"{path} is no longer in the archive, because another compaction replaced it"
+                )
         files = {path: each for path, each in self.files.items() if path not in set(change.remove)}
         forgotten = set(change.forget)
         removed = {path: when for path, when in self.removed.items() if path not in forgotten}

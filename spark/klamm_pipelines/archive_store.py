@@ -94,7 +94,7 @@ class ArchiveStore:
                 if after.version % CHECKPOINT_INTERVAL == 0:
                     self._create(f"_log/{after.version:020}.checkpoint.json", encode_contents(after))
                 return after
-        raise ArchiveConflictError(f"{self.root}: others commit all the time")
+        raise ArchiveConflictError(f"{self.root}: other writers committed first at every attempt")
 
     # --- files
 

@@ -42,7 +42,9 @@ def _merge(store: ArchiveStore, plan: Compaction, now_ms: int) -> int:
     published = store.publish(parts.sortWithinPartitions(*order), {topic.topic: topic.topic_id})
     before, after = (sum(each.rows for each in files) for files in (plan.files, published.files))
     if before != after:
-        raise IllegalStateError(f"compaction of {topic.topic} {topic.date} {topic.hour}: {before} rows became {after}")
+        raise IllegalStateError(
+            f"compaction of {topic.topic} {topic.date} {topic.hour}: expected {before} rows, but wrote {after}"
+        )
     removed = tuple(each.path for each in plan.files)
     store.commit(ArchiveChange(time_ms=now_ms, add=published.files, remove=removed))
     return len(published.files)

@@ -116,7 +116,9 @@ def _restored(state: Any, buckets: int) -> PackedIds | None:
         return None
     found, clock_ms, digests, times = state.get
     if found != buckets:
-        raise IllegalStateError(f"--buckets={buckets}: the checkpoint began with {found}, and its ids are kept by them")
+        raise IllegalStateError(
+            f"--buckets={buckets}: expected {found}, because the checkpoint stores its ids in as many buckets"
+        )
     return PackedIds(clock_ms, bytes(digests), bytes(times))
 
 

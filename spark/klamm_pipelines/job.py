@@ -269,7 +269,7 @@ def _await_end(
             side_task()
             due_s = time.monotonic() + interval_s
     if query.isActive and not progress.ended.is_set():
-        log.info("%s stops after this micro-batch", pipeline.name)
+        log.info("%s stops after the current micro-batch", pipeline.name)
         if query.status["isDataAvailable"]:
             progress.batch_ended.wait(STOP_WAIT_S)
         query.stop()

@@ -30,12 +30,12 @@ def wanted_files(contents: ArchiveContents, options: argparse.Namespace) -> list
     if options.topic_id is not None:
         files = [each for each in files if each.topic_id == options.topic_id]
     elif len(ids) > 1:
-        raise ConfigError(f"{options.topic} was created {len(ids)} times: name one with --topic-id: {', '.join(ids)}")
+        raise ConfigError(f"{options.topic} was created {len(ids)} times: choose one with --topic-id: {', '.join(ids)}")
     hours = (_hour(options.start), _hour(options.until))
     files = [each for each in files if _is_between(f"{each.date} {each.hour}", *hours)]
     if not files:
         topics = ", ".join(sorted({each.topic for each in contents.files.values()})) or "nothing"
-        raise ConfigError(f"the archive has nothing of {options.topic} in that range; it has {topics}")
+        raise ConfigError(f"the archive has no records of {options.topic} in that range; its topics are {topics}")
     return files
 
 
@@ -85,7 +85,10 @@ def _require_partitions(options: argparse.Namespace, count: int) -> None:
         if topic is None:
             admin.create_topics([NewTopic(options.to, partition_count=count, configs={"retention.ms": "-1"})])
         elif len(topic.partitions) < count:
-            raise ConfigError(f"{options.to} has {len(topic.partitions)} partitions, and {options.topic} {count}")
+            raise ConfigError(
+                f"{options.to} has {len(topic.partitions)} partitions, but {options.topic} has {count}; expected as"
+                " many or more"
+            )
 
 
 def check(options: argparse.Namespace) -> None:

@@ -18,9 +18,9 @@ def innermost(text: str) -> str:
     for pattern in (_OURS, _RAISED):
         if found := [match["text"] for line in lines if (match := pattern.match(line))]:
             return _plain(found[-1])
-    return _plain(lines[0]) if lines else "Spark ended it without saying why"
+    return _plain(lines[0]) if lines else "Spark ended the query without a reason"
 
 
 def _plain(line: str) -> str:
     plain = _CODE.sub("", _CLASS_NAME.sub("", line)).strip(" :")
-    return plain or "Spark ended it without saying why"
+    return plain or "Spark ended the query without a reason"

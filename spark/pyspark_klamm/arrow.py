@@ -134,7 +134,7 @@ def _headers(data: bytes) -> list[dict[str, Any]]:
     except IndexError:
         end = -1
     if end != len(data):
-        raise InvalidRecordError(f"the headers of a record do not fill its last {len(data)} bytes")
+        raise InvalidRecordError(f"malformed record: the headers do not end after {len(data)} bytes")
     return [{"key": key, "value": value} for key, value in headers]
 
 

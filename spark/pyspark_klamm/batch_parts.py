@@ -48,7 +48,9 @@ def micro_batch(sink_id: str, local_property: LocalProperty) -> LedgerBatch:
     """The micro-batch that the task belongs to. Raises IllegalStateError if Spark does not say."""
     found = {name: local_property(name) for name in (_QUERY_ID, _RUN_ID, _BATCH_ID)}
     if missing := [name for name, value in found.items() if not value]:
-        raise IllegalStateError(f"Spark did not tell the task its {' and '.join(missing)}: expected in a micro-batch")
+        raise IllegalStateError(
+            f"the task has no local property {' and '.join(missing)}, expected one in a micro-batch"
+        )
     return LedgerBatch(LedgerId(sink_id, str(found[_QUERY_ID])), str(found[_RUN_ID]), int(str(found[_BATCH_ID])))
 
 
@@ -72,16 +74,16 @@ def parts_to_commit(messages: Sequence[WriterCommitMessage | None]) -> list[Prep
     more than PARTS_MAX."""
     outputs = [message for message in messages if isinstance(message, TaskOutput)]
     if len(outputs) < len(messages):
-        raise IllegalStateError(f"{len(messages) - len(outputs)} of {len(messages)} tasks gave no answer")
+        raise IllegalStateError(f"{len(messages) - len(outputs)} of {len(messages)} tasks returned no answer")
     answers = {output.counts_already for output in outputs}
     if len(answers) > 1:
-        raise IllegalStateError("some tasks found the batch written, and others wrote it")
+        raise IllegalStateError("some tasks found the batch already written, but others wrote rows of the batch")
     if answers == {True}:
         return None
     parts = [output.part for output in outputs if output.part is not None]
     if len(parts) > PARTS_MAX:
         raise ConfigError(
-            f"{len(parts)} tasks wrote rows of the batch, and at most {PARTS_MAX:,} can count together: use"
+            f"{len(parts)} tasks wrote rows of the batch, expected at most {PARTS_MAX:,}: use"
             f" coalesce({PARTS_MAX}) or less before the sink, or a smaller spark.sql.shuffle.partitions"
         )
     return parts

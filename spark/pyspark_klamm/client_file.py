@@ -13,8 +13,8 @@ from klamm.errors import ConfigError
 CLIENT_FILE: Final = "clientConfigFile"
 """The option, and where the name of the file stands among the settings of clients."""
 DOC: Final = (
-    "A properties file with settings of the clients, such as sasl.*, on the driver and on every worker. What is given"
-    " as an option wins."
+    "A properties file with settings of the clients, such as sasl.*. The driver and every worker"
+    " read it. Options take precedence over the file."
 )
 _NOT_OF_A_FILE: Final = frozenset({"transactional.id"})
 """Every task's producer has one of its own."""

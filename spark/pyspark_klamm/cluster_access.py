@@ -165,7 +165,7 @@ class ClusterAccess:
         view = await self._client.refresh_metadata(topics)
         for topic in expected:
             if topic not in view.topics:
-                raise UnknownTopicOrPartitionError(f"topic {topic!r}")
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")
 
     async def _retry_unless_gone(self, operation: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
         """Awaits it again after errors that may pass. Raises TopicGoneError."""
@@ -228,9 +228,9 @@ class ClusterAccess:
         if next_offset == position:
             if partition.high_watermark < wanted.end_offset:
                 raise OffsetOutOfRangeError(
-                    f"{wanted.tp} ends at {partition.high_watermark}, {wanted.end_offset} was expected"
+                    f"{wanted.tp} ends at {partition.high_watermark}, expected {wanted.end_offset}"
                 )
-            raise _OffsetNotAvailableError(f"{wanted.tp} has nothing stable at offset {position} yet")
+            raise _OffsetNotAvailableError(f"{wanted.tp} has no stable records at offset {position} yet")
         aborted = tuple((each.producer_id, each.first_offset) for each in partition.aborted_transactions)
         return FetchedBatches(
             records=records,
@@ -249,7 +249,7 @@ class ClusterAccess:
             partition, records = await self._fetch_from(node_id, tp, position, now_s)
         except KlammError as error:
             if self._replicas.fall_back(tp, now_s + LEADER_ONLY_S):
-                raise _OffsetNotAvailableError(f"{tp} cannot be read from replica {node_id}: {error}") from error
+                raise _OffsetNotAvailableError(f"could not read {tp} from replica {node_id}: {error}") from error
             raise
         if partition.HasField("preferred_read_replica"):
             self._replicas.prefer(tp, partition.preferred_read_replica, leader_epoch, now_s)

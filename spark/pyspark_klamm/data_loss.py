@@ -20,6 +20,7 @@ class LossPolicy:
         """Logs it, or raises IllegalStateError."""
         if self.fail:
             raise IllegalStateError(
-                f"{problem}. Some records may have been missed; set failOnDataLoss=false to go on with what there is"
+                f"{problem}. Some records may have been missed; set failOnDataLoss=false to continue with the"
+                " records that are left"
             )
         log.warning("data loss tolerated (failOnDataLoss=false): %s", problem)

@@ -135,8 +135,8 @@ class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
         task = _this_task()
         if is_in_micro_batch(task.getLocalProperty):
             raise ConfigError(
-                "deliveryGuarantee=exactly-once is not for a write in foreachBatch, which writes again when its batch"
-                " is run again: use it with writeStream.format('klamm')"
+                "deliveryGuarantee=exactly-once is not supported in foreachBatch, which writes again when Spark repeats"
+                " a batch: use writeStream.format('klamm')"
             )
         return self._write_part(self._batch, task, iterator)
 
@@ -169,12 +169,13 @@ def _explained(ledger: LedgerId) -> Iterator[None]:
         yield
     except BatchRewoundError as error:
         raise BatchRewoundError(
-            f"{error} Restore the checkpoint that belongs to the output; or run `klamm ledgers delete {name}` to have"
-            " those batches written once more."
+            f"{error} Restore the checkpoint that belongs to the output; or run `klamm ledgers delete {name}` to write"
+            " those batches once more."
         ) from error
     except RunFencedError as error:
         raise RunFencedError(
-            f"{error} Only one may run at a time; a copy of its checkpoint needs another sinkId than {ledger.sink!r}."
+            f"{error} Only one run may write at a time; a query with a copy of the checkpoint needs another sinkId"
+            f" than {ledger.sink!r}."
         ) from error
 
 

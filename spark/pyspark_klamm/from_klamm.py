@@ -43,7 +43,7 @@ def from_klamm(
     if format not in _MODES:
         raise ConfigError(f"format={format!r}: expected json, avro or protobuf")
     if column not in frame.columns:
-        raise ConfigError(f"column={column!r}: the frame has {', '.join(frame.columns)}")
+        raise ConfigError(f"column={column!r} does not exist; the columns are {', '.join(frame.columns)}")
     given = dict(options or {})
     _check_schema(format, schema, message_name, descriptor)
     payload = frame[column]
@@ -64,11 +64,11 @@ def from_klamm(
 def _check_schema(format: str, schema: object, message_name: str | None, descriptor: object) -> None:
     if format == "protobuf":
         if message_name is None or descriptor is None or schema is not None:
-            raise ConfigError("format='protobuf' takes message_name and descriptor, and no schema")
+            raise ConfigError("format='protobuf' needs message_name and descriptor, and no schema")
     elif schema is None or message_name is not None or descriptor is not None:
-        raise ConfigError(f"format={format!r} takes a schema, and neither message_name nor descriptor")
+        raise ConfigError(f"format={format!r} needs a schema, and neither message_name nor descriptor")
     if format == "avro" and not isinstance(schema, str):
-        raise ConfigError(f"format='avro' takes the schema as Avro's JSON, not {type(schema).__name__}")
+        raise ConfigError(f"format='avro' needs a schema in Avro's JSON, not {type(schema).__name__}")
 
 
 def _without_header(payload: Column, has_indexes: bool, is_strict: bool) -> Column:

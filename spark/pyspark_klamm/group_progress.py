@@ -53,7 +53,8 @@ class GroupProgress:
         except KlammError as error:
             if not self._is_failing:
                 log.warning(
-                    "group %r refused the query's offsets (it must have no members), the query continues: %s",
+                    "could not commit the query's offsets to group %r, which must have no members; the query"
+                    " continues: %s",
                     self._group_id,
                     error,
                 )

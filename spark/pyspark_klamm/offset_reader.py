@@ -64,7 +64,7 @@ class OffsetReader:
             back = went_back(known, latest)
             if not back:
                 break
-            log.warning("%s ended later before; asking again", ", ".join(map(str, back)))
+            log.warning("%s had a later end before, reading the offsets again", ", ".join(map(str, back)))
         return latest
 
     def continued(self, begin: SourceOffset, finish: SourceOffset) -> Continuation:
@@ -78,7 +78,7 @@ class OffsetReader:
         """What a batch reads; without what was deleted since the batch was planned first. Raises IllegalStateError."""
         gone = self._retrying(lambda: self._gone(finish))
         for topic in sorted(gone):
-            self._loss.report(f"topic {topic!r} was deleted before all of it was read")
+            self._loss.report(f"topic {topic!r} was deleted before all its records were read")
         begin, finish = begin.without(gone), finish.without(gone)
         return ranges_between(self.continued(begin, finish).offsets, finish.offsets)
 
@@ -87,10 +87,10 @@ class OffsetReader:
         view = self.access.describe(subscription.asked_topics, subscription.topics)
         for topic in subscription.topics:
             if topic not in view.topics:
-                raise UnknownTopicOrPartitionError(f"topic {topic!r}")
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")
         missing = (subscription.partitions or frozenset()) - set(subscription.choose(view))
         if missing:
-            raise ConfigError(f"assign names partitions that there are not: {', '.join(map(str, sorted(missing)))}")
+            raise ConfigError(f"assign names partitions that do not exist: {', '.join(map(str, sorted(missing)))}")
         return view
 
     def _bounds(self) -> tuple[SourceOffset, SourceOffset]:
@@ -105,7 +105,7 @@ class OffsetReader:
         latest = self._list(end.offsets, LATEST)
         for tp, wanted in sorted(end.offsets.items()):
             if wanted > latest[tp]:
-                self._loss.report(f"{tp} ends at offset {latest[tp]}, {self._options.end.option} wants {wanted}")
+                self._loss.report(f"{tp} ends at offset {latest[tp]}, but {self._options.end.option} is {wanted}")
         ends = {tp: min(wanted, latest[tp]) for tp, wanted in end.offsets.items()}
         return begin, SourceOffset(offsets=ends, topic_ids=end.topic_ids)
 
@@ -133,8 +133,8 @@ class OffsetReader:
         if none and must_match:
             tp = min(none)
             raise ConfigError(
-                f"{must_match}: {tp} has no record at {wanted[tp]} ms or later;"
-                " startingOffsetsByTimestampStrategy=latest begins at the end there"
+                f"{must_match}: {tp} has no record at {wanted[tp]} ms or later:"
+                " set startingOffsetsByTimestampStrategy=latest to start at the end of such partitions"
             )
         return {**found, **self._list(none, LATEST)}
 

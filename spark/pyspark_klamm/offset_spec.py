@@ -39,7 +39,7 @@ class OffsetSpec:
             return dict.fromkeys(tps, self.at)
         if self.at.keys() != set(tps):
             odd = ", ".join(map(str, sorted(self.at.keys() ^ set(tps))))
-            raise ConfigError(f"{self.option} must name every partition that is read and no other; see {odd}")
+            raise ConfigError(f"{self.option} must name exactly the partitions that are read; the difference is {odd}")
         return dict(self.at)
 
 
@@ -65,7 +65,9 @@ def check_order(start: OffsetSpec, end: OffsetSpec) -> None:
         return
     if start.at.keys() != end.at.keys():
         odd = ", ".join(map(str, sorted(start.at.keys() ^ end.at.keys())))
-        raise ConfigError(f"{start.option} and {end.option} must name the same partitions; see {odd}")
+        raise ConfigError(
+            f"{start.option} and {end.option} must name the same partitions; only one of them names {odd}"
+        )
     for tp in sorted(start.at):
         if 0 <= end.at[tp] < start.at[tp]:
             raise ConfigError(f"{start.option} ({start.at[tp]}) is behind {end.option} ({end.at[tp]}) for {tp}")
@@ -111,13 +113,13 @@ def _by_partition(
 
 def _offset(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
-        raise ValueError(f"{value!r} is no offset; -2 is earliest, -1 is latest")
+        raise ValueError(f"{value!r} is not an offset, expected 0 or more, -2 (earliest) or -1 (latest)")
     return value
 
 
 def _timestamp(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no time in milliseconds since the epoch")
+        raise ValueError(f"{value!r} is not a time in milliseconds since the epoch")
     return value
 
 

@@ -72,7 +72,7 @@ class OptionValues(Generic[S]):
         if CLIENT_FILE in self:
             settings[CLIENT_FILE] = self._given[CLIENT_FILE.lower()]
         if "bootstrap.servers" not in with_file(settings, ClientConfig):
-            raise ConfigError("option kafka.bootstrap.servers is required: host:port of a broker")
+            raise ConfigError("option kafka.bootstrap.servers is not set: expected host:port of a broker")
         return hide_secrets(settings)
 
 
@@ -104,4 +104,4 @@ def _unknown(name: str, names: Mapping[str, str]) -> str:
     candidates |= {each.removeprefix(_KAFKA).replace(".", ""): each for each in _NAMED_IN_HINTS}
     nearest = near_miss(name, candidates)
     hint = f"did you mean {candidates[nearest]}? " if nearest is not None else ""
-    return f"klamm has no option {name!r} here; {hint}it knows {', '.join(sorted(names.values()))} and kafka.*"
+    return f"unknown option {name!r}; {hint}the options are {', '.join(sorted(names.values()))} and kafka.*"

@@ -42,7 +42,7 @@ class RangeReader:
         except OffsetOutOfRangeError as error:
             self._rest = self._left(wanted, position, str(error))
         except TopicGoneError as error:
-            self._loss.report(f"{wanted.tp} is gone: {error}")
+            self._loss.report(f"{wanted.tp} was deleted: {error}")
 
     def check_topics(self, topic_ids: Mapping[str, str]) -> None:
         """Reports the loss of topics that are not those which were meant any more."""

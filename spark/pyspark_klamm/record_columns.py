@@ -56,7 +56,7 @@ def columns_of(sections: Sequence[RecordSection]) -> RecordColumns:
             _find_records(data, start, end, section.header.record_count, starts)
         return _read_fields(data, sections, np.frombuffer(starts, np.int64))
     except IndexError:
-        raise InvalidRecordError(f"{len(data)} bytes end before the last record does") from None
+        raise InvalidRecordError(f"malformed batch: the last record does not end within {len(data)} bytes") from None
 
 
 def _together(sections: Sequence[RecordSection]) -> tuple[Buffer, list[tuple[int, int]]]:
@@ -85,7 +85,7 @@ def _find_records(data: Buffer, start: int, end: int, count: int, starts: array[
             length, at = decode_length(data, at)
             at += length
     if at != end:
-        raise InvalidRecordError(f"{count} records end at byte {at - start} of {end - start}")
+        raise InvalidRecordError(f"malformed batch: {count} records end at byte {at - start} of {end - start}")
 
 
 def _read_fields(data: Buffer, sections: Sequence[RecordSection], starts: Int64s) -> RecordColumns:
@@ -99,7 +99,7 @@ def _read_fields(data: Buffer, sections: Sequence[RecordSection], starts: Int64s
     headers_at = value_starts + np.maximum(value_lengths, 0)
     has_headers = view[headers_at] != 0
     if not np.all(np.where(has_headers, headers_at + 1 < ends, headers_at + 1 == ends)):
-        raise InvalidRecordError("a record does not end where its length says")
+        raise InvalidRecordError("malformed record: the fields do not end where the record's length says")
     return RecordColumns(
         data=data,
         offsets=_per_record(sections, lambda header: header.base_offset) + offset_deltas,
@@ -138,7 +138,7 @@ def _lengths(view: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
     """The lengths of keys or values that stand there, and where what they count begins."""
     lengths, starts = _varints(view, at, VARINT_BYTES_MAX)
     if lengths.size and lengths.min() < -1:
-        raise InvalidRecordError(f"a length of {lengths.min()}")
+        raise InvalidRecordError(f"malformed record: a key or value has the length {lengths.min()}")
     return lengths, starts
 
 
@@ -158,4 +158,4 @@ def _varints(view: Bytes, at: Int64s, bytes_max: int) -> tuple[Int64s, Int64s]:
             if width == bytes_max - 1 and byte.max() > _LAST_BYTE_MAX[bytes_max]:
                 break
             rows = rows[byte >= 128]
-    raise InvalidRecordError(f"a number has more than {bytes_max} bytes, or bits that do not fit")
+    raise InvalidRecordError(f"malformed record: a number has more than {bytes_max} bytes or too many bits")

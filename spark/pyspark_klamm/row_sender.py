@@ -100,11 +100,11 @@ def _checked_columns(schema: StructType, options: SinkOptions) -> frozenset[str]
         if name in present and present[name] not in types:
             raise ConfigError(f"column {name} must be {' or '.join(types)}, not {present[name]}")
     if "value" not in present:
-        raise ConfigError(f"a klamm sink needs a column named value; there are {', '.join(present)}")
+        raise ConfigError(f"a klamm sink needs a column named 'value'; the columns are {', '.join(present)}")
     if "topic" not in present and options.topic is None:
-        raise ConfigError("where to write is not said: set the option topic or add a column named topic")
+        raise ConfigError('no topic: set the option "topic" or add a column named "topic"')
     if options.include_timestamp and "timestamp" not in present:
-        raise ConfigError(f"includeTimestamp needs a column named timestamp; there are {', '.join(present)}")
+        raise ConfigError(f"includeTimestamp needs a column named 'timestamp'; the columns are {', '.join(present)}")
     return frozenset(present) & frozenset(known)
 
 

@@ -37,7 +37,7 @@ def checked_columns(schema: StructType) -> tuple[str, ...]:
     for field in schema.fields:
         expected = _COLUMNS.get(field.name)
         if expected is None:
-            raise ConfigError(f"a klamm source has no column {field.name!r}; it has {', '.join(_COLUMNS)}")
+            raise ConfigError(f"a klamm source has no column {field.name!r}; the columns are {', '.join(_COLUMNS)}")
         if field.dataType.simpleString() != expected:
             raise ConfigError(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
     return tuple(field.name for field in schema.fields)

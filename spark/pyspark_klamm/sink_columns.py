@@ -56,7 +56,7 @@ def _topics(columns: Mapping[str, pa.Array], topic: str | None) -> tuple[tuple[s
         return (topic,), np.zeros(len(columns["value"]), np.int64)
     column = columns["topic"]
     if column.null_count:
-        raise ConfigError("a row has a null topic; set the option topic or fill the column")
+        raise ConfigError("a row has a null topic: set the option 'topic' or fill the column")
     encoded = column.dictionary_encode()
     return tuple(encoded.dictionary.to_pylist()), encoded.indices.to_numpy().astype(np.int64)
 
@@ -104,7 +104,7 @@ def _encoded(headers: list[Mapping[str, Any]] | None) -> bytes:
     if not headers:
         return _NO_HEADERS
     if any(header is None or header["key"] is None for header in headers):
-        raise ConfigError(f"a row has the headers {headers}; every header needs a key")
+        raise ConfigError(f"a row has the headers {headers}; expected a key in every header")
     return encode_headers([(header["key"], header["value"]) for header in headers])
 
 

@@ -31,30 +31,35 @@ class SinkSettings:
 
     client_config_file: str | None = text(None, name=CLIENT_FILE, doc=CLIENT_FILE_DOC)
     topic: str | None = custom(
-        None, _topic, type=ConfigType.STRING, doc="Where all rows go, whatever their column `topic` says."
+        None,
+        _topic,
+        type=ConfigType.STRING,
+        doc="The topic to which all rows go. It takes precedence over the column `topic`.",
     )
     include_headers: bool = boolean(
         False,
         name="includeHeaders",
-        doc="Taken for a configuration of Spark's Kafka sink; a column `headers` is written wherever there is one.",
+        doc="Accepted because configurations of Spark's Kafka sink contain it. A column `headers` is"
+        " always written if there is one.",
     )
     include_timestamp: bool = boolean(
         False,
         name="includeTimestamp",
-        doc="Whether records have the time of the column `timestamp`, and not that of their writing.",
+        doc="Whether the timestamp of a record is the column `timestamp`, instead of the time when the row is written.",
     )
     delivery_guarantee: str = custom(
         _AT_LEAST_ONCE,
         choice(_AT_LEAST_ONCE, _EXACTLY_ONCE),
         type=ConfigType.STRING,
         name="deliveryGuarantee",
-        doc="at-least-once or exactly-once: whether a batch that is run again writes its rows again.",
+        doc="at-least-once: a batch that runs again may write its rows again. exactly-once: it does not.",
     )
     sink_id: str | None = text(
         None,
         name="sinkId",
         shown=DEFAULT_SINK_ID,
-        doc="With deliveryGuarantee=exactly-once: tells outputs of one query apart, as those of a copied checkpoint.",
+        doc="With deliveryGuarantee=exactly-once, distinguishes several outputs of one query, for"
+        " example those of a copied checkpoint.",
     )
 
 
@@ -94,7 +99,7 @@ def _sink_id(sink_id: str | None, exactly_once: bool) -> str:
     if sink_id is None:
         return DEFAULT_SINK_ID
     if not exactly_once:
-        raise ConfigError(f"sinkId={sink_id!r} is of no use without deliveryGuarantee={_EXACTLY_ONCE}")
+        raise ConfigError(f"sinkId={sink_id!r} has no effect without deliveryGuarantee={_EXACTLY_ONCE}")
     if ledger_problem(LedgerId(sink_id, "query")):
         raise ConfigError(
             f"sinkId={sink_id!r}: expected 1 to {NAME_LENGTH_MAX} ASCII letters, digits, '.', '_', ':' and '-'"

@@ -28,49 +28,57 @@ class SourceSettings:
 
     client_config_file: str | None = text(None, name=CLIENT_FILE, doc=CLIENT_FILE_DOC)
     assign: str | None = text(None, doc='The partitions to read, as JSON: {"topic": [0, 1]}.')
-    subscribe: str | None = text(None, doc="The topics to read, by commas.")
+    subscribe: str | None = text(None, doc="The topics to read, separated by commas.")
     subscribe_pattern: str | None = text(
-        None, name="subscribePattern", doc="The topics to read, by a regular expression as Python has it."
+        None, name="subscribePattern", doc="The topics to read, as a regular expression in Python's syntax."
     )
     starting_timestamp: str | None = text(
         None,
         name="startingTimestamp",
-        doc="Where a query begins: at the first record of each partition that is not older; milliseconds since 1970.",
+        doc="A query begins at the first record of each partition with this timestamp or a later one,"
+        " in milliseconds since 1970.",
     )
     starting_offsets_by_timestamp: str | None = text(
         None,
         name="startingOffsetsByTimestamp",
-        doc='The same for each partition, as JSON: {"topic": {"0": 1767225600000}}.',
+        doc='Where a query begins, as a startingTimestamp for each partition, in JSON: {"topic": {"0":'
+        " 1767225600000}}.",
     )
     starting_offsets: str | None = text(
         None,
         name="startingOffsets",
         shown="latest (stream), earliest (batch)",
-        doc='Where a query begins: earliest, latest, or offsets as JSON: {"topic": {"0": 23, "1": -2}}; -2 is'
-        " earliest, -1 latest. A stream goes on from its checkpoint.",
+        doc='Where a query begins: earliest, latest, or offsets as JSON: {"topic": {"0": 23, "1": -2}}.'
+        " -2 is earliest and -1 is latest. A stream with a checkpoint continues from its"
+        " checkpoint.",
     )
     starting_offsets_by_timestamp_strategy: str = custom(
         "error",
         choice("error", "latest"),
         type=ConfigType.STRING,
         name="startingOffsetsByTimestampStrategy",
-        doc="error or latest: what becomes of a partition without a record that is not older.",
+        doc="What happens if a partition has no record with the starting timestamp or a later one."
+        " error: the query fails. latest: the query begins at the end.",
     )
-    ending_timestamp: str | None = text(None, name="endingTimestamp", doc="Where a batch ends, as startingTimestamp.")
+    ending_timestamp: str | None = text(
+        None, name="endingTimestamp", doc="Where a batch query ends, in the form of startingTimestamp."
+    )
     ending_offsets_by_timestamp: str | None = text(
-        None, name="endingOffsetsByTimestamp", doc="Where a batch ends, as startingOffsetsByTimestamp."
+        None,
+        name="endingOffsetsByTimestamp",
+        doc="Where a batch query ends, in the form of startingOffsetsByTimestamp.",
     )
     ending_offsets: str | None = text(
-        None, name="endingOffsets", shown="latest", doc="Where a batch ends, as startingOffsets."
+        None, name="endingOffsets", shown="latest", doc="Where a batch query ends, in the form of startingOffsets."
     )
     max_offsets_per_trigger: int | None = long(
-        None, at_least=1, name="maxOffsetsPerTrigger", doc="The most offsets that a batch of a stream takes."
+        None, at_least=1, name="maxOffsetsPerTrigger", doc="The most offsets that one batch of a stream contains."
     )
     min_offsets_per_trigger: int | None = long(
         None,
         at_least=1,
         name="minOffsetsPerTrigger",
-        doc="A stream waits for this many offsets, up to maxTriggerDelay.",
+        doc="A stream waits until this many offsets are available, or until maxTriggerDelay is over.",
     )
     max_trigger_delay_ms: int = custom(
         15 * 60 * 1000,
@@ -78,41 +86,51 @@ class SourceSettings:
         type=ConfigType.STRING,
         shown="15m",
         name="maxTriggerDelay",
-        doc="How long fewer than minOffsetsPerTrigger may wait, such as 200ms, 30s, 15m or 1h.",
+        doc="How long a stream waits for minOffsetsPerTrigger before it starts a smaller batch, such as"
+        " 200ms, 30s, 15m or 1h.",
     )
     commit_offsets_to_group: str | None = text(
-        None, name="commitOffsetsToGroup", doc="The consumer group that is told how far a stream is."
+        None,
+        name="commitOffsetsToGroup",
+        doc="The consumer group to which a stream commits its offsets, so that tools can show its progress.",
     )
     fail_on_data_loss: bool = boolean(
-        True, name="failOnDataLoss", doc="Whether a query fails where records that it should read are gone."
+        True, name="failOnDataLoss", doc="Whether a query fails if records that it should read were deleted."
     )
     min_partitions: int = integer(
-        1, at_least=1, name="minPartitions", doc="At least about this many tasks, if there are records."
+        1, at_least=1, name="minPartitions", doc="The approximate least number of tasks, if there are as many records."
     )
     max_records_per_partition: int | None = long(
         None, at_least=1, name="maxRecordsPerPartition", doc="The most offsets that one task reads."
     )
     max_tasks: int | None = integer(
-        None, at_least=1, name="maxTasks", shown="the processors", doc="Into how many tasks a batch is cut at most."
+        None, at_least=1, name="maxTasks", shown="the processors", doc="The largest number of tasks of a batch."
     )
-    include_headers: bool = boolean(False, name="includeHeaders", doc="Whether there is a column of headers.")
+    include_headers: bool = boolean(
+        False, name="includeHeaders", doc="Whether the rows have a column with the headers."
+    )
     group_id_prefix: str | None = text(
-        None, name="groupIdPrefix", doc="Taken for a configuration of Spark's Kafka source; without effect."
+        None,
+        name="groupIdPrefix",
+        doc="Accepted because configurations of Spark's Kafka source contain it; it has no effect.",
     )
     poll_timeout_ms: int = integer(
         120_000,
         at_least=1,
         name="kafkaConsumer.pollTimeoutMs",
-        doc="How long a task waits for records that should be there.",
+        doc="How long a task waits for records that exist in the log.",
     )
     fetch_offset_attempts: int = integer(
         3,
         at_least=1,
         name="fetchOffset.numRetries",
-        doc="How often the offsets of a query are asked for before it fails.",
+        doc="How many times a query asks for offsets before it fails.",
     )
     fetch_offset_interval_ms: int = integer(
-        1_000, at_least=0, name="fetchOffset.retryIntervalMs", doc="The pause between these."
+        1_000,
+        at_least=0,
+        name="fetchOffset.retryIntervalMs",
+        doc="The wait between two attempts of a query to get offsets.",
     )
 
 
@@ -154,7 +172,7 @@ class SourceOptions:
     commit_group: str | None
     """The consumer group that gets the stream's offsets."""
     poll_timeout_ms: int
-    """How long a task waits for records that should be there."""
+    """How long a task waits for records that exist in the log."""
     fetch_offset_attempts: int
     fetch_offset_interval_ms: int
 
@@ -190,7 +208,7 @@ def _check_kind(given: OptionValues[SourceSettings], *, streaming: bool) -> None
     if streaming:
         for name in _BATCH_ONLY:
             if name in given:
-                raise ConfigError(f"{name} is for batch queries; a stream has no end")
+                raise ConfigError(f"{name} is only for batch queries, because a stream has no end")
         return
     for name in _STREAM_ONLY:
         if name in given:
@@ -226,5 +244,5 @@ def _commit_group(given: OptionValues[SourceSettings], consumer_group: str | Non
     if consumer_group is not None and group is not None and group != consumer_group:
         raise ConfigError(f"commitOffsetsToGroup={group!r} and kafka.group.id={consumer_group!r} name different groups")
     if group is None and (consumer_group is not None or "groupIdPrefix" in given):
-        log.info("the source reads without a consumer group; commitOffsetsToGroup shows a query's progress in one")
+        log.info("the source uses no consumer group: set commitOffsetsToGroup to commit the query's progress to one")
     return group

@@ -54,7 +54,7 @@ def subscription(given: OptionValues[Any]) -> TopicSelection:
     named = [name for name in STRATEGIES if name in given]
     if len(named) != 1:
         said = f"{' and '.join(named)} were given" if named else "none was given"
-        raise ConfigError(f"exactly one of the options {', '.join(STRATEGIES)} is needed; {said}")
+        raise ConfigError(f"expected exactly one of the options {', '.join(STRATEGIES)}; {said}")
     text = given.text(named[0]) or ""
     if named[0] == "subscribe":
         return TopicSelection(topics=_topic_list(text))
@@ -69,7 +69,7 @@ def partition_lists(option: str, text: str) -> list[TopicPartition]:
     try:
         tps = [TopicPartition(topic, _partition(each)) for topic, listed in json.loads(text).items() for each in listed]
         if not tps:
-            raise ValueError("no partition is named")
+            raise ValueError("no partitions")
     except (ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f'{option}={text!r}: expected JSON such as {{"topic": [0, 1]}} ({error})') from error
     _check_names(option, text, (tp.topic for tp in tps))
@@ -78,7 +78,7 @@ def partition_lists(option: str, text: str) -> list[TopicPartition]:
 
 def _partition(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no partition")
+        raise ValueError(f"{value!r} is not a partition, expected 0 or more")
     return value
 
 
@@ -99,9 +99,7 @@ def _pattern(text: str) -> str:
             warnings.simplefilter("error", FutureWarning)
             re.compile(text)
     except (re.error, FutureWarning) as error:
-        raise ConfigError(
-            f"subscribePattern={text!r}: expected a regular expression as Python has it ({error})"
-        ) from error
+        raise ConfigError(f"subscribePattern={text!r}: expected a regular expression of Python ({error})") from error
     return text
 
 

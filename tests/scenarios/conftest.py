@@ -1,4 +1,4 @@
-"""The option to write the expected traces again: `pytest tests/scenarios --rewrite`, then read the diff."""
+"""Adds the option that rewrites the expected traces: run `pytest tests/scenarios --rewrite`, then read the diff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quarantine: few tests, each with a reason, and none that guards data."""
+"""Tests the quarantine: it has few tests, each with a reason, and none that guards data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Quarantined(NamedTuple):
 
 
 def quarantined(path: str, text: str) -> Iterator[Quarantined]:
-    """Returns what a module's text marks."""
+    """Yields the marked functions, classes and modules in a module's text."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.quarantine":
@@ -37,7 +37,7 @@ def quarantined(path: str, text: str) -> Iterator[Quarantined]:
 
 
 def faults(all_marked: list[Quarantined]) -> Iterator[str]:
-    """Returns what is wrong with the quarantine."""
+    """Yields the faults of the quarantine."""
     if len(all_marked) > MOST:
         yield f"{len(all_marked)} tests are in quarantine, expected at most {MOST}"
     for one in all_marked:

@@ -358,7 +358,7 @@ class BrokerServer:
         stored = stored_cluster_id(self._disk, config.data_dirs)
         if stored != image.cluster_id:
             raise LogDirError(
-                f"data directory of another cluster: {','.join(config.data_dirs)} belongs to cluster {stored},"
+                f"data directory of another cluster: {','.join(config.data_dirs)} belongs to cluster {stored}, but"
                 f" the controller is of cluster {image.cluster_id}"
             )
 

@@ -138,7 +138,7 @@ def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_pa
     set_up_logging(config.log_level, config.log_format, node=f"{name}-{config.node_id}")
     log_effective(config)
     if config.security_migration_enable:
-        log.warning("%s is on: every client of a listener in plain text may do everything, as before", MIGRATION)
+        log.warning("%s is true: the clients of plaintext listeners are authorized for every operation", MIGRATION)
     _raise_open_files_limit()
     collect_seldom()
     try:
@@ -264,7 +264,7 @@ def _die_with_stdin() -> None:
 
     def on_readable() -> None:
         if not os.read(sys.stdin.fileno(), 1024):
-            log.error("the parent process is gone")
+            log.error("the parent process ended, so this process ends too")
             os.kill(os.getpid(), signal.SIGKILL)
 
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), on_readable)

@@ -40,107 +40,123 @@ class ControllerConfig(ServiceConfig):
         ServiceConfig,
         "listeners",
         default=(f"GRPC://localhost:{DEFAULT_PORT}",),
-        documentation="Where the controller listens, as NAME://host:port; an empty host is every interface.",
+        documentation="The addresses where the controller listens, as NAME://host:port. An empty host is every"
+        " interface.",
     )
     metadata_log_dir: str = text("klamm-data/controller", doc="The directory of the metadata log and its snapshots.")
     cluster_id: str = text(
-        "", doc="The cluster this controller must belong to; empty: the one its directory says, or a new one."
+        "",
+        doc="The id of the cluster to which this controller must belong. Empty: the id in its directory, or a new one.",
     )
     controller_quorum_voters: tuple[str, ...] = text_list(
         (),
-        doc="The controllers that begin the quorum, as id@host:port, one, three or five of them, the same"
-        " list for all; empty: this one alone. Once the log has begun it names the voters, and these are"
-        " only asked for the leader.",
+        doc="The controllers that begin a new quorum, as id@host:port. List one, three or five, the"
+        " same at each of them. Empty: this controller alone. Once the metadata log exists, it"
+        " names the voters, and a controller only asks the listed ones for the leader.",
     )
     controller_quorum_bootstrap_servers: tuple[str, ...] = again(
         MemberConfig,
         "controller.quorum.bootstrap.servers",
         default=(),
-        documentation="Controllers of an existing quorum that this one joins, as host:port; without"
-        " controller.quorum.voters. It follows until it is added with klamm cluster add-controller.",
+        documentation="The controllers of an existing quorum that this controller joins, as host:port. Do not set"
+        " controller.quorum.voters with it. The controller only follows until `klamm cluster"
+        " add-controller` makes it a voter.",
     )
     controller_quota_window_num: int = integer(
-        11, at_least=1, doc="How many windows' worth of controller_mutation_rate may be used at once."
+        11, at_least=1, doc="The number of windows whose share of controller_mutation_rate a client may use at once."
     )
-    controller_quota_window_size_seconds: int = integer(1, at_least=1, doc="How long each of these windows is.")
+    controller_quota_window_size_seconds: int = integer(
+        1, at_least=1, doc="The length of each window of controller.quota.window.num."
+    )
     # Kafka's is 1,000, and grows to twice that: this one too, but from less.
     election_timeout_ms: int = integer(
         _RAFT.election_timeout_ms,
         at_least=1,
         name="controller.quorum.election.timeout.ms",
-        doc="A controller that hears no leader for this long, up to twice as long, stands for election; a"
-        " leader that hears no majority for this long resigns.",
+        doc="A controller stands for election when it receives nothing from a leader for this long, up"
+        " to twice as long. A leader resigns when it receives nothing from a majority for this"
+        " long.",
     )
     election_timeout_max_ms: int = integer(
         _RAFT.election_timeout_max_ms,
         at_least=1,
         name="controller.quorum.election.timeout.max.ms",
-        doc="What controller.quorum.election.timeout.ms may grow to: it doubles when a controller that was"
-        " taken for dead is alive, as on a machine that is too busy, and halves after 30 s without that.",
+        doc="The largest value to which controller.quorum.election.timeout.ms can grow. The timeout"
+        " doubles when a controller that seemed dead is alive, for example on an overloaded"
+        " machine. It halves after 30 s without such a mistake.",
     )
     quorum_heartbeat_interval_ms: int = integer(
         _RAFT.heartbeat_interval_ms,
         at_least=1,
         name="controller.quorum.heartbeat.interval.ms",
-        doc="How often a leader speaks to the other controllers when it has nothing to say.",
+        doc="How often the leader of the quorum sends a heartbeat to the other controllers when it has"
+        " nothing else to send.",
     )
     max_idle_interval_ms: int = integer(
         _RAFT.idle_no_op_interval_ms,
         at_least=0,
         name="metadata.max.idle.interval.ms",
-        doc="How often the active controller of a quorum of several appends an empty entry when there is"
-        " nothing else; 0: never.",
+        doc="How often the active controller appends an empty entry if there is nothing else to append."
+        " It does so only in a quorum of several controllers. 0: never.",
     )
     snapshot_interval_bytes: int = long(
         2 * MIB,  # Kafka's 20 MiB would take seconds to replay in Python at the next start
         at_least=1,
         name="metadata.log.max.record.bytes.between.snapshots",
-        doc="After this many bytes of records, or as many as the last snapshot has if those are more, the"
-        " metadata is written as a snapshot and the log is cut behind it.",
+        doc="The controller writes a metadata snapshot after this many bytes of records, or"
+        " after the size of the last snapshot if that is more. It then truncates the log before the"
+        " snapshot.",
     )
     tail_max_bytes: int = integer(
         4 * MIB,
         at_least=1,
         name="metadata.log.tail.max.bytes",
-        doc="Records kept in memory for servers that follow the metadata; one that falls further behind gets"
-        " a snapshot.",
+        doc="The most bytes of records that the controller keeps in memory for servers that follow the"
+        " metadata. A server that falls further behind gets a snapshot.",
     )
     queue_capacity: int = integer(
         1_000,
         at_least=1,
         name="controller.queue.max.events",
-        doc="Requests that wait for their turn; one more is refused.",
+        doc="The most requests that wait in the controller's queue. The controller rejects further requests.",
     )
     request_timeout_ms: int = integer(
-        30_000, at_least=1, doc="How long a request that names no time-out waits to be committed."
+        30_000, at_least=1, doc="How long a request without its own timeout waits until it is committed."
     )
     partitions_per_request_max: int = integer(
         10_000,  # Kafka's own bound (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)
         at_least=1,
         name="controller.partitions.per.request.max",
-        doc="Partitions that one request may create.",
+        doc="The most partitions that one request may create.",
     )
     broker_heartbeat_interval_ms: int = again(MemberConfig, "broker.heartbeat.interval.ms")
     broker_session_timeout_ms: int = again(MemberConfig, "broker.session.timeout.ms")
     connection_loss_timeout_ms: int = integer(
         500,
         at_least=1,
-        doc="A server whose connection to the controller ended, as when its process dies, is fenced when"
-        " nothing is heard of it for this long.",
+        doc="How long the controller waits for a heartbeat after a server's connection has closed, for"
+        " example because the process died. Without a heartbeat, it then fences the server.",
     )
     coordinator_session_timeout_ms: int = integer(
         9_000,
         at_least=1,
-        doc="A coordinator that the controller has not heard of for this long is fenced, and loses its shards.",
+        doc="The controller fences a coordinator that sends no heartbeat for this long. The coordinator"
+        " then loses its shards.",
     )
     auto_leader_rebalance_enable: bool = boolean(
-        True, doc="Whether brokers get back, now and then, the partitions whose preferred leader they are."
+        True, doc="Whether the controller regularly moves leaderships back to the preferred leaders."
     )
-    leader_imbalance_check_interval_seconds: int = long(300, at_least=1, doc="How often that is looked after.")
+    leader_imbalance_check_interval_seconds: int = long(
+        300,
+        at_least=1,
+        doc="How often the controller looks for brokers that do not lead the partitions whose preferred"
+        " leader they are.",
+    )
     leader_imbalance_per_broker_percentage: int = integer(
         10,
         at_least=0,
-        doc="How many percent of these partitions a broker may fail to lead without that anything is done.",
+        doc="The percentage of partitions that a broker, as their preferred leader, may fail to lead."
+        " If it is more, the controller moves the leaderships back.",
     )
     num_partitions: int = again(BrokerConfig, "num.partitions", read_by="")
     default_replication_factor: int = again(BrokerConfig, "default.replication.factor", read_by="")
@@ -154,14 +170,15 @@ class ControllerConfig(ServiceConfig):
         50,
         at_least=1,
         name="transaction.state.log.num.partitions",
-        doc="Shards of the transactional ids; must not change once __transaction_state exists.",
+        doc="The number of partitions of __transaction_state, over which transactional ids are spread."
+        " It must not change once the topic exists.",
     )
     transaction_topic_replication_factor: int = integer(
         1,  # as for offsets.topic.replication.factor
         at_least=1,
         at_most=32_767,
         name="transaction.state.log.replication.factor",
-        doc="Replicas of __transaction_state; it cannot be created while fewer brokers are alive.",
+        doc="The number of replicas of __transaction_state. The topic cannot be created while fewer brokers are alive.",
     )
 
     def validate(self) -> None:
@@ -189,11 +206,11 @@ class ControllerConfig(ServiceConfig):
         if len(ids) not in QUORUM_SIZES:
             raise ConfigError(
                 f"controller.quorum.voters names {len(ids)} controllers, expected 1, 3 or 5:"
-                " an even number bears no more failures than one less"
+                " an even number tolerates no more failures than one controller less"
             )
         if len(ids) > 1 and not self.cluster_id:
             raise ConfigError(
-                "cluster.id must be set, the same for all, when controller.quorum.voters names several controllers"
+                "cluster.id is not set: expected the same id on all controllers that controller.quorum.voters names"
             )
 
     def _validate_bootstrap_servers(self) -> None:
@@ -207,7 +224,7 @@ class ControllerConfig(ServiceConfig):
             )
         if not self.cluster_id:
             raise ConfigError(
-                "cluster.id must be set, that of the quorum to join, with controller.quorum.bootstrap.servers"
+                "cluster.id is not set: expected the id of the quorum that controller.quorum.bootstrap.servers joins"
             )
 
     @property

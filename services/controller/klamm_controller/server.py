@@ -347,7 +347,7 @@ class _Node:
         me, listed = Voter(self._me, address), self._config.listed_voters() or self._alone()
         while (voters := first_voters(me, listed, introductions.heard)) is None:
             await introductions.wait_for_news()
-        log.info("the log begins with the voters %s", voters)
+        log.info("the metadata log starts with the voters %s", voters)
         former = former_directory(self._me, voters)
         if former is not None:
             log.warning("%s", lost_directory(self._me, former))
@@ -360,7 +360,10 @@ class _Node:
                 return
         wanted = replay(MetadataImage.empty(), self.recovered.bootstrap_records, 0).scram_credentials
         if not wanted.items() <= committed.scram_credentials.items():
-            log.warning("another controller began the log: the users that `klamm format` wrote here are not in it")
+            log.warning(
+                "another controller started the metadata log, so the users that `klamm format` wrote here are not"
+                " in the log"
+            )
         remove_bootstrap_records(self.recovered.data_dir.path)
 
     def _alone(self) -> list[Voter]:

@@ -29,33 +29,39 @@ class CoordinatorConfig(GroupSettings, TransactionSettings, MemberConfig):
         MemberConfig,
         "listeners",
         default=(f"GRPC://localhost:{DEFAULT_PORT}",),
-        documentation="Where the coordinator listens, as NAME://host:port; an empty host is every interface.",
+        documentation="The addresses where the coordinator listens, as NAME://host:port. An empty host is every"
+        " interface.",
     )
     consumer_assignors: tuple[str, ...] = again(
         GroupSettings, "group.consumer.assignors", validator=list_of(*ASSIGNORS)
     )
     group_consumer_min_session_timeout_ms: int = integer(
-        45_000, at_least=1, doc="The least that group.consumer.session.timeout.ms may be."
+        45_000, at_least=1, doc="The smallest possible value of group.consumer.session.timeout.ms."
     )
     group_consumer_max_session_timeout_ms: int = integer(
-        60_000, at_least=1, doc="The most that group.consumer.session.timeout.ms may be."
+        60_000, at_least=1, doc="The largest possible value of group.consumer.session.timeout.ms."
     )
     group_consumer_min_heartbeat_interval_ms: int = integer(
-        5_000, at_least=1, doc="The least that group.consumer.heartbeat.interval.ms may be."
+        5_000, at_least=1, doc="The smallest possible value of group.consumer.heartbeat.interval.ms."
     )
     group_consumer_max_heartbeat_interval_ms: int = integer(
-        15_000, at_least=1, doc="The most that group.consumer.heartbeat.interval.ms may be."
+        15_000, at_least=1, doc="The largest possible value of group.consumer.heartbeat.interval.ms."
     )
     offsets_load_buffer_size: int = integer(
-        5 * 1024**2, at_least=1, doc="Bytes read at once from a partition of __consumer_offsets that is being loaded."
+        5 * 1024**2,
+        at_least=1,
+        doc="How many bytes the coordinator reads at once while it loads a partition of __consumer_offsets.",
     )
     transaction_state_log_load_buffer_size: int = integer(
-        5 * 1024**2, at_least=1, doc="Bytes read at once from a partition of __transaction_state that is being loaded."
+        5 * 1024**2,
+        at_least=1,
+        doc="How many bytes the coordinator reads at once while it loads a partition of __transaction_state.",
     )
     coordinator_append_max_bytes: int = integer(
         1_000_000,
         at_least=1,
-        doc="Bytes of writes that are appended as one batch; less than max.message.bytes of __consumer_offsets.",
+        doc="The most bytes of writes that the coordinator appends as one batch. It must be less than"
+        " max.message.bytes of __consumer_offsets.",
     )
 
     def validate(self) -> None:

@@ -43,7 +43,9 @@ def claim(data_dir: Path, size: ClusterSize) -> str:
     properties = read_properties(path)
     controllers = properties.get("controllers")
     if controllers != str(size.controllers):
-        raise KlammError(f"{data_dir} holds a cluster of {controllers} controllers: --controllers {size.controllers}")
+        raise KlammError(
+            f"{data_dir} holds a cluster of {controllers} controllers, but --controllers is {size.controllers}"
+        )
     if not properties.get("cluster.id"):
         raise KlammError(f"{path}: cluster.id is missing")
     return properties["cluster.id"]

@@ -71,7 +71,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
         known |= accepted_configs(BrokerConfig, properties).keys()
     for name in settings:
         if name not in known:
-            raise ConfigError(f"no service has a setting {name!r}{hint(name, known)}")
+            raise ConfigError(f"unknown setting {name!r}{hint(name, known)}")
 
 
 def known_settings(service: type[ServiceConfig], settings: Mapping[str, str]) -> dict[str, str]:

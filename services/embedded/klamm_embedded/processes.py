@@ -80,7 +80,7 @@ class _Child:
         try:
             await asyncio.wait({serving, ended}, return_when=asyncio.FIRST_COMPLETED)
             if not serving.done():
-                raise NotStartedError(f"{self.spec.name} ended before it served")
+                raise NotStartedError(f"{self.spec.name} ended during startup")
             await serving
         finally:
             serving.cancel()
@@ -94,7 +94,7 @@ class _Child:
         while True:
             status = await self.wait()
             pause_s = backoff.pause_s(ran_s=clock() - started_s)
-            log.warning("%s ended status=%d; it is started again in %.0f s", self.spec.name, status, pause_s)
+            log.warning("%s ended with status=%d and restarts in %.0f s", self.spec.name, status, pause_s)
             await asyncio.sleep(pause_s)
             started_s = clock()
             await self.start()
@@ -111,7 +111,7 @@ class _Child:
         try:
             await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
         except TimeoutError:
-            log.warning("%s did not stop within %.0f s and is killed", self.spec.name, STOP_TIMEOUT_S)
+            log.warning("killing %s, because it did not stop within %.0f s", self.spec.name, STOP_TIMEOUT_S)
             process.kill()
             await process.wait()
 

@@ -89,7 +89,7 @@ class SecuredFiles:
             try:
                 write_bootstrap_records(controller, records)
             except KlammError as error:
-                raise KlammError(f"{self.data_dir} cannot begin with --secure: {error}") from error
+                raise KlammError(f"{self.data_dir} cannot be started with --secure: {error}") from error
         new = self.directory.with_name("security.new")
         shutil.rmtree(new, ignore_errors=True)
         DevFiles(new).make_servers({NODE: names}, now=datetime.now(UTC))

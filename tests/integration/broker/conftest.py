@@ -22,8 +22,10 @@ from tests.support.broker_harness import MESSAGE_BYTES_MAX, RunningBroker, Scrip
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> StartBroker:
-    """`async with start_broker() as (broker, controller)`; `controller=` takes one from an earlier start,
-    `configs=` what differs from the defaults."""
+    """Returns a function for `async with start_broker() as (broker, controller)`.
+
+    `controller=` takes one from an earlier start, and `configs=` the settings that differ from the defaults.
+    """
     rng = random.Random(7)
 
     @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""A broker with an authorizer: what nobody in particular may do without an access control entry, and with one."""
+"""Tests a broker with an authorizer: which calls a user may make with and without an access control entry."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def entry(operation: AclOperation, resource_type: ResourceType, name: str) -> Ac
 
 
 async def add_entries(controller: ScriptedController, broker: RunningBroker, *acls: AclBinding) -> list[bytes]:
-    """Returns their ids when the broker knows them."""
+    """Adds the entries and waits until the broker knows them. Returns their ids."""
     ids = [uuid.uuid4().bytes for _ in acls]
     await controller.add(
         *(
@@ -70,7 +70,7 @@ async def _knows(broker: RunningBroker, acls: Sequence[AclBinding]) -> bool:
 
 
 async def create_topic(controller: ScriptedController, broker: RunningBroker, name: str) -> None:
-    """Nobody may ask the broker for it."""
+    """Creates the topic at the controller and waits until the broker hosts it. No client may ask the broker for it."""
     await controller.create_topic(name)
 
     async def is_hosted() -> bool:
@@ -80,7 +80,7 @@ async def create_topic(controller: ScriptedController, broker: RunningBroker, na
 
 
 async def ask_all_of_topic(broker: RunningBroker, topic: str) -> dict[str, Any]:
-    """What each call of the gRPC API answers about a topic; the topic's own name is not repeated."""
+    """Returns the answer of each gRPC call about a topic. The answers do not repeat the topic's own name."""
     stub = broker.stub
     (fetched,) = split_fetch(await stub.fetch(fetch_request([(topic, 0, 0)])))
     produced = await stub.produce(produce_request([(topic, 0, batch())]))

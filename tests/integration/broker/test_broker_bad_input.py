@@ -1,4 +1,4 @@
-"""Each bad input gets its code, and nobody else notices: on the same connection, in the same request, on disk."""
+"""Tests that bad input gets its error code and harms nothing else on its connection, in its request or on disk."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ATTRIBUTES_POSITION = 21
 
 
 def flipped(position: int) -> bytes:
-    """A batch with one byte damaged, the checksum not."""
+    """Returns a batch with one damaged byte and the checksum of the undamaged batch."""
     damaged = bytearray(batch(3))
     damaged[position] ^= 0xFF
     return bytes(damaged)
 
 
 def resealed(position: int, replacement: bytes, whole: bytes | None = None) -> bytes:
-    """A batch that lies under a checksum that fits."""
+    """Returns a batch with other bytes at `position` and a checksum that fits them."""
     damaged = bytearray(whole or batch(3))
     damaged[position : position + len(replacement)] = replacement
     damaged[17:21] = struct.pack(">I", crc32c(damaged[ATTRIBUTES_POSITION:]))
@@ -61,7 +61,10 @@ BAD_RECORDS: dict[str, tuple[bytes, ErrorCode]] = {
 
 @pytest.mark.parametrize("name", BAD_RECORDS)
 def test_bad_records_hurt_only_themselves(start_broker: StartBroker, name: str) -> None:
-    """In one request with good records for another partition, before and after good ones for the same."""
+    """The same request has good records for another partition.
+
+    The partition itself accepts good records before and after.
+    """
     records, code = BAD_RECORDS[name]
 
     async def scenario() -> None:
@@ -157,7 +160,7 @@ def test_offsets_out_of_range(start_broker: StartBroker, offset: int) -> None:
 
 
 def test_epochs_fence(start_broker: StartBroker) -> None:
-    """KIP-320, and the leader hints of KIP-951."""
+    """Covers the fencing of KIP-320 and the leader hints of KIP-951."""
 
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
@@ -207,7 +210,7 @@ def test_reads_that_mean_nothing(start_broker: StartBroker) -> None:
 
 
 def test_a_request_beyond_the_bound_is_refused_by_its_size(start_broker: StartBroker) -> None:
-    """socket.request.max.bytes; the connection goes on."""
+    """The bound is socket.request.max.bytes. The connection still works after the refusal."""
 
     async def scenario() -> None:
         async with start_broker() as (broker, controller):

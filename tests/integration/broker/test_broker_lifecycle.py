@@ -1,4 +1,4 @@
-"""Starting, stopping, crashing, and what the metadata do to the directories."""
+"""Tests how a broker starts, stops and crashes, and how the metadata changes its directories."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_deleted_topic_leaves_nothing(start_broker: StartBroker, tmp_path: Pat
 def test_a_topic_that_was_made_anew_while_the_broker_was_away_starts_empty(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """The directory's topic id tells the two apart; a topic that is gone altogether loses its directory too."""
+    """The topic id in the directory distinguishes the two topics. The directory of a deleted topic is deleted too."""
 
     async def scenario() -> None:
         controller = ScriptedController()
@@ -137,7 +137,7 @@ def test_a_topic_that_was_made_anew_while_the_broker_was_away_starts_empty(
 
 
 class FailingDisk(Disk):
-    """Fails writes and reads below one directory with one error."""
+    """A disk on which writes and reads below one directory fail with one error."""
 
     def __init__(self) -> None:
         self.failing = ""
@@ -157,7 +157,7 @@ class FailingDisk(Disk):
 
 
 async def two_dirs(broker: RunningBroker, controller: ScriptedController, dirs: Sequence[str]) -> tuple[int, int]:
-    """A topic with a partition in each dir; returns the two numbers, the first dir's first."""
+    """Creates a topic with a partition in each dir. Returns the two partition numbers, the first dir's first."""
     await controller.create_topic("flights", 2)
     await broker.wait_for_topic("flights", 2)
     in_first = 0 if os.path.isdir(f"{dirs[0]}/flights-0") else 1
@@ -329,7 +329,7 @@ def test_a_full_disk_refuses_the_write_and_nothing_else(start_broker: StartBroke
 
 
 class FullDisk(Disk):
-    """Has no room for anything new while it is `full`."""
+    """A disk without space for new files while it is `full`."""
 
     def __init__(self) -> None:
         self.full = True
@@ -413,7 +413,7 @@ def test_expired_segments_go_and_readers_learn_where_the_log_starts(start_broker
 
 
 class SlowDisk(Disk):
-    """Holds every new partition up until `go`."""
+    """A disk that delays every new partition until `go` is set."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -427,7 +427,7 @@ class SlowDisk(Disk):
 
 
 def test_the_broker_serves_on_while_it_makes_partitions(start_broker: StartBroker) -> None:
-    """Heartbeats go on, and do not report what is not there yet."""
+    """Heartbeats continue, and do not report partitions that are not created yet."""
 
     async def scenario() -> None:
         disk = SlowDisk()
@@ -485,7 +485,10 @@ def test_a_partition_without_its_metadata_file_is_made_anew_only_if_it_is_empty(
 
 
 def test_a_replica_starts_from_the_high_watermark_it_had(start_broker: StartBroker) -> None:
-    """A leader that waits for a follower to report serves what was committed before; one that is alone serves all."""
+    """A leader that waits for a follower's report serves the records committed before.
+
+    A leader without followers serves all.
+    """
 
     async def scenario() -> None:
         controller = ScriptedController()

@@ -1,4 +1,4 @@
-"""What a broker tells of the cluster, and the topics it has made on the way."""
+"""Tests a broker's description of the cluster, and the topics that it creates on the way."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def assign_shard(controller: ScriptedController, shard: int) -> None:
 
 
 def test_the_coordinator_of_a_group(start_broker: StartBroker) -> None:
-    """The internal topic is made on first use; a shard without a live owner is not available."""
+    """The first use creates the internal topic. A shard without a live owner is not available."""
 
     async def scenario() -> None:
         async with start_broker(configs={"offsets.topic.num.partitions": "4"}) as (broker, controller):

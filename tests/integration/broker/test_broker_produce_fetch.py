@@ -1,4 +1,4 @@
-"""Produce and fetch over gRPC against real log dirs."""
+"""Tests produce and fetch over gRPC against real log dirs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.broker_harness import StartBroker, batch, fetch_request, prod
 
 
 class ColdDisk(Disk):
-    """A disk that, once `is_cold`, has nothing in the page cache."""
+    """A disk that has nothing in the page cache once it `is_cold`."""
 
     is_cold = False
     probes = 0
@@ -86,7 +86,7 @@ def test_all_partitions_of_a_request_are_answered_in_its_order(start_broker: Sta
 
 
 def test_bounds_of_a_fetch(start_broker: StartBroker) -> None:
-    """KIP-74: whole batches within both bounds, but at least one batch if there is any."""
+    """A fetch returns whole batches within both bounds, but at least one batch if there is any (KIP-74)."""
 
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
@@ -112,7 +112,7 @@ def test_bounds_of_a_fetch(start_broker: StartBroker) -> None:
 
 
 def test_a_client_made_of_generated_code_alone_is_served(start_broker: StartBroker) -> None:
-    """What our own client writes by hand is what protobuf writes and reads."""
+    """Our own client writes some messages by hand. They must equal the bytes that protobuf writes and reads."""
 
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
@@ -268,7 +268,7 @@ def test_a_fetch_stream_ends_with_its_last_partition(start_broker: StartBroker) 
 
 @pytest.mark.parametrize("size", [10, 3_000_000])
 def test_records_that_are_not_in_memory_come_from_a_thread(start_broker: StartBroker, size: int) -> None:
-    """A disk whose probe says that nothing is resident: the same bytes come, by the other way."""
+    """The disk's probe reports that nothing is resident. A thread reads the same bytes."""
     cold = ColdDisk()
 
     async def scenario() -> None:

@@ -1,4 +1,7 @@
-"""A leader as its followers and its controller see it, over gRPC: a follower by hand, a controller that grants."""
+"""Tests a leader as its followers and its controller see it over gRPC.
+
+The tests send the follower's requests by hand.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +39,14 @@ ENDPOINT_2 = Endpoint(host="two", port=2)
 
 
 class Follower:
-    """Broker 2, which does only what it is told to."""
+    """Broker 2, a follower that sends only the requests that the test asks for."""
 
     def __init__(self, broker: RunningBroker, topic_id: bytes) -> None:
         self._topic_id = topic_id
         self._call: Any = RawStub(broker.channel, REPLICATION).replica_fetch()
 
     async def ask(self, *positions: tuple[int, int, int], max_wait_ms: int = LONG_MS, min_bytes: int = 1) -> None:
-        """(partition, fetch offset, leader epoch) of each position."""
+        """Sends one fetch request. Each position is (partition, fetch offset, leader epoch)."""
         request = b.ReplicaFetchRequest(
             replica_id=2,
             broker_epoch=20,
@@ -87,7 +90,7 @@ async def leading(
     rack: str = "",
     **configs: str,
 ) -> AsyncIterator[tuple[RunningBroker, ScriptedController, Follower]]:
-    """Broker 1 leads flights-0 and flights-1, which broker 2, in `rack`, has replicas of."""
+    """Starts broker 1 as the leader of flights-0 and flights-1. Broker 2, in `rack`, has replicas of both."""
     settings = {key.replace("_", "."): text for key, text in configs.items()}
     async with start_broker(controller=controller, configs=settings) as (broker, controller):
         register = m.RegisterBrokerRecord(
@@ -100,7 +103,7 @@ async def leading(
 
 
 async def wait_leader_epoch(broker: RunningBroker, leader_epoch: int) -> None:
-    """Until the broker leads flights-0 under it."""
+    """Waits until the broker leads flights-0 in this leader epoch."""
     partition = broker.server._replicas.get(TopicPartition("flights", 0))
     assert partition is not None
     await until(lambda: partition.leader_epoch == leader_epoch)
@@ -173,7 +176,7 @@ def test_a_follower_that_catches_up_is_asked_into_the_in_sync_set_once(start_bro
             members = [(member.broker_id, member.broker_epoch) for member in change.new_isr]
             assert members == [(1, broker.server._registration.epoch), (2, 20)]
             assert (change.leader_epoch, change.partition_epoch) == (0, 0)
-            # From now on the follower is waited for.
+            # From now on the high watermark waits for the follower.
             producing = asyncio.create_task(broker.produce("flights", batch(1), timeout_ms=LONG_MS))
             while not [records for _, records in await follower.answer() if records]:
                 await follower.ask()
@@ -186,7 +189,7 @@ def test_a_follower_that_catches_up_is_asked_into_the_in_sync_set_once(start_bro
 
 
 class HesitantController(ScriptedController):
-    """Does what it is asked only the third time."""
+    """A controller that answers NOT_CONTROLLER, then loses an answer, and then answers the third request normally."""
 
     async def alter_partition(self, request: c.AlterPartitionRequest, context: Any) -> c.AlterPartitionResponse:
         granted = await super().alter_partition(request, context)
@@ -206,7 +209,7 @@ def test_a_change_of_unknown_outcome_is_asked_for_again_and_waited_for(start_bro
             await broker.produce("flights", batch(1), acks=1)
             await until(lambda: len(controller.isr_changes) == 3)
             assert controller.isr_changes[0] == controller.isr_changes[1] == controller.isr_changes[2]
-            # Whether it is in the set or not: the high watermark waits for it.
+            # The high watermark waits for the follower, whether the follower is in the in-sync set or not.
             assert (await broker.produce("flights", batch(1), timeout_ms=50)).error_code == ErrorCode.REQUEST_TIMED_OUT
             await follower.ask((0, 2, 0))
             assert (await broker.produce("flights", batch(1), timeout_ms=50)).error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -313,7 +316,7 @@ def test_a_deletion_waits_for_the_followers_on_live_brokers(start_broker: StartB
 
 
 def test_who_asks_a_former_leader_is_told_who_leads_and_where(start_broker: StartBroker) -> None:
-    """KIP-951."""
+    """The former leader's answer names the new leader and its endpoint (KIP-951)."""
 
     async def scenario() -> None:
         async with leading(start_broker) as (broker, controller, _):
@@ -372,7 +375,7 @@ def test_a_consumer_whose_last_record_is_not_in_the_log_is_told_where_the_logs_p
 
 
 def test_a_leader_names_the_replica_in_the_rack_of_the_consumer(start_broker: StartBroker) -> None:
-    """KIP-392."""
+    """The consumer fetches from the replica in its own rack (KIP-392)."""
 
     async def scenario() -> None:
         settings = {"replica_selector_class": "RackAwareReplicaSelector", "broker_rack": "a"}

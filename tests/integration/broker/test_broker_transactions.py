@@ -1,4 +1,4 @@
-"""Transactions at a broker: the coordinator is asked first, markers end them, committed reads stop at what is open."""
+"""Tests transactions at a broker: verification by the coordinator, markers, and reads of committed records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ FLIGHTS = [TopicPartitions(topic="flights", partitions=[0])]
 
 
 class ScriptedCoordinator:
-    """Says yes, or what is in `errors`; holds answers back while `gate` is closed."""
+    """A coordinator that accepts, or answers with the next of `errors`.
+
+    It holds answers back while `gate` is closed.
+    """
 
     def __init__(self) -> None:
         self.asked: list[AddPartitionsToTxnRequest] = []
@@ -65,7 +68,7 @@ async def transactions(
     start_broker: StartBroker,
 ) -> AsyncIterator[tuple[RunningBroker, ScriptedController, ScriptedCoordinator]]:
     coordinator = ScriptedCoordinator()
-    # By default a busy machine leaves too little time to ask again.
+    # With the default, a busy machine leaves the broker too little time to ask again.
     configs = {"add.partitions.to.txn.retry.backoff.max.ms": "60000"}
     async with serving({COORDINATOR: coordinator}) as port, start_broker(configs=configs) as (broker, controller):
         await controller.create_topic(TRANSACTION_STATE_TOPIC)
@@ -93,7 +96,7 @@ def records(epoch: int, sequence: int = 0, value: bytes = b"v") -> bytes:
 
 
 async def send(broker: RunningBroker, *parts: tuple[int, bytes], transactional_id: str = "tx") -> list[int]:
-    """Error codes."""
+    """Sends the batches to partitions of the topic in one request. Returns the error codes."""
     header = b.ProduceHeader(
         acks=-1,
         timeout_ms=60_000,
@@ -179,7 +182,7 @@ def test_who_reads_committed_records_waits_for_the_marker(start_broker: StartBro
 
 
 def test_a_marker_that_came_while_the_coordinator_was_asked_leaves_nothing_behind_it(start_broker: StartBroker) -> None:
-    """KIP-890: the record would hang, for nothing would ever end its transaction."""
+    """Otherwise the record would stay in the log as a hanging transaction that no marker ends (KIP-890)."""
 
     async def scenario() -> None:
         async with transactions(start_broker) as (broker, _, coordinator):
@@ -219,7 +222,7 @@ def test_zombies_are_refused(start_broker: StartBroker) -> None:
             assert await send(broker, (0, records(3))) == [0]
             assert await end(broker, 4, committed=True, coordinator_epoch=5) == 0
             assert await send(broker, (0, records(3, 1))) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-            assert await end(broker, 4, committed=True, coordinator_epoch=5) == 0  # it is there already
+            assert await end(broker, 4, committed=True, coordinator_epoch=5) == 0  # the log has this marker already
             assert await end(broker, 5, committed=True, coordinator_epoch=4) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
             assert await send(broker, (0, records(4))) == [0]
             assert await end(broker, 4, committed=True, coordinator_epoch=5) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -242,7 +245,7 @@ async def write_shard(
 
 
 def test_a_copy_of_a_batch_of_a_shards_owner_that_comes_late_is_not_appended(start_broker: StartBroker) -> None:
-    """The producer is of before KIP-890: its next transaction has the same epoch."""
+    """The producer follows the rules from before KIP-890, so its next transaction has the same epoch."""
     offsets = encode_batch([(1_000, b"k", b"v", ())] * 2, producer_id=PRODUCER, producer_epoch=0, is_transactional=True)
     marker = end_transaction_marker(
         ControlRecordType.ABORT, producer_id=PRODUCER, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1_000

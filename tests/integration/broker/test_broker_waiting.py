@@ -1,4 +1,4 @@
-"""Requests that wait: woken by what they wait for, at once, and by their time, not before."""
+"""Tests that waiting requests are woken at once by the event they wait for, and otherwise by their timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 
 async def parked(broker: RunningBroker, count: int) -> None:
-    """Until `count` fetches are parked."""
+    """Waits until `count` fetches are parked."""
     await until(lambda: broker.parked_fetches == count)
 
 
@@ -128,7 +128,10 @@ def test_a_full_purgatory_answers_at_once(start_broker: StartBroker) -> None:
 
 
 def test_acks_all_waits_for_every_replica_in_sync(start_broker: StartBroker) -> None:
-    """The other replica never reports, so the produce times out: written here, not committed, not readable."""
+    """The other replica never reports, so the produce times out.
+
+    The record is written here, but neither committed nor readable.
+    """
 
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
@@ -186,7 +189,7 @@ def test_produces_beyond_the_memory_are_refused_and_fetches_get_less(start_broke
 
 
 def test_a_produce_that_knows_of_the_election_first_waits_for_the_news(start_broker: StartBroker) -> None:
-    """The leader before has sent the client here."""
+    """The former leader has sent the client to this broker."""
 
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
@@ -205,7 +208,7 @@ def test_a_produce_that_knows_of_the_election_first_waits_for_the_news(start_bro
 
 
 def test_an_epoch_that_nobody_tells_of_is_refused(start_broker: StartBroker) -> None:
-    """It may be of a topic that is gone, and of whose name there is another one: the client has to look again."""
+    """The epoch may belong to a deleted topic whose name a new topic has. The client must refresh its metadata."""
 
     async def scenario() -> None:
         async with start_broker() as (broker, controller):

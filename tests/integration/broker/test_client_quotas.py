@@ -1,6 +1,7 @@
-"""Quotas of clients over a Kafka listener of a real cluster: what clients are told, and what rate comes of it.
+"""Tests client quotas over a Kafka listener of a real cluster: the throttle times and the resulting rates.
 
-The rates over 30 s for 1, 10 and 100 connections are measured by `bench/client_quotas.py`."""
+`bench/client_quotas.py` measures the rates over 30 s for 1, 10 and 100 connections.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +50,11 @@ def admin(cluster: KlammProcess) -> Iterator[Admin]:
 
 @pytest.fixture
 def set_quotas(cluster: KlammProcess, admin: Admin) -> Iterator[SetQuotas]:
-    """Sets those of an entity, named by type, and returns when the broker has heard of them. None are left afterwards.
-    What was done is remembered for eleven seconds, so each test has an entity of its own."""
+    """Yields a function that sets the quotas of an entity and waits until the broker applies them.
+
+    The fixture removes all quotas afterwards. The broker remembers recorded requests for eleven seconds, so each test
+    has an entity of its own.
+    """
 
     def set_(entity: ClientQuotaEntity, quotas: Mapping[str, float | None]) -> None:
         admin.alter_client_quotas([ClientQuotaAlteration(entity, quotas)])
@@ -76,7 +80,10 @@ def described(wire: KafkaWire) -> dict[str, float]:
 
 
 def produce(wire: KafkaWire) -> Any:
-    """The answer's throttle time; the batch is stored whatever that says."""
+    """Produces a batch and returns the answer's throttle time.
+
+    The broker stores the batch even if it throttles the client.
+    """
     partitions = [{"index": 0, "records": BATCH}]
     fields = {
         "transactional_id": None,
@@ -90,7 +97,7 @@ def produce(wire: KafkaWire) -> Any:
 
 
 def fetch(wire: KafkaWire, offset: int = 0, max_bytes: int = 1 << 20) -> tuple[Any, int]:
-    """The answer's throttle time, and how many bytes of records it has."""
+    """Fetches and returns the answer's throttle time and the number of bytes of records in it."""
     fields = {
         "max_wait": 0,
         "min_bytes": 0,
@@ -109,8 +116,11 @@ def fetch(wire: KafkaWire, offset: int = 0, max_bytes: int = 1 << 20) -> tuple[A
 
 
 def until_throttled(ask: Callable[[], Any]) -> tuple[Any, float]:
-    """The first throttle time that is not 0, and when that was asked. The requests exceed the quota long before the
-    last turn; if the machine stands still for ten seconds, the count starts again."""
+    """Asks until a throttle time is not 0. Returns this throttle time and the time of the request in seconds.
+
+    The requests exceed the quota long before the last attempt. If the machine stalls for ten seconds, the count starts
+    again.
+    """
     for _ in range(100):
         asked_s = time.monotonic()
         if told := ask():
@@ -182,7 +192,7 @@ def test_time_is_bounded_too_and_every_answer_says_so(cluster: KlammProcess, set
         (ApiKey.LIST_GROUPS, 4, {"states_filter": []}),
     )
     with KafkaWire(cluster.kafka_bootstrap) as wire:
-        # What was asked before the quota held cost nothing.
+        # Requests from before the quota was set must not count.
         wire.ask(*questions[0])
     for api_key, version, fields in questions:
         with KafkaWire(cluster.kafka_bootstrap) as wire:
@@ -193,7 +203,7 @@ def test_time_is_bounded_too_and_every_answer_says_so(cluster: KlammProcess, set
 
 
 def test_our_own_clients_are_held_to_their_rates_too(cluster: KlammProcess, set_quotas: SetQuotas) -> None:
-    """Whatever the machine's speed: ten seconds' worth come at once, and each of the others takes a second."""
+    """Ten seconds' worth of bytes pass at once on any machine, and each later batch waits for a second."""
     set_quotas(OURS, producer_byte_rate=BATCH_BYTES, consumer_byte_rate=BATCH_BYTES)
     began_s = time.monotonic()
     with Producer(bootstrap_servers=cluster.bootstrap, client_id="ours", linger_ms=0) as producer:
@@ -212,7 +222,10 @@ def test_our_own_clients_are_held_to_their_rates_too(cluster: KlammProcess, set_
 
 
 def test_changes_of_topics_are_bounded_too(cluster: KlammProcess, admin: Admin, set_quotas: SetQuotas) -> None:
-    """Eleven seconds' worth come at once; a topic may take more than is left, and the next one is refused."""
+    """Eleven seconds' worth of changes pass at once.
+
+    A topic may use more than the rest of the quota; then the next is refused.
+    """
     set_quotas(USER, controller_mutation_rate=1)
 
     def create(wire: KafkaWire, *names: str) -> tuple[list[str], timedelta]:

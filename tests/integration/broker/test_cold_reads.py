@@ -32,7 +32,7 @@ FETCH_VERSION = 4
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """While this file exists, the cluster's disk is slow."""
+    """Returns a path. While a file exists there, the cluster's disk is slow."""
     return tmp_path / "gate"
 
 

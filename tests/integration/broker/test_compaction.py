@@ -1,4 +1,4 @@
-"""Topics that keep the last record of each key: of a real process, as its clients see them, and through kill -9."""
+"""Tests compacted topics of a real process, as its clients see them, also after kill -9."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def directory(cluster: KlammProcess, tp: TopicPartition) -> pathlib.Path:
 
 
 def cleaned_to(cluster: KlammProcess, tp: TopicPartition) -> int:
-    """What the cleaner's checkpoint says, 0 without a row."""
+    """Returns the offset in the cleaner's checkpoint, or 0 if the checkpoint has no row for the partition."""
     path = cluster.data_dir / "broker" / "cleaner-offset-checkpoint"
     rows = [line.split() for line in path.read_text().splitlines()[2:]] if path.exists() else []
     return next((int(offset) for topic, partition, offset in rows if (topic, int(partition)) == tuple(tp)), 0)
 
 
 def suffixes(cluster: KlammProcess) -> set[str]:
-    """What kinds of files there are."""
+    """Returns the suffixes of the partition's files."""
     return {path.suffix for path in directory(cluster, STATES).iterdir()}
 
 
@@ -60,7 +60,7 @@ def read_states(cluster: KlammProcess) -> list[ConsumerRecord]:
 
 
 class History:
-    """Everything that was acknowledged, by offset."""
+    """All acknowledged records by offset."""
 
     def __init__(self, cluster: KlammProcess) -> None:
         self._cluster = cluster
@@ -81,7 +81,10 @@ class History:
                 self.records[future.result(timeout=patience()).offset] = key, value
 
     def check(self, found: list[ConsumerRecord], cleaned_to: int) -> None:
-        """Nothing but what was written, where it was written; of each key the last; below `cleaned_to` only those."""
+        """Checks that the records found are acknowledged ones at their offsets, among them the last record of each key.
+
+        Below `cleaned_to`, each key must have one record only.
+        """
         with verdict():
             assert all(self.records[record.offset] == (record.key, record.value) for record in found)
             offsets = [record.offset for record in found]
@@ -102,11 +105,11 @@ def test_every_last_value_survives_kills_during_compaction(cluster: KlammProcess
     for _ in range(3):
         history.write(3_500)
         wait_until(lambda: ".cleaned" in suffixes(cluster), "nothing is compacted", pause_s=0.005)
-        time.sleep(rng.random() * 0.4)  # somewhere in the middle of it
+        time.sleep(rng.random() * 0.4)  # the kill comes at a random moment of the compaction
         cluster.kill()
         killed_with |= suffixes(cluster)
         cluster.start()
-        cleaned = cleaned_to(cluster, STATES)  # The cleaner runs while the records are read.
+        cleaned = cleaned_to(cluster, STATES)  # the cleaner runs while the test reads
         history.check(read_states(cluster), cleaned)
     assert ".cleaned" in killed_with, "no kill came in the middle of a compaction"
     sealed = max(int(path.stem) for path in directory(cluster, STATES).glob("*.log"))

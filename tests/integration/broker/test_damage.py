@@ -1,7 +1,8 @@
-"""A killed cluster whose files were then damaged: it opens, what precedes the damage is intact, work goes on.
+"""Tests a killed cluster whose files were damaged afterwards: it starts, keeps all records before the damage and works.
 
-What a crash can do to files (a torn tail, small files that are missing, leftovers of an operation cut short) and
-what people and disks do to them (an index that is gone, empty or garbage). The places are random; the seed is printed.
+The damage is either what a crash can do to files or what people and disks do to them. A crash can leave a torn tail,
+lose small files, or leave files of an unfinished operation behind. People and disks can remove, empty or garble an
+index. The places are random; the seed is printed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def value(number: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory) -> KlammProcess:
-    """A cluster killed with several segments, the last of them not flushed."""
+    """Returns a killed cluster with several segments, the last of which is not flushed."""
     directory = tmp_path_factory.mktemp("crashed")
     with running_cluster(directory, SETTINGS) as cluster:
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
@@ -58,7 +59,7 @@ def crashed(tmp_path_factory) -> KlammProcess:
 
 @pytest.fixture
 def cluster(crashed, tmp_path) -> Iterator[KlammProcess]:
-    """A copy of it that has not been started yet."""
+    """Yields a copy of the crashed cluster that is not started yet."""
     process = KlammProcess(tmp_path, SETTINGS, port=crashed.port)
     subprocess.run(["cp", "-a", "--sparse=always", crashed.data_dir, process.data_dir], check=True)
     yield process
@@ -73,7 +74,7 @@ def rng(request) -> random.Random:
 
 
 def append(producer: Producer, numbers: range) -> None:
-    """In many small batches."""
+    """Sends the numbered records in many small batches."""
     for begin in range(numbers.start, numbers.stop, 20):
         for number in range(begin, min(begin + 20, numbers.stop)):
             producer.send(TP.topic, value(number), partition=0, timestamp_ms=FIRST_TIMESTAMP_MS + number * 1_000)
@@ -96,12 +97,12 @@ def partition_dir(data_dir: pathlib.Path) -> pathlib.Path:
 
 
 def segments(data_dir: pathlib.Path, suffix: str) -> list[pathlib.Path]:
-    """Files of the partition's segments, the active one last."""
+    """Returns the partition's segment files, the active one last."""
     return sorted(partition_dir(data_dir).glob(f"*{suffix}"))
 
 
 def batches(log: pathlib.Path) -> list[tuple[int, int, int]]:
-    """(position, size in bytes, base offset) of every batch of a segment."""
+    """Returns (position, size in bytes, base offset) of every batch of a segment."""
     content = log.read_bytes()
     found = []
     position = 0
@@ -113,7 +114,7 @@ def batches(log: pathlib.Path) -> list[tuple[int, int, int]]:
 
 
 def check_intact_and_usable(cluster: KlammProcess, end: int) -> None:
-    """All records below `end` are there, are found by offset and by time, and more can be appended after them."""
+    """Checks that all records below `end` are found by offset and by time, and that more records can be appended."""
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         append(producer, range(end, end + 50))
     with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
@@ -157,7 +158,7 @@ def test_a_torn_tail_is_cut_back_to_the_last_whole_batch(cluster, rng):
 
 
 def test_a_tail_of_zeros_is_cut_off(cluster, rng):
-    """What some file systems leave of a file whose size was written and whose blocks were not."""
+    """Some file systems leave zeros in a file if its size was written before its blocks."""
     log = segments(cluster.data_dir, ".log")[-1]
     with log.open("ab") as file:
         file.write(bytes(rng.randrange(1, 100_000)))
@@ -232,7 +233,10 @@ def test_missing_checkpoints_cost_time_not_records(cluster, names):
 
 
 def test_a_partition_that_cannot_say_whose_records_it_has_is_alone_offline(cluster, tmp_path):
-    """They could be those of a deleted topic of the same name; nothing is served or thrown away on a guess."""
+    """The records could be those of a deleted topic of the same name.
+
+    The broker neither serves nor deletes them on a guess.
+    """
     identity = partition_dir(cluster.data_dir) / "partition.metadata"
     identity.rename(tmp_path / "identity")
     cluster.start()
@@ -251,7 +255,7 @@ def test_a_partition_that_cannot_say_whose_records_it_has_is_alone_offline(clust
 def test_leftovers_of_operations_cut_short_are_cleared_away(cluster, rng):
     directory = partition_dir(cluster.data_dir)
     log = segments(cluster.data_dir, ".log")[0]
-    shutil.copy(log, directory / f"{log.name}.swap")  # a compaction that had finished: the same records
+    shutil.copy(log, directory / f"{log.name}.swap")  # from a finished compaction, with the same records
     leftovers = [
         directory / f"{9_000:020}.log.deleted",
         directory / f"{9_000:020}.index.deleted",
@@ -270,7 +274,7 @@ def test_leftovers_of_operations_cut_short_are_cleared_away(cluster, rng):
 
 
 def test_a_torn_tail_of_the_offsets_topic_loses_no_group(cluster, rng):
-    """Only what follows the tear is gone; the group commits again."""
+    """The cluster loses only the records after the tear, and the group can commit again."""
     logs = (cluster.data_dir / "broker").glob("__consumer_offsets-*/*.log")
     (log,) = [path for path in logs if GROUP.encode() in path.read_bytes()]
     os.truncate(log, rng.randrange(1, log.stat().st_size))
@@ -288,7 +292,7 @@ def test_a_torn_tail_of_the_offsets_topic_loses_no_group(cluster, rng):
 
 @pytest.fixture
 def small_disk(tmp_path) -> Iterator[pathlib.Path]:
-    """A file system of 24 MiB."""
+    """Yields a directory on a file system of 24 MiB."""
     directory = tmp_path / "disk"
     directory.mkdir()
     mounted = subprocess.run(
@@ -301,7 +305,7 @@ def small_disk(tmp_path) -> Iterator[pathlib.Path]:
 
 
 def fill(disk: pathlib.Path, *, except_bytes: int) -> pathlib.Path:
-    """A file that leaves only so much space."""
+    """Writes a file that leaves only `except_bytes` of free space. Returns its path."""
     status = os.statvfs(disk)
     filler = disk / "filler"
     filler.write_bytes(bytes(status.f_bavail * status.f_frsize - except_bytes))
@@ -327,7 +331,7 @@ def test_a_full_disk_refuses_writes_and_everything_works_again_when_there_is_spa
             assert cluster.running
 
             filler.unlink()
-            wait_until(lambda: late[-1] in admin.list_topics())  # nobody was told that it would not come
+            wait_until(lambda: late[-1] in admin.list_topics())  # the client got no refusal for this topic
             admin.create_topics([NewTopic("later", partition_count=1)])
             for topic in (TP.topic, *late, "later"):
                 producer.send(topic, value(acknowledged), partition=0).result(patience())
@@ -340,7 +344,7 @@ def test_a_full_disk_refuses_writes_and_everything_works_again_when_there_is_spa
 
 
 def send_until_refused(producer: Producer) -> int:
-    """How many records were acknowledged before the disk was full."""
+    """Sends records until one is refused. Returns the number of acknowledged records."""
     for number in range(1_000):
         try:
             assert producer.send(TP.topic, value(number), partition=0).result(patience()).offset == number
@@ -351,7 +355,7 @@ def send_until_refused(producer: Producer) -> int:
 
 
 def fill_up_metadata(admin: Admin) -> list[str]:
-    """Creates topics until one times out; the first may still fit into what the log has of the disk already."""
+    """Creates topics until one times out. The first ones may still fit into disk blocks that the log has already."""
     late = []
     for number in range(200):
         late.append(f"late-{number}")
@@ -364,7 +368,10 @@ def fill_up_metadata(admin: Admin) -> list[str]:
 
 
 def fill_up_groups(admin: Admin, bootstrap: str) -> None:
-    """Commits until one is refused: nothing of it may be seen, the one before it stays."""
+    """Commits until a commit is refused.
+
+    The refused commit must not be visible, and the last accepted one must remain.
+    """
     before = 1
     for offset in range(2, 2_000):
         try:

@@ -1,6 +1,7 @@
-"""Brokers without space on their disks, beside others that have some: three in one event loop, with a real controller.
+"""Tests brokers with full disks beside brokers with free space: three brokers in one event loop, and a real controller.
 
-`tests/chaos` fills real file systems; here a disk says that it is full exactly when the test wants it."""
+`tests/chaos` fills real file systems. Here a disk reports that it is full exactly when the test wants it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ TP = TopicPartition("t", 0)
 
 
 class FillableDisk(Disk):
-    """Has no space for records while it is `full`."""
+    """A disk without space for records while it is `full`."""
 
     def __init__(self) -> None:
         self.full = False
@@ -59,7 +60,7 @@ class FillableDisk(Disk):
 
 
 class Cluster:
-    """Topic "t": one partition on brokers 1, 2 and 3, of which two must be in sync. Broker 1 leads."""
+    """Brokers 1, 2 and 3, with topic "t" of one partition. Broker 1 leads, and two replicas must be in sync."""
 
     def __init__(self, admin: AsyncAdmin, bootstrap: str, disks: dict[int, FillableDisk]) -> None:
         self.admin = admin
@@ -79,13 +80,13 @@ class Cluster:
         return found
 
     async def send(self, topic: str = TP.topic) -> int:
-        """With acks=all; returns the offset."""
+        """Sends a record with acks=all and returns its offset."""
         async with asyncio.timeout(patience()):
             async with AsyncProducer(bootstrap_servers=self.bootstrap) as producer:
                 return (await (await producer.send(topic, b"v", partition=0))).offset
 
     async def refuses(self) -> None:
-        """A record is not taken, whatever is tried for a moment."""
+        """Checks that the cluster accepts no record, although the producer retries for a second."""
         async with AsyncProducer(
             bootstrap_servers=self.bootstrap, request_timeout_ms=500, delivery_timeout_ms=1_000, linger_ms=0
         ) as producer:
@@ -93,7 +94,7 @@ class Cluster:
                 await (await producer.send(TP.topic, b"v", partition=0))
 
     async def read(self) -> int:
-        """How many records there are."""
+        """Returns the number of records in the topic."""
         async with AsyncConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([TP])
             end = (await consumer.end_offsets([TP]))[TP]
@@ -117,7 +118,7 @@ async def cluster_of_three(directory: Path) -> AsyncIterator[Cluster]:
             "controller.quorum.bootstrap.servers": f"{HOST}:{controller.port}",
             "log.dirs": str(directory / f"broker-{broker_id}"),
             "shutdown.grace.ms": "100",
-            # A replica without space resigns: nobody waits until it lags behind.
+            # A replica without space resigns from the in-sync set, so no test waits for this lag.
             "replica.lag.time.max.ms": "3600000",
         }
         brokers.append(await run(BrokerServer(load(BrokerConfig, properties), disk=disk)))
@@ -163,7 +164,7 @@ def test_a_leader_without_space_hands_over_and_writes_go_on(tmp_path: Path, capl
     scenario(tmp_path, story)
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert [line.split("broker-1 ")[1][:10] for line in told if "broker-1" in line] == ["is full: i", "has space "]
-    # The directory's own name may have a "t-0" in it.
+    # The path of the directory itself may contain "t-0".
     assert not [line for line in told if "t-0" in line.replace(str(tmp_path), "")]
 
 

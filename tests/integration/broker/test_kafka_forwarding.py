@@ -1,4 +1,4 @@
-"""What a Kafka client is told when the controllers cannot decide, and when the broker has not heard what they did."""
+"""Tests the answers to a Kafka client when the controllers cannot decide, or when the broker has stale metadata."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.waiting import patience, until
 
 
 class UndecidedController:
-    """The active controller of a quorum that has lost its majority: every call times out there."""
+    """The active controller of a quorum that has lost its majority, so that every call times out."""
 
 
 async def _times_out(self: object, request: Any, context: Any) -> Any:
@@ -116,7 +116,7 @@ def test_a_decision_that_took_too_long_is_an_error_of_each_thing_asked_for() -> 
 
 
 class DecidedController(UndecidedController):
-    """The active controller of a quorum that has created a topic by record 41, and says so."""
+    """The active controller of a quorum that has created a topic by record 41. Its answer carries this index."""
 
     async def create_topics(self, request: Any, context: Any) -> Any:
         created = [controller_pb2.CreatedTopic(name=one.name, partition_count=1) for one in request.topics]
@@ -124,7 +124,7 @@ class DecidedController(UndecidedController):
 
 
 async def created_by(controller: ActiveController, timeout_ms: int) -> int:
-    """The code of the topic."""
+    """Creates a topic and returns its error code."""
     topic = {"name": "a", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
     topics = TopicApis(controller, TopicIds(MetadataImage.empty))
     fields = {"topics": [topic], "timeout": timeout_ms, "validate_only": False}
@@ -162,7 +162,7 @@ def test_a_change_is_answered_when_the_broker_itself_has_heard_of_it_or_would_be
 
 
 class IdleController(UndecidedController):
-    """Has no reassignments under way."""
+    """A controller without ongoing reassignments."""
 
     async def list_partition_reassignments(self, request: Any, context: Any) -> Any:
         return controller_pb2.ListPartitionReassignmentsResponse()
@@ -190,7 +190,7 @@ def test_reassignments_are_listed_whatever_time_the_request_gives(timeout_ms: in
 
 
 class SlowController(UndecidedController):
-    """Creates topics once the test sets `may_decide`."""
+    """A controller that creates topics after the test has set `may_decide`."""
 
     def __init__(self) -> None:
         self.may_decide = asyncio.Event()
@@ -203,7 +203,7 @@ class SlowController(UndecidedController):
 
 
 def test_the_time_out_of_one_client_cuts_off_none_of_the_others() -> None:
-    """Their requests are not sent again either, because the controller may have created the topics."""
+    """The broker does not send their requests again either, because the controller may have created the topics."""
 
     def creation(name: str) -> controller_pb2.CreateTopicsRequest:
         return controller_pb2.CreateTopicsRequest(topics=[controller_pb2.NewTopic(name=name)])

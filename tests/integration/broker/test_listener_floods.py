@@ -1,4 +1,4 @@
-"""Clients that take what is everybody's: one listener's do not hurt the others."""
+"""Tests clients that use up shared resources: the clients of one listener do not harm those of another."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def test_300_connections_that_announce_100_mb_each_take_no_memory_before_they_se
             before_bytes = memory().rss
             for number in range(300):
                 connection = silent.enter_context(socket.create_connection((host, int(port))))
-                # Half of them begin.
+                # Half of the connections send the beginning of the body too.
                 connection.sendall(struct.pack(">i", ANNOUNCED_BYTES) + bytes(1_000 * (number % 2)))
-            # Behind all of them: connections are accepted, and read, in order.
+            # This connection is the last one, because connections are accepted and read in order.
             with KafkaWire(cluster.kafka_bootstrap) as last:
                 last.ask(ApiKey.API_VERSIONS, 3, API_VERSIONS)
             client.ask(ApiKey.API_VERSIONS, 3, API_VERSIONS)

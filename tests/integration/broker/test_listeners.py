@@ -1,4 +1,4 @@
-"""A client is told the addresses of the listener that it came in by, on both doors of one process."""
+"""Tests that clients get the addresses of the listener that they connected to, for gRPC and Kafka in one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INSIDE, OUTSIDE = "127.0.0.1", "localhost"
 
 
 class TwoNetworks:
-    """`klamm up` with two listeners of each protocol."""
+    """A `klamm up` with two listeners of each protocol."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.grpc, self.grpc_out, self.kafka, self.kafka_out = free_ports(range(4))

@@ -1,4 +1,4 @@
-"""Brokers with two log dirs each: replicas that move between them while they are used, and a dir that fails."""
+"""Tests brokers with two log dirs each: replicas that move between dirs under load, and a dir that fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def klamm(cluster: BrokerCluster) -> KlammCommand:
 
 
 class Writer:
-    """Produces to partition 0 of a topic until it is left; `values` were acknowledged by all in sync."""
+    """A producer for partition 0 of a topic that runs until the block ends.
+
+    `values` are those acknowledged by all in sync.
+    """
 
     def __init__(self, cluster: BrokerCluster, topic: str) -> None:
         self._bootstrap = cluster.bootstrap
@@ -87,7 +90,7 @@ def read(cluster: BrokerCluster, topic: str, count: int, partitions: int = 1) ->
 
 
 def replicas(klamm: KlammCommand, topic: str, broker: int, partition: int = 0) -> dict[str, str]:
-    """State by path, of one partition on one broker."""
+    """Returns the states of one partition's replica on one broker, by path."""
     rows = klamm.ok("log-dirs", "describe", topic, "--broker", broker, "--json").document
     return {row["path"]: row["state"] for row in rows if row["partition"] == partition}
 
@@ -135,7 +138,7 @@ def test_a_slow_move_goes_on_after_a_kill_and_can_be_left_off(
 ) -> None:
     admin.create_topics([NewTopic("slow", assignments={0: (3,)})])
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
-        for number in range(60):  # a batch each, of which a byte per second lets one through in eleven seconds
+        for number in range(60):  # one batch per record: a throttle of one byte per second passes one in eleven seconds
             producer.send("slow", b"%d" % number, partition=0).result(patience())
     home = home_of(klamm, "slow", 3)
     target = other(cluster, 3, home)
@@ -159,7 +162,7 @@ def test_moves_that_cannot_be_are_refused(cluster: BrokerCluster, admin: Admin, 
     admin.create_topics([NewTopic("refused", assignments={0: (1,)})])
     wait_until(lambda: bool(replicas(klamm, "refused", 1)), cluster.logs)
     nowhere = klamm.refused(1, "log-dirs", "move", "refused", 0, "--broker", 1, "--to", "/nowhere")
-    assert "'/nowhere' is no log dir of this broker" in nowhere
+    assert "'/nowhere' is not a log directory of this broker" in nowhere
     target = str(cluster.log_dir(2))
     elsewhere = klamm.refused(1, "log-dirs", "move", "refused", 0, "--broker", 2, "--to", target)
     assert "refused-0 has no replica on broker 2" in elsewhere
@@ -209,7 +212,7 @@ def test_a_log_dir_that_fails_takes_its_replicas_with_it_and_no_others(
 def test_a_broker_whose_disks_are_others_leads_nothing_until_an_operator_says_so(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
-    """It stopped in order, and was the only one: what it has now is nothing, and its old disks may come back."""
+    """The broker stopped cleanly and had the only replica. Now the replica is empty, but the old disks may return."""
     admin.create_topics([NewTopic("alone", assignments={0: (3,)})])
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
         producer.send("alone", b"kept", partition=0).result(patience())
@@ -224,7 +227,7 @@ def test_a_broker_whose_disks_are_others_leads_nothing_until_an_operator_says_so
     for path, away in disks.items():
         path.rename(away)
     restart()
-    assert "broker=3 registers without log dirs that it had" in cluster.controller.log_path.read_text()
+    assert "broker=3 registers without some of its log directories" in cluster.controller.log_path.read_text()
     assert cluster.brokers[3].end(signal.SIGTERM) == 0
     for path, away in disks.items():
         shutil.rmtree(path)

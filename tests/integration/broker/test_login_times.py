@@ -1,4 +1,4 @@
-"""A Kafka listener where clients log in: how long a login may take, and for how long it lasts."""
+"""Tests a Kafka listener where clients log in: the maximum time of a login, and the life of a session."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_who_logs_in_again_goes_on_and_who_should_have_is_cut_off(run: Run) -> N
                 await one.handshake()
                 code, _, lifetime_ms = await one.authenticate(PlainClient("alice", Secret("wonderland")).first())
                 assert (code, lifetime_ms) == (0, 3000)
-            # As somebody else, or by something else: never.
+            # A session never continues for another user or by another mechanism.
             assert await other.by_plain("bob", "builder") == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert await other.is_cut_off()
             loop = asyncio.get_running_loop()

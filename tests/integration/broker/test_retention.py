@@ -1,4 +1,4 @@
-"""Old segments go, offsets stay: retention and DeleteRecords of a real process, as its clients see them."""
+"""Tests that old segments are deleted and offsets stay, by retention and by DeleteRecords of a real process."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def produce(cluster: KlammProcess, first: int, count: int, timestamp_ms: int) ->
 
 
 def log_files(cluster: KlammProcess) -> list[str]:
-    """Segments, also those that are renamed and not removed yet."""
+    """Returns the segment files, including those that are renamed and not removed yet."""
     return sorted(path.name for path in (cluster.data_dir / "broker" / str(EVENTS)).glob("*.log*"))
 
 
 def described(admin: Admin) -> ReplicaDescription:
-    """What DescribeLogDirs says of the partition."""
+    """Returns the partition's entry in the answer to DescribeLogDirs."""
     ((log_dir,),) = admin.describe_log_dirs().values()
     return next(replica for replica in log_dir.replicas if replica.tp == EVENTS)
 
 
 def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    """At least `count` records."""
+    """Polls until at least `count` records are read, and returns them."""
     found: list[ConsumerRecord] = []
 
     def poll() -> None:

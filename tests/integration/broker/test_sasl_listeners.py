@@ -1,4 +1,4 @@
-"""Kafka clients that log in: by every mechanism, with right and wrong secrets, until they may no more."""
+"""Tests Kafka clients that log in by every mechanism, with right and wrong secrets, until their right ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def right(mechanism: str) -> str:
 
 
 def wrong(mechanism: str) -> list[dict[str, str]]:
-    """Secrets that let nobody in."""
+    """Returns secrets that no listener accepts."""
     if mechanism == "OAUTHBEARER":
         return [{"password": token(lifetime_s=-3600)}, {"password": token(audience="another")}]
     return [{"password": "wrong"}, {"password": PASSWORD, "user": "nobody"}]
@@ -123,7 +123,7 @@ def test_aiokafka(cluster: SaslCluster, mechanism: str) -> None:
 
 
 def logged_in(cluster: SaslCluster, password: str) -> socket.socket:
-    """A connection by PLAIN, with nothing between it and the wire."""
+    """Returns a socket that has logged in by PLAIN, without a client library."""
     made = socket.create_connection(("127.0.0.1", cluster.sasl), patience())
     message = f"\0{USER}\0{password}".encode()
     for body in (
@@ -138,7 +138,7 @@ def logged_in(cluster: SaslCluster, password: str) -> socket.socket:
 
 def test_a_changed_password_ends_connections_at_once(cluster: SaslCluster) -> None:
     waiting = logged_in(cluster, PASSWORD)
-    # ListGroups, whose answer shows that it is served.
+    # The answer to ListGroups shows that the client is served.
     asked = struct.pack(">hhih", 16, 0, 3, -1)
     waiting.sendall(struct.pack(">i", len(asked)) + asked)
     assert waiting.recv(4096)
@@ -165,7 +165,7 @@ def test_5000_silent_connections_of_one_address_keep_nobody_else_out(cluster: Sa
     before_mib, took_s, silent = rss_mib(cluster), list[float](), list[socket.socket]()
     for number in range(5_000):
         one = socket.create_connection(("127.0.0.1", port), patience(), ("127.0.0.2", 0))
-        # Every tenth one says something: half a frame, the start of one of 2 GiB, or what is no Kafka at all.
+        # Every tenth client sends half a frame, the start of a frame of 2 GiB, or bytes of another protocol.
         with contextlib.suppress(OSError):
             one.sendall([b"", b"\0\0\1", b"\x7f\xff\xff\xff", b"GET ", b"\x16\x03\x01"][number % 5])
         silent.append(one)

@@ -1,4 +1,4 @@
-"""Bytes that went bad on the disks of a real cluster: found, repaired from another replica, and reported if not."""
+"""Tests damaged bytes on the disks of a real cluster: found, repaired from another replica, or reported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def value(number: int) -> bytes:
 
 
 def fill(cluster: BrokerCluster, admin: Admin, topic: str, replicas: dict[int, tuple[int, ...]]) -> None:
-    """Several closed segments on every replica, all of them on disk."""
+    """Writes several closed segments and waits until they are on the disks of all replicas."""
     admin.create_topics([NewTopic(topic, assignments=replicas)])
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all", batch_size=16_384) as producer:
         for number in range(COUNT):
@@ -53,7 +53,7 @@ def fill(cluster: BrokerCluster, admin: Admin, topic: str, replicas: dict[int, t
 
 
 def is_flushed(cluster: BrokerCluster, broker_id: int, topic: str) -> bool:
-    """Whether all closed segments are on disk: others are not read."""
+    """Returns True if all closed segments are on disk. The scrubber reads no others."""
     checkpoint = cluster.log_dir(broker_id) / "recovery-point-offset-checkpoint"
     lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
     points = [int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")]
@@ -61,7 +61,7 @@ def is_flushed(cluster: BrokerCluster, broker_id: int, topic: str) -> bool:
 
 
 def damaged_segments(cluster: BrokerCluster, broker_id: int) -> float:
-    """-1 while the broker does not serve its metrics."""
+    """Returns the broker's count of damaged segments, or -1 while the broker does not serve its metrics."""
     try:
         return cluster.metric(broker_id, "klamm_broker_log_scrub_damaged_segments")
     except OSError:

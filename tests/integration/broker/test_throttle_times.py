@@ -1,4 +1,4 @@
-"""How long a client rests that has used up a quota, and a connection that comes too fast."""
+"""Tests the delay of a client that has used up a quota, and of connections that come too fast."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def frame(number: int) -> bytes:
 
 
 def told(request: Request) -> Answer:
-    """The answer is the throttle time."""
+    """Answers with the throttle time."""
     return [b"%d" % request.throttle_ms]
 
 
 def resting(request: Request) -> Answer:
-    """The client is to rest after each request but the first."""
+    """Answers so that the client is throttled after each request but the first."""
     assert request.throttle is not None
     request.throttle.ms = REST_MS if request.correlation_id else 0
     return told(request)
@@ -92,7 +92,7 @@ def test_a_connection_that_comes_too_fast_is_held_back_and_then_served(
     run: Callable[..., None], by_quota: bool
 ) -> None:
     async def scenario() -> None:
-        # One is free; then one a second.
+        # The first connection is free, then one per second is.
         span = WindowSpan(windows=2, window_ms=1_000)
         address_quotas = ClientQuotas(span)
         if by_quota:
@@ -104,7 +104,7 @@ def test_a_connection_that_comes_too_fast_is_held_back_and_then_served(
             for reader, writer in clients:
                 writer.write(frame(1))
                 assert await answer_to(reader) == (1, b"0")
-            # The second came within the first second, or this machine stood still for as long.
+            # The second connection came within the first second, unless this machine stalled for as long.
             assert monotonic() - began_s >= 0.9
             for _, writer in clients:
                 writer.close()

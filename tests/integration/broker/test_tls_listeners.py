@@ -1,4 +1,4 @@
-"""Kafka clients at listeners with TLS: with and without a certificate of their own, with wrong ones, at wrong ports."""
+"""Tests Kafka clients at TLS listeners: with and without a client certificate, with wrong ones, at wrong ports."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_records_groups_and_transactions(cluster: TlsCluster, client: Callable[[
 
 
 def complaint(settings: Settings) -> str:
-    """What librdkafka says when it does not get in."""
+    """Connects with librdkafka, which must fail. Returns its error."""
     told: list[str] = []
     client = AdminClient({**settings, "error_cb": lambda error: told.append(str(error))})
 
@@ -81,8 +81,9 @@ def test_a_wrong_door_is_told_by_the_log(cluster: TlsCluster) -> None:
     complaint({"bootstrap.servers": f"{HOST}:{cluster.tls}"})
     complaint(cluster.client(port=cluster.plain))
     for told in (
-        rf"a client without TLS from \S+ came to the Kafka listener {HOST}:{cluster.tls}: it speaks TLS only",
-        rf"a TLS client from \S+ came to the Kafka listener \S+:{cluster.plain}: .* without TLS",
+        rf"a client without TLS from \S+ connected to the Kafka listener {HOST}:{cluster.tls}: the listener accepts"
+        r" TLS only",
+        rf"a TLS client from \S+ connected to the Kafka listener \S+:{cluster.plain}: .* without TLS",
     ):
         wait_until(lambda told=told: re.search(told, cluster.log()))
 
@@ -98,7 +99,7 @@ def test_silence_is_cut_off_and_others_are_served_meanwhile(cluster: TlsCluster)
 
 @pytest.mark.parametrize("is_cold", [False, True], ids=["warm", "cold"])
 def test_large_fetches(cluster: TlsCluster, is_cold: bool) -> None:
-    """64 MiB of records in fetches as large as they can be."""
+    """The test reads 64 MiB of records in fetches of maximum size."""
     topic = f"large-{is_cold}".lower()
     admin = AdminClient(cluster.client())
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(patience())
@@ -132,7 +133,7 @@ def test_large_fetches(cluster: TlsCluster, is_cold: bool) -> None:
 
 
 def _evict(partition: pathlib.Path) -> None:
-    """Takes the partition's records out of the page cache."""
+    """Removes the partition's records from the page cache."""
     for path in partition.glob("*.log"):
         fd = os.open(path, os.O_RDONLY)
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""A slice of each workload of `make chaos` that has its own processes."""
+"""Runs a slice of each workload of `make chaos` that has its own processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UP_SHARE = 3
 @pytest.mark.timeout(DEADLINE_S + 60)
 @pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 10), ("partitions", 25), ("transactions", 12)])
 def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
-    """A process of its own: it has mounts and a network of its own, where that is allowed."""
+    """The slice runs in a separate process, which has its own mounts and network where the system allows it."""
     seed = seeds.run_seed()
     command = [sys.executable, str(RUN), workload, "--minutes", f"{slice_s / 60:.3f}", "--seed", str(seed)]
     if workload == "partitions" and seed % UP_SHARE == 0:

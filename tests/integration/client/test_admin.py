@@ -1,4 +1,4 @@
-"""The Admin against real services."""
+"""Tests the Admin against real services."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def admin(bootstrap):
 
 @pytest.fixture
 def topic(admin, request) -> str:
-    """A topic of this test's own with two partitions."""
+    """Creates a topic with two partitions for this test only."""
     name = request.node.name.replace("[", "-").replace("]", "")
     admin.create_topics([NewTopic(name, partition_count=2)])
     return name
@@ -229,7 +229,10 @@ def test_a_groups_life(admin, bootstrap, topic):
 
 
 def test_members_are_removed_by_their_instance_or_all(admin, bootstrap, topic):
-    """kip-345, kip-571. Consumers that died without a word, and whose sessions would last for a while."""
+    """Covers kip-345 and kip-571.
+
+    The removed consumers died without leaving, and their sessions would last for a while.
+    """
 
     def members() -> set[str | None]:
         return {member.group_instance_id for member in admin.describe_groups([topic])[topic].members}

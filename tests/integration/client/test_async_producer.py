@@ -1,4 +1,4 @@
-"""The asyncio Producer over real gRPC; what both producers share is tested with the synchronous one."""
+"""Tests the asyncio Producer over real gRPC. The tests of the synchronous Producer cover the shared parts."""
 
 from __future__ import annotations
 

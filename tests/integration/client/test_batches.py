@@ -1,4 +1,4 @@
-"""Batches of a query that count as a whole, with a real cluster that is killed: what a Spark sink goes by."""
+"""Tests the exactly-once batches of a Spark sink on a real cluster that is killed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Query:
         admin.create_topics([NewTopic(self.topic, PARTITIONS)])
 
     def task(self, run: str, batch: int, task: int, *values: bytes, attempt: int = 0) -> PreparedPart | None:
-        """What an executor does."""
+        """Writes and prepares a task's values as an executor does. Returns the prepared part, if there is one."""
         assert self.admin.register_run(self.ledger, run, batch)
         with self.producer(task, attempt) as producer:
             producer.init_transactions()
@@ -59,18 +59,18 @@ class Query:
         return Producer(bootstrap_servers=self.cluster.bootstrap, transactional_id=self.ledger.part(task, attempt))
 
     def parts(self, run: str, batch: int) -> list[PreparedPart]:
-        """The parts of a batch of two tasks with a record each."""
+        """Returns the prepared parts of a batch of two tasks with one record each."""
         found = [self.task(run, batch, task, b"%d of batch %d" % (task, batch)) for task in range(PARTITIONS)]
         return [part for part in found if part is not None]
 
     def check(self, expected: list[bytes]) -> None:
-        """Raises Violation unless these values count, each of them once."""
+        """Raises Violation unless the committed records are these values, each of them once."""
         found = self.read()
         with verdict():
             assert found == expected
 
     def read(self) -> list[bytes]:
-        """What counts, once nothing is open any more."""
+        """Returns the committed values after all transactions have ended."""
         partitions = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
         ends = {}
         with Consumer(bootstrap_servers=self.cluster.bootstrap, auto_offset_reset="earliest") as consumer:
@@ -184,7 +184,7 @@ def test_a_kill_after_the_decision_does_not_undo_it(query: Query, cluster: Klamm
 
 
 def test_nobody_decides(tmp_path: Path) -> None:
-    """The time-out of prepared transactions aborts them; a decision that comes after it fails as a whole."""
+    """The timeout of prepared transactions aborts them. A later decision fails as a whole."""
     with (
         running_cluster(tmp_path, SETTINGS | {"transaction.prepared.timeout.ms": "500"}) as cluster,
         Admin(bootstrap_servers=cluster.bootstrap) as admin,

@@ -1,4 +1,4 @@
-"""Nobody waits for the answer of a broker that the controller has given up."""
+"""Tests that no call waits for the answer of a broker that the controller has fenced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REQUEST = FindCoordinatorRequest(keys=["g"])
 
 
 class Hanging:
-    """A broker that answers when `go_on` is set."""
+    """A broker that does not answer until `go_on` is set."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -39,7 +39,7 @@ class Hanging:
 
 @contextlib.asynccontextmanager
 async def serving(*brokers: Hanging) -> AsyncIterator[tuple[Channels, list[str]]]:
-    """Their addresses, and channels to them."""
+    """Yields channels to the running brokers, and the brokers' addresses."""
     servers = [RpcServer(max_message_bytes=2**20, max_concurrent_rpcs=10) for _ in brokers]
     addresses = []
     for server, broker in zip(servers, brokers, strict=True):

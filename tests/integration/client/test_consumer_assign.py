@@ -1,4 +1,4 @@
-"""A Consumer with partitions assigned by hand, against real services."""
+"""Tests a Consumer with manually assigned partitions against real services."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def admin(bootstrap):
 
 @pytest.fixture
 def topic(admin, request) -> str:
-    """A topic of this test's own with two partitions."""
+    """Creates a topic with two partitions for this test only."""
     name = request.node.name.replace("[", "-").replace("]", "")
     admin.create_topics([NewTopic(name, partition_count=2)])
     return name
@@ -62,7 +62,7 @@ def consumer(bootstrap):
 
 
 def produce(bootstrap: str, topic: str, count: int, partition: int = 0, first: int = 0, **config) -> None:
-    """Values are the numbers from `first`, timestamps a thousand times that."""
+    """Produces `count` records. Values are the numbers from `first`, timestamps a thousand times the number."""
     with Producer(bootstrap_servers=bootstrap, **config) as producer:
         futures = [
             producer.send(topic, b"%d" % number, partition=partition, timestamp_ms=1_000 * number)
@@ -74,7 +74,7 @@ def produce(bootstrap: str, topic: str, count: int, partition: int = 0, first: i
 
 
 def read(consumer, count: int) -> list:
-    """Polls until there are `count` records."""
+    """Polls until there are `count` records, and returns them."""
     records = []
 
     def poll() -> None:
@@ -344,7 +344,7 @@ def test_commit_callbacks_come_in_the_polling_thread(bootstrap, topic):
     heard = []
     with Consumer(bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False) as consumer:
         consumer.assign([tp])
-        consumer.commit({tp: 1})  # tries until the coordinator has loaded the group; commit_async does not
+        consumer.commit({tp: 1})  # retries until the coordinator has loaded the group, which commit_async does not do
         consumer.commit_async({tp: 3}, lambda *outcome: heard.append((*outcome, threading.current_thread())))
         wait_until(lambda: heard, between=lambda: consumer.poll(timeout_ms=20))
     assert heard == [({tp: OffsetAndMetadata(3)}, None, threading.current_thread())]
@@ -378,7 +378,7 @@ def test_a_second_thread_is_told_off(topic, consumer):
 
     def poll_for_long() -> None:
         while True:
-            # The intruder may have come first.
+            # The other thread may have entered the consumer first.
             with contextlib.suppress(ConcurrentAccessError):
                 begun.set()
                 consumer.poll(timeout_ms=LONG_MS)

@@ -1,4 +1,4 @@
-"""Consumer groups against real services: rebalances, losses, static members, fencing of late commits."""
+"""Tests consumer groups against real services: rebalances, lost members, static members, fencing of late commits."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def admin(bootstrap):
 
 @pytest.fixture
 def topic(admin, request) -> str:
-    """A topic of this test's own; the group has its name too."""
+    """Returns the name of a topic for this test only. The group has the same name."""
     name = request.node.name.replace("[", "-").replace("]", "")
     admin.create_topics([NewTopic(name, partition_count=PARTITION_COUNT)])
     return name
 
 
 def poll_on(consumer: Consumer) -> None:
-    """Polls until an error ends it."""
+    """Polls until a poll raises an error."""
     while True:
         consumer.poll(timeout_ms=20_000)
 
@@ -120,7 +120,7 @@ def test_a_commit_after_the_group_moved_on_fails_and_the_partitions_are_lost(boo
         ownership = Ownership()
         other = Worker(bootstrap, topic, ownership, "other")
         with workers(other):
-            wait_for_shares(ownership, 6)  # the slow one does not poll, so it is out after MORTAL_MS
+            wait_for_shares(ownership, 6)  # the slow member does not poll, so the group removes it after MORTAL_MS
             with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
                 slow.commit({TopicPartition(topic, 0): 5})
             slow.poll(timeout_ms=0)
@@ -209,7 +209,7 @@ def test_what_a_listener_raises_comes_out_of_the_poll_and_the_group_lives_on(boo
 
         def on_partitions_assigned(self, partitions) -> None:
             if not partitions:
-                return  # The broker may hear of the new topic later than the group forms.
+                return  # The group may form before the broker knows the new topic.
             self.calls += 1
             raise ValueError("bug in the listener")
 

@@ -1,4 +1,4 @@
-"""Klamm's consumer with group.protocol=consumer (KIP-848) against real services."""
+"""Tests Klamm's consumer with group.protocol=consumer (KIP-848) against real services."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def admin(bootstrap):
 
 @pytest.fixture
 def topic(admin, request) -> str:
-    """A topic of this test's own; the group has its name too."""
+    """Creates a topic for this test only. The group has the same name."""
     name = re.sub(r"[^a-z0-9_]", "-", request.node.name)
     admin.create_topics([NewTopic(name, partition_count=PARTITION_COUNT)])
     return name
@@ -141,7 +141,7 @@ def test_a_static_member_comes_back_to_what_it_had(bootstrap, topic):
 def test_a_pattern_is_matched_by_the_coordinator_and_follows_topics_and_partitions(bootstrap, admin, topic):
     names = [f"{topic}.{number}" for number in range(3)]
     admin.create_topics([NewTopic(names[0], partition_count=1), NewTopic(names[1], partition_count=1)])
-    # Else what is deleted under a reader is created again.
+    # Otherwise a reader would create the deleted topic again.
     config = {**CONSUMER, "group_id": topic, "allow_auto_create_topics": False}
     with Consumer(bootstrap_servers=bootstrap, **config) as consumer:
         consumer.subscribe(pattern=rf"{topic}\.[0-9]")
@@ -196,7 +196,7 @@ def test_people_see_the_group(bootstrap, admin, topic):
 
 
 def test_a_coordinator_that_restarts_finds_the_group_as_it_was(cluster, bootstrap, topic):
-    """The members know nothing of it but a few heartbeats without an answer."""
+    """The members notice only a few heartbeats without an answer."""
     ownership = Ownership()
     team = [Worker(bootstrap, topic, ownership, name, **CONSUMER) for name in ("a", "b")]
     with workers(*team):

@@ -1,4 +1,4 @@
-"""A consumer lives through the kill -9 of the whole cluster: it finds it again and misses nothing."""
+"""Tests a consumer that survives kill -9 of the whole cluster: it reconnects and loses no record."""
 
 from __future__ import annotations
 

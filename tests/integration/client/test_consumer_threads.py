@@ -1,4 +1,4 @@
-"""Consumers in many threads against a real cluster: order per partition, nothing left out, commits of what is done."""
+"""Tests consumers with many threads on a real cluster: order per partition, no lost record, commits of handled ones."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def config(cluster: KlammProcess, topic: str) -> dict[str, Any]:
 
 
 class Seen:
-    """What handlers got, by partition, in order; what came again at a rebalance counts once."""
+    """The offsets that handlers received, by partition and in order. A record that is delivered again counts once."""
 
     def __init__(self, wanted: int = RECORDS) -> None:
         self.offsets: dict[int, list[int]] = defaultdict(list)
@@ -132,14 +132,14 @@ def test_a_record_that_fails_is_the_next_one_of_whoever_comes_after(
 
 
 def test_partitions_move_between_pools_with_what_is_done(cluster: KlammProcess, topic: str) -> None:
-    """The second joins while the first is at work: between them everything, and in order."""
+    """The second pool joins while the first is at work. Together they handle every record, in order."""
     seen, joined = Seen(), Seen(1)
     begun = threading.Event()
 
     def first(record: ConsumerRecord) -> None:
         seen(record)
         begun.set()
-        joined.enough.wait(0.05)  # slowly, until there are two
+        joined.enough.wait(0.05)  # handle records slowly until there are two pools
 
     def second(record: ConsumerRecord) -> None:
         joined(record)
@@ -163,7 +163,7 @@ def test_partitions_move_between_pools_with_what_is_done(cluster: KlammProcess, 
 
     each = RECORDS // PARTITIONS
     assert committed(cluster, topic) == [each] * PARTITIONS
-    # The consumer that takes over begins where the other was done: nothing is left out.
+    # The new owner begins at the offset that the former owner had finished, so no record is lost.
     with verdict():
         assert seen.offsets == {number: list(range(each)) for number in range(PARTITIONS)}
 

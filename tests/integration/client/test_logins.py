@@ -1,5 +1,4 @@
-"""Logins over gRPC and real sockets: which clients get in, which do not, and sessions that end under calls and
-streams."""
+"""Tests logins over gRPC on real sockets: accepted and refused clients, and sessions that end during calls."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ LIFETIME_MS = 3_600_000
 
 
 def image(**passwords: str) -> MetadataImage:
-    """A cluster with these users."""
+    """Returns the metadata of a cluster with these users and passwords."""
     credentials = {
         (name, mechanism): credential_of(
             mechanism, salted_password(mechanism, Secret(text), b"0123456789", 4096), b"0123456789", 4096
@@ -66,7 +65,7 @@ def image(**passwords: str) -> MetadataImage:
 
 
 class BrokerApi:
-    """Some calls, which tell who makes them."""
+    """A broker service with some calls that note their caller."""
 
     def __init__(self) -> None:
         self.callers: list[str | None] = []
@@ -102,7 +101,7 @@ class BrokerApi:
 
 
 class ClockAhead(SystemClock):
-    """The wall's clock, set ahead by a test."""
+    """The system clock, which a test can set ahead."""
 
     ahead_ms = 0
 
@@ -114,7 +113,7 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
 class World:
-    """A server with a listener that wants logins."""
+    """A server with a listener that requires logins."""
 
     def __init__(self, tls: ServerTls | None = None, **settings: str) -> None:
         given = {"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN"}
@@ -143,7 +142,7 @@ class World:
         return f"localhost:{self.port}"
 
     def dialling(self, **settings: Any) -> Connection:
-        """`settings` with underscores for dots."""
+        """Returns a connection. `settings` have underscores for dots."""
         given = {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "SCRAM-SHA-256",
@@ -246,7 +245,8 @@ def test_every_call_but_health_wants_a_login_and_its_request_is_not_read() -> No
             await health.Check(health_pb2.HealthCheckRequest(service="liveness"), timeout=patience())
             for said in (None, (("authorization", "Klamm AAAA"),), (("authorization", "Bearer x"),)):
                 for path in (*(method.path for method in (*BROKER.methods, *SERVER.methods)), REFLECTION):
-                    # No request is ever sent, so none is waited for, and none is under way when the call ends.
+                    # The call never sends a request, so the server waits for none and none is in flight when the call
+                    # ends.
                     call = channel.stream_stream(path)(metadata=said, timeout=patience())
                     with pytest.raises(aio.AioRpcError) as failed:
                         await call.read()
@@ -297,7 +297,7 @@ def test_a_session_that_has_ended_is_renewed_under_calls() -> None:
     async def scenario() -> None:
         async with World(connections_max_reauth_ms=str(LIFETIME_MS)).serving() as world, world.dialling() as connection:
             for _ in range(10):
-                # A call is repeated once: none may be in its second attempt already when the session ends.
+                # The client repeats a call only once, so no call may be in its second attempt when the session ends.
                 await describe(connection)
                 calls = [asyncio.create_task(describe(connection)) for _ in range(20)]
                 await calls[0]
@@ -308,7 +308,7 @@ def test_a_session_that_has_ended_is_renewed_under_calls() -> None:
 
 
 async def begun(connection: Connection, name: str) -> Callable[[], Awaitable[Any]]:
-    """What reads the next answer of a stream, which has given one and has no other."""
+    """Starts a stream and reads its only answer. Returns the function that reads the next one."""
     stub = connection.stub(BROKER)
     if name == "fetch_stream":
         answers = stub.fetch_stream(FetchRequest())
@@ -334,7 +334,7 @@ def test_a_stream_that_waits_ends_with_its_session(name: str, end: str) -> None:
                 await read()
             assert world.broker.callers == [f"User:{USER}"]
             await until(lambda: world.broker.streams == 0)
-            # Whose credential is another one does not come back by the old password.
+            # If the credential has changed, the old password cannot log in again.
             if end != "expired":
                 with pytest.raises(SaslAuthenticationError):
                     await describe(connection)
@@ -343,7 +343,7 @@ def test_a_stream_that_waits_ends_with_its_session(name: str, end: str) -> None:
 
 
 class Issuer:
-    """Gives out tokens; its key is in a file."""
+    """An issuer of tokens whose public key is in a file."""
 
     def __init__(self, directory: Path) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -392,7 +392,7 @@ def test_calls_may_bring_their_token_themselves(tmp_path: Path) -> None:
         async with World(**issuer.settings()).serving() as world:
             good = (("authorization", f"Bearer {issuer.token()}"),)
             for _ in range(2):
-                # As any other gRPC client would, from any connection.
+                # Other gRPC clients make such calls from any connection.
                 async with aio.insecure_channel(world.address) as channel:
                     await asyncio.gather(*(_unary(channel, method.path, metadata=good) for _ in range(5)))
             async with aio.insecure_channel(world.address) as channel:

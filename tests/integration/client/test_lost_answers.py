@@ -1,7 +1,7 @@
-"""A network that swallows answers: what the broker has taken is sent again, and is there once.
+"""Tests that a producer sends a batch again if the network loses the answer, and that the broker stores it once.
 
-Between the producer and a real broker is a proxy that, every few dozen milliseconds, passes requests on but no more
-answers, and then closes the connection.
+A proxy between the producer and a real broker loses answers every few dozen milliseconds. It passes requests on, but no
+more answers, and then closes the connection.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RETRIES = 20
 
 
 class AnswerSwallower:
-    """A TCP proxy from `port` to `target_port`; harmless until `is_lossy`."""
+    """A TCP proxy from `port` to `target_port`, which loses answers only while `is_lossy`."""
 
     def __init__(self, target_port: int) -> None:
         self.port = free_port()
@@ -78,7 +78,7 @@ class AnswerSwallower:
         while data := await server.read(65_536):
             if self.is_lossy and loop.time() > end:
                 self.swallowed_bytes += len(data)
-                await asyncio.sleep(0.01)  # time enough for the broker to get what is on the way to it
+                await asyncio.sleep(0.01)  # time for the broker to receive the bytes in flight
                 return
             to_client.write(data)
             await to_client.drain()
@@ -91,7 +91,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 def produce_through(tmp_path: pathlib.Path, *, idempotent: bool) -> tuple[list[bytes], list[bytes]]:
-    """What was sent, and what is in the log."""
+    """Sends records through the lossy proxy. Returns the values sent and the values in the log."""
     port = free_port()
     proxy = AnswerSwallower(port)
     settings = {"advertised.listeners": f"GRPC://127.0.0.1:{proxy.port}"}

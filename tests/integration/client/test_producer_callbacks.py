@@ -48,7 +48,7 @@ def test_callback_may_send_but_not_block() -> None:
 
 
 class Recorder(ProducerInterceptor):
-    """Marks records and remembers outcomes."""
+    """Marks records and keeps their outcomes."""
 
     def __init__(self) -> None:
         self.outcomes: list[int | str] = []
@@ -61,7 +61,7 @@ class Recorder(ProducerInterceptor):
 
 
 class Broken(ProducerInterceptor):
-    """Fails at everything."""
+    """An interceptor whose methods all fail."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         raise LookupError("broken on_send")

@@ -1,4 +1,4 @@
-"""The Producer against the real services: what a scripted broker only imitates."""
+"""Tests the Producer against the real services, which a scripted broker only imitates."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ def test_batches_the_topic_finds_too_large_are_split(cluster: KlammProcess) -> N
 
 @pytest.mark.parametrize("batch_size", [16_384, 200])
 def test_a_record_that_is_refused_does_not_answer_for_others(cluster: KlammProcess, batch_size: int) -> None:
-    """In one batch with it they are told so; what was in other batches of the request is written (KIP-467)."""
+    """The error of the other records in the batch names the refused one.
+
+    Other batches of the request are written (KIP-467).
+    """
     topic = f"keyed-{batch_size}"
     create(cluster, topic, cleanup_policy="compact")
     told: dict[int, Exception | None] = {}
@@ -89,11 +92,11 @@ def test_a_record_that_is_refused_does_not_answer_for_others(cluster: KlammProce
         assert producer.send(topic, b"v", b"after", partition=0).result(patience()).offset == errors.count(None)
 
     assert isinstance(errors[7], EXCEPTIONS[ErrorCode.INVALID_RECORD])
-    assert str(errors[7]).startswith("INVALID_RECORD: it has no key;")
+    assert str(errors[7]).startswith("INVALID_RECORD: the record has no key,")
     with_it = [error for error in errors[:7] + errors[8:] if error is not None]
     assert 0 < len(with_it) == (59 if batch_size > 1_000 else len(with_it)) < 60
     assert all(isinstance(error, OtherRecordsInvalidError) for error in with_it)
-    assert "record 7: it has no key" in str(with_it[0]) or batch_size < 1_000
+    assert "record 7: the record has no key" in str(with_it[0]) or batch_size < 1_000
     assert [told[number] for number in range(60)] == errors
     if batch_size < 1_000:
         assert errors.count(None) > 40

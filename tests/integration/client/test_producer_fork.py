@@ -1,4 +1,4 @@
-"""What a forked child may do: gRPC itself does not survive a fork, so nothing may hang there."""
+"""Tests the calls that a forked child may make. gRPC does not survive a fork, so no call may hang there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def produce():
 
 
 def run(script: str) -> list[bytes | None]:
-    """Runs the script in a process that has no threads yet; returns what the cluster got."""
+    """Runs the script in a process without threads. Returns the values that the cluster received."""
     cluster = ScriptedCluster()
     cluster.create_topic("t", 1)
     with cluster.serve_in_thread():

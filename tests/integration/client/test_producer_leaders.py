@@ -26,7 +26,7 @@ def test_leader_hint_is_followed_without_asking_for_metadata() -> None:
         assert cluster.values("t") == [b"first", b"second"]
         assert cluster.metadata_count == metadata_count
         assert [seen.broker_id for seen in cluster.produced] == [0, 0, 1]
-        # With the epoch, a broker whose metadata are older can wait until it knows that it leads.
+        # With the epoch, a broker with older metadata can wait until it knows that it leads.
         assert [seen.header.partitions[0].current_leader_epoch for seen in cluster.produced] == [0, 0, 1]
 
 
@@ -41,7 +41,7 @@ def test_moved_leader_is_found_by_metadata() -> None:
 
 
 def test_news_of_another_leader_ends_the_pause() -> None:
-    """The old one gives no hint; the metadata, asked at once, name the new one."""
+    """The former leader gives no hint. The client requests metadata at once, which names the new leader."""
     cluster = ScriptedCluster(broker_count=2)
     with producing(cluster=cluster, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as (producer, _):
         producer.send("t", b"first").result(patience())
@@ -53,13 +53,13 @@ def test_news_of_another_leader_ends_the_pause() -> None:
 
 
 def test_a_new_leader_is_asked_for_while_the_next_attempt_waits() -> None:
-    """A question after each failed attempt would find it when the pause is over, or a pause later."""
+    """If the client asked only after each failed attempt, it would find the leader one pause later."""
     cluster = ScriptedCluster(broker_count=2)
     with producing(cluster=cluster, retry_backoff_ms=100, retry_backoff_max_ms=60_000) as (producer, _):
         producer.send("t", b"first").result(patience())
         cluster.usual_answer = Answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         second = producer.send("t", b"second")
-        asked_since: dict[int, int] = {}  # the number of attempts -> of metadata requests by then
+        asked_since: dict[int, int] = {}  # the number of attempts -> the number of metadata requests
 
         def has_asked_in_a_pause() -> bool:
             before = asked_since.setdefault(len(cluster.produced), cluster.metadata_count)
@@ -72,7 +72,7 @@ def test_a_new_leader_is_asked_for_while_the_next_attempt_waits() -> None:
 
 
 def test_a_leader_that_answers_nothing_is_asked_about() -> None:
-    """The leader may be frozen, and another one may lead by then."""
+    """The leader may be frozen, and another one may have been elected."""
     release = threading.Event()
     with producing(request_timeout_ms=300, delivery_timeout_ms=60_000) as (producer, cluster):
         producer.send("t", b"first").result(patience())

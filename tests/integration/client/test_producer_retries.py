@@ -66,7 +66,7 @@ def test_without_idempotence_a_lost_answer_means_at_least_once_and_still_in_orde
 
 
 def headers(cluster: ScriptedCluster) -> list[tuple[int, int, int]]:
-    """(producer id, epoch, sequence) of each batch that was stored."""
+    """Returns (producer id, epoch, sequence) of each stored batch."""
     stored = [read_header(batch) for batch in cluster.topics["t"][0].batches]
     return [(header.producer_id, header.producer_epoch, header.base_sequence) for header in stored]
 
@@ -86,7 +86,7 @@ def test_a_leader_that_lost_acknowledged_records_is_written_to_in_a_new_epoch() 
 
 
 def test_a_leader_that_has_the_first_batches_of_a_request_gets_the_others() -> None:
-    """The leadership moved to a replica that had not fetched all of it."""
+    """The leadership moved to a replica that had fetched only a part of the request."""
     with producing(batch_size=100) as (producer, cluster):
         held = threading.Event()
         cluster.produce_answers.extend([Answer(wait_for=held), Answer(drop=True, append=True)])

@@ -25,7 +25,7 @@ def test_too_large_batches_are_split_until_they_fit() -> None:
 
 
 def packed(values: list[bytes]) -> PackedRecords:
-    """Records encoded as a caller that has columns encodes them."""
+    """Returns records in the encoding of a caller that has columns."""
     batch = encode_batch([(77, None, value, ()) for value in values])
     return PackedRecords(
         data=batch[HEADER_SIZE_BYTES:], record_count=len(values), base_timestamp_ms=77, max_timestamp_ms=77

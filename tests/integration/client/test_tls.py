@@ -1,5 +1,4 @@
-"""gRPC with TLS over real sockets: which clients and servers connect, what the others are told, and certificates that
-change."""
+"""Tests gRPC with TLS over real sockets: accepted and refused peers, their errors, and certificates that change."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
 
 @contextlib.asynccontextmanager
 async def serving(tls: ServerTls | None, host: str = "localhost") -> AsyncIterator[int]:
-    """The port of a server that answers DescribeServer."""
+    """Yields the port of a server that answers DescribeServer."""
     rpc = RpcServer(max_message_bytes=2**20, max_concurrent_rpcs=100)
     port = await rpc.start(host, 0, tls=tls)
     try:
@@ -105,7 +104,7 @@ def test_a_server_that_is_not_the_right_one_is_not_believed(tmp_path: Path, sign
 def test_a_certificate_that_expired_while_the_server_ran_is_not_believed(tmp_path: Path) -> None:
     async def scenario() -> None:
         tls = server_tls(tmp_path, server())
-        # A server does not take up such a certificate; time gives it one.
+        # A server does not load an expired certificate, but a loaded certificate can expire.
         tls._watched.material = _material(server(valid_days=-1))
         async with serving(tls) as port:
             with pytest.raises(SslAuthenticationError, match=handshakes.EXPIRED):
@@ -178,7 +177,10 @@ def test_no_client_goes_on_trying(
 
 
 def test_calls_go_on_while_all_certificates_change(tmp_path: Path) -> None:
-    """The CA as well: first both ends trust the old and the new one, then they show what the new one signed."""
+    """The CA changes as well.
+
+    First both ends trust the old and the new CA, then both show certificates of the new one.
+    """
 
     async def scenario() -> None:
         tls = server_tls(tmp_path, server(), ssl_client_auth="required")
@@ -195,7 +197,7 @@ def test_calls_go_on_while_all_certificates_change(tmp_path: Path) -> None:
             for end in ("server", "client"):
                 replace(tmp_path / end / "truststore.pem", ca("New CA").signed.certificate_pem)
             await _seen(tls, 3)
-            await asyncio.sleep(0.3)  # the client looks at its files
+            await asyncio.sleep(0.3)  # the client checks its files in this time
             calls.cancel()
             assert await calls > 0
             with pytest.raises(SslAuthenticationError):
@@ -244,7 +246,7 @@ def test_a_handshake_that_is_never_made_ends(tmp_path: Path) -> None:
 
 
 def test_a_session_that_is_resumed_is_of_no_use_where_clients_show_certificates(tmp_path: Path) -> None:
-    """Nobody would look at the certificate again."""
+    """A resumed session skips the check of the certificate."""
     (method,) = (method for method in SERVER.methods if method.name == "describe_server")
     shown = client()
     credentials = grpc.ssl_channel_credentials(
@@ -268,7 +270,7 @@ def test_a_session_that_is_resumed_is_of_no_use_where_clients_show_certificates(
 
 
 def _shown(host: str, port: int) -> bytes:
-    """The certificate that a server shows."""
+    """Returns the certificate that a server shows."""
     context = ssl.create_default_context(cadata=ca().signed.certificate_pem)
     context.set_alpn_protocols(["h2"])
     with context.wrap_socket(
@@ -347,7 +349,7 @@ def _material(signed: SignedKey):
 
 
 async def _call_until_told(connection: Connection) -> int:
-    """How many calls were answered; every one of them has to be."""
+    """Repeats a call until cancelled, and returns how many calls were answered. Every call must succeed."""
     stub, count = connection.stub(SERVER), 0
     try:
         while True:
@@ -359,6 +361,6 @@ async def _call_until_told(connection: Connection) -> int:
 
 
 async def _seen(tls: ServerTls, version: int) -> None:
-    await asyncio.sleep(0.25)  # the client looks at its files
+    await asyncio.sleep(0.25)  # the client checks its files in this time
     tls.refresh()
     assert tls.version == version

@@ -1,4 +1,4 @@
-"""A whole cluster whose only listener is gRPC with TLS and client certificates: our clients, commands and probes."""
+"""Tests a cluster whose only listener is gRPC with TLS and client certificates: our clients, commands and probes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class TlsCluster:
-    """The cluster, its files and a client's."""
+    """The cluster, its files and a client's files."""
 
     def __init__(self, directory: Path) -> None:
         self.server = write_stores(directory / "server", server())
@@ -43,7 +43,7 @@ class TlsCluster:
         self.properties.write_text("".join(f"{name}={text}\n" for name, text in self.settings.items()))
 
     def shown(self) -> bytes:
-        """The certificate that the server shows new clients."""
+        """Returns the certificate that the server shows to new clients."""
         context = ssl.create_default_context(cafile=str(self.server.truststore))
         context.set_alpn_protocols(["h2"])
         plain = socket.create_connection(("localhost", self.process.port), 30)
@@ -101,7 +101,7 @@ def test_no_record_is_lost_or_doubled_while_everybody_gets_new_certificates(clus
 
 
 def test_connections_that_come_together_are_all_served(cluster: TlsCluster) -> None:
-    """gRPC asks for certificates in several threads; the process used to end by it."""
+    """gRPC asks for certificates in several threads. This used to crash the process."""
     with ThreadPoolExecutor(16) as clients:
         assert len(set(clients.map(lambda _: cluster.shown(), range(1_200)))) == 1
     assert cluster.process.running

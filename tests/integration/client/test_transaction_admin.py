@@ -1,4 +1,4 @@
-"""Transactions for people: the Admin and `klamm transactions` against real services."""
+"""Tests how people see and end transactions: the Admin and `klamm transactions` against real services."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def klamm(bootstrap) -> KlammCommand:
 
 @pytest.fixture
 def topic(admin, request) -> str:
-    """A topic of this test's own with two partitions."""
+    """Creates a topic with two partitions for this test only."""
     name = request.node.name.replace("[", "-").replace("]", "")
     admin.create_topics([NewTopic(name, partition_count=2)])
     return name
@@ -43,14 +43,14 @@ def topic(admin, request) -> str:
 
 @pytest.fixture
 def producer(bootstrap, topic):
-    """With the topic's name as its transactional id."""
+    """Yields an initialized producer whose transactional id is the topic's name."""
     with Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
         producer.init_transactions()
         yield producer
 
 
 def begin(producer: Producer, topic: str) -> None:
-    """A transaction that has written to partition 1."""
+    """Begins a transaction and writes to partition 1."""
     producer.begin_transaction()
     producer.send(topic, b"value", partition=1)
     producer.flush()

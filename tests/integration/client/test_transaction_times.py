@@ -1,4 +1,4 @@
-"""The transactional API against scripted brokers and coordinators that answer too late."""
+"""Tests the transactional API against scripted brokers and coordinators that answer too late."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def new_producer(cluster, **overrides) -> Producer:
 
 
 def in_time(call: Callable[[], T]) -> T:
-    """What `call` returns, for a producer whose max.block.ms is short: a busy machine may need more than one call."""
+    """Repeats `call` until it returns in time, and returns its result.
+
+    The producer's max.block.ms is short, so a busy machine may need more than one call.
+    """
     while True:
         try:
             return call()

@@ -1,4 +1,4 @@
-"""Transactions end to end: real servers and clients, read-process-write, aborts, zombies, coordinators that die."""
+"""Tests transactions end to end on real servers: read-process-write, aborts, zombies, coordinators that die."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def play(tmp_path: Path, scenario: Scenario, **settings: str) -> None:
 
 
 def producer_of(running: Cluster, transactional_id: str | None = None, **settings: Any) -> AsyncProducer:
-    """With an id it still has to be initialized."""
+    """Returns a producer. The caller must still initialize a producer with a transactional id."""
     name = {} if transactional_id is None else {"transactional_id": transactional_id}
     return AsyncProducer(bootstrap_servers=f"{HOST}:{running.broker.port}", **name, **settings)
 
@@ -50,7 +50,7 @@ def consumer_of(running: Cluster, *, group_id: str | None = None, **settings: An
 
 
 async def read_all(running: Cluster, topic: str, **settings: Any) -> list[bytes]:
-    """What a consumer that begins now gets, of all partitions, in order of each."""
+    """Reads all partitions with a new consumer and returns the values, in the order of each partition."""
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     values: list[bytes] = []
     async with consumer_of(running, **settings) as consumer:
@@ -71,7 +71,7 @@ async def fill(running: Cluster, count: int) -> list[bytes]:
 
 
 class Worker:
-    """Reads IN, writes OUT, with the offsets in the same transaction."""
+    """A worker that copies IN to OUT, with the offsets in the same transaction."""
 
     def __init__(self, running: Cluster, name: str) -> None:
         self.consumer = consumer_of(running, group_id="workers", max_poll_records=7)
@@ -82,7 +82,7 @@ class Worker:
         await self.producer.init_transactions()
 
     async def take(self, prefix: bytes = b"") -> int:
-        """One poll, copied in a transaction that is left open; returns how many records there were."""
+        """Polls once and copies the records in a transaction, which stays open. Returns the number of records."""
         await self.producer.begin_transaction()
         polled = await self.consumer.poll(500)
         for records in polled.values():
@@ -93,7 +93,7 @@ class Worker:
         return sum(map(len, polled.values()))
 
     async def go_back(self) -> None:
-        """To what is committed."""
+        """Sets the positions back to the committed offsets."""
         for tp, committed in (await self.consumer.committed(self.consumer.assignment())).items():
             self.consumer.seek(tp, 0 if committed is None else committed.offset)
 
@@ -223,7 +223,7 @@ def test_what_never_left_the_producer_is_no_transaction_to_anybody(tmp_path: Pat
 
 
 def test_a_coordinator_may_die_at_any_point_of_a_transaction(tmp_path: Path) -> None:
-    """The other one takes over groups and transactions."""
+    """The other coordinator loads the groups and transactions."""
 
     async def scenario(running: Cluster) -> None:
         values = await fill(running, 28)
@@ -243,12 +243,12 @@ def test_a_coordinator_may_die_at_any_point_of_a_transaction(tmp_path: Path) -> 
         while done < len(values):
             turn += 1
             if turn == 2:
-                await die()  # with the offsets of one transaction decided, and none open
+                await die()  # one transaction's offsets are decided, and no transaction is open
             count = await worker.take()
             if turn == 3:
-                await die()  # with offsets pending
+                await die()  # offsets are pending
             if turn == 4:
-                dying = asyncio.create_task(die())  # while it decides
+                dying = asyncio.create_task(die())  # the coordinator is deciding
                 await worker.producer.commit_transaction()
                 await dying
             else:

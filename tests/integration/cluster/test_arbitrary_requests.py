@@ -1,6 +1,6 @@
-"""Whatever a client sends, the answer is a code or a refusal: nothing breaks inside, and nobody else notices.
+"""Tests that any request gets an answer or a refusal, causes no internal error, and harms no other client.
 
-Well-formed messages with arbitrary contents, made from the contracts alone, to every RPC of a whole cluster.
+The requests are well-formed messages with random contents, made from the contracts alone, for every RPC of a cluster.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def value_of(rng: random.Random, field: FieldDescriptor) -> Any:
     if field.type == FieldDescriptor.TYPE_ENUM:
         return rng.choice([each.number for each in field.enum_type.values])
     if field.name.endswith(("timeout_ms", "wait_ms")):
-        return rng.choice([0, 1, 50, -1])  # Longer ones would only make the test longer.
+        return rng.choice([0, 1, 50, -1])  # longer values would only make the test longer
     if field.name in ("broker_id", "coordinator_id"):
-        return rng.choice([-1, 0, 2, 3])  # Not 1: with its id and epoch a request may shut server 1 down.
+        return rng.choice([-1, 0, 2, 3])  # not 1, because a request with its id and epoch may shut it down
     return rng.choice(VALUES[field.type])
 
 
 def fill(rng: random.Random, message: Message) -> None:
-    """Gives most fields a value, repeated ones up to three."""
+    """Gives most fields a value, and repeated fields up to three."""
     for field in message.DESCRIPTOR.fields:
         if rng.random() < 0.1:
             continue
@@ -87,7 +87,7 @@ def fill(rng: random.Random, message: Message) -> None:
 
 
 def codes_in(message: Message) -> Iterator[int]:
-    """Every `error_code`, however deep."""
+    """Yields every `error_code` at any depth."""
     for field, content in message.ListFields():
         if field.name == "error_code":
             yield content
@@ -97,7 +97,7 @@ def codes_in(message: Message) -> Iterator[int]:
 
 
 async def ask(channel: aio.Channel, method: MethodDescriptor, request: Message) -> list[Message]:
-    """The answers: one, or the first few of a stream."""
+    """Returns the answer, or the first few answers of a stream."""
     arity = "_".join("stream" if each else "unary" for each in (method.client_streaming, method.server_streaming))
     call = getattr(channel, arity)(
         f"/{method.containing_service.full_name}/{method.name}",
@@ -157,7 +157,7 @@ def test_no_request_breaks_anything(tmp_path: pathlib.Path) -> None:
 
 
 def assert_all_is_well(bootstrap: str) -> None:
-    """A topic, a record and a group as on any other day; also right after a restart."""
+    """Checks that a topic, a record and a group work as usual, also right after a restart."""
     with (
         Producer(bootstrap_servers=bootstrap) as producer,
         Consumer(bootstrap_servers=bootstrap, group_id="after", auto_offset_reset="earliest") as consumer,

@@ -1,4 +1,4 @@
-"""A cluster in which everybody is known by certificate, and may what access control lists say: on both doors."""
+"""Tests access control lists on both doors of a cluster that knows every client by its certificate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthorizedClus
 
 
 def produced(producer: Producer, topic: str = TOPIC) -> KafkaError | None:
-    """What became of one record."""
+    """Produces one record. Returns its error, or None."""
     heard: list[KafkaError | None] = []
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -50,7 +50,7 @@ def test_a_producer_and_a_consumer_do_what_their_lists_allow_and_nothing_else(cl
     wait_until(lambda: produced(producer) is None, cluster.logs)
     consumer = Consumer({**cluster.kafka("consumer"), "group.id": GROUP, "auto.offset.reset": "earliest"})
     consumer.subscribe([TOPIC])
-    # The coordinator may hear of the entries later than the broker.
+    # The coordinator may learn the entries later than the broker.
     got = wait_until(lambda: [one for one in consumer.consume(1, 1.0) if one.error() is None], cluster.logs)
     assert [one.value() for one in got] == [b"v"]
     consumer.commit(asynchronous=False)

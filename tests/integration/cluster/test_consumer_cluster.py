@@ -1,4 +1,4 @@
-"""What clients notice of three brokers: a log that was cut, a closer replica, a leader that moved."""
+"""Tests clients of three brokers: a log that was truncated, a closer replica, a leader that moved."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def admin(running: BrokerCluster) -> Iterator[Admin]:
 
 @pytest.fixture
 def cluster(running: BrokerCluster, admin: Admin) -> BrokerCluster:
-    """All brokers are there at the beginning, whatever the test before did to them."""
+    """Returns the cluster after all brokers are live, because the test before may have stopped some."""
     running.restore(admin)
     return running
 
 
 class Partition:
-    """The only one of a topic, with replicas on brokers 1, 2 and 3; 1 leads it at first."""
+    """A topic's only partition, with replicas on brokers 1, 2 and 3. Broker 1 leads it at first."""
 
     def __init__(self, cluster: BrokerCluster, admin: Admin, topic: str, **configs: str) -> None:
         self.tp = TopicPartition(topic, 0)
@@ -57,20 +57,20 @@ class Partition:
         wait_until(lambda: found() == set(isr), lambda: f"{found()}\n{self._cluster.logs()}")
 
     def send(self, *values: bytes, bootstrap: str = "", acks: str | int = "all") -> None:
-        """Returns when all are acknowledged."""
+        """Sends the values and waits until all are acknowledged."""
         with Producer(bootstrap_servers=bootstrap or self._cluster.bootstrap, acks=acks) as producer:
             for future in [producer.send(self.tp.topic, value, partition=0) for value in values]:
                 future.result(patience())
 
     def consumer(self, **settings: object) -> Consumer:
-        """Has not read anything."""
+        """Returns a consumer of the partition at offset 0."""
         made = Consumer(bootstrap_servers=self._cluster.bootstrap, **settings)
         made.assign([self.tp])
         made.seek(self.tp, 0)
         return made
 
     def read(self, consumer: Consumer, count: int) -> list[bytes | None]:
-        """The next `count` records, and no more."""
+        """Reads the next `count` records, and checks that there are no more."""
         values: list[bytes | None] = []
 
         def enough() -> bool:
@@ -83,7 +83,7 @@ class Partition:
         return values
 
     def truncation(self, consumer: Consumer) -> LogTruncationError:
-        """What polls raise sooner or later."""
+        """Polls until a poll raises LogTruncationError, and returns the error."""
         raised: list[LogTruncationError] = []
 
         def raises() -> bool:
@@ -104,7 +104,7 @@ def test_records_that_an_unclean_election_lost_are_told_to_who_read_them(cluster
     partition.send(*before)
     partition.wait_isr(1, 2, 3)
     with partition.consumer(auto_offset_reset="none") as strict, partition.consumer(auto_offset_reset="latest") as lax:
-        # Not frozen: what the leader sent them meanwhile would be in their sockets when they go on.
+        # Freezing would not do, because bytes from the leader would wait in their sockets and be read after the thaw.
         for broker in (2, 3):
             cluster.kill(broker)
         partition.send(*lost, bootstrap=cluster.brokers[1].address, acks=1)
@@ -165,7 +165,7 @@ def test_spark_s_source_reads_from_its_own_rack_and_from_the_leader_when_nobody_
     source = ClusterAccess({"bootstrap.servers": cluster.bootstrap, "client.rack": "rack-3"})
 
     def bytes_read() -> tuple[float, float]:
-        """From the leader, and from the follower in the rack."""
+        """Reads the partition. Returns the bytes sent by the leader and by the follower in the rack."""
         before = [cluster.metric_total(broker, "klamm_broker_out_bytes_total") for broker in (1, 3)]
         whole = OffsetRange(tp=partition.tp, start_offset=0, end_offset=20)
         assert sum(len(fetched.records) for fetched in source.fetch(whole, 60_000)) > 0

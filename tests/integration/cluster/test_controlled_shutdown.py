@@ -1,6 +1,6 @@
-"""A rolling restart under a steady stream: nothing is lost, doubled or out of order, and nobody waits for a session.
+"""Tests a rolling restart under a steady stream: no record is lost, doubled or out of order, and no session times out.
 
-How long a record waits is measured by `bench/replication.py --only shutdown`; here it is printed.
+`bench/replication.py --only shutdown` measures how long a record waits. This test prints it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERVAL_S = 0.01
 
 
 class Stream(threading.Thread):
-    """Sends numbers to all partitions in turn until stopped."""
+    """A thread that sends numbers to all partitions in turn until stopped."""
 
     def __init__(self, servers: str) -> None:
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Stream(threading.Thread):
         producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS, on_delivery=on_delivery)
 
     def stop(self) -> None:
-        """Returns when everything is acknowledged."""
+        """Stops the thread and waits until everything is acknowledged."""
         self._stopping.set()
         self.join(patience())
         assert not self.is_alive()
@@ -68,7 +68,7 @@ def read_numbers(servers: str) -> dict[int, list[int]]:
 
 def test_each_broker_is_restarted_while_records_are_sent(tmp_path: pathlib.Path) -> None:
     with broker_cluster(tmp_path, min_insync_replicas="2") as cluster, cluster.admin() as admin:
-        # Each broker leads one, so that each restart moves one.
+        # Each broker leads one partition, so that each restart moves one.
         replicas = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
         admin.create_topics([NewTopic(TOPIC, assignments=replicas)])
         stream = Stream(cluster.bootstrap)

@@ -1,7 +1,7 @@
-"""The files of servers that Apache Kafka comes with start servers of Klamm, which make a cluster.
+"""Tests that the server files of Apache Kafka start Klamm's servers, which form a cluster.
 
-A file leaves the port of a listener that Klamm adds to its default. So the servers of a test have a loopback address of
-their own, at which nobody else listens.
+A file does not set the port of the listener that Klamm adds by default. So the servers of a test have a loopback
+address of their own, where no other process listens.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TOPIC = "orders"
 
 
 def own_address() -> str:
-    """A loopback address that no other process of the tests uses."""
+    """Returns a loopback address that no other process of the tests uses."""
     pid = os.getpid()
     return f"127.{1 + (pid >> 16) % 250}.{(pid >> 8) % 256}.{1 + pid % 250}"
 
 
 def write_file(folder: Path, name: str, host: str) -> Path:
-    """Writes one of Kafka's files as an operator changes it: with an address and a folder of the machine."""
+    """Writes one of Kafka's files with an address and a folder of the machine, as an operator would change it."""
     moved = {
         key: text.replace("localhost", host).replace("://:", f"://{host}:") for key, text in STOCK_FILES[name].items()
     }

@@ -1,9 +1,9 @@
-"""kill -9 of the whole cluster, again and again, under load: what was acknowledged stays where its ack said.
+"""Tests kill -9 of the whole cluster, repeatedly and under load: acknowledged records keep their offsets.
 
-Four writers produce with acks=all, a consumer group commits as it reads, and the cluster is killed at random moments
-eight times. Every restart must open its directories. Afterwards the log is read from the start and held against every
-acknowledgement, it has all that each writer sent, once and in order, and a group's committed offset must never have
-been seen to go back.
+Four writers produce with acks=all and a consumer group commits as it reads. The cluster is killed at random moments
+eight times. Every restart must open its directories. Afterwards the test reads the log from the start and compares it
+with every acknowledgement. The log must have all records of each writer, once and in order. A group's committed offset
+must never have gone back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RERUN = f"TEST_SEED={SEED} python -m pytest tests/integration/cluster/test_kill9
 
 
 class Ledger:
-    """What was acknowledged, by all writers; lets the killer wait for the next acknowledgements."""
+    """All acknowledged records of all writers. The killer waits here for the next acknowledgements."""
 
     def __init__(self) -> None:
         self.acked: dict[tuple[int, int], list[bytes]] = {}
@@ -53,7 +53,7 @@ class Ledger:
 
 
 class Commits:
-    """The newest position per partition whose commit was acknowledged; lets the killer wait for the next one."""
+    """The newest acknowledged position of each partition. The killer waits here for the next commit."""
 
     def __init__(self) -> None:
         self._offsets: dict[TopicPartition, int] = {}
@@ -80,7 +80,7 @@ class Commits:
 
 
 def write(bootstrap: str, writer: int, ledger: Ledger, stopping: threading.Event) -> None:
-    """Produces numbered records, a few at a time, for as long as the test runs."""
+    """Produces numbered records, a few at a time, until the test stops."""
     with Producer(bootstrap_servers=bootstrap, acks="all", linger_ms=0, client_id=f"writer-{writer}") as producer:
         number = 0
         while not stopping.is_set():
@@ -95,7 +95,7 @@ def write(bootstrap: str, writer: int, ledger: Ledger, stopping: threading.Event
 
 
 def audit(bootstrap: str, commits: Commits, stopping: threading.Event) -> None:
-    """Reads and commits; `commits` hears only of what was acknowledged."""
+    """Reads and commits until the test stops. `commits` gets only acknowledged positions."""
     with Consumer(
         bootstrap_servers=bootstrap,
         group_id=GROUP,
@@ -110,7 +110,7 @@ def audit(bootstrap: str, commits: Commits, stopping: threading.Event) -> None:
                 positions = {tp: consumer.position(tp) for tp in consumer.assignment()}
                 consumer.commit({tp: OffsetAndMetadata(position) for tp, position in positions.items()})
             except KlammError:
-                continue  # the cluster was down all that time or the group is rebalancing: nothing was acknowledged
+                continue  # the cluster was down throughout, or the group is rebalancing: nothing was committed
             if positions:
                 commits.record(positions)
 
@@ -133,7 +133,10 @@ def read_everything(bootstrap: str) -> Iterator[tuple[int, int, bytes]]:
 
 
 def check_once_and_in_order(log: dict[tuple[int, int], bytes]) -> None:
-    """Each writer numbered its records; a kill between an append and its acknowledgement makes it send them again."""
+    """Checks that the log has each writer's numbered records once and in order.
+
+    A writer sends a record again if the cluster is killed between the append and its acknowledgement.
+    """
     written: dict[tuple[int, bytes], list[int]] = {}
     for (partition, _), value in sorted(log.items()):
         writer, _, number = value.rpartition(b"-")
@@ -167,7 +170,7 @@ def test_nothing_acknowledged_is_lost_or_moved(tmp_path):
     try:
         for kill in range(KILL_COUNT):
             if kill % 2:
-                commits.wait_for_one()  # else a slow machine's group may never get as far as a commit
+                commits.wait_for_one()  # otherwise a slow machine's group may never commit
             ledger.wait_for_more(rng.randrange(1, 400))
             acknowledged = commits.offsets()
             cluster.kill()

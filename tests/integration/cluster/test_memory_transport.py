@@ -1,4 +1,4 @@
-"""Whole servers without gRPC: nothing but the transport that they are given carries their calls."""
+"""Tests servers without gRPC: only the transport passed to them carries their calls."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def settings(node_id: int, **others: str) -> dict[str, str]:
 
 
 def servers(tmp_path: Path, transport: MemoryTransport) -> list[tuple[Server, int]]:
-    """A controller, two brokers and a coordinator; with the port of each, 0 for any."""
+    """Returns a controller, two brokers and a coordinator with the port of each. The port 0 means any port."""
     controllers = {"controller_quorum_bootstrap_servers": f"{HOST}:{CONTROLLER_PORT}"}
     internal = {"offsets_topic_num_partitions": "2", "offsets_topic_replication_factor": "1"}
     controller = load(ControllerConfig, settings(1, metadata_log_dir=str(tmp_path / "controller"), **internal))
@@ -69,7 +69,7 @@ def servers(tmp_path: Path, transport: MemoryTransport) -> list[tuple[Server, in
 
 
 async def use() -> None:
-    """A record that both replicas have is read by a member of a group, which commits it."""
+    """Produces a record to two replicas. A member of a group reads and commits it."""
     config = {"bootstrap.servers": f"{HOST}:{FIRST_PORT}"}
     async with AsyncAdmin(config) as admin:
         topic = NewTopic("t", 1, 2, configs={"min.insync.replicas": "2"})

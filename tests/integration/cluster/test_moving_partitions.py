@@ -1,4 +1,4 @@
-"""Leaders and replicas that operators move: with the command, on three brokers that copy the records."""
+"""Tests that operators can move leaders and replicas with the command on three brokers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def klamm(cluster: BrokerCluster) -> KlammCommand:
 
 
 def make_topic(cluster: BrokerCluster, admin: Admin, name: str, *replicas: tuple[int, ...]) -> None:
-    """With the records, in sync everywhere."""
+    """Creates the topic on these replicas and produces its records, so that all replicas are in sync."""
     admin.create_topics([NewTopic(name, assignments=dict(enumerate(replicas)))])
     produce(cluster, name, len(replicas))
 
@@ -76,7 +76,7 @@ def partitions_of(cluster: BrokerCluster, name: str) -> tuple[PartitionDescripti
 
 
 def wait(cluster: BrokerCluster, admin: Admin, name: str, replicas: set[int]) -> None:
-    """Until each partition is on these brokers, and in sync there."""
+    """Waits until each partition has exactly these brokers as replicas, all of them in sync."""
 
     def there() -> bool:
         found = describe(admin, name).partitions
@@ -97,7 +97,7 @@ def test_a_plan_moves_partitions_with_their_records(cluster: BrokerCluster, admi
 
 
 def test_a_partition_whose_first_records_were_deleted_moves_too(cluster: BrokerCluster, admin: Admin) -> None:
-    """It begins within a batch: the new replica gets the batch, and begins where the old one does."""
+    """The log starts in the middle of a batch. The new replica copies the batch and has the same start offset."""
     admin.create_topics([NewTopic("cut", assignments={0: (1,)})])
     first = TopicPartition("cut", 0)
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all", linger_ms=10_000) as producer:
@@ -113,7 +113,10 @@ def test_a_partition_whose_first_records_were_deleted_moves_too(cluster: BrokerC
 
 
 def make_slow(cluster: BrokerCluster, admin: Admin, name: str) -> None:
-    """On broker 1, in so many batches that a throttle of a byte per second takes minutes: each takes eleven seconds."""
+    """Creates a topic on broker 1 with 60 batches, so that a throttle of a byte per second lasts for minutes.
+
+    At this rate each batch takes eleven seconds.
+    """
     admin.create_topics([NewTopic(name, assignments={0: (1,)})])
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
         for number in range(60):
@@ -126,7 +129,7 @@ def plan_of(name: str, *replicas: int) -> str:
 
 
 def throttles(klamm: KlammCommand, name: str) -> set[str]:
-    """The names of those that are set on the topic, and on brokers 1 and 2."""
+    """Returns the names of the throttles that are set on the topic and on brokers 1 and 2."""
     shown = [klamm.ok("configs", "describe", "--topic", name, "--json").document]
     shown += [klamm.ok("configs", "describe", "--broker", broker, "--json").document for broker in (1, 2)]
     return {row["name"] for rows in shown for row in rows if "throttled" in row["name"] and row["source"] != "DEFAULT"}
@@ -261,7 +264,7 @@ def test_an_unclean_election_is_for_the_operator_to_ask_for_and_is_told_of(
 def test_a_decommissioned_broker_holds_nothing_and_can_be_forgotten(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
-    # Only what is on two brokers can leave one of three.
+    # A replica can leave broker 3 only if the partition does not need all three brokers.
     admin.delete_topics(name for name in admin.list_topics())
     make_topic(cluster, admin, "leaves", (3, 1), (2, 3), (1, 2))
     klamm.ok("cluster", "decommission", 3)

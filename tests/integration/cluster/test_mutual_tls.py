@@ -1,4 +1,4 @@
-"""Three brokers and a controller that know each other by certificates, under clients that produce meanwhile."""
+"""Tests three brokers and a controller that authenticate each other by certificates, while clients produce."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "
 
 
 class SecuredCluster:
-    """What servers say to each other is mTLS; clients come by SSL."""
+    """A cluster whose servers use mTLS with each other, and whose Kafka clients use SSL."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -85,7 +85,7 @@ class SecuredCluster:
         }
 
     def serial(self, broker_id: int) -> int:
-        """The serial number of the certificate that the broker shows new clients."""
+        """Returns the serial number of the certificate that the broker shows to new clients."""
         context = ssl.create_default_context(cafile=self.client["ssl.ca.location"])
         plain = socket.create_connection((HOST, self.kafka_ports[broker_id]), patience())
         with context.wrap_socket(plain, server_hostname=HOST) as secured:
@@ -149,7 +149,7 @@ def test_no_record_is_lost_or_doubled_while_certificates_change_and_a_broker_sta
         cluster.logs,
         between=lambda: produce(5),
     )
-    # A server that starts again meets the others with the new certificates.
+    # A restarted server connects to the others with the new certificates.
     cluster.brokers[2].end(signal.SIGKILL)
     produce(500)
     cluster.brokers[2].start()
@@ -190,7 +190,7 @@ def test_a_server_with_a_foreign_certificate_does_not_join(cluster: SecuredClust
 
 
 def test_a_stolen_certificate_of_one_broker_is_none_of_another(cluster: SecuredCluster) -> None:
-    """With it, who has broker 2's key fences neither broker 1 nor follows in its name; nor does who has a client's."""
+    """The key of broker 2 does not let a thief fence broker 1 or follow in its name. A client's key does not either."""
     trusted = pathlib.Path(cluster.client["ssl.ca.location"]).read_bytes()
     stolen = certificates.server("broker-2")
     for signed in (stolen, certificates.client("broker-1-friend")):
@@ -204,7 +204,7 @@ def test_a_stolen_certificate_of_one_broker_is_none_of_another(cluster: SecuredC
             with pytest.raises(grpc.RpcError) as caught:
                 register(pb.RegisterBrokerRequest(broker_id=1, incarnation_id=bytes(16)), timeout=patience())
             assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
-            assert "may not speak for broker 1" in caught.value.details()
+            assert "is not allowed to act as broker 1" in caught.value.details()
         with grpc.secure_channel(f"{HOST}:{cluster.grpc_ports[3]}", shown) as channel:
             fetch = channel.stream_stream(
                 "/klamm.v1.Replication/ReplicaFetch", ReplicaFetchRequest.SerializeToString, lambda answer: answer
@@ -230,7 +230,7 @@ def test_a_client_without_tls_or_without_a_certificate_is_no_server(cluster: Sec
 
 
 def _described(channel: grpc.Channel) -> list[int]:
-    """The brokers."""
+    """Describes the cluster and returns the ids of the brokers."""
     with channel:
         call = channel.unary_unary(
             "/klamm.v1.Admin/DescribeCluster",

@@ -1,5 +1,7 @@
-"""A cluster whose clients come with passwords over the gRPC API, at every kind of server, while servers know each other
-by certificate."""
+"""Tests a cluster whose clients log in with passwords over the gRPC API, at every kind of server.
+
+The servers authenticate each other by certificate.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +79,15 @@ class PasswordCluster:
             wait_until(lambda process=process: "=1 serving" in process.log_path.read_text(), self.logs)
 
     def admin(self) -> dict[str, str]:
-        """The settings of the administrator, who comes by certificate: a new cluster has no users yet."""
+        """Returns the administrator's settings.
+
+        The administrator has a certificate, because a new cluster has no users.
+        """
         stores = certificates.write_stores(self.directory / "client-admin", certificates.client("admin"))
         return {"bootstrap.servers": self.internal, "security.protocol": "SSL", **stores.settings()}
 
     def client(self, user: str = ALICE, password: str = PASSWORD, **settings: str) -> dict[str, str]:
-        """`settings` with underscores for dots."""
+        """Returns a client's settings. `settings` have underscores for dots."""
         stores = certificates.write_stores(self.directory / "client", certificates.client())
         jaas = "org.apache.kafka.common.security.scram.ScramLoginModule"
         return {
@@ -127,7 +132,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PasswordCluste
 
 
 def logs_in(settings: dict[str, str]) -> bool:
-    """Whether all kinds of servers let the client in: users are known to each of them after a moment."""
+    """Returns True if all kinds of servers let the client in. Each server learns new users after a moment."""
     try:
         with Admin(settings) as admin:
             admin.list_topics()
@@ -176,7 +181,7 @@ def test_a_user_may_do_what_the_lists_say_of_him(cluster: PasswordCluster) -> No
 
 
 def test_no_record_is_lost_or_doubled_while_sessions_end(cluster: PasswordCluster) -> None:
-    """A producer that sends one record after another, and a group that reads them, over several logins."""
+    """A producer sends one record after another, and a group reads them, over several logins."""
     stopped, sent = threading.Event(), 0
     with Producer(cluster.client(linger_ms="0")) as producer:
         begun = written = producer.send(TOPIC, b"-1").result(patience()).offset

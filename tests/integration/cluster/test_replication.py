@@ -1,4 +1,4 @@
-"""Three brokers that keep the same records, while some of them are killed, stopped and frozen."""
+"""Tests that three brokers keep the same records while brokers are killed, stopped and frozen."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def admin(running: BrokerCluster) -> Iterator[Admin]:
 
 @pytest.fixture
 def cluster(running: BrokerCluster, admin: Admin) -> BrokerCluster:
-    """All brokers are there at the beginning, whatever the test before did to them."""
+    """Returns the cluster after all brokers are live, because the test before may have stopped some."""
     running.restore(admin)
     return running
 
 
 class Topic:
-    """A topic of one partition with three replicas, and a producer that waits for all of those in sync."""
+    """A topic of one partition with three replicas, and a producer that waits for all replicas in sync."""
 
     def __init__(self, cluster: BrokerCluster, admin: Admin, name: str, **configs: str) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Topic:
         admin.create_topics(
             [NewTopic(name, 1, 3, configs={key.replace("_", "."): text for key, text in configs.items()})]
         )
-        # A leader that is frozen answers nothing: the next one is looked for by the metadata's age.
+        # A frozen leader answers nothing, so only the metadata's age makes the client look for the next leader.
         self._producer = Producer(
             bootstrap_servers=cluster.bootstrap,
             acks="all",
@@ -64,7 +64,7 @@ class Topic:
         self._producer.close(timeout=1)
 
     def send(self, *values: bytes) -> None:
-        """Returns when all are acknowledged."""
+        """Sends the values and waits until all are acknowledged."""
         for future in [self._producer.send(self.name, value, partition=0) for value in values]:
             future.result(patience())
 
@@ -77,7 +77,7 @@ class Topic:
         return self.partition
 
     def wait_whole(self) -> PartitionDescription:
-        """Until every broker is in sync."""
+        """Waits until every broker is in sync."""
         return self.wait_isr(set(self._cluster.brokers))
 
     def a_follower(self) -> int:
@@ -85,7 +85,7 @@ class Topic:
         return next(broker for broker in self._cluster.brokers if broker != leader)
 
     def wait_equal(self) -> bytes:
-        """Until every replica has the same bytes; returns them."""
+        """Waits until every replica has the same bytes, and returns them."""
         brokers = self._cluster.brokers
         wait_until(lambda: len({self._cluster.records(one, self.name) for one in brokers}) == 1, self._cluster.logs)
         return self._cluster.records(1, self.name)
@@ -110,7 +110,7 @@ def test_what_was_acknowledged_outlives_the_leader(cluster: BrokerCluster, admin
 def test_records_outlive_a_power_failure_of_the_last_leader_where_another_replica_has_them(
     cluster: BrokerCluster, admin: Admin
 ) -> None:
-    """All three brokers die by kill -9, the leader last. Only the leader's machine loses what was not on its disk."""
+    """All three brokers are killed by kill -9, the leader last. Only the leader's machine loses the unflushed bytes."""
     with Topic(cluster, admin, "recovered", min_insync_replicas="2") as topic:
         topic.send(*(b"record %d" % number for number in range(20)))
         last = topic.wait_whole().leader
@@ -136,7 +136,7 @@ def test_records_outlive_a_power_failure_of_the_last_leader_where_another_replic
 
 
 def test_a_slow_follower_leaves_the_in_sync_set_and_comes_back(cluster: BrokerCluster, admin: Admin) -> None:
-    """Its session outlives the test's patience with it: only the leader can tell."""
+    """The follower's session lasts longer than the test waits, so only the leader can remove it from the set."""
     with Topic(cluster, admin, "slow") as topic:
         topic.send(b"before")
         topic.wait_whole()
@@ -175,7 +175,7 @@ def test_records_of_a_deposed_leader_that_nobody_else_has_are_cut(cluster: Broke
         for broker in others:
             cluster.brokers[broker].freeze()
         with Producer(bootstrap_servers=cluster.brokers[first].address, acks=1) as lonely:
-            # The followers' fetches waited for this one: they may find it in their sockets.
+            # The followers' waiting fetches may still get this record from their sockets.
             lonely.send(topic.name, b"on its way", partition=0).result(patience())
             lonely.send(topic.name, b"lost", partition=0).result(patience())
         assert b"lost" in cluster.records(first, topic.name)

@@ -1,5 +1,7 @@
-"""A cluster in plain text becomes a secured one by rolling restarts, under clients that go on all the time: ours and
-librdkafka's."""
+"""Tests a plain-text cluster that becomes a secured one by rolling restarts, while clients of both kinds work.
+
+The clients are ours and librdkafka's.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,10 @@ IMPATIENT: Final = {"default.api.timeout.ms": "3000", "request.timeout.ms": "300
 
 
 class Load:
-    """One producer and one consumer of a topic. They go on until `pause`, and begin again with other settings where
-    they were."""
+    """One producer and one consumer of a topic.
+
+    They stop at `pause` and continue with other settings where they stopped.
+    """
 
     def __init__(self, topic: str, cluster: UpgradedCluster) -> None:
         self.topic = topic
@@ -51,7 +55,7 @@ class Load:
             thread.start()
 
     def pause(self) -> None:
-        """Returns when everything is acknowledged, and what was read is committed."""
+        """Stops the clients. Waits until all records are acknowledged and all read records are committed."""
         self._stopping.set()
         for thread in self._threads:
             thread.join(patience())
@@ -62,7 +66,7 @@ class Load:
         self.begin(settings)
 
     def wait_for_progress(self) -> None:
-        """Until something that is sent from now on was read."""
+        """Waits until a record was read that was sent after this call."""
         sent = self.sent
         wait_until(
             lambda: self.failed or any(number >= sent for number in self.read[-1_000:]),
@@ -86,7 +90,7 @@ class Load:
         raise NotImplementedError
 
     def next_numbers(self) -> Iterator[int]:
-        """One after the other, until it is to pause."""
+        """Yields the next number to send, until the load is paused."""
         while not self._stopping.wait(INTERVAL_S):
             yield self.sent
             self.sent += 1
@@ -103,7 +107,7 @@ class Load:
 
 
 class OurLoad(Load):
-    """Our clients, over gRPC."""
+    """The load of our own clients, over gRPC."""
 
     def produce(self, settings: dict[str, Any]) -> None:
         with Producer({**settings, "linger.ms": "0"}) as producer:
@@ -124,7 +128,7 @@ class OurLoad(Load):
 
 
 class KafkaLoad(Load):
-    """librdkafka's."""
+    """The load of librdkafka's clients."""
 
     def produce(self, settings: dict[str, Any]) -> None:
         producer = confluent_kafka.Producer({**settings, "enable.idempotence": True, "linger.ms": 1})
@@ -162,7 +166,7 @@ def cluster(tmp_path: pathlib.Path) -> Iterator[UpgradedCluster]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1_200)  # it waits for 24 starts of servers, one after the other
+@pytest.mark.timeout(1_200)  # the test waits for 24 starts of servers, one after the other
 def test_a_cluster_gets_its_security_by_rolling_restarts_under_load(cluster: UpgradedCluster) -> None:
     loads = [OurLoad(OURS, cluster), KafkaLoad(KAFKAS, cluster)]
     create_topics(cluster)
@@ -204,7 +208,7 @@ def create_topics(cluster: UpgradedCluster) -> None:
 
 
 def give_rights(cluster: UpgradedCluster) -> None:
-    """As long as everybody may do everything."""
+    """Creates the entries and users while every client may still do everything."""
     info = ScramCredentialInfo(ScramMechanism.SHA_512, 4096)
     resources = [(kind, name) for kind in (ResourceType.TOPIC, ResourceType.GROUP) for name in (OURS, KAFKAS)]
     with Admin(cluster.klamm(Step.SWITCHED)) as admin:
@@ -215,7 +219,10 @@ def give_rights(cluster: UpgradedCluster) -> None:
 
 
 def is_let_in(cluster: UpgradedCluster) -> bool:
-    """Whether every server that clients come to has heard of the users, and so of the rights before them."""
+    """Returns True if the users can log in at every server.
+
+    Servers then have their rights as well, which came first.
+    """
     ours, kafkas = cluster.klamm(Step.CLOSED), cluster.kafka(Step.CLOSED)
     try:
         for node in cluster.nodes:
@@ -235,7 +242,7 @@ def allow(user: str, operation: AclOperation, kind: ResourceType, name: str) -> 
 
 
 def logged(cluster: UpgradedCluster, topic: str) -> list[list[int]]:
-    """What the log of each partition has."""
+    """Returns the numbers in the log of each partition."""
     consumer = confluent_kafka.Consumer({**cluster.kafka(Step.CLOSED), "group.id": topic, "enable.auto.commit": False})
     partitions = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
     ends = [consumer.get_watermark_offsets(one, patience())[1] for one in partitions]
@@ -254,7 +261,7 @@ def logged(cluster: UpgradedCluster, topic: str) -> list[list[int]]:
 
 
 def check_that_strangers_get_nothing(cluster: UpgradedCluster) -> None:
-    """The listeners in plain text are gone, and at the others plain text, or no password, is worth nothing."""
+    """Checks that no plain-text listener is left, and that other listeners refuse plain text and missing passwords."""
     for node in cluster.nodes:
         for port in (node.plain, node.kafka_plain):
             with pytest.raises(ConnectionRefusedError):

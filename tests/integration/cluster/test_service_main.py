@@ -1,4 +1,4 @@
-"""A service process from outside: its exit status and what it says on stderr."""
+"""Tests a service process from outside: its exit status and its output on stderr."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ OK = ("--set", "node.id=1", "--set", "listeners=GRPC://localhost:0")
 
 
 def test_logs_are_for_machines_unless_they_go_to_a_terminal() -> None:
-    """With a `log.format` other than auto it does not matter where they go."""
+    """A `log.format` other than auto has the same output for pipes and terminals."""
     for setting, (piped, shown) in {"auto": (True, False), "json": (True, True), "text": (False, False)}.items():
         arguments = ("serve", *OK, "--set", f"log.format={setting}")
         assert _are_json(_said_to_a_pipe(*arguments)) == piped, setting
@@ -91,7 +91,7 @@ def _said_to_a_terminal(*arguments: str) -> str:
         os.close(its)
         _said_until_started(process)
         said = b""
-        with contextlib.suppress(OSError):  # how Linux says that nobody has the terminal any more
+        with contextlib.suppress(OSError):  # Linux reports a terminal without other users as this error
             while part := terminal.read1():
                 said += part
     return said.decode()
@@ -107,7 +107,7 @@ def _said_until_started(process: subprocess.Popen[str]) -> str:
 
 
 def _are_json(text: str) -> bool:
-    """All lines, or none."""
+    """Returns True if all lines are JSON, and False if none is."""
     lines = text.splitlines()
     assert lines
     starts = {line.startswith("{") for line in lines}

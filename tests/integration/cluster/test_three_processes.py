@@ -1,7 +1,7 @@
-"""The services as a deployment runs them: three processes, three ports, three properties files.
+"""Tests the services as a deployment runs them: three processes, three ports, three properties files.
 
-Each may be stopped or killed while the others and the clients go on. Clients are not told: what they sent or asked
-for meanwhile is done when the service is back, on the port it had.
+Each service may be stopped or killed while the others and the clients continue. The clients get no notice. Their
+requests are completed when the service has restarted on its old port.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTITIONS = frozenset(TopicPartition(TOPIC, number) for number in range(2))
 
 
 class ServiceProcess:
-    """`python -m <package> --config <file>`; keeps port and directory over restarts."""
+    """A `python -m <package> --config <file>` process that keeps its port and directory over restarts."""
 
     def __init__(self, package: str, directory: pathlib.Path, properties: dict[str, str]) -> None:
         self.port = free_port()
@@ -45,7 +45,7 @@ class ServiceProcess:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def end(self, number: signal.Signals) -> int:
-        """Sends the signal; returns the exit status."""
+        """Sends the signal. Returns the exit status."""
         assert self._process is not None
         process, self._process = self._process, None
         assert process.poll() is None, f"{self._package} had ended: {self._log_path.read_text()}"
@@ -53,14 +53,14 @@ class ServiceProcess:
         return process.wait(patience())
 
     def abandon(self) -> None:
-        """Whatever became of it, it does not outlive the test."""
+        """Kills the process if it still runs at the end of the test."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(patience())
 
 
 class Deployment:
-    """One of each service."""
+    """A deployment with one process of each service."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.controller = ServiceProcess(
@@ -83,7 +83,7 @@ class Deployment:
 
 
 class Rebalances:
-    """A listener that counts."""
+    """A listener that counts its calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -102,7 +102,7 @@ class Rebalances:
 def deployment(tmp_path: pathlib.Path) -> Iterator[Deployment]:
     deployed = Deployment(tmp_path)
     try:
-        # In the order that needs the most patience: each waits for those after it.
+        # This order needs the longest waits, because each service waits for those after it.
         for service in (deployed.coordinator, deployed.broker, deployed.controller):
             service.start()
         with Admin(bootstrap_servers=deployed.bootstrap) as admin:
@@ -132,7 +132,7 @@ def send(producer: Producer, values: list[bytes]) -> None:
 
 
 def poll_until(consumers: list[Consumer], done: Callable[[list[Records]], bool]) -> list[bytes]:
-    """Polls in turn until `done` is true of all that was polled; returns the records' values, sorted."""
+    """Polls in turn until `done` is true for all polled records. Returns the sorted values of the records."""
     polled: list[Records] = []
     wait_until(
         lambda: done(polled),
@@ -194,7 +194,7 @@ def test_a_group_does_not_notice_that_its_coordinator_was_killed(deployment: Dep
         seen = [list(listener.calls) for listener in listeners]
 
         deployment.coordinator.end(signal.SIGKILL)
-        # Records flow while there is no coordinator: only commits need one.
+        # Records flow without a coordinator, because only commits need one.
         send(producer, [b"3", b"4"])
         assert poll_until(members, lambda polled: len(values_of(polled)) == 2) == [b"3", b"4"]
         deployment.coordinator.start()

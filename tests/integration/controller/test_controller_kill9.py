@@ -1,4 +1,4 @@
-"""A controller process that is killed: what it acknowledged is there, and it always starts again."""
+"""Tests a controller process that is killed: all acknowledged changes survive, and the process always starts again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.waiting import patience, wait_until
 
 
 class ControllerProcess:
-    """`python -m klamm_controller` on a directory."""
+    """A `python -m klamm_controller` process on a directory."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
@@ -43,7 +43,7 @@ class ControllerProcess:
             "listeners": "GRPC://127.0.0.1:0",
             "metadata.log.dir": str(self.directory),
             "log.format": "text",
-            "broker.session.timeout.ms": "600000",  # the one broker says nothing after its first heartbeat
+            "broker.session.timeout.ms": "600000",  # the only broker sends nothing after its first heartbeat
             **self._settings,
         }
         for name, text in wanted.items():
@@ -59,12 +59,12 @@ class ControllerProcess:
         raise AssertionError("".join(lines))
 
     def limit_files(self, file_bytes_max: int) -> None:
-        """From now on a write that makes a file longer than that fails, as on a broken disk."""
+        """Sets a limit for the controller's files. A write beyond it fails, as on a broken disk."""
         assert self._process is not None
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
 
     def wait(self) -> tuple[int, str]:
-        """Exit status and what it said at last, when it ends by itself."""
+        """Waits until the process ends by itself. Returns its exit status and its last output."""
         assert self._process is not None
         process, self._process = self._process, None
         _, said = process.communicate(timeout=patience())
@@ -79,7 +79,7 @@ class ControllerProcess:
 
 
 def run_once(directory: Path, **settings: str) -> tuple[int, str]:
-    """Exit status and last line of a process that is expected not to start."""
+    """Runs a process that must not start. Returns its exit status and its last line."""
     process = ControllerProcess(directory, **settings)
     try:
         process.start()
@@ -126,7 +126,7 @@ async def described(port: int) -> dict[str, int]:
 
 
 def kill_after(process: ControllerProcess, acked: set[str], count: int) -> None:
-    """In the middle of whatever it does then."""
+    """Kills the controller after `count` acknowledgements, at whatever point of its work it is."""
     wait_until(lambda: len(acked) >= count, pause_s=0.001)
     process.end(signal.SIGKILL)
 
@@ -188,4 +188,4 @@ def test_a_process_that_cannot_start_says_why_in_one_line(tmp_path):
 
     status, line = run_once(tmp_path / "other", **{"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"})
     assert status == 1
-    assert "cluster.id must be set" in line
+    assert "cluster.id is not set" in line

@@ -1,4 +1,4 @@
-"""Three controllers, a broker and a coordinator as processes: what is acknowledged survives a minority's loss."""
+"""Tests three controllers, a broker and a coordinator as processes: acknowledged changes survive a minority's loss."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.support.quorum_load import History, load
 from tests.support.waiting import patience, wait_until
 
 HAND_OVER = {
-    # A leader that waits for the streams of others does not end before the test gives up.
+    # If a leader waited until other servers' streams end, it would end only after the test has timed out.
     "shutdown_grace_ms": "3600000",
-    # A leader may hand over for two election time-outs.
+    # A leader has two election timeouts to hand over.
     "controller_quorum_election_timeout_ms": "2000",
     "controller_quorum_election_timeout_max_ms": "2000",
 }
@@ -31,14 +31,14 @@ HAND_OVER = {
 
 @pytest.fixture
 def quorum(tmp_path: pathlib.Path) -> Iterator[Quorum]:
-    """Started, with a leader and a live broker."""
+    """Yields a started quorum with a leader and a live broker."""
     with started(tmp_path) as made:
         yield made
 
 
 @contextmanager
 def started(directory: pathlib.Path, **settings: str) -> Iterator[Quorum]:
-    # A snapshot every 20 kB: those who come back late are sent one.
+    # With a snapshot every 20 kB, a controller that was away for long receives a snapshot.
     with quorum_processes(directory, metadata_log_max_record_bytes_between_snapshots="20000", **settings) as made:
         made.start()
         with Admin(bootstrap_servers=made.broker.address, retry_backoff_max_ms=100) as admin:
@@ -55,7 +55,7 @@ async def leader_of(quorum: Quorum, but: int | None = None) -> int:
 
 
 async def describe(quorum: Quorum) -> pb.DescribeQuorumResponse:
-    """The leader's view, once all three have been heard."""
+    """Returns the leader's view of the quorum, after all three controllers have reported to it."""
     while True:
         described = await asyncio.to_thread(quorum.describe, await leader_of(quorum))
         replicas = controllers_of(described) if described is not None else []
@@ -65,12 +65,12 @@ async def describe(quorum: Quorum) -> pb.DescribeQuorumResponse:
 
 
 def controllers_of(described: pb.DescribeQuorumResponse) -> list[pb.QuorumReplica]:
-    """Without the brokers and coordinators, which observe."""
+    """Returns the controllers, without the brokers and coordinators, which are observers."""
     return [each for each in described.replicas if each.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
 
 
 async def all_caught_up(quorum: Quorum) -> None:
-    """Every voter has everything that was committed when this was called."""
+    """Waits until every voter has everything that was committed when this was called."""
     wanted = (await describe(quorum)).high_watermark
     while True:
         described = await describe(quorum)
@@ -81,7 +81,7 @@ async def all_caught_up(quorum: Quorum) -> None:
 
 @pytest.mark.slow
 def test_every_controller_says_who_leads(quorum: Quorum) -> None:
-    # On a machine too busy for heartbeats another may be elected in between: then all are asked again.
+    # A machine too busy for heartbeats may elect another leader in between. Then the test asks all controllers again.
     for _ in range(10):
         asyncio.run(all_caught_up(quorum))
         leader = quorum.wait_leader()
@@ -105,16 +105,19 @@ def test_every_controller_says_who_leads(quorum: Quorum) -> None:
 
 
 def described_by_broker(quorum: Quorum) -> tuple[QuorumDescription, int]:
-    """The quorum, with a broker and a coordinator, and the controller that is named to clients."""
+    """Returns the quorum as a broker describes it, and the controller that the broker names to clients.
+
+    The quorum includes a broker and a coordinator.
+    """
     with Admin(bootstrap_servers=quorum.broker.address) as admin:
-        # Brokers and coordinators show with their first heartbeat to this leader.
+        # Brokers and coordinators appear with their first heartbeat to this leader.
         wait_until(lambda: len(admin.describe_quorum().replicas) >= 5, pause_s=0.05)
         return admin.describe_quorum(), admin.describe_cluster().controller_id
 
 
 def hears_of_another_leader(log: str, node_id: int) -> bool:
-    """Whether the last leader in what the controller logged is another one."""
-    return re.findall(r"quorum term=\d+ leader=(-?\d+)", log)[-1] not in ("-1", str(node_id))
+    """Returns True if the last leader in the controller's log is another controller."""
+    return re.findall(r"leader of the quorum changed, term=\d+ leader=(-?\d+)", log)[-1] not in ("-1", str(node_id))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A controller over real gRPC, in this process: what clients, brokers and coordinators see of it."""
+"""Tests a controller in this process over real gRPC, as clients, brokers and coordinators see it."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_data_directory_in_use_and_one_of_another_cluster_are_refused(tmp_path
             with pytest.raises(KlammError, match="in use by another process"):
                 async with controller(tmp_path):
                     raise AssertionError("two controllers have one directory")
-        with pytest.raises(KlammError, match=r"this controller is cluster\.id=other"):
+        with pytest.raises(KlammError, match=r"the controller has cluster\.id=other"):
             async with controller(tmp_path, cluster_id="other"):
                 raise AssertionError("opened as another cluster")
         async with controller(tmp_path) as running:
@@ -201,7 +201,7 @@ def test_an_internal_topic_comes_with_its_shards_and_producer_ids_are_never_repe
 
 
 async def current_image(running: Running) -> MetadataImage:
-    """The image as a new watcher gets it."""
+    """Returns the metadata image that a new watcher receives."""
     image = MetadataImage.empty()
     async for batch in running.nodes.watch_metadata(WatchMetadataRequest()):
         image = replay(image, batch.records, batch.end_index if batch.snapshot_end else 0)
@@ -238,7 +238,10 @@ def test_a_watcher_continues_where_it_was_or_gets_a_snapshot(tmp_path):
 
 
 def test_links_follow_without_a_gap_over_snapshots_trimmed_tails_and_restarts(tmp_path):
-    """One link from the start, others that come and go; the small tail makes slow ones begin from snapshots."""
+    """One link follows from the start, others come and go.
+
+    Because the tail is small, slow links begin from snapshots.
+    """
 
     small = {"metadata_log_max_record_bytes_between_snapshots": "500", "metadata_log_tail_max_bytes": "300"}
 

@@ -1,4 +1,4 @@
-"""A metadata log on a disk that is really full: a small tmpfs. Needs the right to mount."""
+"""Tests a metadata log on a disk that is really full, a small tmpfs. The tests need the right to mount."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def entry(index: int, data: bytes = bytes(10_000)) -> Persist:
 
 
 def write_until_full(store: RaftStore, data: bytes = bytes(10_000)) -> int:
-    """The index that found no space."""
+    """Writes until the store has no space. Returns the index of the failed write."""
     for index in itertools.count():
         try:
             store.write([entry(index, data)])
@@ -74,7 +74,7 @@ def test_what_is_stored_can_be_read_while_there_is_no_space_and_written_to_when_
     filler = small_disk / "filler"
     filler.write_bytes(bytes(4 << 20))
     refused = write_until_full(store)
-    # Closing the database here would hold the news of the full disk back by a second.
+    # If the test closed the database here, the error of the full disk would come a second later.
     assert store.read_chunk(SNAPSHOT, 0, 10) == (b"whole", True)
     filler.unlink()
     store.write([entry(refused)])
@@ -93,7 +93,7 @@ def test_it_can_be_read_and_tried_again_when_opening_it_again_finds_no_space_eit
     filler.write_bytes(bytes(4 << 20))
     written = write_until_full(store)
     for _attempt in range(5):
-        take_all_space(small_disk)  # opening may have given some back
+        take_all_space(small_disk)  # opening the store may have freed some space
         with contextlib.suppress(DiskFullError):
             store.write([entry(written)])
             written += 1
@@ -131,7 +131,7 @@ def fill_again_and_again(small_disk: pathlib.Path) -> None:
 
 
 def test_a_write_does_not_wait_for_a_flush_that_finds_no_space(small_disk: pathlib.Path) -> None:
-    """In a process of its own: a thread that waits holds the interpreter's lock, so nothing inside could end it."""
+    """The test needs a separate process. A thread that waits holds the interpreter's lock, so nothing could stop it."""
     program = (
         "import pathlib, sys\n"
         "from tests.integration.controller.test_full_store import fill_again_and_again\n"

@@ -1,4 +1,4 @@
-"""What a client learns of a cluster most of whose controllers take connections and never answer."""
+"""Tests a client of a cluster whose controllers mostly accept connections and never answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klamm_server.rpc.server import RpcServer
 
 
 class Servicer:
-    """A broker and a controller at one address, which know of the controllers that hang."""
+    """A broker and a controller at one address, which know the hanging controllers."""
 
     def __init__(self, hung_ports: list[int]) -> None:
         self._hung_ports = hung_ports

@@ -1,4 +1,4 @@
-"""A process that dies is missed at once: its connection to the controller ends with it, long before its session."""
+"""Tests that a dead process is noticed at once, because its connection to the controller ends before its session."""
 
 from __future__ import annotations
 

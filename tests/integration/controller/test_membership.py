@@ -1,4 +1,4 @@
-"""Controllers that come and go (KIP-853), as processes: a quorum that is replaced whole, and one that lost a disk."""
+"""Tests controllers that join and leave as processes (KIP-853): a quorum replaced completely, and a lost disk."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.support.waiting import patience, until, wait_until
 
 @contextlib.asynccontextmanager
 async def administering(quorum: Quorum) -> AsyncIterator[AsyncAdmin]:
-    """Once there is a leader, and a broker for topics."""
+    """Yields an Admin after the quorum has a leader, and a broker for topics."""
     async with AsyncAdmin(bootstrap_servers=quorum.broker.address, retry_backoff_max_ms=100) as admin:
         await admin.create_topics([NewTopic("first", partition_count=1)])
         yield admin
 
 
 async def replica(admin: AsyncAdmin, node_id: int, *, is_voter: bool) -> ReplicaOfQuorum:
-    """The controller, once it is shown as a voter or as an observer."""
+    """Waits until the controller is listed as a voter, or as an observer, and returns its entry."""
 
     async def shown() -> ReplicaOfQuorum | None:
         for each in (await admin.describe_quorum()).replicas:
@@ -56,7 +56,10 @@ async def remove(admin: AsyncAdmin, node_id: int) -> None:
 
 
 async def broker_knows(quorum: Quorum, node_ids: set[int]) -> None:
-    """Servers hear with their heartbeats where the controllers are, and must before the last that they know is gone."""
+    """Waits until the broker knows these controllers.
+
+    Servers learn the controllers from their heartbeats, and must do so before the last one that they know has left.
+    """
     ports = {quorum.controllers[node_id].port for node_id in node_ids}
     async with aio.insecure_channel(quorum.broker.address) as channel:
         broker = RawStub(channel, BROKER)
@@ -77,7 +80,7 @@ async def stopped(process: ServerProcess) -> None:
 
 
 async def restarted(server: ServerProcess) -> None:
-    """Killed, started, and registered again."""
+    """Kills the server, starts it, and waits until it has registered again."""
 
     def registrations() -> int:
         return server.log_path.read_text().count(" registered epoch=")
@@ -89,7 +92,7 @@ async def restarted(server: ServerProcess) -> None:
 
 
 async def followers_at_the_end(admin: AsyncAdmin) -> None:
-    """The broker and the coordinator follow the present leader, and have everything."""
+    """Waits until the broker and the coordinator follow the present leader and have everything."""
 
     async def follow() -> bool:
         replicas = (await admin.describe_quorum()).replicas
@@ -110,13 +113,14 @@ def test_a_quorum_of_three_becomes_another_one_of_two_under_load(tmp_path: pathl
                 assert voter_ids(await admin.describe_quorum()) == [1, 2, 3, 4, 5]
                 await broker_knows(quorum, {4, 5})
                 leader_id = (await admin.describe_quorum()).leader_id
-                # The leader last, unless it is one that stays.
+                # Remove the leader last, unless it stays in the quorum.
                 *first, last = sorted((1, 2, 3), key=lambda each: each == leader_id)
                 for node_id in first:
                     await remove(admin, node_id)
                     await stopped(quorum.controllers.pop(node_id))
                 await remove(admin, last)
-                # Of its configured controllers only one that votes no more is there: it knows the others.
+                # Only one controller of its configuration still runs. This one is no voter any more, but knows the
+                # others.
                 await restarted(quorum.coordinator)
                 await stopped(quorum.controllers.pop(last))
                 since_s = time.monotonic()
@@ -140,7 +144,7 @@ def test_a_quorum_of_three_becomes_another_one_of_two_under_load(tmp_path: pathl
             records = wait_until(lambda: consumer.poll(timeout_ms=200), "no record comes", pause_s=0)
             assert [each.value for batch in records.values() for each in batch] == [b"after"]
         assert history.acknowledged_s
-        # Both of the new ones are needed, and they come back by themselves.
+        # Both new controllers are needed for a majority, and they restart without help.
         for node_id in (4, 5):
             quorum.controllers[node_id].end(signal.SIGKILL)
             quorum.controllers[node_id].start()
@@ -151,7 +155,7 @@ def test_a_quorum_of_three_becomes_another_one_of_two_under_load(tmp_path: pathl
 
 @pytest.mark.slow
 def test_a_voter_whose_disk_was_wiped_follows_until_it_is_removed_and_added(tmp_path: pathlib.Path) -> None:
-    """Were it the voter that it was, it and the one that was away could elect an empty log."""
+    """If it were still a voter, it could elect an empty log together with the voter that was away."""
 
     async def run(quorum: Quorum) -> None:
         history = History()
@@ -163,7 +167,7 @@ def test_a_voter_whose_disk_was_wiped_follows_until_it_is_removed_and_added(tmp_
                 quorum.controllers[away].end(signal.SIGKILL)
                 since_s = time.monotonic()
                 await history.wait_for_acknowledgement(since_s)
-            # What was acknowledged last is on the leader and on the one that is wiped now.
+            # Only the leader and the controller that is wiped now have the last acknowledged changes.
             for node_id in (leader_id, wiped):
                 quorum.controllers[node_id].end(signal.SIGKILL)
             quorum.wipe(wiped)
@@ -180,7 +184,7 @@ def test_a_voter_whose_disk_was_wiped_follows_until_it_is_removed_and_added(tmp_
                 await admin.remove_raft_voter(wiped, old.directory_id)
                 await admin.add_raft_voter(wiped, observer.directory_id)
             assert voter_ids(await admin.describe_quorum()) == [1, 2, 3]
-        assert "it follows as an observer" in quorum.controllers[wiped].log_path.read_text()
+        assert "so the controller is only an observer" in quorum.controllers[wiped].log_path.read_text()
 
     with quorum_processes(tmp_path) as quorum:
         quorum.start()
@@ -220,7 +224,8 @@ def test_a_voter_that_moves_is_found_and_written_down(tmp_path: pathlib.Path) ->
                 return {each.port for each in (await admin.describe_cluster()).controllers} == ports
 
             await until(is_known, pause_s=0.05)
-            # It is needed now: the others know it by nothing but what it said, and what was written down.
+            # The moved controller is needed now. The others know its new port only because it told them and they stored
+            # it.
             await stopped(quorum.controllers[staying])
             await admin.create_topics([NewTopic("second", partition_count=1)])
 

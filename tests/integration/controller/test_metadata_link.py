@@ -1,4 +1,4 @@
-"""MetadataLink and Registration against a real gRPC server whose Controller follows a script."""
+"""Tests MetadataLink and Registration against a real gRPC server whose Controller follows a script."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FAST = Backoff(initial_ms=5, max_ms=20)
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Runs a coroutine test in a loop of its own, for no longer than patience()."""
+    """Runs a coroutine test in a loop of its own, for at most patience() seconds."""
 
     def run() -> None:
         asyncio.run(asyncio.wait_for(test(), patience()))
@@ -85,7 +85,7 @@ def image_at(end: int) -> MetadataImage:
 
 
 def snapshot(end: int, *, size: int) -> list[MetadataBatch]:
-    """The state before index `end`, `size` records to a batch."""
+    """Returns the state before index `end` as a snapshot, with `size` records per batch."""
     records = list(snapshot_records(image_at(end)))
     pieces = [records[i : i + size] for i in range(0, len(records), size)]
     return [
@@ -101,16 +101,18 @@ def snapshot(end: int, *, size: int) -> list[MetadataBatch]:
 
 
 class Cut(Exception):
-    """Ends a scripted stream as a crash would: the client sees a failed call."""
+    """Ends a scripted stream as a crash would, so that the client sees a failed call."""
 
 
 Script = Sequence[MetadataBatch | type[Cut] | asyncio.Event]
 
 
 class ScriptedController:
-    """Plays one script per stream: batches are sent, an event is waited for, Cut breaks the stream off.
+    """A controller that plays one script per stream: it sends batches, waits for events, and breaks the stream at a
+    Cut.
 
-    After its script a stream ends; when the scripts are used up, streams stay open and silent."""
+    A stream ends after its script. When all scripts are used up, streams stay open and silent.
+    """
 
     def __init__(self, *scripts: Script) -> None:
         self._scripts = list(scripts)
@@ -118,7 +120,7 @@ class ScriptedController:
         self.called = asyncio.Event()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Looks again after every call of a client."""
+        """Waits until the condition is true. Checks it after every call of a client."""
         while not condition():
             self.called.clear()
             await self.called.wait()
@@ -180,7 +182,7 @@ async def serving(servicer: object) -> AsyncIterator[int]:
 
 
 class Follower:
-    """A running MetadataLink that remembers what it published."""
+    """A running MetadataLink that records the images it published."""
 
     def __init__(self, ports: Sequence[int], *, cluster_id: str = "") -> None:
         self.published: list[tuple[MetadataImage, MetadataImage]] = []
@@ -202,7 +204,7 @@ class Follower:
         return [new.end_index for _, new in self.published]
 
     def assert_unbroken(self) -> None:
-        """Each image is what its log says, and follows the one before."""
+        """Checks that each image is the state of its log, and that each change starts at the image before it."""
         olds, news = zip(*self.published, strict=True)
         assert olds[0] == MetadataImage.empty()
         assert all(old is former for old, former in zip(olds[1:], news, strict=False))
@@ -225,7 +227,7 @@ class Follower:
 
 
 def follow(*scripts: Script, until: int, streams: int) -> tuple[Follower, ScriptedController]:
-    """Follows the scripts until the image ends at `until` and `streams` streams were opened."""
+    """Follows the scripts until the image ends at `until` and the link has opened `streams` streams."""
     controller = ScriptedController(*scripts)
     followers: list[Follower] = []
 
@@ -361,9 +363,10 @@ async def test_the_cluster_of_the_data_is_asked_for_and_a_waiter_may_leave() -> 
 
 
 class RegistrarController(ScriptedController):
-    """A quorum of one that is only as clever as a registration needs: epochs, fencing, controlled shutdown.
+    """A quorum of one controller that knows only epochs, fencing and controlled shutdown.
 
-    `answers` are given instead, one per registration or heartbeat, until they are used up."""
+    It answers each registration or heartbeat with the next of `answers` until they are used up.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -470,7 +473,7 @@ async def registering(
     request_timeout_ms: int = 60_000,
     registration_timeout_ms: int = 60_000,
 ) -> AsyncIterator[Registration]:
-    """A Registration with its link running, at the given controllers."""
+    """Yields a Registration at the given controllers, with its link running."""
     async with serving(controllers[0]) as port, serving(controllers[-1]) as other_port:
         ports = [port] if len(controllers) == 1 else [port, other_port]
         follower = Follower(ports[-1:])
@@ -516,7 +519,8 @@ def test_a_server_registers_is_unfenced_and_leaves(member: Registrant) -> None:
     fenced = []
 
     async def run() -> None:
-        # An hour between heartbeats: only the first one, sent when the image is there, can unfence it in time.
+        # Heartbeats are an hour apart, so only the first one can unfence it in time. It is sent when the image is
+        # complete.
         async with registering(controller, member=member, heartbeat_interval_ms=3_600_000) as registration:
             fenced.append(registration.fenced)
             await registration.register()
@@ -677,7 +681,9 @@ async def test_no_controller_at_all_is_a_typed_error() -> None:
             registration_timeout_ms=2_000,
             rng=random.Random(1),
         )
-        with pytest.raises(EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION], match=f"no controller answers at 127.0.0.1:{port}"):
+        with pytest.raises(
+            EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION], match=f"no controller answered at 127.0.0.1:{port}"
+        ):
             await registration.register()
 
 

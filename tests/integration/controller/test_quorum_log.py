@@ -1,4 +1,4 @@
-"""QuorumLogs on real stores and real time, with a network in memory that the test cuts."""
+"""Tests QuorumLogs on real stores and real time, with an in-memory network that the test can cut."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def record(number: int) -> MetadataRecord:
 
 
 class Store(RaftStore):
-    """`error` makes writes fail; `groups` has how many were written together."""
+    """A store whose writes fail while `error` is set. `groups` has the sizes of the writes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -147,7 +147,7 @@ class Cluster:
         asyncio.get_running_loop().call_soon(arrive)
 
     async def until(self, predicate):
-        """The first result of `predicate` that is true."""
+        """Waits until `predicate` is true. Returns its first true result."""
         async with asyncio.timeout(patience()):
             while not (found := predicate()):
                 self.changed.clear()
@@ -160,7 +160,7 @@ class Cluster:
         )
 
     async def append(self, node: Node, count: int, base: int = 0) -> int:
-        """Returns when all nodes that are in touch have it."""
+        """Appends entries. Returns after all connected nodes have them."""
         for number in range(base, base + count):
             end_index = node.log.append([record(number)]).end_index
             if number % 5 == 0:
@@ -189,7 +189,7 @@ def running(directory: Path, count: int, body, **settings) -> None:
 
 def test_who_is_alone_elects_itself_at_once_and_goes_on_after_a_restart(tmp_path):
     async def life(cluster):
-        # An election time-out would be longer than the test may take.
+        # An election timeout would take longer than the test may.
         node = await cluster.leader()
         assert node.told == ["new term", "claimed"] if node.log.term == 1 else node.told[-1] == "claimed"
         assert node.image.end_index == 2 * (node.log.term - 1)
@@ -289,7 +289,7 @@ def test_stopping_hands_over(tmp_path, caplog):
         leader = await cluster.leader()
         await cluster.append(leader, 2)
         await cluster.stop(leader.me.node_id)
-        assert "not handed over" not in caplog.text
+        assert "could not hand over" not in caplog.text
         following = await cluster.leader()
         await cluster.append(following, 2, base=10)
 
@@ -356,7 +356,7 @@ def test_voters_come_and_go(tmp_path):
         assert gone not in leader.log.quorum.voters
         with pytest.raises(EXCEPTIONS[ErrorCode.VOTER_NOT_FOUND]):
             await leader.log.quorum.remove_voter(gone.node_id, gone.directory_id)
-        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match="has not said where it is"):
+        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match="the address of controller"):
             await leader.log.quorum.add_voter(gone.node_id, gone.directory_id, "")
         await leader.log.quorum.add_voter(gone.node_id, gone.directory_id, "there:1")
         assert Voter(gone, "there:1") in list(leader.log.quorum.voters)

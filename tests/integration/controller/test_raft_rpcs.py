@@ -1,4 +1,4 @@
-"""What controllers send each other, over a real connection."""
+"""Tests the messages between controllers over a real connection."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Streams:
 
 
 def test_a_link_with_nothing_to_send_finds_a_controller_that_was_restarted() -> None:
-    """Otherwise its next message would be lost: a follower's only one, the question for a vote."""
+    """Otherwise the next message would be lost. A follower sends only one: the vote request."""
 
     async def serve(port: int) -> tuple[RpcServer, Streams, int]:
         server, streams = RpcServer(max_message_bytes=1 << 20, max_concurrent_rpcs=10), Streams()

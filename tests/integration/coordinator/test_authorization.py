@@ -1,5 +1,7 @@
-"""A coordinator with an authorizer: what a caller without access control entries learns of groups and transactions that
-are there, and of those that are not."""
+"""Tests a coordinator with an authorizer, and a caller without access control entries.
+
+The caller must not learn which groups and transactions exist.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def entry(operation: AclOperation, resource_type: ResourceType, name: str = "*")
 
 
 async def allow(running: Cluster, *acls: AclBinding) -> None:
-    """From now on these, and no others; returns when the coordinator knows."""
+    """Replaces all access control entries by these, and waits until the coordinator knows them."""
     everything = c.DeleteAclsRequest(filters=[filter_message(AclBindingFilter())], timeout_ms=5_000)
     assert not (await running.admin.delete_acls(everything)).error_code
     created = await running.admin.create_acls(
@@ -63,7 +65,7 @@ def commit(name: str, *topics: str) -> pb.OffsetCommitRequest:
 
 
 def requests(name: str) -> dict[str, tuple[Any, ErrorCode]]:
-    """Each call about a group, transactional id or query of that name, and how it is refused."""
+    """Returns each call about a group, transactional id or query of that name, with the error code of its refusal."""
     partitions = [common.TopicPartitions(topic="t", partitions=[0])]
     ledger = pb.LedgerName(sink="sink", query_id=name)
     return {
@@ -117,7 +119,7 @@ LISTS = {
 
 
 async def set_up(running: Cluster) -> None:
-    """A group and a transactional id."""
+    """Creates a group and a transactional id."""
     await allow(running, *(entry(AclOperation.ALL, resource_type) for resource_type in ALL_TYPES))
     assert error_of(await running.ask(CANARY, "offset_commit", commit(CANARY, "t"))) == 0
     request, _ = requests(CANARY)["init_producer_id"]
@@ -150,7 +152,7 @@ def test_nothing_is_told_without_an_entry(tmp_path: Path) -> None:
 
 
 async def listed(stub: Any, call: str, request: Any) -> Any:
-    """Once all shards are loaded."""
+    """Asks for a list after all shards are loaded, and returns it."""
 
     async def ask() -> Any:
         answer = await getattr(stub, call)(request)

@@ -1,4 +1,4 @@
-"""The coordinator with a real controller and broker: groups, offsets, take-over, bad input."""
+"""Tests the coordinator with a real controller and broker: groups, offsets, takeover, bad input."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def commit_request(offset: int, *, partition: int = 0, **fields: Any) -> OffsetC
 
 
 async def stable_members(running: Cluster, count: int) -> list[str]:
-    """A Stable group of `count` members in one generation; the leader first."""
+    """Returns the members of a Stable group of `count` members in one generation, the leader first."""
     ids = []
     for _ in range(count):
         ids.append((await running.ask(GROUP, "join_group", join_request())).member_id)
@@ -256,7 +256,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_an_owner_that_was_replaced_can_append_nothing_any_more(tmp_path: Path) -> None:
-    """It believes that it still owns the shard, and writes under the epoch that it was given."""
+    """The replaced owner believes that it still owns the shard, and writes with its old epoch."""
 
     async def scenario() -> None:
         async with cluster(tmp_path) as running:

@@ -1,8 +1,9 @@
-"""kill -9 of one of two coordinators: its groups go on at the other one, in the generation or epoch they are in, and
-its transactional ids commit again, whatever stage their transactions were in.
+"""Tests kill -9 of one of two coordinators: the other one continues its groups and transactions.
 
-Controller and broker live in the test's process, the coordinators are processes of their own. The same with a hundred
-groups of ten members, and timed: bench/coordinator_failover.py."""
+Groups keep their generation or epoch, and transactional ids commit again, whatever state their transactions were in.
+Controller and broker run in the test's process, and each coordinator in a process of its own.
+bench/coordinator_failover.py measures the same with a hundred groups of ten members.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ TRANSACTIONAL_ID_COUNT = 12
 
 
 class TransactionLoad:
-    """Producers that commit for ever, records of every partition and an offset in each transaction."""
+    """Producers that commit until stopped. Each transaction has records of every partition and an offset."""
 
     def __init__(self, servers: str) -> None:
         self._begun_s = [0.0] * TRANSACTIONAL_ID_COUNT
@@ -65,7 +66,7 @@ class TransactionLoad:
 
 
 async def until_each_committed_again(groups: list[Group]) -> float:
-    """Returns from when on."""
+    """Waits until each group has committed since this call. Returns the time of the call in seconds (perf_counter)."""
     since_s = time.perf_counter()
 
     def have_committed() -> bool:
@@ -78,7 +79,7 @@ async def until_each_committed_again(groups: list[Group]) -> float:
 
 
 async def until_each_member_was_heard_again(groups: list[Group]) -> None:
-    """Two more heartbeats each: the first one may have been on its way already."""
+    """Waits for two more heartbeats of each member, because the first may have been sent before the kill."""
     before = [group.heartbeat_counts() for group in groups]
 
     def were_heard() -> bool:

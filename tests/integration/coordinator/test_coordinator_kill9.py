@@ -1,6 +1,6 @@
-"""kill -9 of a coordinator process under load: members stay in their generation, offsets never go back.
+"""Tests kill -9 of a coordinator under load: members stay in their generation, and offsets never go back.
 
-Controller and broker live in the test's process; the coordinator is a process of its own, on one port in all its lives.
+Controller and broker run in the test's process. The coordinator runs in a process of its own, always on the same port.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RERUN = f"TEST_SEED={SEED} python -m pytest {__file__}"
 
 
 async def join(running: Cluster) -> tuple[str, int]:
-    """A group of one member; returns it and its generation."""
+    """Creates a group of one member. Returns the member and its generation."""
     request = JoinGroupRequest(
         group_id=GROUP,
         session_timeout_ms=300_000,
@@ -55,7 +55,7 @@ async def join(running: Cluster) -> tuple[str, int]:
 
 
 async def commit_for_ever(running: Cluster, partition: int, member: tuple[str, int], acked: list[int]) -> None:
-    """Commits 1, 2, 3 ... each until it is acknowledged."""
+    """Commits 1, 2, 3 and so on. Repeats each commit until it is acknowledged."""
     offset = 0
     while True:
         offset += 1

@@ -1,7 +1,8 @@
-"""Every Kafka API that is spoken, asked through the whole cluster by a client without an access control entry: it is
-refused with Kafka's codes, or left out, and learns nothing of what is there.
+"""Tests every Kafka API through the whole cluster, from a client without an access control entry.
 
-Servers and clients are told apart by their address here: those at 127.0.0.1 are servers."""
+Each call is refused with Kafka's code, or the answer leaves the resources out. The client learns nothing about existing
+resources. Servers and clients differ by their address here: callers at 127.0.0.1 are servers.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ LEFT_OUT = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
 
 
 class ServersByAddress(StandardAuthorizer):
-    """Takes a caller from the servers' address for a server."""
+    """An authorizer that treats callers at the servers' address as servers."""
 
     def __init__(self) -> None:
         super().__init__(super_users=(), allow_everyone_if_no_acl_found=False)
@@ -80,7 +81,7 @@ def ask_everything(bootstrap: str) -> None:
 
 
 async def set_up(running: Cluster) -> None:
-    """A topic, a group and a transactional id."""
+    """Creates a topic, a group and a transactional id."""
     await running.create_topic(CANARY)
     offset = pb.GroupOffset(topic=CANARY, offset=17, leader_epoch=-1)
     commit = pb.OffsetCommitRequest(group_id=CANARY, generation_id=-1, offsets=[offset])

@@ -1,6 +1,6 @@
-"""The transaction coordinator over gRPC: its shards in the log of a broker, markers in partitions, owners that change.
+"""Tests the transaction coordinator over gRPC: its shards in a broker's log, markers in partitions, changing owners.
 
-Also the fleet: shards of both internal topics follow the coordinators that live, and nothing is lost on the way.
+It also tests several coordinators: shards of both internal topics follow the live coordinators, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRODUCER = tuple[int, int]
 
 
 async def ask(running: Cluster, rpc: str, request: Any, transactional_id: str = ID) -> Any:
-    """Asks the id's coordinator, wherever it is by then, until what is under way there has ended."""
+    """Asks the coordinator that owns the id now, and retries until operations in progress have ended."""
 
     async def call() -> Any:
         response = await running.ask(transactional_id, rpc, request, COORDINATOR_KEY_TYPE_TRANSACTION)
@@ -87,7 +87,7 @@ async def describe(running: Cluster, transactional_id: str = ID) -> Any:
 
 
 async def in_state(running: Cluster, state: str, transactional_id: str = ID) -> Any:
-    """Its description, once it is in that state."""
+    """Waits until the transaction is in that state, and returns its description."""
 
     async def look() -> Any:
         described = await describe(running, transactional_id)
@@ -97,7 +97,7 @@ async def in_state(running: Cluster, state: str, transactional_id: str = ID) -> 
 
 
 async def epoch_in(running: Cluster, partition: int, producer_id: int) -> int:
-    """The epoch that the partition knows of the producer; -1: it knows none."""
+    """Returns the producer's epoch that the partition knows, or -1 if it knows none."""
     request = DescribeProducersRequest(topics=[TopicPartitions(topic="t", partitions=[partition])])
     (described,) = (await running.broker_stub().describe_producers(request)).partitions
     assert not described.error_code, described
@@ -192,7 +192,7 @@ def test_what_was_decided_is_told_to_the_partitions_by_the_next_owner(tmp_path: 
 
 
 def test_an_owner_that_was_replaced_decides_nothing_any_more(tmp_path: Path) -> None:
-    """It believes that it still owns the shard."""
+    """The replaced owner still believes that it owns the shard."""
 
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
@@ -228,11 +228,14 @@ def test_an_owner_that_was_replaced_decides_nothing_any_more(tmp_path: Path) -> 
 
 
 def test_shards_of_both_topics_follow_the_coordinators_and_lose_nothing(tmp_path: Path) -> None:
-    """Join, kill -9, join, graceful stop: even shares after each, offsets and transactions where they were."""
+    """A coordinator joins, is killed (kill -9), joins again and stops gracefully.
+
+    Each step leaves even shares and loses nothing.
+    """
     names = [f"name-{number}" for number in range(2 * SHARD_COUNT)]
 
     async def shared_among(running: Cluster, *coordinator_ids: int) -> bool:
-        """Once each of them owns its even share of each topic, and nobody else anything."""
+        """Waits until each of these coordinators owns its even share of each topic, and no other one owns a shard."""
         share = SHARD_COUNT // len(coordinator_ids)
         wanted = {(topic, one): share for topic in SHARD_TOPICS for one in coordinator_ids}
 
@@ -255,7 +258,7 @@ def test_shards_of_both_topics_follow_the_coordinators_and_lose_nothing(tmp_path
             assert (described.state, described.producer_id, described.producer_epoch) == ("Ongoing", *producers[name])
 
     async def go_on(running: Cluster, offset: int, producers: dict[str, PRODUCER]) -> None:
-        """Everybody commits, an offset and a transaction, and begins the next one."""
+        """Commits an offset and a transaction under every name, and begins each producer's next transaction."""
         for name in names:
             new = GroupOffset(topic="t", partition=0, offset=offset, leader_epoch=-1)
             request = OffsetCommitRequest(group_id=name, generation_id=-1, offsets=[new])

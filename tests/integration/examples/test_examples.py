@@ -1,4 +1,4 @@
-"""The projects in examples/, run as their pages say."""
+"""Tests the projects in examples/, which run as their pages describe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLUGIN = "klamm.testing.plugin"
 
 
 def test_every_example_passes_its_own_test(tmp_path: pathlib.Path) -> None:
-    """All in one run, which starts one cluster, and without the settings that pytest has in this project."""
+    """One run tests all examples on one cluster, without the pytest settings of this project."""
     project = shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--rootdir", ".", "-W", "error"],

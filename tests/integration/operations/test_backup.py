@@ -1,4 +1,4 @@
-"""Backup and restore of a `klamm up`, by the commands of the guide docs/how-to/back-up-and-restore.md."""
+"""Tests backup and restore of a `klamm up` by the commands of the guide docs/how-to/back-up-and-restore.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPIC = TopicPartition("orders", 0)
 
 
 def documented(heading: str) -> list[str]:
-    """The shell blocks of a section."""
+    """Returns the shell blocks of a section."""
     section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^##)", GUIDE, re.MULTILINE | re.DOTALL)
     assert section, heading
     return re.findall(r"^```sh\n(.*?)^```", section[1], re.MULTILINE | re.DOTALL)
@@ -38,7 +38,7 @@ def produce(cluster: KlammProcess, values: list[str], transactional_id: str | No
 
 
 def consume(cluster: KlammProcess, group: str) -> list[str]:
-    """Returns the values that the group has not read yet, and commits behind them."""
+    """Returns the values that the group has not read yet, and commits them."""
     settings = {"group_id": group, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     with Consumer(bootstrap_servers=cluster.bootstrap, enable_auto_commit=False, **settings) as consumer:
         consumer.subscribe(["orders"])

@@ -1,5 +1,7 @@
-"""Settings of brokers that change at run time: by Kafka's requests, by the gRPC API and by the command, on real
-processes. Each change shows what it does, and a restart keeps it."""
+"""Tests broker settings that change at run time: by Kafka's requests, the gRPC API and the command, on real processes.
+
+Each test shows the effect of a change. A restart keeps the change.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,14 @@ InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 @pytest.fixture
 def cluster(tmp_path: pathlib.Path) -> Iterator[KlammProcess]:
-    # So slow that nothing is compacted until somebody changes it.
+    # At this rate nothing is compacted until the test changes it.
     settings = {"log.cleaner.io.max.bytes.per.second": "1", "log.cleaner.backoff.ms": "20"}
     with running_cluster(tmp_path, settings) as cluster:
         yield cluster
 
 
 def alter(wire: KafkaWire, broker: str, name: str, value: str | None) -> tuple[str, str]:
-    """As kafka-configs.sh does it: the error code and its message."""
+    """Changes a setting as kafka-configs.sh does. Returns the error code and its message."""
     change = {"name": name, "config_operation": DELETE if value is None else SET, "value": value}
     resource = {"resource_type": BROKER, "resource_name": broker, "configs": [change]}
     asked = {"resources": [resource], "validate_only": False}
@@ -45,7 +47,7 @@ def alter(wire: KafkaWire, broker: str, name: str, value: str | None) -> tuple[s
 
 
 def described(wire: KafkaWire, broker: str, *names: str) -> dict[str, tuple[str | None, int, list[tuple[str, int]]]]:
-    """Value, source and synonyms."""
+    """Returns value, source and synonyms of each setting."""
     resource = {"resource_type": BROKER, "resource_name": broker, "configuration_keys": list(names) or None}
     asked = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
     (result,) = wire.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results
@@ -84,10 +86,10 @@ def test_what_is_changed_at_run_time_takes_effect_and_outlives_a_restart(cluster
                 producer.send("states", b"v" * 1_000, key=b"key-%d" % (number % 10))
         assert send(cluster, "plain", b"v" * 100_000) is ErrorCode.NONE
 
-        # The gRPC API: a default of topics, for all brokers.
+        # The gRPC API changes a topic default for all brokers.
         admin.incremental_alter_configs({ALL: [ConfigChange("message.max.bytes", "50000")]})
         wait_until(lambda: send(cluster, "plain", b"v" * 100_000) is ErrorCode.MESSAGE_TOO_LARGE)
-        # The command: the cleaner's rate, on one broker.
+        # The command changes the cleaner's rate on one broker.
         command = KlammCommand(cluster.bootstrap)
         assert not is_cleaned(cluster)
         altered = command("configs", "alter", "--broker", "1", "--set", "log.cleaner.io.max.bytes.per.second=1e9")
@@ -95,7 +97,7 @@ def test_what_is_changed_at_run_time_takes_effect_and_outlives_a_restart(cluster
         wait_until(lambda: is_cleaned(cluster))
         altered = command("configs", "alter", "--brokers-default", "--set", "log.cleaner.threads=2")
         assert altered.status == 0, altered
-        # Kafka's requests: a bound of connections.
+        # Kafka's requests change a limit of connections.
         with KafkaWire(cluster.kafka_bootstrap) as wire:
             assert not refuses_another_connection(cluster)
             assert alter(wire, "1", "max.connections", "1") == ("none", "")
@@ -128,7 +130,7 @@ def test_what_does_not_fit_is_refused_with_name_value_and_expectation(cluster: K
         )
         assert alter(wire, "", "log.cleaner.threads", "5") == (
             "invalid_request",
-            "broker 1: log.cleaner.threads: 5 is not valid, expected 1 to 2: now it is 1",
+            "broker 1: log.cleaner.threads: 5 is not valid, expected 1 to 2, because the current value is 1",
         )
         assert alter(wire, "1", "num.partitions", "7") == (
             "invalid_request",
@@ -151,13 +153,13 @@ def test_what_does_not_fit_is_refused_with_name_value_and_expectation(cluster: K
 
 
 def changes_of_fetchers(cluster: BrokerCluster) -> list[int]:
-    """How many each broker has taken over."""
+    """Returns for each broker how often a number of fetchers came into force."""
     logs = [broker.log_path.read_text() for broker in cluster.brokers.values()]
     return [log.count("config in force: num.replica.fetchers=") for log in logs]
 
 
 def test_followers_go_on_with_another_number_of_streams(tmp_path: pathlib.Path) -> None:
-    """Every partition is followed by a new stream: all of them reach their followers before and after."""
+    """A new stream follows every partition. All partitions reach their followers before and after the change."""
     with broker_cluster(tmp_path, 2) as cluster, cluster.admin() as admin:
         admin.create_topics([NewTopic("spread", partition_count=6, replication_factor=2)])
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:

@@ -1,4 +1,4 @@
-"""What servers say of their health, as the probe of a container engine hears it."""
+"""Tests the health state of servers as a container engine's probe receives it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_health_of_a_service_is_that_of_its_server() -> None:
 
 
 class _Nothing:
-    """Has every RPC, and answers none."""
+    """A service that has every RPC and answers none."""
 
     def __getattr__(self, name: str) -> object:
         async def refuse(request: object, context: object) -> None:

@@ -1,4 +1,4 @@
-"""The metrics endpoint ends the connection of a client that neither asks nor takes its answer in time."""
+"""Tests that the metrics endpoint closes a connection whose client does not ask or does not read in time."""
 
 from __future__ import annotations
 

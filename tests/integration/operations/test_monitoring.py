@@ -1,6 +1,6 @@
-"""A real Prometheus on a real cluster under a known load: every query of the dashboards and every rule is asked.
+"""Tests every dashboard query and every rule on a real Prometheus and a real cluster under a known load.
 
-`pytest -s tests/integration/operations/test_monitoring.py` prints each query, its value, and what was expected.
+`pytest -s tests/integration/operations/test_monitoring.py` prints each query, its value, and the expected value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OF_THE_MACHINE = re.compile(r"Disk|EventLoop|Slow$|LocalTimeHigh|LeaderFlapping"
 
 
 class Watched(NamedTuple):
-    """What the tests ask."""
+    """The processes and addresses that the tests use."""
 
     prometheus: PrometheusServer
     admin: Admin
@@ -49,7 +49,7 @@ class Watched(NamedTuple):
 
 
 def _servers(directory: Path) -> dict[str, list[ServerProcess]]:
-    """Three controllers, a broker, a coordinator, by job; each with a metrics port."""
+    """Returns three controllers, a broker and a coordinator by job, each with a metrics port."""
     ports = [free_port() for _ in range(3)]
     servers = {"controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{port}" for port in ports)}
     topics = {"offsets.topic.num.partitions": str(SHARDS), "transaction.state.log.num.partitions": str(SHARDS)}
@@ -80,7 +80,7 @@ def _servers(directory: Path) -> dict[str, list[ServerProcess]]:
 
 
 def _endpoints(broker: ServerProcess) -> tuple[str, str]:
-    """For our clients, and for Kafka's."""
+    """Returns the broker's addresses for our clients and for Kafka's."""
     ours, kafkas = broker.settings["listeners"].split(",")
     return ours.removeprefix("GRPC://"), kafkas.removeprefix("KAFKA://")
 
@@ -113,7 +113,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 def _work(stack: ExitStack, prometheus: PrometheusServer, admin: Admin, ours: str, kafkas: str) -> None:
-    """A known load, twice half of what grows: a rate needs two scrapes. What stays open does to the end."""
+    """Puts a known load on the cluster and leaves its open clients to `stack`.
+
+    Growing values grow twice, because a rate needs two scrapes.
+    """
     admin.create_topics([NewTopic(TOPIC, PARTITIONS)])
     consumer = stack.enter_context(Consumer(bootstrap_servers=ours, group_id=GROUP, enable_auto_commit=False))
     consumer.subscribe([TOPIC])
@@ -157,7 +160,7 @@ def _read_and_commit(consumer: Consumer, share: int) -> None:
 
 
 def _write_batch(admin: Admin, bootstrap: str, batch_id: int) -> None:
-    """As a Spark query's sink does."""
+    """Writes a batch as a Spark query's sink does."""
     assert admin.register_run(LEDGER, "a-run", batch_id)
     with Producer(bootstrap_servers=bootstrap, transactional_id=LEDGER.part(0, 0)) as producer:
         producer.init_transactions()
@@ -178,7 +181,7 @@ def _show(query: str, value: object, expected: object) -> None:
 
 
 class TestValues:
-    """Where they are known."""
+    """The values of queries whose expected value is known."""
 
     def test_what_was_sent_read_and_left_behind(self, watched: Watched) -> None:
         ends = _high_watermarks(watched.admin)
@@ -194,7 +197,7 @@ class TestValues:
             "count(klamm_raft_replica_lag_entries)": 2,
             "count(count by (klamm_raft_term) (klamm_raft_term))": 1,
             f'sum(klamm_broker_in_messages_total{{topic="{TOPIC}"}})': SENT + SENT_BY_KAFKA_CLIENT + 2 + LEFT_OPEN,
-            'klamm_broker_in_messages_total{topic="other-1"}': 0,  # nobody has written to it
+            'klamm_broker_in_messages_total{topic="other-1"}': 0,  # no client has written to it
             f'sum(klamm_broker_partition_high_watermark{{topic="{TOPIC}"}})': sum(ends.values()),
             f'sum(klamm:group_lag:records{{group="{GROUP}"}})': sum(in_group.values()),
             f'klamm:group_lag:records{{group="{GROUP}", partition="0"}}': in_group[0],
@@ -218,7 +221,7 @@ class TestValues:
             assert found == value, query
 
     def test_the_size_of_the_logs_is_that_of_their_files(self, watched: Watched) -> None:
-        """The logs grow between a scrape and a look at them, so both are asked until they agree."""
+        """The logs grow between a scrape and the test's own count, so the test asks for both until they agree."""
         query = f'klamm_broker_log_size_bytes{{topic="{TOPIC}"}}'
 
         def in_prometheus() -> dict[int, float]:
@@ -237,7 +240,7 @@ class TestValues:
 
 
 def _log_sizes(watched: Watched) -> dict[int, int]:
-    """The bytes of each partition's log, as the brokers describe them."""
+    """Returns the bytes of each partition's log, as the brokers describe them."""
     return {
         replica.tp.partition: replica.size_bytes
         for log_dir in watched.admin.describe_log_dirs()[1]
@@ -288,7 +291,7 @@ def test_every_query_of_a_dashboard_has_an_answer(watched: Watched, dashboard: s
 
 
 def _values(watched: Watched, query: str) -> list[float]:
-    """Those that are numbers: a quantile of nothing is none."""
+    """Returns the query's values that are numbers. A quantile without observations is not a number."""
     found = watched.prometheus.ask(_filled_in(query))
     return [sample.value for sample in found if not math.isnan(sample.value)]
 
@@ -325,7 +328,7 @@ def test_a_killed_controller_is_told_and_what_it_costs(watched: Watched) -> None
     try:
         another_leads = f"max(klamm_raft_term) > {term} and on () sum(klamm_controller_active) == 1"
         assert watched.prometheus.until(lambda: bool(watched.prometheus.ask(another_leads)), True)
-        # Pending: an operator hears of them a minute or two later.
+        # The alerts are pending. They would notify an operator a minute or two later.
         expected = {"KlammServerDown": "pending", "KlammQuorumAtRisk": "pending"}
         assert watched.prometheus.until(lambda: _loud(watched.prometheus.rules()), expected) == expected
     finally:

@@ -1,4 +1,4 @@
-"""Traces of real servers, as an OpenTelemetry collector hears of them over OTLP."""
+"""Tests the traces of real servers, as an OpenTelemetry collector receives them over OTLP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps every span."""
+    """A collector that keeps every span."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -60,7 +60,10 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
     def wait_for(self, *chain: tuple[str, str]) -> list[Span]:
-        """Spans of these services and names, each the parent of the next, the first one without."""
+        """Waits for a chain of spans with these services and names.
+
+        Each span is the parent of the next, the first has no parent.
+        """
         with self._news:
             spans = self._news.wait_for(lambda: self._chain(chain, b""), patience())
         assert spans, f"no spans {chain}; there are {sorted({span[:2] for span in self.spans})}"

@@ -1,4 +1,4 @@
-"""What commands load: help and completion are to be there at once, and no command pays for another."""
+"""Tests the modules that commands load: help and completion must be fast, and commands load no others' modules."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_help_of_a_command_loads_no_client_and_no_other_command(command):
 
 
 def test_a_command_that_is_given_text_loads_no_conversion():
-    """It ends before it looks for a server: what it is given excludes each other."""
+    """The command ends before it connects to a server, because its arguments exclude each other."""
     script = (
         "import sys; sys.argv = ['klamm', 'consume', 't', '-b', 'h:1', '--config', 'a=1', '--json', '--key']\n"
         "from klamm_cli.main import main\n"
@@ -81,7 +81,7 @@ OTHER_AREAS = {
 
 
 def test_describing_topics_loads_the_types_of_no_other_area():
-    """What the command loads before it asks, then what becomes of the answers."""
+    """The test covers the modules loaded before the request and those loaded for its answers."""
     script = (
         "import sys, klamm_cli.commands.topics\n"
         "from klamm import Admin\n"

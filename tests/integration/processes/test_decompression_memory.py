@@ -1,4 +1,4 @@
-"""How much memory a process needs for data that would decompress to very much more than is allowed."""
+"""Tests the memory of a process for data that would decompress to far more than the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import klamm` loads in a new process."""
+"""Tests which modules `import klamm` loads in a new process."""
 
 from __future__ import annotations
 

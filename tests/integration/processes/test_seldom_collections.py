@@ -1,4 +1,4 @@
-"""How garbage is collected in a process that keeps many objects."""
+"""Tests the garbage collection in a process that keeps many objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.waiting import patience
 
 
 def test_in_a_process_that_keeps_much_little_is_looked_at_again() -> None:
-    """A million objects: without setting aside, each full collection would look at them all."""
+    """A full collection would visit all million objects if they were not set aside."""
     script = """
 import gc
 from klamm_server.runtime.garbage import collect_seldom

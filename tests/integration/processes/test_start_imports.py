@@ -1,4 +1,4 @@
-"""What the start of a server loads: each of these would cost it tens of milliseconds and megabytes, used or not."""
+"""Tests the modules that a starting server loads. Each forbidden one would cost tens of milliseconds and megabytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_python(script: str) -> subprocess.CompletedProcess[str]:
 
 
 def loaded_by(*modules: str) -> set[str]:
-    """What is there when a new process has imported these."""
+    """Returns the modules in a new process that has imported these."""
     script = f"import sys, {', '.join(modules)}; print('\\n'.join(sys.modules))"
     ended = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=patience()
@@ -70,5 +70,5 @@ def test_several_processes_are_started_by_one_that_loads_no_server():
 
 @pytest.mark.parametrize("module", sorted(NEVER))
 def test_what_is_not_to_be_loaded_exists(module):
-    """A name with a typing mistake would never be found."""
+    """A forbidden name with a typing mistake would never be found."""
     assert find_spec(module) is not None

@@ -1,4 +1,4 @@
-"""One cluster for all, whose servers are bound to their certificates."""
+"""Provides one cluster for all tests, whose servers are bound to their certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster that tells who logs in, who is refused what, and who changes what; and no secret."""
+"""Tests that the audit of a cluster has logins, refusals and changes, with the user of each, and no secret."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOPIC = "payments"
 
 
 class Audited:
-    """`klamm up` where clients log in, and the file of its audit. Clients that come by gRPC are super users."""
+    """A `klamm up` where clients log in, and its audit file. Clients over gRPC are super users."""
 
     def __init__(self, cluster: SaslCluster, path: pathlib.Path) -> None:
         self.cluster = cluster
@@ -38,7 +38,10 @@ class Audited:
         return [json.loads(line) for line in self.path.read_text().splitlines()]
 
     def wait_for(self, *wanted: object, whose: str | None = None) -> dict[str, Any]:
-        """The first event that is so, in short but for the count; `whose` account it is about."""
+        """Waits for the first event whose short form, without the count, is `wanted`.
+
+        If given, `whose` is the account's name.
+        """
 
         def found() -> dict[str, Any] | None:
             alike = (one for one in self.events() if short(one)[:-1] == wanted)
@@ -52,7 +55,7 @@ class Audited:
         return Admin({"bootstrap.servers": f"127.0.0.1:{self.cluster.grpc}"})
 
     def produce(self, settings: Mapping[str, Any], topic: str) -> KafkaError | None:
-        """What comes of a record."""
+        """Produces a record. Returns the error of the record or of the login, or None."""
         errors: list[KafkaError | None] = []
         failures: list[KafkaError] = []
 
@@ -131,7 +134,11 @@ def _failed(event: dict[str, Any]) -> bool:
 
 
 def in_topic(audited: Audited, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The events of the topic, from its beginning on, when there are three of its partitions to read."""
+    """Reads the first three partitions of the audit topic until it has all events of the audit file. Returns the
+    events.
+
+    Raises KafkaException if the user may not read the topic.
+    """
     consumer = Consumer({**settings, "group.id": "auditors", "enable.auto.commit": False})
     consumer.assign([TopicPartition(AUDIT_TOPIC, number, 0) for number in range(3)])
     events: list[dict[str, Any]] = []
@@ -169,7 +176,7 @@ def test_who_may_read_the_topic_reads_what_is_in_the_file_and_others_do_not(audi
     with audited.admin() as admin:
         wait_until(lambda: AUDIT_TOPIC in admin.list_topics(include_internal=True))
     with audited.admin() as admin:
-        # Without it librdkafka does not so much as try.
+        # Without this right librdkafka does not even try to read.
         admin.create_acls([allow("auditor", AclOperation.DESCRIBE, ResourceType.TOPIC, AUDIT_TOPIC)])
     with pytest.raises(KafkaException) as refused:
         in_topic(audited, auditor)
@@ -189,7 +196,7 @@ def test_no_client_writes_to_the_topic_or_changes_it(audited: Audited) -> None:
     assert refused is not None
     assert refused.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION)
     topic = ConfigResource(ConfigResourceType.TOPIC, AUDIT_TOPIC)
-    # A super user, too: at this listener everybody is one.
+    # At this listener every client is a super user, and even super users are refused.
     refused = audited.produce({"bootstrap.servers": f"127.0.0.1:{audited.cluster.plaintext}"}, AUDIT_TOPIC)
     assert refused is not None
     assert refused.code() == KafkaError.TOPIC_EXCEPTION

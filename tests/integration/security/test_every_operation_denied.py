@@ -1,7 +1,8 @@
-"""Every RPC of the contracts at every server, asked by a client with a certificate and without an access control entry:
-it is refused, or answered as if nothing were there.
+"""Tests every RPC of the contracts at every server, with a client certificate but no access control entry.
 
-Kafka's APIs: `tests/integration/coordinator/test_every_operation_denied.py` and `test_no_leak.py`."""
+Each call is refused, or answered as if no resource existed. Kafka's APIs are in
+`tests/integration/coordinator/test_every_operation_denied.py` and `test_no_leak.py`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ LEFT_OUT = {
 
 
 def outcome(caller: Caller, rpc: Rpc, name: str) -> str:
-    """`refused`, `left out`, `not served`, or what there is instead."""
+    """Returns `refused`, `left out` or `not served`, or a description of any other outcome."""
     try:
         answer = caller.call(rpc, rpc.request(name))
     except grpc.RpcError as error:

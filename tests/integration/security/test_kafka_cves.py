@@ -1,9 +1,10 @@
-"""Kafka's own vulnerabilities, tried here: a test for each that could be one of Klamm's.
+"""Tests Kafka's own vulnerabilities, with one test for each that Klamm could have.
 
-Three are tried where they belong: CVE-2018-17196, a transaction's produce without a right to its id, in
-`test_stolen_handles.py`; CVE-2022-34917, memory for frames that a stranger announces, in `test_sasl_listeners.py`; and
-CVE-2026-35554, records that a producer sends to another topic when their batch expires in flight, in
-`test_sender_faults.py`. Left out are those of what is not here: Connect's REST interface, JMX."""
+Three have their tests elsewhere. CVE-2018-17196, a transactional produce without a right to the id, is in
+`test_stolen_handles.py`. CVE-2022-34917, memory for frames that an unknown client announces, is in
+`test_sasl_listeners.py`. CVE-2026-35554, records sent to another topic when their batch expires in flight, is in
+`test_sender_faults.py`. Vulnerabilities of parts that Klamm does not have are left out: Connect's REST interface, JMX.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def described_by(canary: CanaryCluster, who: str) -> Any:
 
 
 def test_cve_2026_41115_a_group_is_described_to_who_may_describe_it(canary: CanaryCluster) -> None:
-    """READ of the group was enough for its members and their assignments."""
+    """Kafka let a user with READ of the group see its members and their assignments."""
     topic, group = (ResourceType.TOPIC, CANARY), (ResourceType.GROUP, CANARY)
     with canary.cluster.admin() as admin:
         admin.create_acls(
@@ -115,7 +116,7 @@ def test_cve_2023_25194_2025_27818_and_27819_login_modules_are_three(module: str
 
 
 def test_cve_2024_31141_a_value_is_nothing_but_itself(tmp_path: Path) -> None:
-    """Config providers read files and the environment for anybody that writes a configuration."""
+    """Kafka's config providers read files and the environment for anyone who writes a configuration."""
     hidden = tmp_path / "hidden"
     hidden.write_text(f"k={PASSWORD}\n")
     for value in (f"${{file:{hidden}:k}}", "${env:HOME}", f"${{directory:{tmp_path}:hidden}}"):
@@ -126,7 +127,7 @@ def test_cve_2024_31141_a_value_is_nothing_but_itself(tmp_path: Path) -> None:
 
 @given(st.lists(BINDINGS, max_size=8, unique=True), st.data())
 def test_cve_2024_27309_what_is_left_of_several_entries_holds(acls: list[AclBinding], data: st.DataObject) -> None:
-    """After any additions and removals, by deltas, the rest decides as if it were all there ever was."""
+    """After any additions and removals, the remaining entries decide as if there had never been others."""
     image = MetadataImage.empty()
     added, removed = records_of(acls)
     gone = data.draw(st.sets(st.sampled_from(range(len(acls)))) if acls else st.just(set()))
@@ -141,7 +142,7 @@ def test_cve_2024_27309_what_is_left_of_several_entries_holds(acls: list[AclBind
 
 
 def records_of(acls: list[AclBinding]) -> tuple[list[m.MetadataRecord], list[m.MetadataRecord]]:
-    """Those that add them, and those that remove them."""
+    """Returns the metadata records that add the entries, and those that remove them."""
     ids = [number.to_bytes(16, "big") for number in range(len(acls))]
     added = [
         m.MetadataRecord(access_control_entry=m.AccessControlEntryRecord(id=acl_id, **acl._asdict()))
@@ -156,7 +157,7 @@ _SECRET_NAME = re.compile(r"password|secret|digest|signature|proof|nonce|(stored
 
 
 def test_cve_2021_38153_secrets_are_compared_in_constant_time() -> None:
-    """Nothing that is called like a secret is compared by == or in, beside lengths."""
+    """No name of a secret is compared by == or in, except in comparisons of lengths."""
     found: list[str] = []
     for package in (klamm.security, klamm_server.security):
         for path in Path(package.__path__[0]).rglob("*.py"):
@@ -179,7 +180,7 @@ def _name(side: ast.AST) -> str:
 
 
 def test_cve_2018_1288_a_consumer_is_no_replica(canary: CanaryCluster) -> None:
-    """A consumer that fetched as a replica could read behind the high watermark, and move it."""
+    """A consumer that fetched as a replica could read beyond the high watermark, and move it."""
     request = broker_pb2.ReplicaFetchRequest(replica_id=1, broker_epoch=1).SerializeToString()
     (rpc,) = (one for one in every_rpc() if one.path.endswith("/ReplicaFetch"))
     with (

@@ -1,5 +1,7 @@
-"""A client with a certificate and without an access control entry asks every Kafka API in every version: no answer has
-the name of anything that is there, or its id. Nor has any answer to an empty request of an RPC."""
+"""Tests that no answer has the name or id of an existing resource, for a client without an access control entry.
+
+The client has a certificate and asks every Kafka API in every version. It also sends every RPC an empty request.
+"""
 
 from __future__ import annotations
 
@@ -70,20 +72,20 @@ def versions(api_key: ApiKey) -> range:
 
 
 def all_requests() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
-    """Every API in every version, about names that are none and about everything."""
+    """Yields every API in every version, about missing names and about everything."""
     for api_key, fields in {**requests(MISSING), **requests_by_name(MISSING)}.items():
         for version in versions(api_key):
             if version > BY_NAME.get(api_key, version):
-                continue  # see by_id
+                continue  # by_id covers these versions
             yield api_key, version, {**fields, **OLDER.get(api_key, {})}
     for api_key, fields in OF_EVERYTHING.items():
         for version in versions(api_key):
-            if (api_key, version) != (ApiKey.OFFSET_FETCH, 1):  # which has no request of all
+            if (api_key, version) != (ApiKey.OFFSET_FETCH, 1):  # this version has no request for everything
                 yield api_key, version, fields
 
 
 def by_id(topic_id: uuid.UUID) -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
-    """What somebody asks who has heard of a topic's id."""
+    """Yields the requests of a client that knows a topic's id."""
     named = {"topic_id": topic_id}
     everything = {**requests(""), **requests_by_name("")}
     for version in range(10, SPOKEN[ApiKey.METADATA].max + 1):
@@ -104,7 +106,7 @@ def by_id(topic_id: uuid.UUID) -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
 
 
 def leaks(answer: str, canary: CanaryCluster, *known: str) -> list[str]:
-    """What of it nobody may hear, unless they said it."""
+    """Returns the canary's names and ids in the answer, except those that the client `known` sent itself."""
     return [one for one in (CANARY, *canary.ids) if one in answer and one not in known]
 
 
@@ -137,7 +139,7 @@ def test_who_has_heard_of_an_id_does_not_learn_the_name(canary: CanaryCluster) -
 
 
 def test_what_is_there_is_found_by_who_may_see_it(canary: CanaryCluster) -> None:
-    """The searches above find what they look for."""
+    """The searches above find the names that they look for."""
     with canary.cluster.wire("admin") as wire:
         for api_key in (ApiKey.METADATA, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_ACLS):
             fields = {**requests(MISSING), **OF_EVERYTHING}[api_key]

@@ -1,6 +1,7 @@
-"""A right that is taken away is gone, also for clients that use it all the time: producers, consumers that wait for
-records, members of groups, on both doors. How soon is printed (`pytest -s`); a second is what it may take where nothing
-else runs."""
+"""Tests that a revoked right ends at once, also for clients in use: producers, waiting consumers, members of groups.
+
+Both doors are tested. `pytest -s` prints the delay. The limit is a second if nothing else runs.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Tenant:
         return entry
 
     def revoke(self, *entries: AclBinding) -> float:
-        """When it was answered, by the monotonic clock."""
+        """Revokes the entries. Returns the monotonic time of the answer in seconds."""
         with self.cluster.admin() as admin:
             admin.delete_acls([AclBindingFilter(*entry) for entry in entries])
             return time.monotonic()
@@ -59,7 +60,7 @@ class Tenant:
         return self.cluster.wire(self.name)
 
     def ended(self, what: str, since_s: float, ask: Callable[[], ErrorCode | int], code: ErrorCode) -> None:
-        """Until `ask` gives the code."""
+        """Waits until `ask` returns the code, and prints how long this took since the revocation."""
         wait_until(lambda: ask() == code, self.cluster.logs)
         print(f"{what}: gone after {time.monotonic() - since_s:.2f} s")
 
@@ -139,7 +140,7 @@ def test_a_producer_of_ours_ends(tenant: Tenant) -> None:
 
 
 def heartbeat(wire: KafkaWire, tenant: Tenant, member_id: str, epoch: int) -> Any:
-    """A heartbeat of a member that subscribes to all that it may see."""
+    """Sends a heartbeat of a member that subscribes to all topics that it may see."""
     asked = {
         "group_id": tenant.name,
         "member_id": member_id,
@@ -156,7 +157,7 @@ def heartbeat(wire: KafkaWire, tenant: Tenant, member_id: str, epoch: int) -> An
 
 
 class Member:
-    """One of KIP-848's protocol that gives up and takes what it is told to."""
+    """A member of a KIP-848 group that adopts each assignment it receives."""
 
     def __init__(self, wire: KafkaWire, tenant: Tenant) -> None:
         self._wire = wire
@@ -166,7 +167,7 @@ class Member:
         self.topics: set[uuid.UUID] | None = None
 
     def beat(self) -> int:
-        """The answer's code."""
+        """Sends a heartbeat. Returns the answer's error code."""
         answer = heartbeat(self._wire, self._tenant, self._member_id, self._epoch)
         if not answer.error_code:
             self._epoch = answer.member_epoch
@@ -176,7 +177,7 @@ class Member:
 
 
 def test_an_expression_is_resolved_again_without_the_topic(tenant: Tenant) -> None:
-    """Groups of KIP-848: Kafka looks again when the metadata changed, after ten seconds at the earliest."""
+    """Kafka's groups of KIP-848 resolve the expression again after a metadata change, but not within ten seconds."""
     with tenant.wire() as wire:
         wire.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [tenant.name]})
         member = Member(wire, tenant)
@@ -197,7 +198,7 @@ def test_a_member_is_refused_without_its_group(tenant: Tenant) -> None:
 
 
 def test_who_is_no_server_any_more_hears_nothing_more_of_the_metadata(canary: CanaryCluster) -> None:
-    """Users' credentials are among it."""
+    """The metadata includes users' credentials."""
     cluster = canary.cluster
     serves = allow("former", AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
     (watch,) = (rpc for rpc in every_rpc() if rpc.path.endswith("/WatchMetadata"))

@@ -1,5 +1,7 @@
-"""A process with the key of one server, or of a client that may do everything, cannot speak for another server
-(`node.principals`): every call in which a server says who it is, made with each of the other certificates."""
+"""Tests that one server's key, or a powerful client's key, cannot speak for another server (`node.principals`).
+
+Every call in which a server names itself is made with each of the other certificates.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +56,11 @@ def test_only_a_server_itself_says_who_it_is(canary: CanaryCluster, name: str) -
         with Caller(address, stores_of(canary, thief)) as caller, pytest.raises(grpc.RpcError) as caught:
             caller.call(RPCS[name], request)
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED, (thief, caught.value.details())
-        assert f"may not speak for {SAID_BY[name]} 1" in caught.value.details()
+        assert f"is not allowed to act as {SAID_BY[name]} 1" in caught.value.details()
 
 
 def test_a_server_of_which_the_setting_says_nothing_does_not_join(canary: CanaryCluster) -> None:
-    """Not by any certificate that there is."""
+    """No certificate of the cluster may register it."""
     register = controller_pb2.RegisterBrokerRequest(broker_id=9, incarnation_id=bytes(16)).SerializeToString()
     for thief in ("controller", "broker", "coordinator", "admin"):
         with (

@@ -1,7 +1,8 @@
-"""A client that has heard of another's handle cannot use it: fetch sessions, members, producers, and the principal that
-a server names when it passes a request on.
+"""Tests that a client cannot use another client's handle, even if it knows the handle.
 
-The thief has rights to a topic, a group and a transactional id, but not to those of the owner."""
+The handles are fetch sessions, members, producers, and the principal that a server names when it forwards a request.
+The thief has rights to a topic, a group and a transactional id, but not to those of the owner.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def cluster(canary: CanaryCluster) -> AuthorizedCluster:
 
 
 def may_read(wire: KafkaWire, topic: str) -> bool:
-    """The broker has heard of the topic and of the right to it."""
+    """Returns True if the broker knows the topic and the right to it."""
     return not fetch(wire, 0, -1, topic).responses[0].partitions[0].error_code
 
 
@@ -102,7 +103,7 @@ def test_a_fetch_session_is_its_owners(owner: KafkaWire, thief: KafkaWire) -> No
         stolen = fetch(thief, begun.session_id, epoch)
         assert stolen.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert not stolen.responses
-    # Nor can it be ended.
+    # The thief cannot end the session either.
     fetch(thief, begun.session_id, -1, SHARED)
     assert fetch(owner, begun.session_id, 1).error_code == ErrorCode.NONE
 
@@ -168,7 +169,7 @@ def test_a_member_is_its_owners(owner: KafkaWire, thief: KafkaWire) -> None:
 
 
 class ProducerHandle(NamedTuple):
-    """What a transaction's producer is known by."""
+    """The identity of a transactional producer."""
 
     producer_id: int
     epoch: int
@@ -192,7 +193,7 @@ def producer_of(wire: KafkaWire, transactional_id: str) -> ProducerHandle:
 
 
 def produce(wire: KafkaWire, transactional_id: str | None, of: ProducerHandle, sequence: int, value: bytes) -> int:
-    """In the transaction of that producer."""
+    """Produces in the transaction of that producer."""
     records = encode_batch(
         [(1, None, value, ())],
         producer_id=of.producer_id,
@@ -217,7 +218,7 @@ def test_nobody_writes_into_the_transaction_of_another(
 ) -> None:
     handle = producer_of(owner, ID)
     producer_of(thief, THIEFS_ID)
-    # Before the owner has written there, and after, when the broker takes the transaction for open.
+    # The thief tries before the owner has written there, and after, when the broker considers the transaction open.
     assert produce(thief, transactional_id, handle, 0, b"stolen") != ErrorCode.NONE
     assert produce(owner, ID, handle, 0, b"own") == ErrorCode.NONE
     assert produce(thief, transactional_id, handle, 1, b"stolen") != ErrorCode.NONE
@@ -252,7 +253,7 @@ def end(wire: KafkaWire, transactional_id: str, of: ProducerHandle) -> int:
 
 
 def test_a_client_passes_nobodys_request_on(cluster: AuthorizedCluster) -> None:
-    """Not even its own."""
+    """A client may not even name itself."""
     metadata = [(FORWARDED, b"127.0.0.1\n" + principal) for principal in (b"User:admin", b"User:thief")]
     stores = cluster.stores("thief")
     taken: list[str] = []

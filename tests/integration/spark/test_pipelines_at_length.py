@@ -1,4 +1,4 @@
-"""The pipelines at length (`make pipelines-test`): a whole year, killed drivers, signals, and a Spark cluster."""
+"""Tests the pipelines at length (`make pipelines-test`): a whole year, killed drivers, signals, and a Spark cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster(tmp_path) -> Iterator[KlammProcess]:
 
 
 class Running:
-    """`klamm pipeline run` as a process of its own."""
+    """A `klamm pipeline run` in a process of its own."""
 
     def __init__(self, arguments: Sequence[str], log_path: pathlib.Path) -> None:
         self.log_path = log_path
@@ -49,21 +49,21 @@ class Running:
             )
 
     def counted(self) -> dict[str, Any]:
-        """What it printed at its end, which has to be a good one."""
+        """Waits until the pipeline ends, which must succeed, and returns the counts that it printed."""
         output, _ = self.process.communicate(timeout=DEADLINE_S)
         assert self.process.returncode == 0, self.log_path.read_text()
         found: dict[str, Any] = json.loads(output)
         return found
 
     def wait_for(self, text: str) -> None:
-        """Until its log has it."""
+        """Waits until the log has the text. Fails if the pipeline ends without it."""
         wait_until(
             lambda: text in self.log_path.read_text() or self.process.poll() is not None, self.log_path.read_text
         )
         assert text in self.log_path.read_text(), self.log_path.read_text()
 
     def kill(self) -> None:
-        """And all that belongs to it, if there still is something."""
+        """Kills the pipeline and all its child processes, if it still runs."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -76,7 +76,10 @@ Start = Callable[..., Running]
 
 @pytest.fixture
 def start(cluster, tmp_path) -> Iterator[Start]:
-    """Starts a pipeline by name and arguments; one that is no stream has no checkpoint."""
+    """Yields a function that starts a pipeline by name and arguments.
+
+    A pipeline that is no stream has no checkpoint.
+    """
     with contextlib.ExitStack() as started:
 
         def start(name: str, *arguments: str, checkpoint: str | None = "checkpoint") -> Running:
@@ -91,7 +94,7 @@ def start(cluster, tmp_path) -> Iterator[Start]:
 
 
 def fill(cluster: KlammProcess, days: int | None, *topics: str) -> pd.DataFrame:
-    """Produces that many days of the topics; returns the flights."""
+    """Produces that many days of the topics. Returns the flights."""
     flights = nycflights.read_flights(days)
     nycflights.create_topics(cluster.bootstrap, (*topics, "flight-delays", "flights-enriched"))
     with Producer(bootstrap_servers=cluster.bootstrap, compression_type="lz4") as producer:
@@ -109,7 +112,7 @@ def test_a_year_of_flights_is_enriched_as_by_pandas(cluster, start):
     running = start("enrich", *arguments)
     running.wait_for("enrich batch 1:")
     running.kill()
-    # All of the weather may have been read, and Spark does not keep how far that stream was.
+    # The query may have read all of the weather, and Spark does not store the position of that stream.
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         nycflights.tick(producer, "weather", "hour")
     counted = start("enrich", *arguments).counted()
@@ -131,7 +134,7 @@ def test_a_year_of_flights_is_enriched_as_by_pandas(cluster, start):
 
 
 def without_offsets(records: Iterable[ConsumerRecord]) -> list[tuple[Any, ...]]:
-    """What a copy has to have, in order."""
+    """Returns the fields that a copy of the records must have, in order."""
     return [(each.partition, each.key, each.value, each.timestamp, each.headers) for each in records]
 
 
@@ -143,7 +146,7 @@ def test_an_archiver_that_is_killed_and_goes_on_doubles_and_loses_nothing(cluste
         running.wait_for(f"archive batch {batch}:")
         running.kill()
     start("archive", *arguments).counted()
-    # Another checkpoint reads all again, and adds only what is new.
+    # A run with another checkpoint reads everything again, and adds only new records.
     count += len(fill(cluster, 1, "flights")) + 1
     start("archive", *arguments, checkpoint="another").counted()
     again = ("--archive", str(tmp_path / "archive"), "--topic", "flights", "--to", "again")
@@ -169,13 +172,13 @@ def test_a_stream_that_is_told_to_stop_ends_well(cluster, start):
     running.wait_for("flight_delays batch 0:")
     running.process.send_signal(signal.SIGTERM)
     assert running.counted()["flights"] > 0
-    # Spark's own Python workers may end with a traceback of theirs (BrokenPipeError) when the session does.
-    assert "stops after this micro-batch" in running.log_path.read_text()
+    # Spark's own Python workers may print a traceback (BrokenPipeError) when the session ends.
+    assert "stops after the current micro-batch" in running.log_path.read_text()
 
 
 def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, start, tmp_path):
     def where_it_is_from(frames: Any) -> Any:
-        # Not at the module's top: workers could not import it.
+        # Workers could not import this at the top of the module.
         import klamm
         import klamm_pipelines
         import pyspark_klamm
@@ -184,7 +187,7 @@ def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, start, tmp_p
             yield pd.DataFrame({"path": [each.__file__ for each in (klamm, klamm_pipelines, pyspark_klamm)]})
 
     flights = fill(cluster, 2, "flights")
-    # Spark's 200 would be as many Python tasks for each micro-batch.
+    # Spark's default of 200 would mean 200 Python tasks for each micro-batch.
     arguments = ("--watermark", "7 days", "--conf", "spark.sql.shuffle.partitions=2")
     with standalone_cluster(tmp_path) as master:
         counted = start("flight_delays", "--master", master, *arguments).counted()
@@ -210,7 +213,7 @@ def values_of(cluster: KlammProcess, topic: str) -> list[bytes | None]:
 
 
 def submitted(master: str, directory: pathlib.Path, *arguments: str) -> dict[str, Any]:
-    """What `flight_delays` counted, given to spark-submit with the zip file of the rest."""
+    """Runs `flight_delays` by spark-submit with the zip file of the other modules. Returns its counts."""
     shipped = directory / "klamm.zip"
     subprocess.run([sys.executable, "-m", "klamm", "pipeline", "zip", str(shipped)], check=True)
     home = pathlib.Path(pyspark.__file__).parent

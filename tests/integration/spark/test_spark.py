@@ -1,4 +1,4 @@
-"""The data source on a real Spark and a real cluster: batch and streaming, source and sink."""
+"""Tests the data source on a real Spark and a real cluster: batch and streaming, source and sink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UTC = datetime.UTC
 
 @pytest.fixture
 def topic(cluster, request) -> str:
-    """A topic of this test's own, with two partitions."""
+    """Creates a topic with two partitions for this test only."""
     name = request.node.name.replace("[", "-").replace("]", "")
     create_topic(cluster, name)
     return name
@@ -158,7 +158,7 @@ def test_a_stream_goes_on_where_its_checkpoint_ended(spark, cluster, topic, tmp_
 
 
 def test_latest_means_the_latest_of_the_first_start(spark, cluster, topic, tmp_path):
-    """Spark does not store a Python source's initial offset: a first batch that failed must not move it."""
+    """Spark does not store a Python source's initial offset. A failed first batch must not change it."""
     produce(cluster, topic, ["before"])
     seen: list[str] = []
 
@@ -251,5 +251,5 @@ def test_a_bad_option_is_named(spark, cluster, topic, options, named):
 
 def test_a_sink_without_a_topic_says_so(spark, cluster):
     frame = spark.createDataFrame([("v",)], "value STRING")
-    with pytest.raises(Exception, match="set the option topic or add a column named topic"):
+    with pytest.raises(Exception, match='set the option "topic" or add a column named "topic"'):
         frame.write.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap).mode("append").save()

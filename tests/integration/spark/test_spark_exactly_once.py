@@ -1,4 +1,4 @@
-"""The Spark sink, exactly once: drivers that are killed, checkpoints that forget, tasks that run again."""
+"""Tests that the Spark sink writes exactly once: killed drivers, lost checkpoint files, repeated tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ROWS = 3 * spark_copy.ROWS_PER_BATCH
 
 
 def run_killed(job: CopyJob, moment: Callable[[LedgerListing], bool]) -> LedgerListing:
-    """Runs the query as a process of its own until its ledger is such; returns the ledger it left."""
+    """Runs the query in a separate process and kills it when `moment` is true for its ledger.
+
+    Returns the ledger left.
+    """
     with job.driver(0.2) as process:
 
         def has_come() -> bool:
@@ -35,7 +38,7 @@ def run_killed(job: CopyJob, moment: Callable[[LedgerListing], bool]) -> LedgerL
 
 
 def forget(job: CopyJob, *files: str) -> None:
-    """Has the checkpoint lose these, as a driver that dies before it writes them."""
+    """Removes files from the checkpoint, as if the driver had died before writing them."""
     for name in files:
         (job.checkpoint / name).unlink()
         (job.checkpoint / pathlib.Path(name).parent / f".{pathlib.Path(name).name}.crc").unlink(missing_ok=True)
@@ -142,7 +145,7 @@ def test_a_job_that_fails_leaves_nothing(job):
 def test_a_write_in_foreach_batch_is_refused(job):
     job.produce("value")
     query = job.writer().foreachBatch(lambda frame, batch_id: save(job, frame)).trigger(availableNow=True).start()
-    with pytest.raises(Exception, match="not for a write in foreachBatch"):
+    with pytest.raises(Exception, match="not supported in foreachBatch"):
         query.awaitTermination()
     job.check_read([])
 

@@ -1,6 +1,7 @@
-"""The Spark source's readers against a real cluster, called as Spark calls them but without a Spark.
+"""Tests the Spark source's readers against a real cluster, called as Spark calls them but without Spark.
 
-Where queries begin and end, how streams go on, and what they say when records are gone."""
+The tests cover where queries begin and end, how streams continue, and the errors if records are deleted.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Offset = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def topics_are_given_up_soon(monkeypatch) -> None:
-    """Three tests delete one, and would wait half a minute."""
+    """Three tests delete a topic, and would otherwise wait half a minute."""
     monkeypatch.setattr(cluster_access, "TOPIC_WAIT_MS", 1_000)
 
 
@@ -43,14 +44,14 @@ def admin(cluster) -> Iterator[Admin]:
 
 @pytest.fixture
 def topic(admin, request) -> str:
-    """A topic of this test's own, with two partitions."""
+    """Creates a topic with two partitions for this test only."""
     name = request.node.name.replace("[", "-").replace("]", "")
     admin.create_topics([NewTopic(name, partition_count=2, configs={"retention.ms": "-1"})])  # some records are old
     return name
 
 
 class Query:
-    """A streaming query as its driver goes about it: batch after batch, the checkpoint in memory."""
+    """A streaming query as its driver runs it: batch after batch, with the checkpoint in memory."""
 
     def __init__(self, cluster: KlammProcess, **options: str) -> None:
         self._options = {"kafka.bootstrap.servers": cluster.bootstrap, "startingOffsets": "earliest", **options}
@@ -58,7 +59,7 @@ class Query:
         self.start()
 
     def start(self) -> None:
-        """Also again: a new process, with the checkpoint."""
+        """Starts the query, or restarts it as a new process that has the checkpoint."""
         options = source_options(self._options, streaming=True)
         self.reader = KlammStreamReader(options, VALUE)
         self.shipped = pickle.dumps(self.reader)
@@ -72,7 +73,7 @@ class Query:
         return self.reader.latestOffset(self.at, limit or self.reader.getDefaultReadLimit())
 
     def batch(self, limit: Any = None) -> list[str] | None:
-        """The values of the next batch; None if there is to be none yet."""
+        """Returns the values of the next batch, or None if there is none yet."""
         begin, end = self.at, self.latest(limit)
         if end == begin:
             return None
@@ -83,7 +84,7 @@ class Query:
 
 
 def rows(shipped: bytes, tasks: list) -> list[str]:
-    """What tasks read: each has a reader of its own."""
+    """Runs each task with a reader of its own. Returns the sorted values."""
     found = [pickle.loads(shipped).read(pickle.loads(pickle.dumps(task))) for task in tasks]
     return sorted(value.decode() for batches in found for batch in batches for value in batch.column(0).to_pylist())
 
@@ -116,7 +117,7 @@ def test_assign_reads_just_those_partitions(cluster, topic):
     produce(cluster, topic, "a", partition=0)
     produce(cluster, topic, "b", partition=1)
     assert read(cluster, assign=json.dumps({topic: [1]})) == ["b"]
-    with pytest.raises(ConfigError, match=f"assign names partitions that there are not: {topic}-7"):
+    with pytest.raises(ConfigError, match=f"assign names partitions that do not exist: {topic}-7"):
         read(cluster, assign=json.dumps({topic: [1, 7]}))
 
 
@@ -150,7 +151,7 @@ def test_times_choose_offsets_at_both_ends(cluster, topic):
 def test_a_batch_beyond_the_end_is_loss(cluster, topic):
     produce(cluster, topic, "a")
     wanted = {"subscribe": topic, "endingOffsets": json.dumps({topic: {"0": 5, "1": 0}})}
-    with pytest.raises(IllegalStateError, match=f"{topic}-0 ends at offset 1, endingOffsets wants 5"):
+    with pytest.raises(IllegalStateError, match=f"{topic}-0 ends at offset 1, but endingOffsets is 5"):
         read(cluster, **wanted)
     assert read(cluster, **wanted, failOnDataLoss="false") == ["a"]
 
@@ -167,7 +168,7 @@ def test_more_tasks_on_request(cluster, topic):
 def test_a_stream_finds_new_partitions_and_topics_and_reads_them_from_the_start(cluster, admin):
     admin.create_topics([NewTopic("grow-a", partition_count=1)])
     query = Query(cluster, subscribePattern="^grow-", startingOffsets="latest")
-    assert query.batch() == []  # the first batch writes down where the query began
+    assert query.batch() == []  # the first batch stores where the query began
     admin.create_partitions({"grow-a": 2})
     admin.create_topics([NewTopic("grow-b", partition_count=1)])
     produce(cluster, "grow-a", "a1", partition=1)
@@ -219,7 +220,7 @@ def test_a_first_batch_that_failed_does_not_move_the_start(cluster, topic):
     query.checkpoint.append(query.latest())  # planned and logged; then the query died
     produce(cluster, topic, "while it was down")
     query.start()
-    again = query.reader.initialOffset()  # what Spark does for a Python source
+    again = query.reader.initialOffset()  # Spark does this for a Python source
     tasks = query.reader.partitions(again, query.at)
     assert rows(query.shipped, tasks) == []
     assert query.batch() == ["while it was down"]
@@ -251,7 +252,7 @@ def test_a_source_without_news_does_not_hold_up_the_others(cluster, topic, monke
     real_wait = cluster_access.ClusterAccess.wait_for_records
     monkeypatch.setattr(cluster_access.ClusterAccess, "wait_for_records", wait_for_records)
     query = Query(cluster, subscribe=topic)
-    assert query.batch() == []  # the first batch, which has nothing either
+    assert query.batch() == []  # the first batch, which is empty too
     for _ in range(COMPANY_BATCHES):
         assert query.batch() is None
         assert query.reader.partitions(query.at, query.at) == []  # a batch for another source

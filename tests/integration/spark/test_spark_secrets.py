@@ -1,4 +1,4 @@
-"""Passwords of Spark's readers and writers: they get in by them, and Spark shows them nowhere."""
+"""Tests passwords of Spark's readers and writers: the servers accept them, and Spark shows them nowhere."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def logs_in(bootstrap: str) -> bool:
 
 
 def found(directory: Path) -> list[str]:
-    """The files that have a password, and one that is wrong."""
+    """Returns the files that contain a password, even a wrong one."""
     return [
         str(path) for path in sorted(directory.rglob("*")) if path.is_file() and b"canary" in path.read_bytes().lower()
     ]
 
 
 def run(directory: Path, cluster: KlammProcess, bootstrap: str) -> str:
-    """All that the program printed."""
+    """Runs the program. Returns everything that it printed."""
     directory.mkdir()
     file = directory / "client.properties"
     file.write_text("".join(f"{name}={text}\n" for name, text in client(bootstrap).items()))
@@ -88,7 +88,7 @@ def test_spark_shows_a_password_nowhere(tmp_path: Path) -> None:
         f"copied {3 * ROWS}",
     ]
     assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in shown
-    # What is searched is there.
+    # The searched texts and files exist.
     assert "spark.redaction.regex" in shown
     assert any((tmp_path / "spark" / "events").rglob("*"))
     assert any((tmp_path / "spark" / "checkpoint-given").rglob("*"))

@@ -1,4 +1,4 @@
-"""Spark's readers and writers against a cluster with TLS: `kafka.ssl.*` reaches driver and workers."""
+"""Tests Spark's readers and writers on a cluster with TLS: `kafka.ssl.*` must reach driver and workers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Every moment at which a batch of Spark can be hit, and that it counts once all the same.
+"""Tests that a batch of Spark counts once, whatever the moment of a failure.
 
-The numbers are those of the failure windows that the sink is designed by: a task that dies with its rows written (1) or
-prepared (2); a driver that dies before the decision (3), after it (5), or with the cluster (4); a commit that raises
-after the decision (6), or of which the request or the answer is lost (7); a driver that comes back when another has
-taken over (8); a speculative copy of a task that has prepared as well (9).
+The numbers are those of the failure windows in the sink's design. A task dies with its rows written (1) or prepared
+(2). A driver dies before the decision (3), after it (5), or with the cluster (4). A commit raises after the decision
+(6), or loses its request or its answer (7). A driver returns after another has replaced it (8). A speculative copy of a
+task prepares as well (9).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VALUES = [f"{number:04}" for number in range(2 * spark_copy.ROWS_PER_BATCH)]
 
 @pytest.fixture
 def query(job: CopyJob) -> CopyJob:
-    """A query of two batches with two tasks each."""
+    """Returns a query of two batches with two tasks each."""
     job.produce(*VALUES)
     return job
 
@@ -37,7 +37,7 @@ def sink(query: CopyJob, moment: Moment) -> dict[str, str]:
 
 
 def marker(query: CopyJob) -> pathlib.Path:
-    """Is there when the moment has been."""
+    """Returns the path of a file that exists once the moment has passed."""
     return query.directory / "marker"
 
 
@@ -48,7 +48,7 @@ def has_prepared(query: CopyJob) -> bool:
 
 @pytest.mark.parametrize("moment", [Moment.TASK_WROTE, Moment.TASK_PREPARED, Moment.DECIDED_TWICE])
 def test_a_batch_counts_once_though(query, moment):
-    """Windows 1, 2 and half of 7: Spark runs the task again."""
+    """Covers windows 1, 2 and half of 7. Spark runs the task again."""
     query.run_to_end(sink(query, moment))
     assert marker(query).exists()
     query.check(VALUES)
@@ -56,7 +56,7 @@ def test_a_batch_counts_once_though(query, moment):
 
 @pytest.mark.parametrize("moment", [Moment.REQUEST_LOST, Moment.ANSWER_LOST])
 def test_a_batch_counts_once_in_the_next_run_though(query, moment):
-    """Windows 6 and 7: Spark has the batch aborted, which must not undo what is decided, and ends the query."""
+    """Covers windows 6 and 7. Spark has the batch aborted, which must not undo the decision, and ends the query."""
     with pytest.raises(Exception, match="planned"):
         query.run_to_end(sink(query, moment))
     query.run_to_end()
@@ -74,12 +74,12 @@ def test_a_batch_counts_once_in_the_next_run_though(query, moment):
     ],
 )
 def test_a_batch_counts_once_with_the_next_driver_though(query, moment):
-    """Windows 3, 5 and 4."""
+    """Covers windows 3, 5 and 4."""
     with query.driver(0.0, sink(query, moment)) as process:
         process.wait(3 * patience())
     assert marker(query).exists(), query.log_path.read_text()
     if moment is Moment.DRIVER_AND_CLUSTER:
-        query.cluster.kill()  # it is dead: this forgets its process
+        query.cluster.kill()  # the process is dead, and this forgets it
         query.cluster.start()
     query.run_to_end()
     query.check(VALUES)
@@ -87,7 +87,7 @@ def test_a_batch_counts_once_with_the_next_driver_though(query, moment):
 
 @pytest.mark.chaos
 def test_a_driver_that_comes_back_when_another_has_taken_over_writes_nothing(query):
-    """Window 8."""
+    """Covers window 8."""
     with query.driver(0.2) as process:
         wait_until(lambda: has_prepared(query), query.log_path.read_text, timeout_s=3 * patience())
         driver = next(child for child in psutil.Process(process.pid).children(True) if child.name() == "java")
@@ -100,8 +100,11 @@ def test_a_driver_that_comes_back_when_another_has_taken_over_writes_nothing(que
 
 @pytest.mark.chaos
 def test_a_batch_counts_once_though_a_speculative_copy_of_its_task_prepares_as_well(query, tmp_path):
-    """Window 9. Spark takes the answer of one of the two and tells the other nothing: what that has prepared is given
-    up with the decision. Spark copies tasks on a cluster only, and only to another host than that of the first."""
+    """Covers window 9. Spark uses the answer of one copy and sends the other none.
+
+    The decision aborts the records that the other copy has prepared. Spark copies tasks only on a cluster, and only to
+    another host than that of the first copy.
+    """
     hosts = ("127.0.0.1", "127.0.0.2")
     with standalone_cluster(tmp_path, hosts=hosts) as master:
         settings = {

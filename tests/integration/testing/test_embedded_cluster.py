@@ -1,4 +1,4 @@
-"""The cluster that users start in their own tests: what it survives, and what it leaves behind."""
+"""Tests the cluster that users start in their own tests: which failures it survives, and that it leaves no process."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_no_process_is_left_when_the_test_itself_is_killed(tmp_path: pathlib.Pat
 
     def is_gone() -> bool:
         try:
-            # A process that nobody waits for stays as a zombie where no init collects it.
+            # Without an init process, a process without a waiting parent stays a zombie.
             return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except FileNotFoundError:
             return True

@@ -1,4 +1,4 @@
-"""The check that finds tasks, threads and processes that a test left, and the temporary folder of a run."""
+"""Tests the check that finds leftover tasks, threads and processes of a test, and the temporary folder of a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_leaving():
 
 @pytest.fixture(autouse=True)
 def _leaves_no_task() -> None:
-    """Takes the place of the fixture that fails a test for a task that it leaves: one leaves a task on purpose."""
+    """Replaces the fixture that fails tests with leftover tasks, because a test here leaves one on purpose."""
 
 
 def test_a_thread_and_a_process_are_found_until_they_end(tmp_path: pathlib.Path) -> None:
@@ -56,7 +56,7 @@ def test_a_thread_and_a_process_are_found_until_they_end(tmp_path: pathlib.Path)
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with a temporary folder for each run, below one of the test."""
+    """Returns a project with a temporary folder for each run, inside the test's folder."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("TMPDIR", str(pytester.path))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -103,7 +103,7 @@ def test_a_run_that_leaves_a_process_fails_and_ends_it(project: pytest.Pytester)
 
 
 def has_ended(process: pathlib.Path) -> bool:
-    """Returns whether a process is gone, or waits for nothing but its parent."""
+    """Returns True if the process is gone, or is a zombie."""
     try:
         return not (process / "cmdline").read_bytes()
     except OSError:

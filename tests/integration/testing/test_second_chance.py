@@ -1,4 +1,4 @@
-"""The second chance of failed tests, on runs of pytest in a project of their own."""
+"""Tests the second chance of failed tests, on runs of pytest in a separate project."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PASSING = "def test_passing(): pass\n"
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project whose tests get a second chance as those of this one do."""
+    """Returns a project whose tests get a second chance like the tests of this project."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv(IS_SECOND, raising=False)

@@ -1,9 +1,9 @@
-"""Stories of a partition in plain text, with everything that happens: the trace in the file is the expected one.
+"""Runs stories of a partition that are plain text. Each file contains its expected trace.
 
-They are the counter-examples that are known: of designs that Kafka or a model of it once had, and of rules that nobody
-wrote down. A line that begins with `>` is a command (tests/sim/isrsim/script.py lists them), the lines that follow are
-what came of it, `#` begins a remark. A line `! bug: rule` says that with this bug of tests/sim/isrsim/mutations.py
-planted the story breaks that rule. To change a story, write the commands and run `pytest tests/scenarios --rewrite`.
+The stories are known counter-examples, of designs of Kafka or its models, and of unwritten rules. A line that begins
+with `>` is a command (tests/sim/isrsim/script.py lists them). The lines after it are its effects, and `#` begins a
+remark. A line `! bug: rule` says that the story breaks that rule if this bug of tests/sim/isrsim/mutations.py is
+planted. To change a story, write the commands and run `pytest tests/scenarios --rewrite`.
 """
 
 from __future__ import annotations

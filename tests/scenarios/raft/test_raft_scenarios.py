@@ -1,6 +1,6 @@
-"""Stories of a quorum in plain text, with everything the replicas do: the trace in the file is the expected one.
+"""Runs stories of a quorum that are plain text. Each file contains its expected trace.
 
-A line that begins with `>` is a command (support/raft_script.py lists them), the lines that follow are what came of it,
+A line that begins with `>` is a command (support/raft_script.py lists them). The lines after it are its effects, and
 `#` begins a remark. To change a story, write the commands and run `pytest tests/scenarios/raft --rewrite`.
 """
 
@@ -17,7 +17,7 @@ SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 def replay(story: str) -> str:
-    """The story with the traces of its commands as they are now."""
+    """Returns the story with the traces that its commands have now."""
     script = Script()
     lines: list[str] = []
     for line in story.splitlines():

@@ -1,4 +1,4 @@
-"""Grafana's dashboards: made of their sources, on metrics that are shown, where Grafana looks for them."""
+"""Tests that Grafana's dashboards are built from their sources, use existing metrics, and are where Grafana looks."""
 
 from __future__ import annotations
 

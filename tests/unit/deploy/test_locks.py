@@ -1,4 +1,4 @@
-"""What the image installs: of requirements.lock, and nothing else."""
+"""Tests that the image installs the packages of requirements.lock and nothing else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""deploy/monitoring: it watches every server of compose.yaml, asks for no metric that nobody shows, and each alert has
-its tests. `tests/integration/operations/test_promtool.py` runs them."""
+"""Tests that deploy/monitoring watches every server of compose.yaml, uses only metrics that exist, and tests each
+alert.
+
+`tests/integration/operations/test_promtool.py` runs the tests of the alerts.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ METRICS_PORT = 9404
 
 
 class Rule(NamedTuple):
-    """One rule of a file of rules."""
+    """A rule of a rules file."""
 
     file: str
     fields: dict[str, Any]
@@ -96,7 +99,7 @@ def test_every_alert_says_what_to_do_and_is_tried_both_ways(rule: Rule) -> None:
 def test_every_server_of_compose_is_scraped_and_nothing_else() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     shown = {name: one for name, one in services.items() if one.get("environment", {}).get("KLAMM_METRICS_PORT")}
-    # Secured servers show their metrics to their own machine only.
+    # Secured servers serve their metrics to their own machine only.
     servers = {name: one for name, one in shown.items() if one["profiles"] != ["secure"]}
     assert {one["environment"]["KLAMM_METRICS_PORT"] for one in servers.values()} == {str(METRICS_PORT)}
     jobs = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]

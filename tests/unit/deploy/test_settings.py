@@ -1,4 +1,4 @@
-"""The settings that deploy/ gives to servers: each server would start with them, and they fit together."""
+"""Tests the settings that deploy/ gives to servers: each server would start with them, and they fit together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, type[ServiceConfig]] = {
 
 
 class Server(NamedTuple):
-    """As it would be started."""
+    """A server with the configuration that deploy/ starts it with."""
 
     name: str
     config: ServiceConfig
@@ -43,7 +43,7 @@ def _config(command: str, environment: Mapping[str, str]) -> ServiceConfig:
 
 
 def _compose_services(profile: str) -> dict[str, Any]:
-    """With the defaults of variables put in."""
+    """Returns the Klamm servers of a profile in compose.yaml, with the default values of variables inserted."""
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (DEPLOY / "compose.yaml").read_text())
     services: dict[str, Any] = yaml.safe_load(text)["services"]
     return {
@@ -87,12 +87,12 @@ def _kubernetes_servers() -> Iterator[Server]:
 
 
 def _expanded(text: str, environment: Mapping[str, str]) -> str:
-    """With `$(NAME)` put in, as Kubernetes does from the variables before."""
+    """Returns the text with each `$(NAME)` replaced, as Kubernetes replaces the variables defined before."""
     return re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], text)
 
 
 def _dialled(config: ServiceConfig) -> tuple[Listener, ...]:
-    """The first is what other servers dial."""
+    """Returns the listeners. Other servers connect to the first one."""
     return config.resolved_listeners().advertised
 
 
@@ -137,7 +137,7 @@ def test_ids_and_endpoints_are_each_somebodys_own(cluster: list[Server]) -> None
 def test_probes_ask_where_the_server_listens(cluster: list[Server]) -> None:
     for server in cluster:
         listeners = server.config.resolved_listeners()
-        # Where servers show each other certificates, a probe would need one.
+        # A listener whose servers show each other certificates would require one of the probe.
         open_to_probes = [one for one in listeners.of(SecurityProtocol.GRPC) if one.name != "INTERNAL"]
         assert server.probed_port == open_to_probes[0].port, server.name
         assert [one.port for one in listeners.bound] == [one.port for one in listeners.advertised], server.name
@@ -211,7 +211,7 @@ def test_the_host_and_containers_each_have_listeners_with_addresses_of_theirs(pr
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
 def test_what_is_described_for_kubernetes_is_what_it_knows(version: str) -> None:
-    """The schemas of its API have every field that we use, so that it drops none in silence."""
+    """The schemas of its API have every field that we use, so that Kubernetes drops none silently."""
     kinds = ["Service", "PodDisruptionBudget", "StatefulSet"]
     described = [one for kind in kinds for one in _kubernetes(kind)]
     assert len(described) == 9
@@ -237,14 +237,14 @@ def test_a_stateful_set_has_a_service_and_a_budget(described: dict[str, Any]) ->
         assert selector == labels
     assert budget["spec"]["maxUnavailable"] == 1
     pod = spec["template"]["spec"]
-    # Or variables of services, KLAMM_BROKER_PORT and the like, would be refused as settings.
+    # Otherwise a server would refuse the variables of services, such as KLAMM_BROKER_PORT, as unknown settings.
     assert pod["enableServiceLinks"] is False
     (container,) = pod["containers"]
     ports = {port["containerPort"] for port in container["ports"]}
     assert {port["port"] for port in service["spec"]["ports"]} == ports - {9404}
     config = next(one.config for one in CLUSTERS["kubernetes"] if one.name == f"{name}-1")
     assert config.metrics_port in ports
-    # Twice: those under way at the hand-over, and those at the end.
+    # The grace counts twice: for requests in flight at the hand-over, and for those at the end.
     assert pod["terminationGracePeriodSeconds"] * 1000 >= 2 * config.shutdown_grace_ms + 20_000
     mounted = {one["mountPath"] for one in container["volumeMounts"]}
     directories = [config.metadata_log_dir] if isinstance(config, ControllerConfig) else []

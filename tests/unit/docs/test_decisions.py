@@ -1,4 +1,4 @@
-"""Every decision has its four sections, names files that exist, and is in the index."""
+"""Tests that every decision has its four sections, names existing files, and is in the index."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _TITLE = re.compile(r"# (\d+)\. (.+)\n")
 
 
 def sections(text: str) -> dict[str, str]:
-    """The text of each section by its heading."""
+    """Returns the text of each section by its heading."""
     _, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
     return {heading.strip(): body.strip() for heading, body in (part.split("\n", 1) for part in parts)}
 
 
 def title(text: str) -> tuple[int, str]:
-    """A record's number and title."""
+    """Returns a record's number and title."""
     match = _TITLE.match(text)
     assert match is not None, text[:80]
     return int(match[1]), match[2]

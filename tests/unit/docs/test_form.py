@@ -1,4 +1,4 @@
-"""Pages of the site have the form that both a forge and MkDocs show alike."""
+"""Tests that the pages of the site have a form that a forge and MkDocs show in the same way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ITEM = re.compile(r"(?P<indent> *)(?:[-*+]|\d+[.)]) +\S")
 
 
 def faults(text: str) -> Iterator[str]:
-    """What MkDocs would show otherwise than a forge, and headings that the menu cannot use."""
+    """Yields text that MkDocs and a forge would show differently, and headings that the menu cannot use."""
     lines = markdown.without_code(text).split("\n")
     if not lines[0].startswith("# ") or sum(line.startswith("# ") for line in lines) != 1:
         yield "a page begins with its one heading of the first level"

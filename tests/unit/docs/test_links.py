@@ -1,4 +1,4 @@
-"""Every relative link of our pages leads to a file, and its anchor to a heading there."""
+"""Tests that every relative link of our pages leads to a file, and its anchor to a heading there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broken(page: Path) -> Iterator[str]:
 
 
 def fault(page: Path, link: Link) -> str:
-    """What is wrong with a link, empty if nothing is."""
+    """Returns the fault of a link, or an empty string if it has none."""
     target = (page.parent / link.target).resolve() if link.target else page
     if link.target.startswith("/") or not target.is_relative_to(ROOT):
         return f"{link.target} is no path inside the repository"

@@ -1,4 +1,4 @@
-"""Filters of access control lists against Kafka's ResourcePatternFilter and AccessControlEntryFilter."""
+"""Tests filters of access control lists against Kafka's ResourcePatternFilter and AccessControlEntryFilter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file with the settings of clients of all kinds: which client gets what of it."""
+"""Tests a settings file for clients of all kinds: which kind of client gets which settings."""
 
 from __future__ import annotations
 

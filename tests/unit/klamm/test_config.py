@@ -61,7 +61,7 @@ def test_who_logs_in_says_as_whom() -> None:
     with pytest.raises(ConfigError, match=r"sasl\.password, .* none set, expected one"):
         Example.parse(given)
     assert Example.parse({**given, "sasl.password": "s3cret"}).logs_in
-    # As in Kafka, what is said of logins means nothing without them.
+    # As in Kafka, settings of logins have no effect without a security protocol that logs in.
     assert not Example.parse({"sasl.username": "alice"}).logs_in
 
 

@@ -6,12 +6,16 @@ from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, raise_for
 
 
 def test_the_code_is_named_once_however_far_an_error_travels() -> None:
-    at_the_server = ErrorCode.MESSAGE_TOO_LARGE.exception("batch of 670 bytes; max.message.bytes is 500")
+    at_the_server = ErrorCode.MESSAGE_TOO_LARGE.exception(
+        "a batch has 670 bytes; expected at most max.message.bytes=500"
+    )
 
     with pytest.raises(BrokerError) as at_the_client:
         raise_for(at_the_server.code, at_the_server.message)
 
-    assert str(at_the_client.value) == "MESSAGE_TOO_LARGE: batch of 670 bytes; max.message.bytes is 500"
+    assert str(at_the_client.value) == (
+        "MESSAGE_TOO_LARGE: a batch has 670 bytes; expected at most max.message.bytes=500"
+    )
 
 
 @pytest.mark.parametrize("code", EXCEPTIONS)

@@ -1,4 +1,4 @@
-"""Names of ledgers and their parts, and that all of one are in one shard."""
+"""Tests names of ledgers and their parts. All names of a ledger must belong to one shard."""
 
 from __future__ import annotations
 

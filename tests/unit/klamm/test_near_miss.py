@@ -1,4 +1,4 @@
-"""Near misses: by one or two letters, and by no more."""
+"""Tests near misses, which differ by one or two letters and no more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_distance_counts_letters_up_to_its_bound(first: str, second: str, le
 
 
 def test_as_many_changes_as_the_distance_says_lead_from_one_name_to_the_other() -> None:
-    """A name with one or two random changes is never farther away than these changes."""
+    """The distance of a name with one or two random changes is never greater than the number of changes."""
     rng = random.Random(seeds.run_seed())
     for _ in range(500):
         name = "".join(rng.choices("abc", k=rng.randint(3, 12)))
@@ -56,7 +56,7 @@ def test_as_many_changes_as_the_distance_says_lead_from_one_name_to_the_other() 
         ("broker.session.timeout", {"broker.session.timeout.ms"}, "broker.session.timeout.ms"),
         ("startingofsets", {"startingOffsets"}, "startingOffsets"),
         ("KLAMM_NUM_IO_THREAD", {"KLAMM_NUM_IO_THREADS"}, "KLAMM_NUM_IO_THREADS"),
-        # What Klamm's doctor once advised for names of Kafka.
+        # Klamm's doctor once suggested these for names of Kafka.
         ("num.network.threads", {"log.cleaner.threads"}, None),
         ("socket.receive.buffer.bytes", {"socket.send.buffer.bytes"}, None),
         ("request.required.acks", {"request.timeout.ms"}, None),

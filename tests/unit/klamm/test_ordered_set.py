@@ -1,4 +1,4 @@
-"""OrderedSet beside Python's set: the same members, in the order in which they came."""
+"""Tests OrderedSet against Python's set: the same members, in the order of insertion."""
 
 from __future__ import annotations
 

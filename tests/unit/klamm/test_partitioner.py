@@ -37,7 +37,7 @@ def default(*, ignore_keys: bool = False, seed: int = 1) -> DefaultPartitioner:
     ],
 )
 def test_murmur2_gives_the_values_of_kafkas_own_test(key: bytes, signed: int) -> None:
-    """From `UtilsTest.testMurmur2`."""
+    """The values are those of `UtilsTest.testMurmur2`."""
     assert murmur2(key) == signed & 0xFFFFFFFF
 
 

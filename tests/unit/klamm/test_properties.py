@@ -1,4 +1,4 @@
-"""Properties files: what they say, and what is wrong with them, without showing what may be a secret."""
+"""Tests the parser of properties files, and errors that do not show possible secrets."""
 
 from __future__ import annotations
 

@@ -37,5 +37,5 @@ def test_types_of_the_admin_are_pickled(value: object) -> None:
 
 
 def test_a_pickle_may_name_the_package_of_a_type() -> None:
-    """Those that were written before each area had a module do."""
+    """Pickles from before each area had its own module name the package."""
     assert pickle.loads(b"cklamm.admin.types\nNewTopic\n(Vorders\nI3\ntR.") == NewTopic("orders", 3)

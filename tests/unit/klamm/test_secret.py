@@ -1,4 +1,4 @@
-"""A secret shows itself nowhere, and is there for code that asks for it."""
+"""Tests that no text shows a secret, while code that asks for it gets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One definition of a setting: its name, its types, what is refused and with which words."""
+"""Tests the definition of a setting: its name, its types, and the words of its refusals."""
 
 from __future__ import annotations
 

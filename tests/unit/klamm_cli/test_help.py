@@ -1,4 +1,4 @@
-"""Help: the same voice and form for all commands, and no line that a terminal of 80 columns breaks."""
+"""Tests that the help has one voice and form for all commands, and fits a terminal of 80 columns."""
 
 from __future__ import annotations
 

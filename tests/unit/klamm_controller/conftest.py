@@ -1,4 +1,4 @@
-"""A cluster that exists only as an image: decisions are replayed at once, as if they committed."""
+"""Provides a cluster that exists only as an image. Decisions are replayed at once, as if they committed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Cluster:
         return reply.epoch
 
     def add_broker(self, broker_id: int, **changes: object) -> None:
-        """Registers and unfences it."""
+        """Registers and unfences the broker."""
         self.register_broker(broker_id, **changes)
         self.beat(broker_id)
         assert not self.image.brokers[broker_id].fenced
@@ -130,7 +130,7 @@ class Cluster:
         return reply.epoch
 
     def add_coordinator(self, coordinator_id: int, life: int = 0) -> None:
-        """Registers and unfences it."""
+        """Registers and unfences the coordinator."""
         self.register_coordinator(coordinator_id, life)
         beat = self.coordinator_heartbeat(coordinator_id)
         assert not self.apply(handle_coordinator_heartbeat(beat, self.image)).fenced
@@ -155,7 +155,7 @@ class Cluster:
         return self.topic(name)
 
     def create_by_hand(self, name: str, *replicas: tuple[int, ...], **configs: str) -> TopicImage:
-        """A topic with these replicas of each partition."""
+        """Creates a topic with these replicas of each partition."""
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         assignments = [ReplicaAssignment(partition=number, broker_ids=ids) for number, ids in enumerate(replicas)]
         (created,) = self.create(
@@ -165,7 +165,7 @@ class Cluster:
         return self.topic(name)
 
     def bring_into_sync(self, broker_id: int, *names: str) -> AlteredPartition | None:
-        """The leaders let it join every in-sync set that it is not in, of these topics or all; the last answer."""
+        """Adds the broker to every in-sync set of its partitions, of these topics or all. Returns the last answer."""
         answer = None
         for name in names or list(self.image.topics_by_name):
             topic = self.topic(name)
@@ -191,7 +191,7 @@ class Cluster:
         return answer
 
     def report_log(self, broker_id: int, last_epoch: int, log_end_offset: int, name: str = "a", **changes: int) -> int:
-        """The broker says where its log of partition 0 ends; the partition's leader after that."""
+        """Reports the end of the broker's log of partition 0. Returns the partition's leader afterwards."""
         request = self.log_report(broker_id, last_epoch, log_end_offset, name, **changes)
         self.apply(handle_replica_logs(request, self.image, self.logs))
         return self.partition(name).leader
@@ -235,14 +235,14 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def one_broker(cluster: Cluster) -> Cluster:
-    """Broker 1 is active."""
+    """Returns a cluster with the active broker 1."""
     cluster.add_broker(1)
     return cluster
 
 
 @pytest.fixture
 def three_brokers(cluster: Cluster) -> Cluster:
-    """Brokers 1 to 3 are active."""
+    """Returns a cluster with the active brokers 1 to 3."""
     for broker_id in (1, 2, 3):
         cluster.add_broker(broker_id)
     return cluster

@@ -24,7 +24,7 @@ def test_defaults():
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"}, "cluster.id must be set"),
+        ({"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"}, "cluster.id is not set"),
         ({"controller.quorum.voters": "1@a:1,2@b:2", "cluster.id": "c"}, "names 2 controllers, expected 1, 3 or 5"),
         ({"controller.quorum.voters": "1@a:1,2@b:2,2@c:3", "cluster.id": "c"}, "each may be named once"),
         ({"controller.quorum.voters": "2@a:1"}, r"names controllers \[2\], but node.id is 1"),
@@ -81,7 +81,7 @@ def test_one_that_joins_a_quorum():
     ("changes", "said"),
     [
         ({"controller.quorum.voters": "4@d:4"}, "are both set"),
-        ({"cluster.id": ""}, "cluster.id must be set"),
+        ({"cluster.id": ""}, "cluster.id is not set"),
         ({"controller.quorum.bootstrap.servers": "a"}, "expected host:port"),
     ],
 )

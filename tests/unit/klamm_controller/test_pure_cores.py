@@ -1,4 +1,4 @@
-"""What import-linter cannot see: decisions take no chance of their own, and know no shell of the controller."""
+"""Tests rules that import-linter cannot see: decisions use no own randomness and no shell of the controller."""
 
 from __future__ import annotations
 

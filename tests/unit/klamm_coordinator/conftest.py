@@ -1,4 +1,4 @@
-"""A shard on a clock that the test moves, with a broker that acknowledges at once unless told otherwise."""
+"""Provides a shard on a clock that the test moves, with a broker that acknowledges at once by default."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WALL_START_MS = 1_700_000_000_000
 
 
 def subscription(*topics: str) -> bytes:
-    """A ConsumerProtocolSubscription of version 0."""
+    """Returns a ConsumerProtocolSubscription of version 0."""
     writer = KafkaWriter().int16(0).int32(len(topics))
     for topic in topics:
         writer.string(topic)
@@ -59,7 +59,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class ShardDriver:
-    """Every reply is checked to be the only one to its request, every invariant after every step."""
+    """Drives one shard. Checks that each request gets one reply, and every invariant after each step."""
 
     def __init__(self, *, seed: int = 1, **settings: int) -> None:
         defaults = {"initial_rebalance_delay_ms": DELAY_MS}
@@ -94,18 +94,18 @@ class ShardDriver:
             self.ack()
 
     def ack(self) -> None:
-        """The broker acknowledges the oldest write."""
+        """Acknowledges the oldest write, as the broker does."""
         write = self.unsent.popleft()
         self.log.extend(write.records if write.producer is None else [write])
         self._take(self.shard.step(WriteAppended(write_id=write.write_id), self.now))
 
     def nack(self, error: ErrorCode) -> None:
-        """The broker refuses the oldest write."""
+        """Refuses the oldest write, as the broker does."""
         write = self.unsent.popleft()
         self._take(self.shard.step(WriteFailed(write_id=write.write_id, error=error), self.now))
 
     def advance(self, duration_ms: int) -> None:
-        """Time passes; every deadline on the way is met on time."""
+        """Moves the clock. Every deadline in between fires on time."""
         end_ms = self.now_ms + duration_ms
         while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -113,7 +113,7 @@ class ShardDriver:
         self.now_ms = end_ms
 
     def crash(self) -> None:
-        """The process dies and another one loads the shard: what was not acknowledged is lost."""
+        """Crashes the process and loads the shard again. Writes without an acknowledgement are lost."""
         self.unsent.clear()
         former = self.rules.state
         self.shard = ShardRuntime(GroupRules(self.settings), self.settings, self.rng)
@@ -123,13 +123,13 @@ class ShardDriver:
         self._take(self.shard.start(self.now))
 
     def replayed(self) -> GroupShardState:
-        """The state that the acknowledged records describe."""
+        """Returns the state that the acknowledged records describe."""
         state = GroupShardState()
         self.replay(state)
         return state
 
     def replay(self, state: GroupShardState, *, after: int = 0) -> None:
-        """Tells a state the acknowledged records; it knows the first `after` entries of the log already."""
+        """Replays the acknowledged records into a state that has the first `after` entries already."""
         for entry in itertools.islice(self.log, after, None):
             if not isinstance(entry, LogWrite):
                 state.replay(entry)
@@ -262,12 +262,12 @@ class ShardDriver:
         )
 
     def txn_commit(self, offset: int, producer: TxnProducer, **kwargs: Any) -> int:
-        """As `commit`, in a transaction whose coordinator was asked."""
+        """Commits like `commit`, in a transaction that its coordinator has verified."""
         verification = self.rules.offsets.transactions.begin_verification(producer)
         return self.commit(offset, producer=producer, verification=verification, **kwargs)
 
     def end_transaction(self, producer: TxnProducer, *, committed: bool) -> int:
-        """The marker, with the next epoch as after EndTxn."""
+        """Writes the end marker with the producer's next epoch, as after EndTxn."""
         marker = TxnMarker(committed, coordinator_epoch=1, transaction_version=2)
         return self.ask(
             EndTransaction(reply_id=0, producer=TxnProducer(producer.producer_id, producer.epoch + 1), marker=marker)
@@ -289,7 +289,7 @@ class ShardDriver:
     # The new protocol (KIP-848)
 
     def topics_are(self, **partition_counts: int) -> None:
-        """The cluster's topics from now on; one whose count changes to None and back is another."""
+        """Sets the cluster's topics. A topic whose count changes to None and back becomes a different topic."""
         former = self.topics.by_name
         self.topics = FixedTopics(
             self.topics.version + 1,
@@ -329,11 +329,11 @@ class ShardDriver:
         )
 
     def consumer(self, member_id: str, **kwargs: Any) -> ConsumerMember:
-        """A member as a client library behaves; it joins with its first heartbeat."""
+        """Returns a member that behaves like a client library's. It joins with its first heartbeat."""
         return ConsumerMember(self, member_id, **kwargs)
 
     def settle(self, *members: ConsumerMember, rounds: int = 10) -> None:
-        """Everybody heartbeats until nothing changes any more."""
+        """Lets each member send heartbeats in turn, for as many rounds as a rebalance can need."""
         for _ in range(rounds):
             for member in members:
                 member.heartbeat()
@@ -341,7 +341,7 @@ class ShardDriver:
     def delete_groups(self, *group_ids: str) -> int:
         return self.ask(DeleteGroups(reply_id=0, group_ids=group_ids))
 
-    # What most tests begin with
+    # States that most tests begin with
 
     def state(self, group_id: str = GROUP) -> str:
         return self.rules.classic.groups[group_id].state.value
@@ -361,13 +361,16 @@ class ShardDriver:
         return reply
 
     def new_member_id(self, **kwargs: Any) -> str:
-        """The first half of KIP-394's join."""
+        """Sends the first JoinGroup of KIP-394. Returns the member id."""
         reply = self.joined(self.join(**kwargs))
         assert reply.error is ErrorCode.MEMBER_ID_REQUIRED
         return reply.member_id
 
     def stable(self, count: int = 1, *, instances: tuple[str, ...] = (), **kwargs: Any) -> list[str]:
-        """A Stable group of `count` dynamic members and one static one per instance; the leader first."""
+        """Makes a Stable group of `count` dynamic members and one static member per instance.
+
+        Returns their ids, leader first.
+        """
         ids = [self.new_member_id(**kwargs) for _ in range(count)]
         waiting = [self.join(member_id, **kwargs) for member_id in ids]
         waiting += [self.join(instance_id=instance, **kwargs) for instance in instances]
@@ -389,7 +392,7 @@ def _topic_id(name: str, former: Any) -> bytes:
 
 
 class ConsumerMember:
-    """Gives up what it is not assigned any more at once, and says so with its next heartbeat."""
+    """A member that revokes unassigned partitions at once, and reports this in its next heartbeat."""
 
     def __init__(
         self,
@@ -414,7 +417,7 @@ class ConsumerMember:
         self._ids: dict[str, bytes] = {}
 
     def heartbeat(self, *, owned: Any = None) -> ConsumerGroupHeartbeatReply:
-        """Full when it joins. Takes what it is told."""
+        """Sends a heartbeat, with all fields if the member joins, and adopts the assignment in the reply."""
         reply = self.send(owned=owned)
         if reply.error is ErrorCode.NONE:
             self.take(reply)

@@ -1,4 +1,4 @@
-"""The coordinator's configuration: names, defaults, contradictions."""
+"""Tests the coordinator's configuration: names, defaults, contradictions."""
 
 from __future__ import annotations
 

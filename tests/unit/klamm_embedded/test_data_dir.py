@@ -1,4 +1,4 @@
-"""What a data directory says about the cluster in it."""
+"""Tests how a data directory describes the cluster in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_cluster_keeps_its_id_and_may_get_more_brokers(tmp_path):
 
 def test_the_number_of_controllers_stays(tmp_path):
     claim(tmp_path, THREE)
-    with pytest.raises(KlammError, match="a cluster of 3 controllers: --controllers 1"):
+    with pytest.raises(KlammError, match="a cluster of 3 controllers, but --controllers is 1"):
         claim(tmp_path, ClusterSize(brokers=3))
 
 

@@ -1,4 +1,4 @@
-"""Which processes a cluster on one machine has."""
+"""Tests which processes a cluster on one machine has."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_config_of_kafka_that_no_server_reads_goes_to_the_brokers(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"log.segment.byte": "1"}, "no service has a setting 'log.segment.byte'; did you mean log.segment.bytes"),
+        ({"log.segment.byte": "1"}, "unknown setting 'log.segment.byte'; did you mean log.segment.bytes"),
         ({"log.segment.bytes": "many"}, "log.segment.bytes: 'many' is not valid"),
         ({"num.io.threads": "many"}, "num.io.threads: 'many' is not valid"),
     ],

@@ -1,4 +1,4 @@
-"""What the first start of a secured cluster leaves in its directory, and what later ones change."""
+"""Tests the files of a secured cluster after its first start, and the changes of later starts."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_cluster_that_has_begun_is_not_secured_afterwards(tmp_path: Path) -> N
     controller = tmp_path / "controller"
     controller.mkdir()
     (controller / "log").touch()
-    with pytest.raises(KlammError, match=r"cannot begin with --secure: the directory .*controller is not empty"):
+    with pytest.raises(KlammError, match=r"cannot be started with --secure: the directory .*controller is not empty"):
         SecuredFiles(tmp_path).prepare([controller], [])
     assert not SecuredFiles(tmp_path).directory.exists()
     require_not_secured(tmp_path)

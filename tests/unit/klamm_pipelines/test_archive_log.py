@@ -1,4 +1,4 @@
-"""Versions of an archive: what counts, and who is refused."""
+"""Tests the versions of an archive: which files count, and which writers are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_compaction_replaces_its_files_in_one_version_and_only_once():
     assert (list(contents.files), list(after.files)) == (["a", "b"], ["ab"])
     assert after.removed == {"a": 7, "b": 7}
     assert after.ends == contents.ends
-    with pytest.raises(ArchiveConflictError, match="a is not in the archive any more"):
+    with pytest.raises(ArchiveConflictError, match="a is no longer in the archive"):
         after.after(compaction)
     assert after.after(ArchiveChange(time_ms=8, forget=("a",))).removed == {"b": 7}
 

@@ -1,4 +1,4 @@
-"""Made-up departures: in order, on and on, and such as the pipeline flight_delays takes."""
+"""Tests generated departures: ordered, endless, and fit for the pipeline flight_delays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translated offsets against the records themselves."""
+"""Tests translated offsets against the records themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ gaps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max
 
 
 def mirrored(steps):
-    """Source and target offset of records, each so far after the one before."""
+    """Returns source and target offset of records. Each step gives the distances from the record before."""
     source, target, records = 0, 0, []
     for source_step, target_step in steps:
         source, target = source + source_step, target + target_step

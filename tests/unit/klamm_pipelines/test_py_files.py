@@ -1,6 +1,7 @@
-"""The zip file for --py-files: equal code makes an equal file.
+"""Tests the zip file for --py-files: equal code makes an equal file.
 
-`tests/integration/spark/test_py_files_import.py` imports from it in a process."""
+`tests/integration/spark/test_py_files_import.py` imports from it in a process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Duplicates by event time, against all that was ever seen."""
+"""Tests duplicates by event time against all ids that were ever seen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_record_is_first_duplicate_or_late():
     packs=st.sets(st.integers(0, 60)),
 )
 def test_what_is_forgotten_does_not_matter(records, packs):
-    """Packing, at any time, changes no verdict; one that forgets nothing is the judge."""
+    """Packing at any time changes no verdict. The reference keeps every id."""
     seen = SeenIds(WINDOW_MS)
     firsts: dict[str, int] = {}
     clock_ms = -(10**9)

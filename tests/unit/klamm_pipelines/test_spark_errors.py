@@ -1,4 +1,4 @@
-"""What a pipeline says of a query that failed: the reason, and no name of a class."""
+"""Tests the error text of a failed query: it has the reason, and no name of a class."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ klamm.errors.IllegalStateError: more than 10 ids in two windows: allow more with
             "klamm.errors.UnknownTopicOrPartitionError: UNKNOWN_TOPIC: 'a' does not exist",
             "UNKNOWN_TOPIC: 'a' does not exist",
         ),
-        ("java.lang.NullPointerException", "Spark ended it without saying why"),
-        ("", "Spark ended it without saying why"),
+        ("java.lang.NullPointerException", "Spark ended the query without a reason"),
+        ("", "Spark ended the query without a reason"),
     ],
 )
 def test_the_reason_is_told_and_no_class(text, said):

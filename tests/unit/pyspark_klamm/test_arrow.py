@@ -1,4 +1,4 @@
-"""Arrow columns from record batches, held against the records decoded one by one."""
+"""Tests Arrow columns from record batches against the records decoded one by one."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def test_damaged_records_are_refused_or_are_what_the_decoder_says(batch, data):
     log = bytearray(encode_batch(batch))
     for _ in range(data.draw(st.integers(1, 3))):
         log[data.draw(st.integers(HEADER_SIZE_BYTES, len(log) - 1))] = data.draw(st.integers(0, 255))
-    # Damaged offsets are anywhere.
+    # Damaged offsets may be anywhere.
     everything, columns = OffsetRange(tp=TP, start_offset=-(2**40), end_offset=2**40), ("key", "value", "headers")
     try:
         decoded = decode_batch(log, check_crc=False)
     except CorruptBatchError as error:
-        assume("timestamps" not in str(error))  # which are not read here
+        assume("timestamps" not in str(error))  # not read here
         with pytest.raises(CorruptBatchError):
             read(memoryview(log), everything, columns, check_crcs=False)
         return

@@ -1,4 +1,4 @@
-"""Which batch a task writes, and what the driver makes of all tasks' answers."""
+"""Tests which batch a task writes, and how the driver combines all tasks' answers."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_a_batch_that_counts_already_has_nothing_to_commit():
 
 
 def test_a_batch_is_not_committed_without_some_of_its_tasks():
-    with pytest.raises(IllegalStateError, match="1 of 2 tasks gave no answer"):
+    with pytest.raises(IllegalStateError, match="1 of 2 tasks returned no answer"):
         parts_to_commit([TaskOutput(BATCH, part(0)), None])
 
 
 def test_tasks_that_disagree_commit_nothing():
-    with pytest.raises(IllegalStateError, match="others wrote it"):
+    with pytest.raises(IllegalStateError, match="others wrote rows of the batch"):
         parts_to_commit([TaskOutput(BATCH, part(0)), TaskOutput(BATCH, None, counts_already=True)])
     with pytest.raises(IllegalStateError, match="different batches"):
         common_batch([TaskOutput(BATCH, None), TaskOutput(BATCH._replace(run_id="other"), None)])

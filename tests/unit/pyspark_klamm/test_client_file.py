@@ -1,4 +1,4 @@
-"""`clientConfigFile`: what of a file for all clients each kind of them gets, and where its secrets are."""
+"""Tests `clientConfigFile`: which settings of the shared file each kind of client gets, and where its secrets are."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_secrets_that_are_options_are_hidden_and_reach_the_tasks() -> None:
 
 def test_a_server_is_named_by_an_option_or_the_file(tmp_path: Path) -> None:
     name = file(tmp_path, "client.id=c")
-    with pytest.raises(ConfigError, match=r"option kafka\.bootstrap\.servers is required"):
+    with pytest.raises(ConfigError, match=r"option kafka\.bootstrap\.servers is not set"):
         sink_options({CLIENT_FILE: name})
     with pytest.raises(ConfigError, match="cannot read the configuration"):
         sink_options({CLIENT_FILE: str(tmp_path / "none"), "kafka.bootstrap.servers": "h:1"})

@@ -1,4 +1,4 @@
-"""What `from_klamm` refuses before Spark is asked."""
+"""Tests the calls that `from_klamm` refuses before Spark is called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark_klamm.from_klamm import from_klamm
 
 
 class Frame:
-    """As much of a DataFrame as is looked at before anything is refused."""
+    """The part of a DataFrame that the refusals look at."""
 
     columns = ("key", "value")
 
@@ -21,11 +21,11 @@ class Frame:
     ("arguments", "named"),
     [
         ({"format": "xml"}, "format='xml': expected json, avro or protobuf"),
-        ({"column": "payload", "schema": "a INT"}, "column='payload': the frame has key, value"),
-        ({}, "format='json' takes a schema"),
+        ({"column": "payload", "schema": "a INT"}, "column='payload' does not exist; the columns are key, value"),
+        ({}, "format='json' needs a schema"),
         ({"schema": "a INT", "message_name": "A"}, "neither message_name nor descriptor"),
-        ({"format": "avro", "schema": 5}, "format='avro' takes the schema as Avro's JSON, not int"),
-        ({"format": "protobuf", "message_name": "A"}, "takes message_name and descriptor, and no schema"),
+        ({"format": "avro", "schema": 5}, "format='avro' needs a schema in Avro's JSON, not int"),
+        ({"format": "protobuf", "message_name": "A"}, "needs message_name and descriptor, and no schema"),
         ({"format": "protobuf", "message_name": "A", "descriptor": b"", "schema": "a INT"}, "and no schema"),
     ],
 )

@@ -1,4 +1,4 @@
-"""When a stream's progress is committed to a group, and what becomes of commits that fail."""
+"""Tests when a stream's progress is committed to a group, and how failed commits are handled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TP = TopicPartition("flights", 0)
 
 
 class Coordinator:
-    """Takes commits and answers them when told to."""
+    """A coordinator that accepts commits and answers them when the test permits it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""Clients kept between tasks: which task gets which client, and when a client is closed."""
+"""Tests clients that are kept between tasks: which task gets which client, and when a client is closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions of many keys, held against those of each."""
+"""Tests the partitions of many keys against those of each key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoint positions, and how a query goes on from one."""
+"""Tests checkpoint positions, and how a query continues from one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one batch of a stream takes, and when it runs."""
+"""Tests how much one batch of a stream reads, and when it runs."""
 
 from __future__ import annotations
 

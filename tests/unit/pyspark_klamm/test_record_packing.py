@@ -1,4 +1,4 @@
-"""Record batches from columns, held against the rows one by one."""
+"""Tests record batches from columns against the rows one by one."""
 
 from __future__ import annotations
 

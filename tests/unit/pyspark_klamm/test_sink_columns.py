@@ -1,4 +1,4 @@
-"""What the columns of a sink say of its rows."""
+"""Tests how the columns of a sink describe its rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_headers_are_encoded_where_there_are_any():
     [
         ({"topic": pa.array(["t", None])}, "null topic"),
         ({"partition": pa.array([0, -1], pa.int32())}, "partition -1; expected 0 or more"),
-        ({"headers": pa.array([[{"key": None, "value": b"1"}]], HEADERS)}, "every header needs a key"),
+        ({"headers": pa.array([[{"key": None, "value": b"1"}]], HEADERS)}, "expected a key in every header"),
     ],
 )
 def test_a_value_that_no_record_can_have_is_named(columns, named):

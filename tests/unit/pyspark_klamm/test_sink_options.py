@@ -1,4 +1,4 @@
-"""Options of the Spark sink: what is taken and what is refused, by name."""
+"""Tests the options of the Spark sink: the accepted and the refused ones, by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXACTLY_ONCE = {"kafka.bootstrap.servers": "h:1", "deliveryguarantee": "exactly-
             "deliveryGuarantee: 'twice' is not",
         ),
         ({"kafka.bootstrap.servers": "h:1", "deliveryguarante": "x"}, "did you mean deliveryGuarantee?"),
-        ({"kafka.bootstrap.servers": "h:1", "sinkid": "orders"}, "sinkId='orders' is of no use without"),
+        ({"kafka.bootstrap.servers": "h:1", "sinkid": "orders"}, "sinkId='orders' has no effect without"),
         ({**EXACTLY_ONCE, "sinkid": "a/b"}, "sinkId='a/b': expected 1 to 249"),
         ({**EXACTLY_ONCE, "sinkid": ""}, "sinkId='': expected 1 to 249"),
         ({**EXACTLY_ONCE, "asyncprogresstrackingenabled": "true"}, "asyncprogresstrackingenabled"),

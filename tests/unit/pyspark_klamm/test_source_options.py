@@ -1,4 +1,4 @@
-"""Options of the Spark source: what is taken and what is refused, by name."""
+"""Tests the options of the Spark source: the accepted and the refused ones, by name."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_delay_reads_like_spark_s_times():
     ("given", "named"),
     [
         ({"subscribe": "flights"}, "kafka.bootstrap.servers"),
-        (CLUSTER, "exactly one of the options assign, subscribe, subscribePattern is needed; none was given"),
+        (CLUSTER, "expected exactly one of the options assign, subscribe, subscribePattern; none was given"),
         ({**READ, "subscribePattern": "f.*"}, "subscribe and subscribePattern were given"),
         ({**CLUSTER, "subscribe": " , "}, "subscribe"),
         ({**READ, "subscribe": "flights, bad topic"}, "bad topic"),
@@ -105,11 +105,11 @@ def test_a_delay_reads_like_spark_s_times():
         ({**READ, "startingoffsets": '{"flights": 3}'}, "startingOffsets"),
         ({**READ, "startingoffsets": '["flights"]'}, "startingOffsets"),
         ({**READ, "startingtimestamp": "yesterday"}, "startingTimestamp='yesterday': expected milliseconds"),
-        ({**READ, "startingoffsetsbytimestamp": '{"flights": {"0": -1}}'}, "-1 is no time"),
+        ({**READ, "startingoffsetsbytimestamp": '{"flights": {"0": -1}}'}, "-1 is not a time"),
         ({**READ, "startingtimestamp": "1", "startingoffsets": "soon"}, "startingOffsets='soon'"),
         ({**READ, "startingoffsetsbytimestampstrategy": "guess"}, "expected error or latest"),
-        ({**READ, "endingoffsets": "latest"}, "endingOffsets is for batch"),
-        ({**READ, "endingtimestamp": "1"}, "endingTimestamp is for batch"),
+        ({**READ, "endingoffsets": "latest"}, "endingOffsets is only for batch"),
+        ({**READ, "endingtimestamp": "1"}, "endingTimestamp is only for batch"),
         ({**READ, "maxoffsetspertrigger": "0"}, "maxOffsetsPerTrigger"),
         ({**READ, "maxoffsetspertrigger": "many"}, "many"),
         ({**READ, "minoffsetspertrigger": "9", "maxoffsetspertrigger": "5"}, "minOffsetsPerTrigger=9 is more than"),
@@ -124,7 +124,7 @@ def test_a_delay_reads_like_spark_s_times():
         ({**READ, "commitoffsetstogroup": "a", "kafka.group.id": "b"}, "name different groups"),
         ({**READ, "kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset"),
         ({**READ, "kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
-        ({**READ, "startingofsets": "latest"}, "'startingofsets' here; did you mean startingOffsets?"),
+        ({**READ, "startingofsets": "latest"}, "unknown option 'startingofsets'; did you mean startingOffsets?"),
         ({**READ, "isolationlevel": "x"}, "did you mean kafka.isolation.level?"),
         ({**READ, "group.id": "x"}, "did you mean kafka.group.id?"),
     ],
@@ -147,7 +147,7 @@ def test_a_bad_source_option_is_refused_by_name(given, named):
         ),
         (
             {"startingoffsets": '{"flights": {"0": 5}}', "endingoffsets": '{"flights": {"1": 9}}'},
-            "must name the same partitions; see flights-0, flights-1",
+            "must name the same partitions; only one of them names flights-0, flights-1",
         ),
     ],
 )

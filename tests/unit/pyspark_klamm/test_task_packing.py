@@ -1,4 +1,4 @@
-"""Ranges of offsets as tasks."""
+"""Tests how ranges of offsets become tasks."""
 
 from __future__ import annotations
 

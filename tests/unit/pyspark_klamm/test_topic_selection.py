@@ -1,4 +1,4 @@
-"""Which partitions a subscription chooses, and which it cannot read."""
+"""Tests which partitions a subscription selects, and which it cannot read."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_assign_is_just_those_partitions():
         ("subscribePattern", "(?<name>a)", "expected a regular expression"),
         ("subscribePattern", "", "expected a regular expression"),
         ("assign", "flights", "expected JSON such as"),
-        ("assign", '{"flights": [-1]}', "-1 is no partition"),
-        ("assign", '{"flights": []}', "no partition is named"),
+        ("assign", '{"flights": [-1]}', "-1 is not a partition"),
+        ("assign", '{"flights": []}', "no partitions"),
         ("assign", '{"a b": [0]}', "assign="),
     ],
 )

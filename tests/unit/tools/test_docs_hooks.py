@@ -1,4 +1,4 @@
-"""The site's menu follows the folders in reading order, and its pages have no links that lead nowhere."""
+"""Tests that the site's menu has the folders in reading order, and that its pages have no dead links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools/plain_english.py finds, what it lets pass, and what it does not read."""
+"""Tests the findings of tools/plain_english.py, the texts that it accepts, and the files that it does not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which annotations the check of sets refuses."""
+"""Tests which annotations the check of sets refuses."""
 
 from __future__ import annotations
 

@@ -39,7 +39,9 @@ class MetadataRpc:
 
     async def metadata(self, request: MetadataRequest, context: object) -> MetadataResponse:
         if request.all_topics and request.topics:
-            raise _InvalidRequestError(f"all_topics and {len(request.topics)} topics by name; expected one of them")
+            raise _InvalidRequestError(
+                f"the request sets all_topics and names {len(request.topics)} topics; expected only one of the two"
+            )
         image = self._image()
         names: Iterable[str] = dict.fromkeys(request.topics)
         if request.all_topics:

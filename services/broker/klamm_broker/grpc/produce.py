@@ -87,7 +87,7 @@ def _decode(request: bytes) -> tuple[Produce, str]:
     header, records = decode_framed(request, ProduceHeader)
     named = {(partition.topic, partition.partition) for partition in header.partitions}
     if len(named) != len(header.partitions):
-        raise _InvalidRequestError("a partition is named twice; each may have one part of the records")
+        raise _InvalidRequestError("the request names a partition twice; expected each partition once")
     parts = split_records(records, [partition.records_bytes for partition in header.partitions])
     partitions = [_partition_records(one, part) for one, part in zip(header.partitions, parts, strict=True)]
     return Produce(header.acks, header.timeout_ms, header.transactional_id, partitions), header.client_id

@@ -63,7 +63,7 @@ class GrpcThrottle:
             return
         is_full = self._waiting >= WAITING_MAX or self._waiting_bytes + size_bytes > WAITING_BYTES_MAX
         if is_full or rest_ms > WAIT_MS_MAX:
-            raise _ThrottlingQuotaExceededError(f"{key} is exceeded for {rest_ms} ms to come")
+            raise _ThrottlingQuotaExceededError(f"the quota {key} is exceeded: send the request again in {rest_ms} ms")
         self._waiting += 1
         self._waiting_bytes += size_bytes
         try:

@@ -74,18 +74,20 @@ class DeleteRecordsHandler:
         try:
             require_topic(AclOperation.DELETE, wanted.topic)
             if wanted.topic in INTERNAL_TOPICS:
-                raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"records of {wanted.topic} are not for deleting")
+                raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(
+                    f"records of the internal topic {wanted.topic} cannot be deleted"
+                )
             partition = self._replicas.leader(TopicPartition(wanted.topic, wanted.partition))
             if "delete" not in partition.log.config.cleanup_policy:
                 raise ErrorCode.POLICY_VIOLATION.exception(
-                    f"cleanup.policy of {wanted.topic} does not contain delete: what it keeps is for compaction to say"
+                    f"cleanup.policy of {wanted.topic} does not contain delete, so its records cannot be deleted"
                 )
             before_offset = wanted.before_offset
             if before_offset == HIGH_WATERMARK:
                 before_offset = partition.high_watermark
             if before_offset < 0:
                 raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
-                    f"before offset {before_offset}; expected 0 or more, or -1 for the high watermark"
+                    f"before_offset is {before_offset}; expected 0 or more, or -1 for the high watermark"
                 )
             self._replicas.delete_records(partition, before_offset)
         except BrokerError as error:

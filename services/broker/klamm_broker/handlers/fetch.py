@@ -129,7 +129,9 @@ class FetchHandler:
             if found.is_urgent or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
                 return found
             if self._fetches.is_full:
-                raise QueueFullError("max.parked.requests fetches wait already")
+                raise QueueFullError(
+                    "too many fetch requests are waiting (max.parked.requests): send the request again later"
+                )
             if found.size_bytes:
                 may_wait_for_more = False
                 await self._wait(found, missing_bytes, query.max_wait_ms)
@@ -181,5 +183,5 @@ def _count(found: LocatedFetch) -> None:
 def reader_terms(replica_id: int, isolation_level: int, rack: str) -> ReaderTerms:
     """Raises InvalidRequestError."""
     if replica_id != _CONSUMER:
-        raise _InvalidRequestError(f"replica id {replica_id}; only consumers (-1) are served here")
+        raise _InvalidRequestError(f"replica id is {replica_id}; expected -1, because this API is for consumers only")
     return ReaderTerms(reads_committed(isolation_level), rack)

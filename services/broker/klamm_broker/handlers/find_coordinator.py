@@ -60,7 +60,7 @@ class CoordinatorFinder:
         """Raises BrokerError: a bad key, one that the caller may not describe, or COORDINATOR_NOT_AVAILABLE."""
         if key_type not in _TOPICS:
             raise ErrorCode.INVALID_REQUEST.exception(
-                f"key type {key_type} is not served; expected one of {sorted(_TOPICS)}"
+                f"key type {key_type} is not supported; expected one of {sorted(_TOPICS)}"
             )
         if not key:
             code, message = _EMPTY_KEY[key_type]
@@ -71,7 +71,7 @@ class CoordinatorFinder:
         topic = image.topic(name)
         if topic is None:
             self._create_topic(name)
-            raise _NotAvailableError(f"{name} is being created")
+            raise _NotAvailableError(f"the topic {name} is being created")
         shard = coordinator_shard(key, len(topic.partitions))
         owner = image.shard_owner(name, shard)
         if owner is None:

@@ -36,6 +36,6 @@ class InitProducerIdHandler:
                 require_cluster(AclOperation.IDEMPOTENT_WRITE)
             producer_id = await self._producer_ids.next()
         except BrokerError as error:
-            log.warning("client=%s gets no producer id: %s", client_id, error)
+            log.warning("could not get a producer id for client=%s: %s", client_id, error)
             return InitializedProducer(error.code, error.message)
         return InitializedProducer(producer_id=producer_id)

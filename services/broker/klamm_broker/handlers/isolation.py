@@ -14,6 +14,6 @@ def reads_committed(isolation_level: int) -> bool:
     """Raises InvalidRequestError for a number that stands for none."""
     if isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise _InvalidRequestError(
-            f"isolation level {isolation_level}; expected 0 (read_uncommitted) or 1 (read_committed)"
+            f"isolation level is {isolation_level}; expected 0 (read_uncommitted) or 1 (read_committed)"
         )
     return isolation_level == READ_COMMITTED

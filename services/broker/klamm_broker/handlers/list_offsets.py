@@ -90,7 +90,7 @@ def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> tupl
         hit = partition.log.reader.find_timestamp(timestamp_ms)
     else:
         raise ErrorCode.INVALID_REQUEST.exception(
-            f"timestamp {timestamp_ms}; expected 0 or more, or one of Kafka's from -1 (latest) to -6"
+            f"timestamp is {timestamp_ms}; expected 0 or more, or a special value from -1 (latest) to -6"
         )
     if hit is not None and hit.offset < end_offset:
         return hit

@@ -204,7 +204,7 @@ class ProduceHandler:
             if topic_partition in unknown_epochs:
                 # Or of a topic that is gone, and this is another one of its name.
                 raise _UnknownLeaderEpochError(
-                    f"{topic_partition} has no leader epoch {leader_epoch} that this broker knows"
+                    f"leader epoch {leader_epoch} of {topic_partition} is unknown to the broker"
                 )
             guard = guards.get(topic_partition)
             if isinstance(guard, BrokerError):
@@ -226,7 +226,7 @@ class ProduceHandler:
         self, topic_partition: TopicPartition, writer: ShardWriter, records: memoryview, acks: int
     ) -> tuple[Partition, AppendResult]:
         if acks != ACKS_ALL:
-            raise ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={acks} of a shard's writer; expected -1")
+            raise ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={acks} in a write of a coordinator; expected -1")
         return self._replicas.append_as_coordinator(topic_partition, records, writer)
 
     def refuse(self, produce: Produce, error: BrokerError) -> list[Produced]:
@@ -236,7 +236,7 @@ class ProduceHandler:
 
     def _failed(self, topic_partition: TopicPartition, error: BrokerError) -> Produced:
         metrics.on_error("produce", error.code)
-        log.debug("produce partition=%s refused: %s", topic_partition, error)
+        log.debug("refused records of a producer, partition=%s: %s", topic_partition, error)
         refused = Produced(topic_partition, error.code, error.message)
         if error.record_errors:
             replica = self._replicas.get(topic_partition)

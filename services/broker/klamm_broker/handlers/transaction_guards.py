@@ -61,7 +61,8 @@ class TransactionGuards:
         asked = [partition for partition, guard in guards.items() if isinstance(guard, VerificationGuard)]
         if len(producers) > 1:
             mixed = ErrorCode.INVALID_PRODUCER_ID_MAPPING.exception(
-                f"producers {sorted(producers)} in one request of transactional id {transactional_id!r}"
+                f"the request of transactional id {transactional_id!r} has batches of several producers,"
+                f" {sorted(producers)}; expected one"
             )
             return guards | dict.fromkeys([*asked, *unproven], mixed)
         for producer in producers:

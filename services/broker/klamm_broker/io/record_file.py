@@ -47,7 +47,9 @@ class RecordFile:
                 raise self._log_dir.failed(error, "read") from error
             raise
         if not taken:
-            raise KlammError(f"{self._size_bytes - sent_bytes} bytes of records were cut off while they were sent")
+            raise KlammError(
+                f"the log became shorter during a fetch: {self._size_bytes - sent_bytes} bytes are missing"
+            )
         return taken
 
     def read(self, into: memoryview, read_bytes: int) -> int:
@@ -59,7 +61,9 @@ class RecordFile:
         except OSError as error:
             raise self._log_dir.failed(error, "read") from error
         if not count:
-            raise KlammError(f"{self._size_bytes - read_bytes} bytes of records were cut off while they were sent")
+            raise KlammError(
+                f"the log became shorter during a fetch: {self._size_bytes - read_bytes} bytes are missing"
+            )
         return count
 
     def close(self) -> None:

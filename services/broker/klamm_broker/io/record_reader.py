@@ -156,7 +156,7 @@ class RecordReader:
             return False
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
-                log.warning("log_dir=%s: the file system cannot tell what is in memory", one.log_dir.path)
+                log.warning("the file system does not report which data is in memory, log_dir=%s", one.log_dir.path)
                 self._can_probe = self._can_lend = False
                 return False
             raise one.log_dir.failed(error, "read") from error

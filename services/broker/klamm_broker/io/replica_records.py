@@ -43,7 +43,7 @@ class ReplicaRecords:
         Raises ReplicaUnreachable."""
         address = self._address(broker_id)
         if address is None:
-            raise ReplicaUnreachable("its address is not known")
+            raise ReplicaUnreachable("the broker's address is not known")
         request = FetchRequest(
             replica_id=_CONSUMER,
             max_wait_ms=0,
@@ -69,7 +69,7 @@ class ReplicaRecords:
         try:
             header, records = decode_framed(message, FetchHeader)
         except BrokerError as error:
-            raise ReplicaUnreachable(f"its answer makes no sense: {error.message}") from error
+            raise ReplicaUnreachable(f"the broker's answer is malformed: {error.message}") from error
         answer = header.partitions[0]
         if answer.error_code:
             raise ReplicaUnreachable(f"{ErrorCode.of(answer.error_code).name} {answer.error_message}")

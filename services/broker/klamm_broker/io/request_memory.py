@@ -40,7 +40,7 @@ class RequestMemory:
         """Raises ThrottlingQuotaExceededError when the pool has no such room."""
         if size_bytes > self.free_bytes:
             raise _ThrottlingQuotaExceededError(
-                f"{self._held_bytes} bytes of requests are under way, {size_bytes} more would exceed"
+                f"requests use {self._held_bytes} bytes of memory; {size_bytes} more would exceed"
                 f" queued.max.request.bytes={self._max_bytes}"
             )
         self._held_bytes += size_bytes

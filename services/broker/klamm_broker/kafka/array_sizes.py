@@ -44,9 +44,13 @@ def check_array_sizes(api_key: ApiKey, version: int, message: memoryview, start:
     try:
         end = _skip_request(api_key, version)(message, start)
     except (IndexError, struct.error):
-        raise MalformedRequestError(f"the message ends at byte {len(message)}, inside a field") from None
+        raise MalformedRequestError(
+            f"malformed request: the message ends inside a field, at byte {len(message)}"
+        ) from None
     if end > len(message):
-        raise MalformedRequestError(f"the message ends at byte {len(message)}, its last field at byte {end}")
+        raise MalformedRequestError(
+            f"malformed request: the message has {len(message)} bytes, but its last field ends at byte {end}"
+        )
 
 
 @cache
@@ -120,9 +124,12 @@ def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null:
     def skip(message: memoryview, position: int) -> int:
         count, position = _compact_size(message, position) if flexible else _int32(message, position)
         if count < 0 and not may_be_null:
-            raise MalformedRequestError(f"an array before byte {position} is null; expected its items")
+            raise MalformedRequestError(f"malformed request: the array before byte {position} is null; expected items")
         if count * item_bytes_min > len(message) - position:
-            raise MalformedRequestError(f"an array of {count} items in {len(message) - position} bytes")
+            raise MalformedRequestError(
+                f"malformed request: an array announces {count} items, but only {len(message) - position} bytes are"
+                " left"
+            )
         if item is None:
             return position + max(0, count) * item_bytes_min
         for _ in range(count):
@@ -180,4 +187,4 @@ def _varint(message: memoryview, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
         if shift > _VARINT_SHIFT_MAX:
-            raise MalformedRequestError(f"a length before byte {position} has more than 5 bytes")
+            raise MalformedRequestError(f"malformed request: the length before byte {position} has more than 5 bytes")

@@ -389,7 +389,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             log.warning("client=%s connection closed: %s", self._peer, error)
         elif error is not None and not isinstance(error, ConnectionError):
             # Our mistake, which must not cost anybody else's connection.
-            log.error("client=%s connection closed", self._peer, exc_info=error)
+            log.error("client=%s connection closed after an internal error", self._peer, exc_info=error)
         self.close()
 
     def _release(self) -> None:
@@ -422,7 +422,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             try:
                 if self._transport.is_closing():
                     # uvloop refuses to write with a RuntimeError.
-                    raise ConnectionResetError("the client has gone")
+                    raise ConnectionResetError("the client closed the connection")
                 parts = [_header_of(request, size), *body]
                 if file_bytes:
                     await self._send_files(parts)

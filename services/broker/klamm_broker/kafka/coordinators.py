@@ -65,4 +65,4 @@ def check_is_coordinator(cluster: SeenCluster, key: str) -> None:
     """Raises NotCoordinatorError where clients are sent to another broker for a group or transactional id. An empty one
     is refused further on, as no id."""
     if key and not cluster.coordinated_here([key]):
-        raise ErrorCode.NOT_COORDINATOR.exception(f"another broker than {cluster.broker_id} is asked about {key!r}")
+        raise ErrorCode.NOT_COORDINATOR.exception(f"broker {cluster.broker_id} is not the coordinator of {key!r}")

@@ -169,7 +169,9 @@ class FetchSessions:
         self._partition_count += len(session.followed)
         if self._partition_count > self._slots * PARTITIONS_PER_SLOT:
             self._drop(session)
-            raise _SessionNotFoundError(f"session {session.id} has grown beyond what there is room for")
+            raise _SessionNotFoundError(
+                f"fetch session {session.id} was closed, because the sessions of this broker have too many partitions"
+            )
         if not session.followed:
             self._drop(session)
             return FetchTurn(None, (), ())
@@ -200,14 +202,14 @@ class FetchSessions:
     def _continued(self, request: SessionRequest) -> _Session:
         session = self._own(request)
         if session is None:
-            raise _SessionNotFoundError(
-                f"fetch session {request.session_id} is unknown, or was given to another client"
-            )
+            raise _SessionNotFoundError(f"fetch session {request.session_id} is unknown or belongs to another client")
         if session.by_topic_id != request.by_topic_id:
-            raise _TopicIdError(f"fetch session {session.id} names topics by {'id' if session.by_topic_id else 'name'}")
+            raise _TopicIdError(
+                f"fetch session {session.id} expects topics by {'id' if session.by_topic_id else 'name'}"
+            )
         if session.next_epoch != request.epoch:
             raise _InvalidEpochError(
-                f"epoch {request.epoch} of fetch session {session.id}; expected {session.next_epoch}"
+                f"the request has epoch {request.epoch} of fetch session {session.id}; expected {session.next_epoch}"
             )
         return session
 

@@ -91,7 +91,7 @@ class Coordinators:
         """Asks the coordinator of a shard (`ask`). The shard is -1 if the topic does not exist yet."""
         stub = self._channels.owner_of(topic, shard)
         if stub is None:
-            raise _NotCoordinatorError(f"shard {shard} of {topic} has no owner at the moment")
+            raise _NotCoordinatorError(f"partition {shard} of {topic} has no live coordinator")
         try:
             with for_caller():
                 return await rpc(stub, request, timeout_ms=timeout_ms)

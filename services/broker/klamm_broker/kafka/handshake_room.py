@@ -28,10 +28,13 @@ class HandshakeRoom:
     def take(self, address: str) -> str:
         """Takes room for one from that address; if there is none, says which bound has been reached."""
         if self._taken >= self._connections_max:
-            return f"{_SETTING}={self._connections_max} are on their way in"
+            return f"{_SETTING}={self._connections_max} connections are in their handshake or login"
         its_own = self._by_address.get(address, 0)
         if its_own >= self._of_an_address_max:
-            return f"a tenth of {_SETTING}={self._connections_max} are on their way in from its address"
+            return (
+                f"a tenth of {_SETTING}={self._connections_max} connections from the client's address are in their"
+                " handshake or login"
+            )
         self._by_address[address] = its_own + 1
         self._taken += 1
         return ""

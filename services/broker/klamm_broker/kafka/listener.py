@@ -173,7 +173,7 @@ class KafkaListener:
         """Closes connections whose client's certificate has expired: it would not let the client in again."""
         for connection in list(self._connections) if self._tls is not None else ():
             if connection.expires_ms is not None and connection.expires_ms <= wall_ms:
-                connection.cut_off("its certificate has expired")
+                connection.cut_off("the client's certificate has expired")
 
     def cut_stalled_frames(self) -> None:
         """Closes each connection of which too little of a frame has come since the last call, while others wait.
@@ -189,7 +189,7 @@ class KafkaListener:
                 continue
             request_ms, arrived_before = before.get(connection, (-1, 0))
             if request_ms == connection.last_request_ms and arrived_bytes - arrived_before < STALL_BYTES:
-                connection.cut_off("its request stands still, and others wait for its memory")
+                connection.cut_off("the client stopped sending a request while other requests waited for memory")
             else:
                 self._arrived[connection] = (connection.last_request_ms, arrived_bytes)
 
@@ -274,9 +274,9 @@ class KafkaListener:
     def turn_away(self, visitor: Visitor, peer: str) -> str:
         speaks = "this is a Kafka listener of Klamm"
         advice = {
-            Visitor.GRPC: f"{speaks}; clients of its gRPC API dial {self.grpc_addresses}",
+            Visitor.GRPC: f"{speaks}; clients of the gRPC API connect to {self.grpc_addresses}",
             Visitor.TLS: f"{speaks}, without TLS (security.protocol={'SASL_' if self._sasl else ''}PLAINTEXT)",
-        }.get(visitor, f"{speaks}; it speaks no HTTP")
+        }.get(visitor, f"{speaks}, which does not support HTTP")
         self._porter.report(visitor, peer, advice)
         return advice
 
@@ -288,14 +288,14 @@ class KafkaListener:
     def _admit(self, peer: str) -> int | None:
         """How many milliseconds one more connection is held back; None: there is no room for it."""
         if reached := self._room.take():
-            log.warning("a connection is refused: %s are open", reached)
+            log.warning("refused a connection: %s are open", reached)
             return None
         if not self._rates.is_on:
             return 0
         rest_ms = self._rates.admit(peer, self._clock.monotonic_ms())
         if rest_ms is None:
             self._room.give_back()
-            self._porter.report_refused("a connection", peer, f"{HELD_BACK_MAX} are held back already")
+            self._porter.report_refused("a connection", peer, f"{HELD_BACK_MAX} connections are already held back")
         elif rest_ms:
             metrics.on_throttled(CONNECTION_CREATION_RATE, rest_ms)
         return rest_ms

@@ -34,7 +34,8 @@ def decode(request: Request) -> Any:
     """The request as kio's dataclass of its version. Raises MalformedRequestError."""
     if len(request.frame) > COLD_REQUEST_MAX_BYTES:
         raise MalformedRequestError(
-            f"{request.api_key.name} of {len(request.frame)} bytes; expected at most {COLD_REQUEST_MAX_BYTES}"
+            f"the {request.api_key.name} request has {len(request.frame)} bytes; expected at most"
+            f" {COLD_REQUEST_MAX_BYTES}"
         )
     check_array_sizes(request.api_key, request.version, request.frame, request.body_start)
     read = _request_reader(request.api_key, request.version)
@@ -43,7 +44,9 @@ def decode(request: Request) -> Any:
     except Exception as error:
         raise MalformedRequestError(f"{request.api_key.name} v{request.version}: {error}") from error
     if request.body_start + size != len(request.frame) and request.api_key not in _LONGER_THAN_READ:
-        raise MalformedRequestError(f"{request.api_key.name} v{request.version}: bytes after its end")
+        raise MalformedRequestError(
+            f"{request.api_key.name} v{request.version}: the request has bytes after its last field"
+        )
     return message
 
 

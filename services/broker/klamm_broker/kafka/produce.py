@@ -91,7 +91,7 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
     reader.skip_tagged_fields()
     reader.expect_end()
     if len(partitions) > 1 and len({one.topic_partition for one in partitions}) != len(partitions):
-        raise MalformedRequestError("a produce request names a partition twice")
+        raise MalformedRequestError("the produce request names a partition twice; expected each partition once")
     verify_only = request.version < _ADDS_PARTITIONS
     return Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only), ids
 

@@ -197,14 +197,18 @@ def parse_request(frame: memoryview, client_host: str) -> Request:
 
     Only ApiVersions is answered whatever its version, for that is how clients find out."""
     if len(frame) < _HEADER.size:
-        raise MalformedRequestError(f"a request of {len(frame)} bytes; its header alone has {_HEADER.size}")
+        raise MalformedRequestError(
+            f"the request has {len(frame)} bytes; expected at least {_HEADER.size}, the size of a header"
+        )
     number, version, correlation_id, client_id_size = _HEADER.unpack_from(frame)
     served = _BY_NUMBER.get(number)
     if served is None:
-        raise MalformedRequestError(f"API key {number} is not served")
+        raise MalformedRequestError(f"API key {number} is not supported")
     api_key, spoken = served
     if not spoken.min <= version <= spoken.max and api_key is not ApiKey.API_VERSIONS:
-        raise MalformedRequestError(f"version {version} of {api_key.name}; expected {spoken.min} to {spoken.max}")
+        raise MalformedRequestError(
+            f"version {version} of {api_key.name} is not supported; expected {spoken.min} to {spoken.max}"
+        )
     reader = RequestReader(frame, flexible=version >= spoken.flexible, position=_HEADER.size)
     client_id = reader.text(client_id_size) if client_id_size > 0 else ""
     reader.skip_tagged_fields()

@@ -49,7 +49,7 @@ class SaslClients:
     def give_up(self, connection: KafkaConnection) -> None:
         """Cuts off one that takes too long."""
         self._porter.report_refused(
-            "a login", connection.peer, f"not done in authentication.timeout.ms={self.timeout_ms}"
+            "a login", connection.peer, f"the login took longer than authentication.timeout.ms={self.timeout_ms}"
         )
         connection.close()
 
@@ -132,7 +132,9 @@ class ClientLogin:
         assert self._login is not None
         data = auth_bytes(request)
         if len(data) > self._clients.logins.settings.sasl_server_max_receive_size:
-            raise SaslStateError(f"a message of {len(data)} bytes in a login; expected sasl.server.max.receive.size")
+            raise SaslStateError(
+                f"a login message has {len(data)} bytes, which is more than sasl.server.max.receive.size"
+            )
         # What a check takes, or a failure waits, is bounded, and not the client's time.
         self._stop_time()
         reply = await self._login.authenticate(data)
@@ -150,7 +152,7 @@ class ClientLogin:
         answer = interrupted_answer(request)
         if answer is None:
             raise error
-        log.warning("client=%s login ended: %s", self._connection.peer, error)
+        log.warning("client=%s login failed: %s", self._connection.peer, error)
         self._connection.end_after_answer()
         return answer
 

@@ -42,7 +42,7 @@ class SliceSender:
                     await asyncio.sleep(0)
                     turn_bytes = 0
                 if transport.is_closing():
-                    raise ConnectionResetError("the client has gone")
+                    raise ConnectionResetError("the client closed the connection")
 
     def _slices(self, part: memoryview | RecordFile) -> Iterator[memoryview]:
         """Yields the part in slices. A slice is valid until the next one is read, or another connection is served."""

@@ -103,7 +103,7 @@ class TlsAcceptor:
             try:
                 accepted, address = await loop.sock_accept(self._listening)
             except OSError as error:
-                log.error("cannot accept a connection: %s", error.strerror)
+                log.error("could not accept a connection: %s", error.strerror)
                 await asyncio.sleep(RETRY_S)
                 continue
             peer = str(address[0])
@@ -168,14 +168,16 @@ class TlsAcceptor:
         reason = _reason(error)
         visitor = _WITHOUT_TLS.get(reason)
         if visitor is not None:
-            self._porter.report(visitor, peer, f"it speaks TLS only (security.protocol={self._protocol})")
+            self._porter.report(visitor, peer, f"the listener accepts TLS only (security.protocol={self._protocol})")
         elif isinstance(error, ssl.SSLError):
             self._porter.report_refused("a TLS handshake", peer, reason)
             self._handshakes.refuse(peer, reason)
         elif isinstance(error, ConnectionAbortedError):
-            self._porter.report_refused("a TLS handshake", peer, f"not done in {self._handshakes.timeout_ms} ms")
+            self._porter.report_refused(
+                "a TLS handshake", peer, f"the handshake took longer than {self._handshakes.timeout_ms} ms"
+            )
         else:
-            log.debug("client=%s has gone before its handshake was done: %s", peer, error)
+            log.debug("client=%s closed the connection during the TLS handshake: %s", peer, error)
 
 
 async def _send_alert(client: socket.socket, alert: bytes) -> None:

@@ -60,11 +60,11 @@ class TlsClients:
         name = self._rules.name(subject)
         if name is None:
             log.warning(
-                "client=%s connection closed: no rule of ssl.principal.mapping.rules takes its certificate's name %r",
+                "client=%s connection closed: no rule of ssl.principal.mapping.rules matches the certificate's name %r",
                 connection.peer,
                 subject,
             )
-            self._tell("User:", connection.peer, f"no rule takes the certificate's name {subject!r}")
+            self._tell("User:", connection.peer, f"no rule matches the certificate's name {subject!r}")
             return False
         connection.principal = f"User:{name}"
         self._tell(connection.principal, connection.peer)

@@ -160,7 +160,8 @@ def _named_badly(topic: Any) -> Fields:
         "name": topic.name,
         "topic_id": topic.topic_id,
         "error_code": ErrorCode.INVALID_REQUEST,
-        "error_message": "a topic is named by its name or its id, not by both and not by neither",
+        "error_message": "the request names a topic by both its name and its id, or by neither; expected one of the"
+        " two",
     }
 
 

@@ -41,7 +41,9 @@ class VoterApis:
         try:
             self._check(wanted)
             if endpoint is None:
-                raise ErrorCode.INVALID_REQUEST.exception(f"the voter has no endpoint {CONTROLLER_LISTENER}")
+                raise ErrorCode.INVALID_REQUEST.exception(
+                    f"the voter has no endpoint with the listener name {CONTROLLER_LISTENER}"
+                )
             await self._controller.ask(AdminStub.add_raft_voter, ask, timeout_ms=ask.timeout_ms)
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message}
@@ -72,12 +74,12 @@ class VoterApis:
         cluster_id = self._image().cluster_id
         if wanted.cluster_id is not None and wanted.cluster_id != cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(
-                f"this is cluster {cluster_id}, the request is for {wanted.cluster_id}"
+                f"the server belongs to cluster {cluster_id}, but the request is for {wanted.cluster_id}"
             )
         if wanted.voter_id < 0 or wanted.voter_directory_id is None:
             raise ErrorCode.INVALID_REQUEST.exception(
-                f"voter {wanted.voter_id} with directory {wanted.voter_directory_id}; expected an id from 0 on and a"
-                " directory's id"
+                f"the voter has id {wanted.voter_id} and directory id {wanted.voter_directory_id}; expected an id of 0"
+                " or more and a directory id"
             )
 
 

@@ -187,13 +187,13 @@ class LogCleaner:
             with self._rewriting(partition_log):
                 stats = await self._clean_segments(partition_log, plan)
         except _LogMovedOn:
-            log.info("compaction=%s given up: the log was changed meanwhile", topic_partition)
+            log.info("stopped a compaction because its log changed, log=%s", topic_partition)
         except CorruptBatchError as error:
             if partition_log.replacement.has_planned(plan, plan.sources):
                 self._uncleanable[topic_partition] = partition_log
-                log.error("compaction=%s uncleanable until the next start: %s", topic_partition, error)
+                log.error("log=%s is uncleanable until the broker restarts: %s", topic_partition, error)
         except BrokerError as error:
-            log.error("compaction=%s %s", topic_partition, error)
+            log.error("could not compact log=%s: %s", topic_partition, error)
         except OSError as error:
             if partition_log.replacement.has_planned(plan, plan.sources):
                 log.error("%s", partition_log.log_dir.failed(error, f"compaction of {topic_partition}"))
@@ -267,7 +267,7 @@ class LogCleaner:
     def _report(self, topic_partition: TopicPartition, stats: CleaningStats, took_ms: int) -> None:
         metrics.on_cleaned(stats, took_ms)
         log.info(
-            "compaction=%s keys=%d bytes=%d of %d records=%d of %d buffer=%.0f%% took_ms=%d",
+            "compacted a log, log=%s keys=%d bytes=%d of %d records=%d of %d buffer=%.0f%% took_ms=%d",
             topic_partition,
             stats.key_count,
             stats.written_bytes,

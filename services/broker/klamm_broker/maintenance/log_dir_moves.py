@@ -81,7 +81,9 @@ class LogDirMoves:
                 return
             made = await self._on_thread(creation.run)
             self._logs.moves.complete(made)
-            log.info("partition=%s moves from=%s to=%s", name, partition.log.log_dir.path, path)
+            log.info(
+                "moving a log to another directory, partition=%s from=%s to=%s", name, partition.log.log_dir.path, path
+            )
             if self._replicas.get(name) is not partition:
                 await self._cancel(name)  # the replica was removed during the creation
             self.wake()
@@ -146,11 +148,11 @@ class LogDirMoves:
                     await self._swap(name, future)
                     return
             except DiskFull as error:
-                log.warning("partition=%s not copied: %s", name, error)
+                log.warning("could not copy the log of partition=%s, retrying: %s", name, error)
                 await self._wait_ms(self._backoff_ms)
             except KlammError as error:
                 if self._goes_on(name, current, future):
-                    log.error("partition=%s not moved to %s: %s", name, future.log_dir.path, error)
+                    log.error("could not move the log of partition=%s to %s: %s", name, future.log_dir.path, error)
                     await self._cancel(name)
 
     def _goes_on(self, name: TopicPartition, current: PartitionLog, future: PartitionLog) -> bool:
@@ -191,17 +193,19 @@ class LogDirMoves:
         try:
             await self._run_when_there_is_space(name, job.run)
         except BrokerError as error:
-            log.error("partition=%s moved, but: %s", name, error)
+            log.error("could not complete the move of partition=%s: %s", name, error)
             return
         self._retire(self._logs.moves.complete_swap(job))
-        log.info("partition=%s moved to=%s", name, future.log_dir.path)
+        log.info("moved a log to another directory, partition=%s to=%s", name, future.log_dir.path)
 
     async def _run_when_there_is_space(self, name: TopicPartition, run: Callable[[], None]) -> None:
         while True:
             try:
                 return await self._on_thread(run)
             except DiskFull as error:
-                log.warning("partition=%s moved, but its former log is still there: %s", name, error)
+                log.warning(
+                    "moved the log of partition=%s, but could not delete the old one, retrying: %s", name, error
+                )
                 await self._wait_ms(self._backoff_ms)
 
     async def _cancel(self, name: TopicPartition) -> None:
@@ -213,11 +217,11 @@ class LogDirMoves:
         try:
             await self._on_thread(job.run)
         except DiskFull as error:
-            log.warning("not deleted yet: %s", error)
+            log.warning("could not delete a log, retrying later: %s", error)
             self._logs.deletion.postpone(job)
             return
         except BrokerError as error:
-            log.error("not deleted: %s", error)
+            log.error("could not delete a log: %s", error)
             return
         for deletion in self._logs.deletion.complete(job):
             self._retire(deletion)

@@ -180,7 +180,7 @@ class LogMaintenance:
         for partition in list(self._replicas):
             log_dir = partition.log.log_dir
             if log_dir.failure is not None:
-                log.error("partition=%s offline: %s", partition.topic_partition, log_dir.failure)
+                log.error("partition=%s is offline: %s", partition.topic_partition, log_dir.failure)
                 self._replicas.take_offline(partition.topic_partition, partition.topic_id, log_dir.failure)
         if not self._logs.directories.ids():
             fatal(f"every log dir is offline: {offline}")

@@ -228,7 +228,7 @@ class LogScrubber:
         for name, base_offset in list(self._open):
             if base_offset not in [one.base_offset for one in sources_of(name)]:
                 damage = self._open.pop((name, base_offset))
-                log.info("partition=%s damaged segment %s is gone", name, damage.path)
+                log.info("partition=%s no longer has the damaged segment %s", name, damage.path)
 
     # Checking
 
@@ -242,7 +242,7 @@ class LogScrubber:
         except _LogMovedOn:
             return
         except BrokerError as error:
-            log.error("scrub=%s %s", name, error)
+            log.error("could not check partition=%s: %s", name, error)
             return
         except OSError as error:
             if partition_log.replacement.has_planned(job, [source]):
@@ -277,13 +277,20 @@ class LogScrubber:
         known = self._open.get((name, source.base_offset))
         if known is None or known.lines != damage.lines:
             for line in damage.lines:
-                log.error("partition=%s damaged segment: %s", name, line)
+                log.error("partition=%s has a damaged segment: %s", name, line)
         self._open[name, source.base_offset] = damage
         outcome = await self._repair(partition, job, verdict)
         damage = replace(damage, state=outcome.state, text=outcome.text)
         level = logging.WARNING if outcome.state is not DamageState.UNREPAIRED else logging.ERROR
         if known is None or known.text != damage.text:
-            log.log(level, "partition=%s segment=%s %s: %s", name, damage.path, outcome.state.name, outcome.text)
+            log.log(
+                level,
+                "handled a damaged segment, partition=%s segment=%s state=%s: %s",
+                name,
+                damage.path,
+                outcome.state.name,
+                outcome.text,
+            )
         if outcome.state is DamageState.UNREPAIRED:
             self._open[name, source.base_offset] = damage
             return False
@@ -296,11 +303,11 @@ class LogScrubber:
         partition_log = partition.log
         if TRANSACTION_INDEX_SUFFIX in verdict.indexes:
             return _unrepaired(
-                "a transaction index cannot be made from its segment alone: have the replica copied again, from another"
-                " broker (klamm reassign) or into another log dir"
+                "a transaction index cannot be rebuilt from its segment alone: copy the replica again, from another"
+                " broker (klamm reassign) or into another log directory"
             )
         if any(one.end_offset > partition.high_watermark for one in verdict.ranges):
-            return _unrepaired("not all of it is committed yet")
+            return _unrepaired("not all of the damaged range is committed yet")
         if partition_log.replacement.is_under_way:
             return _unrepaired("the log is being compacted")
         partition_log.replacement.is_under_way = True
@@ -313,13 +320,13 @@ class LogScrubber:
                     break
             return tried.outcome
         except CorruptBatchError as error:
-            return _unrepaired(f"it read differently the second time: {error.message}")
+            return _unrepaired(f"the second read of the segment differed from the first: {error.message}")
         except DiskFull as error:
             return _unrepaired(error.message)
         except OSError as error:
             if not is_disk_full(error):
                 raise
-            return _unrepaired("no space left on the disk for a segment beside it")
+            return _unrepaired("no space left on the disk for the new segment")
         finally:
             partition_log.replacement.is_under_way = False
 
@@ -390,7 +397,7 @@ class LogScrubber:
             await self._on_thread(segment.delete)
             raise
         if not verdict.ranges:
-            return _Outcome(DamageState.REPAIRED, f"made again from the log: {', '.join(verdict.indexes)}")
+            return _Outcome(DamageState.REPAIRED, f"rebuilt from the log: {', '.join(verdict.indexes)}")
         first = ", after it handed over the leadership" if handed_over else ""
         return _Outcome(
             DamageState.REPAIRED, f"{rewritten.changed_bytes} bytes changed, from broker {broker_id}{first}"
@@ -416,7 +423,7 @@ class LogScrubber:
                     await self._image_bell.wait()
         except TimeoutError:
             log.warning(
-                "partition=%s: nobody took the leadership within %d ms", partition.topic_partition, HAND_OVER_MS
+                "partition=%s: no other broker became the leader within %d ms", partition.topic_partition, HAND_OVER_MS
             )
             return False
         return True
@@ -430,7 +437,9 @@ class LogScrubber:
             try:
                 states |= read_states(self._disk, f"{log_dir.path}/{SCRUB_FILE}")
             except (CheckpointError, OSError) as error:
-                log.warning("log_dir=%s the scrub begins again: %s", log_dir.path, error)
+                log.warning(
+                    "log_dir=%s has no usable scrub checkpoint, so that its scrub starts again: %s", log_dir.path, error
+                )
         self._plan = ScrubPlan(self._plan.interval_ms, states)
 
     async def _store(self) -> None:

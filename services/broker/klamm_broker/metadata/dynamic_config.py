@@ -45,7 +45,7 @@ class DynamicConfig:
         try:
             config = in_force(self._own, *map(_fitting, layers))
         except ConfigError as error:
-            log.error("configs of the metadata are not taken over: %s", error)
+            log.error("could not apply configs of the metadata: %s", error)
             return
         before, self.current = self.current, config
         changes = _changes(before, config)
@@ -65,7 +65,7 @@ def _fitting(layer: Mapping[str, str]) -> dict[str, str]:
                 BROKER_CONFIGS[name].parse(text)
                 fitting[name] = text
         except ConfigError as error:
-            log.error("a config of the metadata is passed over: %s", error)
+            log.error("ignored a config of the metadata: %s", error)
     return fitting
 
 

@@ -142,7 +142,7 @@ class MetadataPublisher:
     def _strays(self, image: MetadataImage) -> list[TopicPartition]:
         strays = [name for name in self._logs.hosted.current if not self._is_hosted(image, name)]
         for topic_partition in strays:
-            log.info("partition=%s stray=removed", topic_partition)
+            log.info("deleting a log that is not assigned to this broker, partition=%s", topic_partition)
         return strays
 
     def _gone(self, delta: TopicsDelta, image: MetadataImage) -> list[TopicPartition]:
@@ -159,13 +159,13 @@ class MetadataPublisher:
             try:
                 await self._on_thread(job.run)
             except DiskFull as error:
-                log.warning("not deleted yet: %s", error)
+                log.warning("could not delete a log, retrying later: %s", error)
                 deletion.postpone(job)
                 self._has_refused.set()
                 continue
             except BrokerError as error:
                 # The directories are found to be strays at the next start, and removed then.
-                log.error("not deleted: %s", error)
+                log.error("could not delete a log before the next start: %s", error)
                 continue
             for pending in deletion.complete(job):
                 self._retire(pending)
@@ -215,7 +215,7 @@ class MetadataPublisher:
         for one in missing:
             name = one.log.topic_partition
             if self._logs.get(name) is None and _is_known(one.log, old):
-                reason = f"{name} is in no log dir that can be read; it may be in {unreadable}"
+                reason = f"{name} is in no readable log directory; its log may be in {unreadable}"
                 self._take_offline(one.log, ErrorCode.KAFKA_STORAGE_ERROR.exception(reason))
             else:
                 rest.append(one)
@@ -239,7 +239,7 @@ class MetadataPublisher:
         found = self._logs.get(new.topic_partition)
         if found is None or found.topic_id == new.topic_id or _is_unidentified(found):
             return False
-        log.info("partition=%s topic_id=%s stale=removed", new.topic_partition, found.topic_id)
+        log.info("deleting the log of a deleted topic, partition=%s topic_id=%s", new.topic_partition, found.topic_id)
         return True
 
     def _host(self, new: _Wanted) -> None:
@@ -268,7 +268,7 @@ class MetadataPublisher:
 
     def _take_offline(self, new: NewLog, error: BrokerError) -> None:
         if self._replicas.offline.reason(new.topic_partition) != str(error):
-            log.error("partition=%s offline: %s", new.topic_partition, error)
+            log.error("partition=%s is offline: %s", new.topic_partition, error)
         # A full disk may have room again before the broker is restarted.
         until_restart = not isinstance(error, DiskFull)
         self._replicas.take_offline(new.topic_partition, new.topic_id, str(error), until_restart=until_restart)
@@ -289,7 +289,7 @@ class MetadataPublisher:
                 continue
             if name not in configs:
                 configs[name] = LogConfig.from_configs(self._topic_configs(new, name))
-                log.info("topic=%s config=%s", name, configs[name])
+                log.info("applied configs of topic=%s: %s", name, configs[name])
             partition.log.config = configs[name]
             self._replicas.review(partition)
 
@@ -316,5 +316,5 @@ def _check_can_be_hosted(found: PartitionLog) -> None:
     found.log_dir.check_online()
     if _is_unidentified(found):
         raise ErrorCode.KAFKA_STORAGE_ERROR.exception(
-            f"{found.directory} has records but no partition.metadata to say of which topic"
+            f"{found.directory} has records but no partition.metadata, so its topic id is unknown"
         )

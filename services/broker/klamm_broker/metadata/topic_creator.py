@@ -88,18 +88,20 @@ class TopicCreator:
             try:
                 response = await self._channel.ask(AdminStub.create_topics, request, timeout_ms=self._timeout_ms)
             except BrokerError as error:
-                log.warning("topic=%s not created yet: %s", topic.name, error)
+                log.warning("could not create topic=%s, retrying: %s", topic.name, error)
                 continue
             _log_outcome(topic, response)
             return response.metadata_end_index
-        log.warning("topic=%s not created: no active controller among %s", topic.name, self._controllers.to_try)
+        log.warning(
+            "could not create topic=%s: none of the controllers %s is active", topic.name, self._controllers.to_try
+        )
         return 0
 
 
 def _log_outcome(topic: NewTopic, response: CreateTopicsResponse) -> None:
     for created in response.topics:
         if created.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            log.info("topic=%s created partitions=%d", topic.name, created.partition_count)
+            log.info("created topic=%s partitions=%d", topic.name, created.partition_count)
         else:
             code = ErrorCode.of(created.error_code)
-            log.warning("topic=%s not created: %s %s", topic.name, code.name, created.error_message)
+            log.warning("could not create topic=%s: %s %s", topic.name, code.name, created.error_message)

@@ -172,11 +172,14 @@ class Leadership:
         """Believes what a follower says it has. Raises NotLeaderOrFollowerError when it is no replica, or is late."""
         state = self.followers.get(fetch.replica_id)
         if state is None:
-            raise _NotLeaderOrFollowerError(f"broker {fetch.replica_id} has no replica; {sorted(self.followers)} do")
+            raise _NotLeaderOrFollowerError(
+                f"broker {fetch.replica_id} is not a follower of this partition; expected one of"
+                f" {sorted(self.followers)}"
+            )
         if (fetch.broker_epoch, fetch.session_id) < (state.broker_epoch, state.session_id):
             raise _NotLeaderOrFollowerError(
-                f"broker {fetch.replica_id} fetches as epoch {fetch.broker_epoch}, session {fetch.session_id};"
-                f" epoch {state.broker_epoch}, session {state.session_id} was here already"
+                f"broker {fetch.replica_id} fetches with epoch {fetch.broker_epoch}, session {fetch.session_id};"
+                f" expected epoch {state.broker_epoch}, session {state.session_id} or later"
             )
         state.broker_epoch, state.session_id = fetch.broker_epoch, fetch.session_id
         state.on_fetch(

@@ -197,7 +197,10 @@ class Partition:
     def _check_epoch(self, current_leader_epoch: int) -> None:
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             error = _FencedLeaderEpochError if current_leader_epoch < self.leader_epoch else _UnknownLeaderEpochError
-            raise error(f"{self.topic_partition}: leader epoch {current_leader_epoch}; here it is {self.leader_epoch}")
+            raise error(
+                f"{self.topic_partition}: the request has leader epoch {current_leader_epoch}; expected"
+                f" {self.leader_epoch}"
+            )
 
     def check_reader(self, current_leader_epoch: int, fetch_offset: int, *, from_follower: bool) -> None:
         """Whether a consumer may read here; a follower serves those who ask for it (KIP-392).
@@ -211,8 +214,8 @@ class Partition:
         # Before that its log may be another one than the leader's, committed or not.
         if not following.agrees or fetch_offset > self.log.log_end_offset:
             raise _OffsetNotAvailableError(
-                f"{self.topic_partition}: offset {fetch_offset} is not here yet; broker {self._broker_id} follows"
-                f" broker {self.leader} up to {self.log.log_end_offset}"
+                f"{self.topic_partition}: broker {self._broker_id} does not have offset {fetch_offset} yet, because the"
+                f" replica has followed broker {self.leader} only up to {self.log.log_end_offset}"
             )
 
     def check_min_isr(self) -> None:
@@ -221,7 +224,7 @@ class Partition:
             in_sync = 0 if self.leadership is None else len(self.leadership.isr)
             raise _NotEnoughReplicasError(
                 f"{self.topic_partition}: {in_sync} replicas are in sync;"
-                f" min.insync.replicas is {self.log.config.min_insync_replicas}"
+                f" expected at least min.insync.replicas={self.log.config.min_insync_replicas}"
             )
 
     def check_high_watermark(self) -> None:
@@ -270,7 +273,7 @@ class Partition:
 
         Raises as `PartitionLog.append_as_coordinator`, and InvalidTopicError for other topics."""
         if self.topic_partition.topic not in INTERNAL_TOPICS:
-            raise _InvalidTopicError(f"{self.topic_partition} is no shard that a coordinator owns")
+            raise _InvalidTopicError(f"{self.topic_partition} is not a partition that a coordinator writes to")
         if self.topic_partition.topic == AUDIT_TOPIC:
             # It has no owner: every server writes to it.
             appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
@@ -283,7 +286,7 @@ class Partition:
         for an internal topic, because the owner of the shard writes the markers there."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
             raise _InvalidTopicError(
-                f"{self.topic_partition} gets its markers from the coordinator that owns the shard"
+                f"{self.topic_partition} is internal: only the coordinator that owns the partition writes markers there"
             )
         appended = self.log.append_marker(end, leader_epoch=self.leader_epoch, now_ms=now_ms)
         return appended, self._count(appended, MARKER_SIZE_BYTES)
@@ -432,6 +435,6 @@ def _coordinators_only(topic_partition: TopicPartition) -> Exception:
 
 def _out_of_range(topic_partition: TopicPartition, fetch: FollowerFetch, log: PartitionLog) -> Exception:
     return _OffsetOutOfRangeError(
-        f"{topic_partition}: offset {fetch.fetch_offset} of broker {fetch.replica_id}; the log has"
+        f"{topic_partition}: broker {fetch.replica_id} fetches offset {fetch.fetch_offset}; expected"
         f" {log.log_start_offset} to {log.log_end_offset}"
     )

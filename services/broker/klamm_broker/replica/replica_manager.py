@@ -167,10 +167,10 @@ class ReplicaManager:
             return _KafkaStorageError(f"{topic_partition}: {reason}")
         topic = self.image.topic(topic_partition.topic)
         if topic is None:
-            return _UnknownTopicOrPartitionError(f"there is no topic {topic_partition.topic!r}")
+            return _UnknownTopicOrPartitionError(f"topic {topic_partition.topic!r} does not exist")
         if not 0 <= topic_partition.partition < len(topic.partitions):
             return _UnknownTopicOrPartitionError(
-                f"topic {topic.name!r} has {len(topic.partitions)} partitions, none numbered"
+                f"topic {topic.name!r} has {len(topic.partitions)} partitions, but no partition"
                 f" {topic_partition.partition}"
             )
         return _NotLeaderOrFollowerError(f"{topic_partition} has no replica on broker {self.broker_id}")

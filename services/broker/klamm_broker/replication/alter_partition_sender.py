@@ -104,7 +104,7 @@ class AlterPartitionSender:
         if code is not ErrorCode.NONE:
             metrics.FAILED_ISR_UPDATES.inc()
             log.info(
-                "partition=%s isr=%s refused=%s %s",
+                "the controller refused an ISR change, partition=%s isr=%s error=%s %s",
                 partition.topic_partition,
                 change.isr,
                 code.name,
@@ -115,7 +115,10 @@ class AlterPartitionSender:
         before = len(partition.leadership.isr) if partition.leadership is not None else len(answer.isr)
         committed = CommittedIsr(answer.leader_epoch, answer.partition_epoch, tuple(answer.isr))
         log.info(
-            "partition=%s isr=%s partition_epoch=%d", partition.topic_partition, committed.isr, answer.partition_epoch
+            "changed the ISR, partition=%s isr=%s partition_epoch=%d",
+            partition.topic_partition,
+            committed.isr,
+            answer.partition_epoch,
         )
         metrics.on_isr_change(before, len(committed.isr))
         self._replicas.on_isr_committed(partition, change, committed)

@@ -72,7 +72,7 @@ class FullDisks:
         self._full[log_dir] = _Full(now_ms, now_ms)
         self._resign_replicas(log_dir)
         log.error(
-            "log_dir=%s is full: its %d replicas take no records; where others are in sync, those lead and go on"
+            "log_dir=%s is full: its %d replicas accept no records; other in-sync replicas become leaders and continue"
             " without them",
             log_dir.path,
             len(self._resignations.resigned_for(log_dir)),

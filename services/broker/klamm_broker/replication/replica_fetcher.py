@@ -172,7 +172,7 @@ class ReplicaFetcher:
                 self._apply_answer(partition, answer)
             self._apply_quota()
             await self._send_request()
-        return "the leader ended it"
+        return "the leader ended the stream"
 
     async def _send_request(self) -> None:
         async with self._writing:
@@ -206,7 +206,7 @@ class ReplicaFetcher:
             self._ports.on_disk_full(error.log_dir)
             step = NextStep.BACK_OFF
         except KlammError as error:
-            log.error("partition=%s leader=%d not replicated: %s", partition.topic_partition, self._leader, error)
+            log.error("could not replicate partition=%s leader=%d: %s", partition.topic_partition, self._leader, error)
             step = NextStep.BACK_OFF
         if step is NextStep.AWAIT_METADATA:
             self.unfollow(partition)

@@ -70,7 +70,7 @@ class ReplicaLogReporter:
             if not len(self._logs) or not self._is_active():
                 continue
             if is_news:
-                log.info("%d logs here have no leader: reporting where they end", len(self._logs))
+                log.info("reporting the end offsets of %d logs without a leader", len(self._logs))
             for request in self._logs.requests(self._broker_epoch()):
                 if await self._calls.attempt(ControllerStub.report_replica_logs, request) is None:
                     self._is_news.set()

@@ -215,7 +215,7 @@ class Replication:
             return
         name, end_offset = partition.topic_partition, partition.log.log_end_offset
         log.info(
-            "partition=%s truncated from=%d to=%d leader=%d leader_epoch=%d",
+            "truncated a log, partition=%s from=%d to=%d leader=%d leader_epoch=%d",
             name,
             update.truncated_from,
             end_offset,
@@ -224,8 +224,8 @@ class Replication:
         )
         if update.lost_offsets:
             log.error(
-                "partition=%s: %d committed offsets up to %d are not in the log of leader %d (epoch %d) and were cut"
-                " here: an unclean election lost them",
+                "partition=%s lost %d committed offsets up to %d in an unclean election: the log of leader %d (epoch"
+                " %d) does not have them, so this replica was truncated",
                 name,
                 update.lost_offsets,
                 end_offset + update.lost_offsets,

@@ -72,7 +72,11 @@ class ResignationSender:
                 self._is_news.set()
                 continue
             self._resignations.on_answer(request)
-            log.info("replicas resigned=%d resumed=%d", _count(request.resigned), _count(request.resumed))
+            log.info(
+                "the controller accepted replicas resigned=%d resumed=%d",
+                _count(request.resigned),
+                _count(request.resumed),
+            )
 
 
 def _count(replicas: Sequence[ResignedReplicas]) -> int:

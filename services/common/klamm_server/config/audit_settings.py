@@ -19,17 +19,20 @@ class AuditSettings:
 
     audit_enable: bool = boolean(
         False,
-        doc="Whether the audit tells of logins, refusals and changes. Without an authorizer it tells of logins only:"
-        " servers then do not say for which client they call. Ours.",
+        doc="Whether the server writes audit events for logins, refusals and changes. Without an"
+        " authorizer, it writes events for logins only, because servers then do not name the client"
+        " for which they call each other. Klamm's own setting; Kafka has none.",
     )
     audit_events: tuple[str, ...] = text_list(
         ("authentication", "authorization.denied", "management"),
         valid=Validator(
             f"a list of {', '.join(EVENTS)}, at least one", lambda value: bool(value) and set(value) <= set(EVENTS)
         ),
-        doc="What the audit tells of: logins, refusals, changes of topics, configs, users and their like; and, if"
-        " wanted, writes to topics (produce), reads of them (consume), and what else is allowed"
-        " (authorization.allowed). Equal events are told at once and then once a minute, with their count. Ours.",
+        doc="The kinds of events that the audit writes. authentication: logins. authorization.denied:"
+        " refusals. management: changes of topics, configs, users and similar. Optional: produce"
+        " (writes to topics), consume (reads of topics) and authorization.allowed (all other"
+        " allowed operations). Of equal events, the audit writes the first one at once, and then"
+        " their count once a minute. Klamm's own setting; Kafka has none.",
     )
     audit_excluded_principals: str = text(
         "",
@@ -37,24 +40,30 @@ class AuditSettings:
             "TYPE:NAME with semicolons between them, as User:admin;User:CN=broker,O=shop",
             lambda value: all(":" in one for one in value.split(";") if one.strip()),
         ),
-        doc="Principals of whom nothing is told but their logins, with semicolons between them. Ours.",
+        doc="Principals, separated by semicolons, of which the audit writes only the logins. Klamm's"
+        " own setting; Kafka has none.",
     )
     audit_excluded_topics: tuple[str, ...] = text_list(
-        (), doc="Topics whose reads and writes, and refusals of these, the audit does not tell of. Ours."
+        (),
+        doc="Topics whose reads and writes, and the refusals of these, the audit does not write."
+        " Klamm's own setting; Kafka has none.",
     )
     audit_output: tuple[str, ...] = text_list(
         OUTPUTS,
         valid=Validator(
             f"a list of {' and '.join(OUTPUTS)}, at least one", lambda value: bool(value) and set(value) <= set(OUTPUTS)
         ),
-        doc="Where events go, as JSON objects of OCSF: the log klamm.audit, a line each, and the topic __klamm_audit, a"
-        " record each. The topic is internal: it has 3 partitions, offsets.topic.replication.factor replicas and keeps"
-        " records for 7 days; a principal with the right to READ it can read it, and only servers write to it. Ours.",
+        doc="Where the audit writes events, as JSON objects of OCSF. log: the log klamm.audit, one line"
+        " for each event. topic: the internal topic __klamm_audit, one record for each event. The"
+        " topic has 3 partitions, offsets.topic.replication.factor replicas, and keeps records for"
+        " 7 days. A principal needs the right READ to read it, and only servers write to it."
+        " Klamm's own setting; Kafka has none.",
     )
     audit_log_file: str | None = text(
         None,
-        doc="The file of the log klamm.audit, which nobody else may read, and which may be moved away while it is"
-        " written; unless set, it goes to stderr. Ours.",
+        doc="The file of the log klamm.audit. If it is not set, the log goes to stderr. No other user"
+        " may read the file. It may be renamed while the server writes to it, for example by log"
+        " rotation. Klamm's own setting; Kafka has none.",
     )
 
     def audit_excluded_principal_names(self) -> frozenset[str]:

@@ -80,78 +80,100 @@ class BrokerConfig(MemberConfig):
 
     ALSO_KNOWN: ClassVar[Mapping[str, Setting]] = {**MemberConfig.ALSO_KNOWN, **_TOPIC_DEFAULTS}
 
-    broker_rack: str | None = text(None, doc="Where the broker stands; replicas are spread over racks.")
+    broker_rack: str | None = text(
+        None, doc="The rack of the broker. The replicas of a partition are spread over racks."
+    )
     replica_selector_class: str | None = text(
         None,
         valid=_REPLICA_SELECTOR,
-        doc="Which replica a consumer with a client.rack is told to read from: RackAwareReplicaSelector, one"
-        " in its rack; LeaderSelector, or nothing, the leader.",
+        doc="Selects the replica from which a consumer with a client.rack reads."
+        " RackAwareReplicaSelector: a replica in the consumer's rack. LeaderSelector, or no value:"
+        " the leader.",
     )
     # Topics
     num_partitions: int = integer(
-        1, at_least=1, doc="Partitions of a topic that is created without saying how many.", read_by="controller"
+        1,
+        at_least=1,
+        doc="The number of partitions of a new topic whose creator does not specify one.",
+        read_by="controller",
     )
     default_replication_factor: int = integer(
-        1, at_least=1, doc="Replicas of a topic that is created without saying how many.", read_by="controller"
+        1,
+        at_least=1,
+        doc="The number of replicas of a new topic whose creator does not specify one.",
+        read_by="controller",
     )
     auto_create_topics_enable: bool = boolean(
-        True, doc="Whether a client that asks for an unknown topic by name may have it created."
+        True, doc="Whether a client's request for an unknown topic, by name, may create the topic."
     )
     delete_topic_enable: bool = boolean(True, doc="Whether topics can be deleted.", read_by="controller")
     offsets_topic_num_partitions: int = integer(
-        50, at_least=1, doc="Shards of the consumer groups; must not change once __consumer_offsets exists."
+        50,
+        at_least=1,
+        doc="The number of partitions of __consumer_offsets, over which consumer groups are spread. It"
+        " must not change once the topic exists.",
     )
     offsets_topic_replication_factor: int = integer(
         3,
         at_least=1,
-        doc="Replicas of __consumer_offsets; it cannot be created while fewer brokers are alive.",
+        doc="The number of replicas of __consumer_offsets. The topic cannot be created while fewer brokers are alive.",
         read_by="controller",
     )
     # The log
     log_dir: tuple[str, ...] = text_list(
         ("klamm-data/broker",),  # Kafka's /tmp/kafka-logs is emptied by a reboot
-        doc="The directory of the log when log.dirs is not set.",
+        doc="The log directory if log.dirs is not set.",
     )
-    log_dirs: tuple[str, ...] | None = text_list(
-        None, doc="The directories of the log; partitions are spread over them."
-    )
+    log_dirs: tuple[str, ...] | None = text_list(None, doc="The log directories. The partitions are spread over them.")
     log_dirs_lost: tuple[str, ...] = text_list(
         (),
         valid=list_matching("[A-Za-z0-9_-]{22}", "a list of directory ids, as in meta.properties"),
-        doc="Ids of directories that will not come back: a new one may take their place, empty.",
+        doc="The ids of log directories that will not come back. A new, empty directory may take the place of each.",
     )
     log_retention_minutes: int | None = integer(
-        None, valid=_LIMIT_OR_NONE, doc="retention.ms in minutes, for topics, when log.retention.ms is not set."
+        None,
+        valid=_LIMIT_OR_NONE,
+        doc="The default of retention.ms for topics, in minutes. It applies if log.retention.ms is not set.",
     )
     log_retention_hours: int = integer(
         168,
         valid=_LIMIT_OR_NONE,
-        doc="retention.ms in hours, for topics, when log.retention.minutes is not set either.",
+        doc="The default of retention.ms for topics, in hours. It applies if neither log.retention.ms"
+        " nor log.retention.minutes is set.",
     )
-    log_roll_hours: int = integer(168, at_least=1, doc="segment.ms in hours, for topics, when log.roll.ms is not set.")
+    log_roll_hours: int = integer(
+        168, at_least=1, doc="The default of segment.ms for topics, in hours. It applies if log.roll.ms is not set."
+    )
     log_roll_jitter_hours: int = integer(
-        0, at_least=0, doc="segment.jitter.ms in hours, for topics, when log.roll.jitter.ms is not set."
+        0,
+        at_least=0,
+        doc="The default of segment.jitter.ms for topics, in hours. It applies if log.roll.jitter.ms is not set.",
     )
     log_flush_scheduler_interval_ms: int = long(
-        LONG_MAX, at_least=0, doc="How often it is checked what flush.ms asks to be fsynced, and its default."
+        LONG_MAX,
+        at_least=0,
+        doc="How often the broker looks for logs that flush.ms requires it to fsync. It is also the"
+        " default of flush.ms.",
     )
     log_retention_check_interval_ms: int = long(
-        300_000, at_least=1, doc="How often it is checked which segments retention drops."
+        300_000, at_least=1, doc="How often the broker looks for segments that retention deletes."
     )
     log_flush_offset_checkpoint_interval_ms: int = integer(
         60_000,
         at_least=0,
-        doc="How often the recovery points are written: what lies behind them is not scanned after a crash.",
+        doc="How often the broker writes its recovery points. After a crash, it does not scan the part"
+        " of a log before the recovery point.",
     )
     num_recovery_threads_per_data_dir: int = integer(
         2,
         at_least=1,
-        doc="How many logs of one directory are recovered at the same time.",
+        doc="How many logs of each directory are recovered at the same time.",
         update_mode=UpdateMode.CLUSTER_WIDE,
-        takes_effect="when the broker stops; logs are recovered before it knows the metadata, by its file",
+        takes_effect="when the broker stops; at its start it uses the value of its file, because it recovers logs before it"
+        " knows the metadata",
     )
     log_open_segments_max: int = integer(
-        512, at_least=1, doc="Closed segments that are kept open for reading, over all partitions."
+        512, at_least=1, doc="The most closed segments, over all partitions, that stay open for reading."
     )
     log_cleaner_enable: bool = boolean(True, doc="Whether topics with cleanup.policy compact are compacted.")
     log_cleaner_threads: int = integer(
@@ -159,114 +181,130 @@ class BrokerConfig(MemberConfig):
         at_least=1,
         doc="How many logs are compacted at the same time.",
         update_mode=UpdateMode.CLUSTER_WIDE,
-        takes_effect="a cleaning under way goes on to its end",
+        takes_effect="a compaction in progress continues",
     )
     log_cleaner_dedupe_buffer_size: int = long(
         128 * MIB,
         at_least=MIB,
-        doc="Memory for the keys that compactions deal with, of all together; a key takes 176 bytes besides"
-        " its own. A log with more new keys is compacted in several rounds.",
+        doc="The memory for keys that all compactions share. A key takes 176 bytes in addition to its"
+        " own size. A log with more new keys is compacted in several rounds.",
         update_mode=UpdateMode.CLUSTER_WIDE,
-        takes_effect="from the next cleaning on",
+        takes_effect="from the next compaction",
     )
     log_cleaner_io_buffer_load_factor: float = double(
         0.9,
         valid=between(0.01, 1),
-        doc="How full the dedupe buffer may get.",
+        doc="How full the dedupe buffer may become, as a fraction.",
         update_mode=UpdateMode.CLUSTER_WIDE,
-        takes_effect="from the next cleaning on",
+        takes_effect="from the next compaction",
     )
     log_cleaner_io_buffer_size: int = integer(
         524_288,
         at_least=4_096,
-        doc="Memory for reading and writing logs, of all compactions together; a larger batch has it to itself.",
+        doc="The memory for reading and writing logs that all compactions share. A batch that is larger"
+        " than its buffer is read alone.",
         update_mode=UpdateMode.CLUSTER_WIDE,
-        takes_effect="from the next cleaning on",
+        takes_effect="from the next compaction",
     )
     log_cleaner_io_max_bytes_per_second: float = double(
         sys.float_info.max,
         valid=at_least(1),
-        doc="The most that compactions read and write together.",
+        doc="The most bytes per second that all compactions together read and write.",
         update_mode=UpdateMode.CLUSTER_WIDE,
     )
     log_cleaner_backoff_ms: int = long(
         15_000,
         at_least=0,
-        doc="How long the cleaner waits when no log has to be compacted.",
+        doc="How long the cleaner waits if no log needs compaction.",
         update_mode=UpdateMode.CLUSTER_WIDE,
     )
     log_scrub_bytes_per_second: int = long(
         10 * MIB,
         at_least=1,
-        doc="The most that is read of closed segments to see whether they are damaged; a batch counts as 2"
-        " KiB at least.",
+        doc="The most bytes per second that a broker reads from closed segments to find damage. A batch"
+        " counts as at least 2 KiB.",
         update_mode=UpdateMode.CLUSTER_WIDE,
     )
     log_scrub_interval_ms: int = long(
         7 * DAY_MS,
         at_least=-1,
-        doc="How often each closed segment is read to see whether it is damaged; -1: only when `klamm log scrub` asks.",
+        doc="How often the broker reads each closed segment to find damage. -1: only when `klamm log"
+        " scrub` asks for it.",
         update_mode=UpdateMode.CLUSTER_WIDE,
     )
     add_partitions_to_txn_retry_backoff_ms: int = integer(
         20,
         at_least=1,
-        doc="How long a broker waits before it asks a coordinator again whose transaction before is still being ended.",
+        doc="How long a broker waits before it asks the coordinator again to add a partition to a"
+        " transaction. The coordinator refuses while it still completes the producer's previous"
+        " transaction.",
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = integer(
-        100, at_least=0, doc="How long a broker asks so before it leaves that to the producer."
+        100,
+        at_least=0,
+        doc="How long a broker retries to add a partition to a transaction. After that, the producer must retry.",
     )
     request_timeout_ms: int = integer(
-        30_000, at_least=1, doc="How long a transaction's marker may take to reach all in-sync replicas."
+        30_000, at_least=1, doc="How long a transaction marker may take to reach all in-sync replicas."
     )
     producer_id_expiration_ms: int = integer(
         DAY_MS,
         at_least=1,
-        doc="How long the sequence numbers of a producer that sends nothing are remembered.",
+        doc="A partition forgets the sequence numbers of a producer that has sent nothing for this long.",
         update_mode=UpdateMode.CLUSTER_WIDE,
-        takes_effect="at the next check of the retention, or cleaning",
+        takes_effect="at the next retention check or compaction",
     )
     producer_ids_per_partition_max: int = integer(
         10_000,
         at_least=1,
-        doc="How many idempotent producers a partition remembers; beyond that the one that wrote first is"
-        " forgotten. Ours.",
+        doc="The most idempotent producers that a partition remembers. Beyond that, it forgets the"
+        " producer that has not written for the longest time and has no open transaction. Klamm's"
+        " own setting; Kafka has none.",
     )
     # Quotas of clients
     quota_window_num: int = integer(
-        11, at_least=2, doc="How many windows are kept to tell the rates that quotas of clients bound."
+        11, at_least=2, doc="The number of windows over which a broker measures the rates of clients with quotas."
     )
-    quota_window_size_seconds: int = integer(1, at_least=1, doc="How long each of these windows is.")
+    quota_window_size_seconds: int = integer(
+        1, at_least=1, doc="The length of each window over which a broker measures the rates of clients with quotas."
+    )
     # Replication
     num_replica_fetchers: int = integer(
         1,
         at_least=1,
-        doc="Streams to each leader that partitions are followed on.",
+        doc="The number of streams on which a broker fetches partitions from each leader.",
         update_mode=UpdateMode.CLUSTER_WIDE,
     )
     replica_lag_time_max_ms: int = long(
-        30_000, at_least=1, doc="A follower that has not been caught up for this long leaves the in-sync set."
+        30_000,
+        at_least=1,
+        doc="A follower that has not caught up with the leader for this long leaves the in-sync set.",
     )
     replica_fetch_min_bytes: int = integer(
-        1, at_least=1, doc="The least that a leader answers a follower with before replica.fetch.wait.max.ms is over."
+        1,
+        at_least=1,
+        doc="A leader waits until it has this many bytes for a follower, or until replica.fetch.wait.max.ms is over.",
     )
     replica_fetch_max_bytes: int = integer(
         1 * MIB,
         at_least=0,
-        doc="The most of one partition in an answer to a follower; a first batch that is larger comes whole.",
+        doc="The most bytes of one partition in a response to a follower. A first batch that is larger is sent whole.",
     )
     replica_fetch_response_max_bytes: int = integer(
         10 * MIB,
         at_least=0,
-        doc="The most of all partitions in an answer to a follower. Leaders send 1 MiB at a time at most.",
+        doc="The most bytes of all partitions in a response to a follower. A leader sends at most 1 MiB at a time.",
     )
     replica_fetch_wait_max_ms: int = integer(
-        500, at_least=1, doc="How long a leader may keep a follower waiting; less than replica.lag.time.max.ms."
+        500,
+        at_least=1,
+        doc="How long a leader may delay its response to a follower. It must not exceed replica.lag.time.max.ms.",
     )
     replica_fetch_backoff_ms: int = integer(
         1_000,
         at_least=1,
-        doc="How long a partition is left alone after an error of its leader, and the longest pause before connecting.",
+        doc="How long a follower waits before it fetches a partition again after an error. It is also"
+        " the longest wait before the follower reconnects to the leader.",
     )
     replica_high_watermark_checkpoint_interval_ms: int = long(
         5_000, at_least=1, doc="How often high watermarks are written to disk."
@@ -275,79 +313,89 @@ class BrokerConfig(MemberConfig):
         LONG_MAX,
         at_least=0,
         update_mode=UpdateMode.CLUSTER_WIDE,
-        doc="Bytes per second that a leader sends of replicas in their topics' leader.replication.throttled.replicas.",
+        doc="The most bytes per second that a leader sends for the replicas in"
+        " leader.replication.throttled.replicas of their topics.",
     )
     follower_replication_throttled_rate: int = long(
         LONG_MAX,
         at_least=0,
         update_mode=UpdateMode.CLUSTER_WIDE,
-        doc="Bytes per second that a follower fetches of replicas in follower.replication.throttled.replicas.",
+        doc="The most bytes per second that a follower fetches for the replicas in"
+        " follower.replication.throttled.replicas.",
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = long(
         LONG_MAX,
         at_least=0,
         update_mode=UpdateMode.CLUSTER_WIDE,
-        doc="Bytes per second that replicas are copied at between the broker's log directories.",
+        doc="The most bytes per second that a broker copies when it moves replicas between its log directories.",
     )
     # Serving
     queued_max_request_bytes: int = long(
         # Kafka's -1, unbounded, lets a few slow clients with large requests exhaust the memory.
         512 * MIB,
         at_least=1_024,
-        doc="Bytes of all produce requests and fetch answers under way; beyond, produces are refused, produce"
-        " streams wait, fetches get less.",
+        doc="The most bytes of all produce requests and fetch responses in progress. Beyond that, the"
+        " broker rejects produce requests, produce streams wait, and fetches return less.",
     )
     max_connections: int = integer(
         100_000,  # Kafka's default is unbounded
         at_least=1,
-        doc="Connections of Kafka clients; more are closed at once. A listener's own bound holds besides.",
+        doc="The most connections of Kafka clients. The broker closes further connections at once. A"
+        " listener's own limit applies in addition.",
         update_mode=UpdateMode.CLUSTER_WIDE,
         per_listener=True,
-        takes_effect="connections that are there stay",
+        takes_effect="open connections stay open",
     )
     max_connection_creation_rate: int = integer(
         INT_MAX,
         at_least=1,
-        doc="Connections of Kafka clients a second, of late; what comes faster is held back, unread, up to 1,000 of a"
-        " listener, beyond which it is closed. A listener's own bound holds besides (KIP-612).",
+        doc="The most new connections of Kafka clients per second (KIP-612). The broker delays"
+        " connections that come faster, up to 1,000 of each listener, and closes the others. A"
+        " listener's own limit applies in addition.",
         update_mode=UpdateMode.CLUSTER_WIDE,
         per_listener=True,
-        takes_effect="connections that are held back stay so",
+        takes_effect="delayed connections stay delayed",
     )
     max_unauthenticated_connections: int = integer(
         500,
         at_least=1,
-        doc="Connections of Kafka clients that are not through with their handshake of TLS or their login; more are"
-        " closed at once, as are those of one address beyond a tenth of it. Ours.",
+        doc="The most connections of Kafka clients that have not completed their TLS handshake or"
+        " login. The broker closes further connections at once. One address may have a tenth of"
+        " them at most. Klamm's own setting; Kafka has none.",
     )
     max_incremental_fetch_session_cache_slots: int = integer(
         1_000,
         at_least=0,
-        doc="Fetch sessions of Kafka clients (KIP-227); without one, each request and answer names all partitions.",
+        doc="The most fetch sessions of Kafka clients (KIP-227). Without a session, each request and"
+        " response names all partitions.",
     )
     min_incremental_fetch_session_eviction_ms: int = long(
         120_000,
         at_least=0,
-        doc="How long a fetch session is kept that nobody uses, or that a larger one would replace, when"
-        " there is no slot.",
+        doc="When no slot is free, a new fetch session replaces a session that was unused for longer"
+        " than this. It also replaces a smaller session that is older than this.",
     )
     socket_send_buffer_bytes: int = integer(
         262_144,
         at_least=-1,
-        doc="What the kernel holds of records on their way to a Kafka client that fetches; -1: as much as the"
-        " kernel likes. Larger than bandwidth times round trip only moves memory.",
+        doc="The size of the kernel's send buffer for a Kafka client that fetches. -1: the kernel"
+        " decides. A buffer that is larger than bandwidth times round-trip time only moves memory"
+        " to the kernel.",
     )
     connections_max_idle_ms: int = long(
-        600_000, at_least=1_000, doc="A connection of a Kafka client that is silent for longer is closed."
+        600_000,
+        at_least=1_000,
+        doc="The broker closes the connection of a Kafka client that is idle for longer than this.",
     )
     max_parked_requests: int = integer(
         10_000,
         at_least=1,
-        doc="Fetches, and apart from them produces, that wait at once; one more fetch is answered at once"
-        " with what there is, one more produce REQUEST_TIMED_OUT.",
+        doc="The most fetches that wait at the same time, and likewise the most produce requests. A"
+        " further fetch gets the available records at once. A further produce request gets"
+        " REQUEST_TIMED_OUT.",
     )
     fetch_max_bytes: int = integer(
-        55 * MIB, at_least=1_024, doc="The most that one fetch returns, whatever the client asks for."
+        55 * MIB, at_least=1_024, doc="The most bytes that one fetch returns, even if the client asks for more."
     )
 
     def validate(self) -> None:
@@ -358,12 +406,13 @@ class BrokerConfig(MemberConfig):
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
             raise ConfigError(
                 f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms}: expected at most"
-                f" replica.lag.time.max.ms={self.replica_lag_time_max_ms}, or followers of idle partitions seem to lag"
+                f" replica.lag.time.max.ms={self.replica_lag_time_max_ms}, because otherwise followers of idle"
+                " partitions seem to lag"
             )
         if self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigError(
                 f"queued.max.request.bytes={self.queued_max_request_bytes}: expected at least"
-                f" socket.request.max.bytes={self.socket_request_max_bytes}, or the largest request never fits"
+                f" socket.request.max.bytes={self.socket_request_max_bytes}, the size of the largest request"
             )
         if self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads < MIB:
             raise ConfigError(

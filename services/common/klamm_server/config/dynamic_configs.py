@@ -40,7 +40,10 @@ def check_step(before: BrokerConfig, after: BrokerConfig) -> None:
     for name in _THREAD_COUNTS:
         old, new = getattr(before, known[name].field), getattr(after, known[name].field)
         if not old // 2 <= new <= old * 2:
-            raise ConfigError(f"{name}: {new} is not valid, expected {max(1, old // 2)} to {old * 2}: now it is {old}")
+            raise ConfigError(
+                f"{name}: {new} is not valid, expected {max(1, old // 2)} to {old * 2}, because the current value"
+                f" is {old}"
+            )
 
 
 def own_config(broker_id: int, static_configs: Mapping[str, str]) -> BrokerConfig:

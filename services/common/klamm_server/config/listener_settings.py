@@ -77,7 +77,7 @@ def check_listener(name: str, listeners: Iterable[str]) -> None:
     prefixes = [listener_prefix(each) for each in listeners]
     if name.startswith(PREFIX) and not name.startswith(tuple(prefixes)):
         expected = ", ".join(prefixes)
-        raise ConfigError(f"{name}: there is no such listener, expected a name that begins with one of {expected}")
+        raise ConfigError(f"{name}: the listener does not exist, expected a name that begins with one of {expected}")
 
 
 def _prefixes(listener: str, setting: Setting) -> list[str]:

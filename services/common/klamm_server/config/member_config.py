@@ -16,19 +16,19 @@ class MemberConfig(ServiceConfig):
     """Settings of `klamm_server.links.registration` and `klamm_server.links.metadata_link`."""
 
     controller_quorum_bootstrap_servers: tuple[str, ...] = text_list(
-        ("localhost:9093",), doc="Controllers to ask first, as host:port."
+        ("localhost:9093",), doc="The controllers that a server contacts first, as host:port."
     )
     broker_heartbeat_interval_ms: int = integer(
-        2_000, at_least=1, doc="How often a server tells the controller that it is alive."
+        2_000, at_least=1, doc="How often a server sends a heartbeat to the controller."
     )
     broker_session_timeout_ms: int = integer(
-        9_000, at_least=1, doc="A server that the controller has not heard of for this long is fenced."
+        9_000, at_least=1, doc="The controller fences a server that sends no heartbeat for this long."
     )
     initial_broker_registration_timeout_ms: int = integer(
-        60_000, at_least=1, doc="How long a starting server tries to register before it gives up and exits."
+        60_000, at_least=1, doc="A server exits if it cannot register within this time after its start."
     )
     controlled_shutdown_enable: bool = boolean(
-        True, doc="Whether a broker that stops hands over its leaderships first."
+        True, doc="Whether a broker transfers its leaderships to other brokers before it stops."
     )
 
     def validate(self) -> None:
@@ -39,7 +39,9 @@ class MemberConfig(ServiceConfig):
         if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
             raise ConfigError(
                 f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}: expected at most half of"
-                f" broker.session.timeout.ms={self.broker_session_timeout_ms}, or one late heartbeat fences"
+                f" broker.session.timeout.ms={self.broker_session_timeout_ms}, because otherwise one late heartbeat"
+                " fences"
+                " the server"
             )
 
     @property

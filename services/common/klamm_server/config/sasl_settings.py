@@ -44,69 +44,79 @@ class ListenerSaslSettings:
             expected=f"a list of {', '.join(MECHANISMS)}, at least one and none of them twice",
             accepts=lambda value: bool(value) and set(value) <= set(MECHANISMS) and len(set(value)) == len(value),
         ),
-        doc="What clients may log in by. PLAIN checks passwords against the users of SCRAM.",
+        doc="The mechanisms by which clients may log in. PLAIN checks passwords against the users of SCRAM.",
     )
     connections_max_reauth_ms: int = long(
-        0, at_least=0, doc="After how long a client has to log in again, on the same connection (KIP-368); 0: never."
+        0, at_least=0, doc="A client must log in again after this time, on the same connection (KIP-368). 0: never."
     )
     sasl_server_max_receive_size: int = integer(
         65_536,  # Kafka's is 524288
         at_least=1_024,
-        doc="The largest request that is accepted before its client has logged in.",
+        doc="The largest request that a server accepts from a client that has not logged in yet.",
     )
     connection_failed_authentication_delay_ms: int = integer(
         100,
         at_least=0,
-        doc="How long the answer to a failed login waits; twice as long with each further one of the same user from"
-        " the same address, up to 10 s.",
+        doc="How long the server delays the response to a failed login. The delay doubles with each"
+        " further failure of the same user from the same address, up to 10 s.",
     )
     authentication_timeout_ms: int = integer(
         10_000,
         at_least=1,
-        doc="How long a client may take from connecting to the end of its login, a handshake of TLS included. Ours.",
+        doc="The longest time from the start of a client's connection to the end of its login,"
+        " including the TLS handshake. Klamm's own setting; Kafka has none.",
     )
     sasl_plain_allow_unencrypted: bool = boolean(
         False,
-        doc="Whether PLAIN, which sends passwords as they are, is spoken without TLS where others than this machine"
-        " listen. Ours.",
+        doc="Whether PLAIN is allowed without TLS where other machines can connect. PLAIN sends"
+        " passwords in plain text. Klamm's own setting; Kafka has none.",
     )
     sasl_oauthbearer_allow_unencrypted: bool = boolean(
         False,
-        doc="Whether OAUTHBEARER, which sends tokens that every reader of them can use, is spoken without TLS where"
-        " others than this machine listen. Ours.",
+        doc="Whether OAUTHBEARER is allowed without TLS where other machines can connect. A token that"
+        " is read on the network can be used by its reader. Klamm's own setting; Kafka has none.",
     )
     sasl_oauthbearer_jwks_endpoint_url: str | None = text(
         None,
         valid=Validator("a URL that begins with https:// or file:///", _is_jwks_url),
-        doc="Where the keys are that tokens of OAUTHBEARER are signed by (JWKS): an https:// or file:// URL.",
+        doc="The https:// or file:// URL of the keys (JWKS) with which OAUTHBEARER tokens are signed.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long(
-        3_600_000, at_least=1_000, doc="How often the keys of tokens are read again."
+        3_600_000,
+        at_least=1_000,
+        doc="How often the server reads the keys at sasl.oauthbearer.jwks.endpoint.url again.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long(
-        100, at_least=1, doc="How long it takes until keys that could not be read are tried again; it doubles."
+        100,
+        at_least=1,
+        doc="How long the server waits before it tries again to read the keys after a failure. The wait"
+        " doubles with each further failure.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long(
-        10_000, at_least=1, doc="How long it takes at most until keys that could not be read are tried again."
+        10_000, at_least=1, doc="The longest wait before the server tries again to read the keys."
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = text_list(
-        (), doc="The audiences that tokens may be for: the claim aud is one of these."
+        (), doc="The accepted audiences. The aud claim of a token must name one of them."
     )
-    sasl_oauthbearer_expected_issuer: str | None = text(None, doc="The issuer of tokens: their claim iss.")
+    sasl_oauthbearer_expected_issuer: str | None = text(
+        None, doc="The accepted issuer. The iss claim of a token must name it."
+    )
     sasl_oauthbearer_allow_unverified_audience: bool = boolean(
-        False, doc="Whether tokens may be for anybody where sasl.oauthbearer.expected.audience is not set."
+        False, doc="Whether tokens for any audience are accepted if sasl.oauthbearer.expected.audience is not set."
     )
     sasl_oauthbearer_allow_unverified_issuer: bool = boolean(
-        False, doc="Whether tokens may be of any issuer where sasl.oauthbearer.expected.issuer is not set."
+        False, doc="Whether tokens of any issuer are accepted if sasl.oauthbearer.expected.issuer is not set."
     )
     sasl_oauthbearer_clock_skew_seconds: int = integer(
-        30, at_least=0, doc="By how much the clock of the server that gives out tokens may differ."
+        30,
+        at_least=0,
+        doc="The largest accepted difference between the clocks of this server and of the token's issuer.",
     )
     sasl_oauthbearer_scope_claim_name: str = text(
-        "scope", valid=Validator("a name", bool), doc="The claim that has a token's scopes."
+        "scope", valid=Validator("a name", bool), doc="The claim that contains the scopes of a token."
     )
     sasl_oauthbearer_sub_claim_name: str = text(
-        "sub", valid=Validator("a name", bool), doc="The claim that has the user's name."
+        "sub", valid=Validator("a name", bool), doc="The claim that contains the name of the user."
     )
 
     max_reauth_ms_by_mechanism: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -139,7 +149,7 @@ class ListenerSaslSettings:
         ):
             if mechanism in self.sasl_enabled_mechanisms and not is_allowed:
                 raise ConfigError(
-                    f"sasl.enabled.mechanisms: {mechanism} sends {sent} as they are, and {listener.name} is"
+                    f"sasl.enabled.mechanisms: {mechanism} sends {sent} unencrypted, but {listener.name} is"
                     f" {listener.protocol_name} at {listener.host}:{listener.port}: expected TLS, a loopback address,"
                     f" or sasl.{mechanism.lower()}.allow.unencrypted=true"
                 )
@@ -149,7 +159,7 @@ class ListenerSaslSettings:
             return
         if self.sasl_oauthbearer_jwks_endpoint_url is None:
             raise ConfigError(
-                f"{_OAUTH}jwks.endpoint.url is not set: OAUTHBEARER needs the keys of the server that gives out tokens"
+                f"{_OAUTH}jwks.endpoint.url is not set: OAUTHBEARER needs the keys of the server that issues the tokens"
             )
         for what, expected, is_allowed in (
             ("audience", self.sasl_oauthbearer_expected_audience, self.sasl_oauthbearer_allow_unverified_audience),

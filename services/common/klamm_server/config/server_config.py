@@ -102,37 +102,40 @@ class ServiceConfig(AuditSettings):
     listeners: tuple[str, ...] = text_list(
         # Kafka listens on every interface. A Klamm server without authentication does so only if it is configured.
         ("GRPC://localhost:9094",),
-        doc="Where the server listens, as NAME://host:port; an empty host is every interface. GRPC is the"
-        " gRPC API, KAFKA (or PLAINTEXT) a broker's door for Kafka clients, GRPC_SSL and SSL the same with TLS,"
-        " GRPC_SASL_SSL and SASL_SSL, GRPC_SASL_PLAINTEXT and SASL_PLAINTEXT for clients that log in, with TLS and"
-        " without; other names need listener.security.protocol.map. A client of a listener is told the addresses"
-        " that the other servers have under its name.",
+        doc="The addresses where the server listens, as NAME://host:port. An empty host is every"
+        " interface. GRPC is the gRPC API. KAFKA (or PLAINTEXT) is a broker's listener for Kafka"
+        " clients. GRPC_SSL and SSL are the same with TLS. At GRPC_SASL_SSL and SASL_SSL clients"
+        " log in with TLS, at GRPC_SASL_PLAINTEXT and SASL_PLAINTEXT without TLS. Other names need"
+        " listener.security.protocol.map. A client of a listener gets the addresses that the other"
+        " servers advertise under the listener's name.",
     )
     advertised_listeners: tuple[str, ...] | None = text_list(
         None,
-        doc="What clients and other servers dial, as NAME://host:port, for the listeners whose own address"
-        " that is not.",
+        doc="The addresses that clients and other servers connect to, as NAME://host:port. A listener"
+        " that is missing here is advertised with its own address.",
     )
     listener_security_protocol_map: tuple[str, ...] = text_list(
         (),
-        doc="What is spoken at listeners of other names than these, as NAME:GRPC, NAME:KAFKA (or"
-        " NAME:PLAINTEXT, which is the same), NAME:SSL, NAME:SASL_SSL, NAME:SASL_PLAINTEXT or one of these"
-        " with GRPC_ before it.",
+        doc="The protocols of listeners with other names, as NAME:PROTOCOL. The protocols are GRPC,"
+        " KAFKA (PLAINTEXT is the same), SSL, SASL_SSL, SASL_PLAINTEXT, GRPC_SSL, GRPC_SASL_SSL and"
+        " GRPC_SASL_PLAINTEXT.",
     )
     inter_broker_listener_name: str | None = text(
-        None, doc="The gRPC listener that servers use of each other; the first one in listeners, unless set."
+        None,
+        doc="The gRPC listener on which servers connect to each other. The default is the first gRPC"
+        " listener in listeners.",
     )
     process_roles: tuple[str, ...] | None = text_list(
         None,
         valid=list_of("broker", "controller"),
-        doc="What a server of Kafka does. In Klamm the program that is started decides that. If this is set, the"
-        " server takes its configuration for one of Kafka's. A controller then has the listeners of"
-        " controller.listener.names, where servers speak gRPC, and the other servers do not have these listeners. If no"
-        " other listener is for gRPC, a broker or coordinator adds one at the host of its first listener, unless a"
-        " listener is secured.",
+        doc="What a server of Kafka does. In Klamm, the program that you start decides this. If it is"
+        " set, the server reads its configuration as one of Kafka's. A controller then listens at"
+        " controller.listener.names, where servers use gRPC, and the other servers do not have"
+        " these listeners. A broker or coordinator without another gRPC listener adds one at the"
+        " host of its first listener, unless a listener is secured.",
     )
     controller_listener_names: tuple[str, ...] | None = text_list(
-        None, doc="The names of the controllers' listeners. They count only if process.roles is set."
+        None, doc="The names of the controllers' listeners. They apply only if process.roles is set."
     )
     node_principals: tuple[str, ...] = text_list(
         (),
@@ -140,58 +143,68 @@ class ServiceConfig(AuditSettings):
             "(broker|controller|coordinator):[0-9]{1,9}=User:.+",
             "a list of KIND:ID=User:NAME, as broker:1=User:broker-1",
         ),
-        doc="Which principal speaks for which server, as broker:1=User:broker-1,controller:1=User:controller-1; where"
-        " it is set, what servers say of themselves to each other is believed from theirs only. Names with commas want"
-        " ssl.principal.mapping.rules. Ours.",
+        doc="The principal of each server, as broker:1=User:broker-1,controller:1=User:controller-1. If"
+        " it is set, a server accepts a call in the name of another server only from the principal"
+        " of that server. For principals with commas, set ssl.principal.mapping.rules. Klamm's own"
+        " setting; Kafka has none.",
     )
     authorizer_class_name: str = text(
         "",
         valid=one_of("", *AUTHORIZERS),
-        doc="What decides what a caller may do: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or"
-        " StandardAuthorizer for short, by access control lists, the same at every server of the cluster; empty:"
-        " everybody may do everything.",
+        doc="The authorizer, which must be the same at every server of the cluster."
+        " org.apache.kafka.metadata.authorizer.StandardAuthorizer, or StandardAuthorizer for short,"
+        " checks access control lists. Empty: all callers may do everything.",
     )
     super_users: str = text(
         "",
         valid=Validator("TYPE:NAME with semicolons between them, as User:admin;User:CN=broker,O=shop", _are_principals),
-        doc="Principals that may do everything, with semicolons between them; those of controllers are to be among"
-        " them.",
+        doc="Principals that may do everything, separated by semicolons. The principals of the"
+        " controllers must be among them.",
     )
     allow_everyone_if_no_acl_found: bool = boolean(
-        False, doc="Whether everybody may do everything with a resource that no access control list is about."
+        False, doc="Whether all users may do everything with a resource that has no access control list."
     )
     security_migration_enable: bool = boolean(
         False,
-        doc="Whether this server is on its way from a cluster in plain text to a secured one: then the gRPC listener"
-        " that servers use of each other may still be open to everybody beside secured ones, and User:ANONYMOUS may be"
-        " a super user. Nobody is kept out before it is off again. Ours.",
+        doc="Whether this cluster is being migrated from plain text to security. The gRPC listener"
+        " between servers may then stay open to all clients beside secured listeners, and"
+        " User:ANONYMOUS may be a super user. Access is not restricted until this is false again."
+        " Klamm's own setting; Kafka has none.",
     )
-    socket_request_max_bytes: int = integer(100 * 1024 * 1024, at_least=1, doc="The largest request that is accepted.")
+    socket_request_max_bytes: int = integer(
+        100 * 1024 * 1024, at_least=1, doc="The largest request that a server accepts."
+    )
     max_concurrent_rpcs: int = integer(
-        20_000, at_least=1, doc="Calls that a server works on or keeps waiting at once; one more is refused."
+        20_000,
+        at_least=1,
+        doc="The most calls that a server processes or queues at the same time. The server rejects further calls.",
     )
     shutdown_grace_ms: int = integer(
-        5_000, at_least=0, doc="How long calls under way may go on when the process is asked to stop."
+        5_000, at_least=0, doc="How long calls in progress may continue after the process was asked to stop."
     )
     metrics_host: str | None = text(
         None,
-        doc="Where the Prometheus endpoint listens (empty: everywhere); unless set, where the gRPC"
-        " listener does that servers use, or at localhost where any listener is secured.",
+        doc="The address where the Prometheus endpoint listens. Empty: every interface. The default is"
+        " the host of the gRPC listener between servers, or localhost if any listener is secured.",
     )
-    metrics_port: int = integer(0, at_least=0, at_most=65_535, doc="Port of the Prometheus endpoint /metrics; 0: none.")
+    metrics_port: int = integer(
+        0, at_least=0, at_most=65_535, doc="The port of the Prometheus endpoint /metrics. 0: no endpoint."
+    )
     log_level: str = text(
-        "INFO", valid=one_of("DEBUG", "INFO", "WARNING", "ERROR"), doc="The least severe messages that are logged."
+        "INFO",
+        valid=one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+        doc="The lowest level of the messages that are logged.",
     )
     log_format: str = text(
         "auto",
         valid=one_of("auto", "text", "json"),
-        doc="How messages are logged: as text, as JSON (an object a line), or (auto) as text on a terminal,"
-        " else as JSON.",
+        doc="The format of log messages: text, or json (one object per line). auto is text on a"
+        " terminal and json otherwise.",
     )
     tracing_enable: bool = boolean(
         False,
-        doc="Spans of calls for OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and its like in the environment"
-        " say where to.",
+        doc="Whether the server exports its calls as OpenTelemetry spans. Set the target with"
+        " OTEL_EXPORTER_OTLP_ENDPOINT and similar environment variables.",
     )
     originals: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """All settings as text, by dotted name. Sensitive ones are a `Secret`."""
@@ -209,8 +222,8 @@ class ServiceConfig(AuditSettings):
         self._check_migration(listeners)
         if self.node_principals and not self._is_mutual(listeners.between_servers):
             raise ConfigError(
-                "node.principals: servers show each other no certificates, expected the listener between them to be"
-                " GRPC_SSL with ssl.client.auth=required"
+                "node.principals: servers do not authenticate each other with certificates, expected the listener"
+                " between them to be GRPC_SSL with ssl.client.auth=required"
             )
 
     def resolved_listeners(self) -> ListenerSet:
@@ -299,9 +312,9 @@ class ServiceConfig(AuditSettings):
         if not (self._is_mutual(listener) or listener.is_local or self.security_migration_enable):
             raise ConfigError(
                 f"inter.broker.listener.name: {listener.name} is {listener.protocol_name} at"
-                f" {listener.host}:{listener.port}, and everybody there may speak as another server: a server with"
-                " secured listeners or an authorizer expects GRPC_SSL with ssl.client.auth=required, a loopback"
-                f" address or, while servers change to it one after the other, {MIGRATION}=true"
+                f" {listener.host}:{listener.port}, where any client could act as a server: with secured listeners or"
+                " an authorizer, expected GRPC_SSL with ssl.client.auth=required, a loopback address or, while servers"
+                f" change to GRPC_SSL one after the other, {MIGRATION}=true"
             )
 
     def super_user_names(self) -> list[str]:
@@ -326,17 +339,17 @@ class ServiceConfig(AuditSettings):
         is_anonymous_super = ANONYMOUS in self.super_user_names()
         if not is_anonymous_super and not self._is_mutual(listeners.between_servers):
             raise ConfigError(
-                f"super.users: other servers come to {listeners.between_servers.name} without a certificate: expected"
-                f" {ANONYMOUS} among them, or that listener to be GRPC_SSL with ssl.client.auth=required"
+                f"super.users: other servers connect to {listeners.between_servers.name} without a certificate:"
+                f" expected {ANONYMOUS} in the list, or that listener to be GRPC_SSL with ssl.client.auth=required"
             )
         if not is_anonymous_super or self.security_migration_enable:
             return
         for one in listeners.bound:
             if not (one.is_local or one.security.wants_sasl or self._is_mutual(one)):
                 raise ConfigError(
-                    f"super.users: {ANONYMOUS} is everybody at the listener {one.name}, {one.host}:{one.port}:"
-                    " expected a loopback address there, that every client must log in or show a certificate"
-                    f" there or, while clients change to other listeners, {MIGRATION}=true"
+                    f"super.users: {ANONYMOUS} is every client of the listener {one.name}, {one.host}:{one.port}:"
+                    " expected a loopback address there, a login or a certificate of every client there or, while"
+                    f" clients change to other listeners, {MIGRATION}=true"
                 )
 
     def _is_mutual(self, listener: Listener) -> bool:

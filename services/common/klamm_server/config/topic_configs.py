@@ -57,8 +57,8 @@ class TopicConfig:
         ("delete",),
         valid=list_of("delete", "compact"),
         synonyms=(Synonym("log.cleanup.policy"),),
-        doc="What happens to old segments: delete drops them by age and size, compact keeps the last record"
-        " of each key; both may be set.",
+        doc="What happens to old records. delete removes old segments by age and size. compact keeps"
+        " only the last record of each key. A topic can have both policies.",
     )
     retention_ms: int = long(
         7 * DAY_MS,
@@ -68,19 +68,21 @@ class TopicConfig:
             Synonym("log.retention.minutes", 60_000),
             Synonym("log.retention.hours", HOUR_MS),
         ),
-        doc="With cleanup.policy delete, a segment is dropped when its newest record is older than this; -1: never.",
+        doc="With cleanup.policy delete, the broker deletes a segment when its newest record is older"
+        " than this. -1: no limit by age.",
     )
     retention_bytes: int = long(
         -1,
         synonyms=(Synonym("log.retention.bytes"),),
-        doc="With cleanup.policy delete, the oldest segments are dropped while a partition holds more than"
-        " this; -1: never.",
+        doc="With cleanup.policy delete, the broker deletes the oldest segments while a partition holds"
+        " more bytes than this. -1: no limit by size.",
     )
     delete_retention_ms: int = long(
         DAY_MS,
         at_least=0,
         synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
-        doc="How long compaction keeps a tombstone, so that a reader from the start still sees the deletion.",
+        doc="How long compaction keeps a tombstone, so that a consumer that reads from the start still"
+        " sees the deletion.",
     )
     min_compaction_lag_ms: int = long(
         0,
@@ -92,25 +94,26 @@ class TopicConfig:
         LONG_MAX,
         at_least=1,
         synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
-        doc="Records older than this are compacted whatever the dirty ratio says.",
+        doc="The longest time that a record waits for compaction. Older records are compacted even if"
+        " min.cleanable.dirty.ratio is not reached.",
     )
     min_cleanable_dirty_ratio: float = double(
         0.5,
         valid=between(0, 1),
         synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
-        doc="A log is compacted when at least this part of it has not been compacted yet.",
+        doc="The broker compacts a log when at least this fraction of it has not been compacted yet.",
     )
     file_delete_delay_ms: int = long(
         60_000,
         at_least=0,
         synonyms=(Synonym("log.segment.delete.delay.ms"),),
-        doc="How long a file that is no longer needed stays on disk, for readers that still use it.",
+        doc="How long the broker keeps a deleted file on disk, because reads may still use it.",
     )
     segment_bytes: int = integer(
         1024 * MIB,
         at_least=MIB,
         synonyms=(Synonym("log.segment.bytes"),),
-        doc="A segment file never grows beyond this; retention works on whole segments.",
+        doc="The largest size of a segment file. Retention deletes whole segments only.",
     )
     segment_ms: int = long(
         7 * DAY_MS,
@@ -119,7 +122,7 @@ class TopicConfig:
             Synonym("log.roll.ms"),
             Synonym("log.roll.hours", HOUR_MS),
         ),
-        doc="A segment is closed when its first record is older than this, even when it is not full.",
+        doc="The broker closes a segment when its first record is older than this, even if the segment is not full.",
     )
     segment_jitter_ms: int = long(
         0,
@@ -128,29 +131,32 @@ class TopicConfig:
             Synonym("log.roll.jitter.ms"),
             Synonym("log.roll.jitter.hours", HOUR_MS),
         ),
-        doc="At most this is randomly taken off segment.ms, so that not all partitions roll at once.",
+        doc="The broker subtracts a random time of at most this from segment.ms, so that partitions do"
+        " not all roll segments at once.",
     )
     segment_index_bytes: int = integer(
         10 * MIB,
         at_least=4,
         synonyms=(Synonym("log.index.size.max.bytes"),),
-        doc="Upper bound of each index file of a segment; a full index closes the segment.",
+        doc="The largest size of each index file of a segment. When an index is full, the broker closes the segment.",
     )
     index_interval_bytes: int = integer(
         4_096,
         at_least=0,
         synonyms=(Synonym("log.index.interval.bytes"),),
-        doc="How many bytes of the log lie between two entries of its index.",
+        doc="The number of bytes of the log between two entries of its index.",
     )
     preallocate: bool = boolean(
-        False, synonyms=(Synonym("log.preallocate"),), doc="Whether a new segment takes its whole size on disk at once."
+        False,
+        synonyms=(Synonym("log.preallocate"),),
+        doc="Whether the broker allocates the whole file of a new segment on disk at once.",
     )
     flush_messages: int = long(
         LONG_MAX,
         at_least=1,
         synonyms=(Synonym("log.flush.interval.messages"),),
-        doc="The log is fsynced after this many records; by default that is left to the operating system and"
-        " the replicas.",
+        doc="The broker calls fsync on the log after this many records. By default, the operating"
+        " system flushes the log, and replicas protect the records.",
     )
     flush_ms: int = long(
         LONG_MAX,
@@ -159,88 +165,93 @@ class TopicConfig:
             Synonym("log.flush.interval.ms"),
             Synonym("log.flush.scheduler.interval.ms"),
         ),
-        doc="The log is fsynced when its oldest record that is not has waited this long.",
+        doc="The broker calls fsync on the log when a record has waited this long for it.",
     )
     max_message_bytes: int = integer(
         1_048_588,
         at_least=0,
         synonyms=(Synonym("message.max.bytes"),),
-        doc="The largest record batch that is accepted, as compressed by the producer.",
+        doc="The largest record batch that the broker accepts, as compressed by the producer.",
     )
     compression_type: str = text(
         "producer",
         valid=one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         synonyms=(Synonym("compression.type"),),
-        doc="How batches are stored: producer keeps the producer's choice, anything else recompresses those"
-        " that differ.",
+        doc="How the broker stores batches. producer keeps the producer's compression. With any other"
+        " value, the broker recompresses the batches that have another compression.",
     )
     compression_gzip_level: int = integer(
         -1,
         valid=_GZIP_LEVELS,
         synonyms=(Synonym("compression.gzip.level"),),
-        doc="The level when compression.type is gzip; -1 is the library's own default.",
+        doc="The compression level if compression.type is gzip. -1 is the default of the library.",
     )
     compression_lz4_level: int = integer(
         9,
         at_least=1,
         at_most=17,
         synonyms=(Synonym("compression.lz4.level"),),
-        doc="The level when compression.type is lz4.",
+        doc="The compression level if compression.type is lz4.",
     )
     compression_zstd_level: int = integer(
         3,
         at_least=-131_072,
         at_most=22,
         synonyms=(Synonym("compression.zstd.level"),),
-        doc="The level when compression.type is zstd.",
+        doc="The compression level if compression.type is zstd.",
     )
     message_timestamp_type: str = text(
         "CreateTime",
         valid=one_of("CreateTime", "LogAppendTime"),
         synonyms=(Synonym("log.message.timestamp.type"),),
-        doc="Whether a record's timestamp is the producer's or the time of its append.",
+        doc="Whether the timestamp of a record is the producer's (CreateTime) or the time when the"
+        " leader appends it (LogAppendTime).",
     )
     message_timestamp_before_max_ms: int = long(
         LONG_MAX,
         at_least=0,
         synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
-        doc="With CreateTime, a record whose timestamp is further in the past than this is refused.",
+        doc="With CreateTime, the broker rejects a record whose timestamp is further in the past than this.",
     )
     message_timestamp_after_max_ms: int = long(
         HOUR_MS,
         at_least=0,
         synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
-        doc="With CreateTime, a record whose timestamp is further in the future than this is refused.",
+        doc="With CreateTime, the broker rejects a record whose timestamp is further in the future than this.",
     )
     min_insync_replicas: int = integer(
         1,
         at_least=1,
         synonyms=(Synonym("min.insync.replicas"),),
-        doc="A produce with acks=all is refused while fewer replicas than this are in sync.",
+        doc="The broker rejects a produce request with acks=all while fewer replicas than this are in sync.",
     )
     unclean_leader_election_enable: bool = boolean(
         False,
         synonyms=(Synonym("unclean.leader.election.enable"),),
-        doc="Whether a replica that is not in sync may lead when no other can, at the price of lost records.",
+        doc="Whether a replica that is not in sync may become the leader if no in-sync replica can."
+        " Acknowledged records can then be lost.",
     )
     unclean_recovery_strategy: str = text(
         "Balanced",
         valid=one_of("Balanced", "Aggressive", "None"),
         synonyms=(Synonym("unclean.recovery.strategy"),),
-        doc="Which replicas must report their logs before the most complete one leads, when every replica that was in"
-        " sync may have lost records (KIP-966). Balanced: all that were in sync. Aggressive: those that are alive, also"
-        " when a replica with every record may come back, as with unclean.leader.election.enable. None: nobody leads"
-        " before an administrator elects a leader.",
+        doc="How the controller elects a leader when every replica that was in sync may have lost"
+        " records (KIP-966). It elects the replica with the most complete log. Balanced: all"
+        " replicas that were in sync must report their logs first. Aggressive: only the live ones"
+        " must, even if a replica with every record may come back (as with"
+        " unclean.leader.election.enable). None: no replica leads until an administrator elects a"
+        " leader.",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = text_list(
         (),
         valid=_THROTTLED,
-        doc="Replicas whose replication is throttled on the leader's side, as partition:broker, or * for all.",
+        doc="Replicas whose replication is throttled on the leader's side, as partition:broker, or * for all replicas.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = text_list(
         (),
         valid=_THROTTLED,
-        doc="Replicas whose replication is throttled on the follower's side, as partition:broker, or * for all.",
+        doc="Replicas whose replication is throttled on the follower's side, as partition:broker, or *"
+        " for all replicas.",
     )
     remote_storage_enable: bool = boolean(
         False, valid=_NO_TIERED_STORAGE, doc="Whether old segments move to remote storage; only false is possible."
@@ -262,13 +273,14 @@ class TopicConfig:
     max_decompressed_message_bytes: int = integer(
         _DECOMPRESSED_MAX_BYTES,
         valid=_NOT_DECOMPRESSED,
-        doc="The largest record, decompressed. Only the default is possible: the broker does not decompress what is"
-        " produced.",
+        doc="The largest size of a record after decompression. Only the default is possible, because"
+        " the broker does not decompress the batches of producers.",
     )
     errors_deadletterqueue_group_enable: bool = boolean(
         False,
         valid=_NO_SHARE_GROUPS,
-        doc="Whether share groups may write records here that they could not deliver; only false is possible.",
+        doc="Whether share groups may write the records that they could not deliver to this topic. Only"
+        " false is possible.",
     )
 
 

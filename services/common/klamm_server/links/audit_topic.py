@@ -70,7 +70,7 @@ class AuditTopic:
         topic = self._image().topic(AUDIT_TOPIC)
         if topic is None:
             self._create()
-            raise ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.exception(f"{AUDIT_TOPIC} is being created")
+            raise ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.exception(f"the topic {AUDIT_TOPIC} is being created")
         count = len(topic.partitions)
         first = next(self._turns)
         for partition in (number % count for number in range(first, first + count)):

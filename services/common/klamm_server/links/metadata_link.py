@@ -100,7 +100,7 @@ class MetadataLink:
                 await self._replay(batches)
         except _StreamError as error:
             return str(error)
-        return "the controller ended it"
+        return "the controller ended the stream"
 
     async def _batches(self, request: WatchMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
         """Yields the stream's batches. Only the stream's own errors end the stream. An error in processing a batch is
@@ -131,20 +131,22 @@ class MetadataLink:
 
     def _check_continues(self, batch: MetadataBatch) -> None:
         if batch.snapshot_end:
-            raise _StreamError("a snapshot ends that never began")
+            raise _StreamError("a snapshot ended that had not started")
         if batch.base_index != self._image.end_index:
-            raise _StreamError(f"a batch starts at {batch.base_index}, expected {self._image.end_index}")
+            raise _StreamError(f"a batch starts at index {batch.base_index}, expected {self._image.end_index}")
         if batch.end_index != batch.base_index + len(batch.records):
             raise _StreamError(
-                f"a batch of {len(batch.records)} records goes from {batch.base_index} to {batch.end_index}"
+                f"a batch of {len(batch.records)} records has indexes {batch.base_index} to {batch.end_index}"
             )
 
     def _check_snapshot(self, snapshot: MetadataImage) -> MetadataImage:
         if snapshot.end_index < self._image.end_index:
-            raise _StreamError(f"a snapshot goes back to {snapshot.end_index}")
+            raise _StreamError(
+                f"a snapshot ends at index {snapshot.end_index}, which is before the metadata already applied"
+            )
         known = self._image.cluster_id or self._cluster_id
         if known and snapshot.cluster_id != known:
-            raise _StreamError(f"a snapshot is of cluster {snapshot.cluster_id}, expected {known}")
+            raise _StreamError(f"a snapshot belongs to cluster {snapshot.cluster_id}, expected {known}")
         return snapshot
 
     async def _publish(self, image: MetadataImage) -> None:

@@ -72,8 +72,8 @@ class ProducerIds:
                 continue
             if response.error_code == ErrorCode.NONE:
                 first, count = response.first_producer_id, response.count
-                log.info("producer ids allocated first=%d count=%d", first, count)
+                log.info("allocated producer ids, first=%d count=%d", first, count)
                 return range(first, first + count)
             why = f"{self._channel.address}: {ErrorCode.of(response.error_code).name} {response.error_message}"
             break
-        raise _NoIdsError(f"no controller gave out producer ids: {why}")
+        raise _NoIdsError(f"could not get producer ids from the controller: {why}")

@@ -275,7 +275,7 @@ class Registration:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._may_stop.wait()
         granted = self._may_stop.is_set()
-        log.info("%s controlled shutdown granted=%s", self._registrant, granted)
+        log.info("%s requested a controlled shutdown, granted=%s", self._registrant, granted)
         return granted
 
     async def _wait_fenced(self, fenced: bool) -> None:
@@ -290,7 +290,7 @@ class Registration:
             if response is not None and code is ErrorCode.NONE:
                 self._accept(response)
                 return
-            text = f"no controller answers at {self._channel.address}" if response is None else response.error_message
+            text = f"no controller answered at {self._channel.address}" if response is None else response.error_message
             if not code.retriable and code not in _WORTH_WAITING:
                 raise code.exception(f"{self._registrant} cannot register: {text}")
             if deadline_ms is not None and self._clock.monotonic_ms() >= deadline_ms:
@@ -329,7 +329,7 @@ class Registration:
             )
             code = ErrorCode.NETWORK_EXCEPTION if response is None else ErrorCode.of(response.error_code)
             if code in _LOST:
-                log.warning("%s epoch=%d is not registered any more: %s", self._registrant, self.epoch, code.name)
+                log.warning("%s epoch=%d is no longer registered: %s", self._registrant, self.epoch, code.name)
                 return
             if response is None or code is not ErrorCode.NONE:
                 await self._back_off(response)
@@ -353,7 +353,7 @@ class Registration:
             async for _ in self._channel.stub().hold_session(self._registrant.hold_request(self.epoch)):
                 is_held = True
         except BrokerError as error:
-            log.info("%s session not held: %s", self._registrant, error)
+            log.info("the session stream of %s ended: %s", self._registrant, error)
         if is_held:
             self._hurry.set()
 

@@ -47,13 +47,15 @@ def _check(components: Iterable[FilterComponent]) -> None:
     types: set[str] = set()
     for entity_type, match_type, match in components:
         if not entity_type or entity_type in types:
-            raise ErrorCode.INVALID_REQUEST.exception(f"entity type {entity_type!r}: expected each type once")
+            raise ErrorCode.INVALID_REQUEST.exception(
+                f"entity type {entity_type!r} is empty or repeated, expected each type once"
+            )
         if entity_type not in ENTITY_TYPES:
-            raise ErrorCode.UNSUPPORTED_VERSION.exception(f"entity type {entity_type!r} is not known")
+            raise ErrorCode.UNSUPPORTED_VERSION.exception(f"entity type {entity_type!r} is unknown")
         if _IS_NAMED.get(match_type) is not (match is not None):
             raise ErrorCode.INVALID_REQUEST.exception(
                 f"match type {match_type} with match {match!r}: expected 0 with a name, or 1 or 2 without"
             )
         types.add(entity_type)
     if IP in types and len(types) > 1:
-        raise ErrorCode.INVALID_REQUEST.exception(f"entity type {IP!r} goes with no other one")
+        raise ErrorCode.INVALID_REQUEST.exception(f"entity type {IP!r} cannot be combined with other entity types")

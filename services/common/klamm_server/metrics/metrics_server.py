@@ -120,7 +120,7 @@ class MetricsServer:
         try:
             body = b"".join(self._app(environ, lambda _, found: head.extend(found)))
         except Exception as error:
-            log.exception("metrics cannot be shown")
+            log.exception("could not render the metrics")
             return _response(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}\n")
         return _head(HTTPStatus.OK, [*head, ("Content-Length", str(len(body)))]) + (body if method == "GET" else b"")
 

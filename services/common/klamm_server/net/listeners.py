@@ -148,7 +148,7 @@ def listener_set(
     _check_names(_NAMES, bound)
     _check_ports(bound)
     if all(one.protocol is not SecurityProtocol.GRPC for one in bound):
-        raise ConfigError(f"listeners: {listeners[0]!r} is not for gRPC, expected a GRPC://host:port too")
+        raise ConfigError(f"listeners: no gRPC listener, expected a GRPC://host:port besides {listeners[0]!r}")
     if between_servers is not None:
         bound = _with_first(bound, between_servers.upper())
     named = [_parse(_ADVERTISED, text, protocols) for text in advertised or ()]
@@ -156,9 +156,11 @@ def listener_set(
     names = [one.name for one in bound]
     for one in named:
         if one.name not in names:
-            raise ConfigError(f"{_ADVERTISED}: {one.name} is not among the listeners, which are {', '.join(names)}")
+            raise ConfigError(
+                f"{_ADVERTISED}: {one.name} is not a listener of this server, expected one of {', '.join(names)}"
+            )
         if one.host in _EVERY_INTERFACE:
-            raise ConfigError(f"{_ADVERTISED}: {one.host!r} is not an address that others can dial")
+            raise ConfigError(f"{_ADVERTISED}: {one.host!r} is not an address that other hosts can connect to")
     by_name = {one.name: one for one in named}
     return ListenerSet(bound, tuple(by_name.get(one.name) or _dialled_as_bound(one, advertised) for one in bound))
 
@@ -260,7 +262,7 @@ def _protocols(protocol_map: Sequence[str]) -> dict[str, _Meant]:
         if not name or protocol not in _PROTOCOLS:
             raise ConfigError(f"{_MAP}: {text!r} is not valid, expected NAME:PROTOCOL with {', '.join(_PROTOCOLS)}")
         if name in chosen:
-            raise ConfigError(f"{_MAP}: {name} is there twice")
+            raise ConfigError(f"{_MAP}: {name} is listed twice, expected each name once")
         chosen[name] = _PROTOCOLS[protocol]
     return {**_PROTOCOLS, **chosen}
 
@@ -270,7 +272,7 @@ def _check_names(setting: str, listeners: Sequence[Listener]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
-                f"{setting}: {name} is there twice, expected names of their own, with what is spoken there in {_MAP}"
+                f"{setting}: {name} is listed twice, expected unique names, with their protocols in {_MAP}"
             )
 
 
@@ -280,7 +282,9 @@ def _check_ports(listeners: Sequence[Listener]) -> None:
     for one in listeners:
         other = seen.setdefault(one.port, one)
         if one.port and other is not one and {_family(one.host), _family(other.host)} != {4, 6}:
-            raise ConfigError(f"listeners: {other.name} and {one.name} have the same port {one.port}")
+            raise ConfigError(
+                f"listeners: {other.name} and {one.name} have the same port {one.port}, expected different ports"
+            )
 
 
 def _family(host: str) -> int | None:
@@ -296,6 +300,6 @@ def _dialled_as_bound(listener: Listener, advertised: Sequence[str] | None) -> L
         lacks = f"has no {listener.name}" if advertised else "is not set"
         raise ConfigError(
             f"{_ADVERTISED} {lacks}: the server listens on every interface, so name the"
-            f" address that others dial, e.g. {listener.name}://broker1.example.com:{listener.port}"
+            f" address that other hosts connect to, e.g. {listener.name}://broker1.example.com:{listener.port}"
         )
     return listener

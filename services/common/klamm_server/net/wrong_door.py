@@ -61,7 +61,7 @@ class Porter:
     def report(self, visitor: Visitor, peer: str, advice: str) -> None:
         """Logs it, unless it was logged just before. `advice` tells where to go."""
         if self._is_news(visitor.value):
-            self._log.warning("%s from %s came to %s: %s", visitor.value, peer, self._here, advice)
+            self._log.warning("%s from %s connected to %s: %s", visitor.value, peer, self._here, advice)
 
     def report_refused(self, what: str, peer: str, reason: str) -> None:
         """Logs that this was refused, unless one was for the same reason just before. Reasons are few: they must not be

@@ -117,7 +117,7 @@ class CallLogins:
         handshake_id, peer = secrets.token_bytes(_ID_BYTES), context.peer()
         now_ms = self._clock.monotonic_ms()
         if not self._under_way.begin(handshake_id, login, peer=peer, address=host_of(peer), now_ms=now_ms):
-            raise CallFailed(Status.RESOURCE_EXHAUSTED, "too many logins are under way")
+            raise CallFailed(Status.RESOURCE_EXHAUSTED, "too many logins are in progress: try again later")
         return SaslHandshakeResponse(mechanisms=reply.mechanisms, handshake_id=handshake_id)
 
     async def sasl_authenticate(
@@ -127,7 +127,7 @@ class CallLogins:
         login = self._under_way.take(handshake_id, context.peer(), self._clock.monotonic_ms())
         if login is None:
             # Its connection may have been replaced in the midst of the login.
-            raise CallFailed(Status.UNAVAILABLE, "no such login is under way at this connection; begin another")
+            raise CallFailed(Status.UNAVAILABLE, "the connection has no such login in progress: start a new login")
         is_over = True
         try:
             _check_size(request.auth_bytes, self._logins.settings.sasl_server_max_receive_size)
@@ -286,7 +286,8 @@ def _unauthenticated() -> CallFailed:
 def _check_size(message: bytes, max_bytes: int) -> None:
     if len(message) > max_bytes:
         raise CallFailed(
-            Status.INVALID_ARGUMENT, f"a message of {len(message)} bytes before the login, expected at most {max_bytes}"
+            Status.INVALID_ARGUMENT,
+            f"the message has {len(message)} bytes, expected at most {max_bytes} before the login",
         )
 
 

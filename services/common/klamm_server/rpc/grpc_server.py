@@ -288,7 +288,7 @@ def _refuse_resumed(context: Any) -> None:
     """Refuses a call over a resumed TLS session. The client's certificate was checked only when the session began, and
     gRPC lets a session last for days."""
     if context.auth_context().get("ssl_session_reused") == [b"true"]:
-        raise CallFailed(Status.UNAUTHENTICATED, "the connection resumes a session of TLS; begin a new one")
+        raise CallFailed(Status.UNAUTHENTICATED, "the connection resumed a TLS session, expected a full TLS handshake")
 
 
 async def _abort(context: Any, failure: CallFailed) -> None:

@@ -32,4 +32,4 @@ async def wait_serving(address: str, material: TlsMaterial | None = None) -> Non
                         return
             except RpcError as error:
                 raise_if_cancelled()
-                log.debug("health of %s: %s", address, error)
+                log.debug("could not read the health of %s: %s", address, error)

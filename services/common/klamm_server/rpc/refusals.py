@@ -19,7 +19,7 @@ def failure_of(path: str, error: Exception) -> CallFailed:
     if isinstance(error, QueueFullError):
         return CallFailed(Status.RESOURCE_EXHAUSTED, str(error))
     if isinstance(error, KlammError):
-        log.info("rpc=%s refused=%s", path, error)
+        log.info("refused a malformed request, rpc=%s error=%s", path, error)
         return CallFailed(Status.INVALID_ARGUMENT, str(error))
-    log.error("rpc=%s failed", path, exc_info=error)
+    log.error("rpc=%s failed with an internal error", path, exc_info=error)
     return CallFailed(Status.INTERNAL, f"{type(error).__name__}: {error}")

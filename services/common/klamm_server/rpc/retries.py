@@ -38,7 +38,7 @@ class ServerRetries(Retries):
         is_warning = after_first >= 0 and after_first % self._warn_every == 0
         log.log(
             logging.WARNING if is_warning else logging.DEBUG,
-            "%s failed of=%s failures=%d: %s",
+            "%s failed, retrying, of=%s failures=%d: %s",
             self._attempt,
             self._of,
             self.failures,

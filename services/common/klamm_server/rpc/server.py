@@ -94,7 +94,7 @@ class RpcServer:
             await wait_serving(True)
             await self._server.report_health(True)
             await wait_serving(False)
-            log.warning("not serving: it has no part in the cluster at present")
+            log.warning("stopped serving, because this server is currently not an active member of the cluster")
             await self.become_unhealthy()
 
     async def become_unhealthy(self) -> None:

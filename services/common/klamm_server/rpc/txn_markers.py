@@ -27,11 +27,11 @@ def check_marker(marker: EndedTransaction) -> None:
     """Raises InvalidRequestError for a marker that no transaction can have."""
     if marker.producer_id < 0 or not 0 <= marker.producer_epoch <= PRODUCER_EPOCH_MAX:
         raise _InvalidRequestError(
-            f"a marker of producer id {marker.producer_id} with epoch {marker.producer_epoch}; expected an id from 0 on"
+            f"a marker has producer id {marker.producer_id} and epoch {marker.producer_epoch}; expected an id from 0 on"
             f" and an epoch from 0 to {PRODUCER_EPOCH_MAX}"
         )
     if marker.coordinator_epoch < 0 or marker.transaction_version < 0:
         raise _InvalidRequestError(
-            f"a marker of coordinator epoch {marker.coordinator_epoch} and transaction version"
+            f"a marker has coordinator epoch {marker.coordinator_epoch} and transaction version"
             f" {marker.transaction_version}; expected 0 or more"
         )

@@ -141,7 +141,7 @@ class EventQueue:
 
     def _enqueue(self, queue: deque[_Event], name: str, handler: Callable[[], T]) -> asyncio.Future[T]:
         if self._closed:
-            raise IllegalStateError(f"the {self.name} queue is closed: {name} comes too late")
+            raise IllegalStateError(f"the {self.name} queue is closed: {name} was refused")
         if len(queue) >= self._capacity:
             raise QueueFullError(f"the {self.name} queue is full ({self._capacity} events): {name} was refused")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -177,7 +177,7 @@ class EventQueue:
     def _observe(self, event: _Event, start_ms: int) -> None:
         took_ms = self._clock.monotonic_ms() - start_ms
         if took_ms >= SLOW_HANDLER_MS:
-            log.warning("queue=%s event=%s took_ms=%d slow", self.name, event.name, took_ms)
+            log.warning("an event was slow, queue=%s event=%s took_ms=%d", self.name, event.name, took_ms)
         if self._on_handled is not None:
             self._on_handled(start_ms - event.ready_ms, took_ms)
 

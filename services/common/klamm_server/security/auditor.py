@@ -68,7 +68,9 @@ class _Feed:
             except (OSError, KlammError) as error:
                 if not is_failing:
                     waiting = len(self.backlog)
-                    log.warning("audit output=%s cannot be written, %d lines wait: %s", self._name, waiting, error)
+                    log.warning(
+                        "could not write audit events, output=%s waiting_lines=%d: %s", self._name, waiting, error
+                    )
                 is_failing = True
             await asyncio.sleep(RETRY_S if is_failing else INTERVAL_S)
 
@@ -81,7 +83,7 @@ class _Feed:
 
     async def close(self) -> None:
         if len(self.backlog):
-            log.warning("audit output=%s lost %d lines", self._name, len(self.backlog))
+            log.warning("the audit lost events, output=%s lines=%d", self._name, len(self.backlog))
         await self._output.close()
 
 

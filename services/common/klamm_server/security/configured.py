@@ -55,5 +55,5 @@ def check_own_principal(
     if authorizer.is_super_user(own):
         return
     if must_be_super:
-        raise ConfigError(f"super.users: {own}, which this controller is to other servers, is not among them")
-    log.warning("%s, which this server is to others, is no super user: it needs CLUSTER_ACTION on the cluster", own)
+        raise ConfigError(f"super.users: {own}, the principal of this controller, is missing")
+    log.warning("%s, the principal of this server, is not a super user and needs CLUSTER_ACTION on the cluster", own)

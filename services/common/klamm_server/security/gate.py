@@ -143,7 +143,7 @@ class Gate:
         if client is not None and not is_server:
             # This check records the refusal in the audit.
             caller.may_with_cluster(AclOperation.CLUSTER_ACTION)
-            raise CallFailed(Status.PERMISSION_DENIED, "only servers pass on the requests of others")
+            raise CallFailed(Status.PERMISSION_DENIED, "only servers may forward the requests of clients")
         if client is None and is_server:
             return None
         if client is not None:
@@ -191,7 +191,10 @@ def _principal_and_host(told: str | bytes) -> tuple[str, str]:
             return principal.decode(), host.decode()
     except UnicodeDecodeError:
         pass
-    raise CallFailed(Status.INVALID_ARGUMENT, f"{FORWARDED} is not an address and a principal in UTF-8, a line each")
+    raise CallFailed(
+        Status.INVALID_ARGUMENT,
+        f"{FORWARDED} is malformed, expected a line with an address and a line with a principal, in UTF-8",
+    )
 
 
 def host_of(peer: str) -> str:

@@ -25,7 +25,8 @@ class ListenersTls:
         for name in self._by_name:
             if config.passes_over_client_auth(name):
                 log.warning(
-                    "ssl.client.auth is not for listener %s, whose clients log in: listener.name.%s.ssl.client.auth is",
+                    "ssl.client.auth has no effect on listener %s, whose clients log in: set"
+                    " listener.name.%s.ssl.client.auth instead",
                     name,
                     name.lower(),
                 )

@@ -50,7 +50,7 @@ class NodePrincipals:
             assert match is not None, "the setting's validator lets nothing else through"
             node = Node(NodeKind(match[1]), int(match[2]))
             if node in principals:
-                raise ConfigError(f"{_SETTING}: {match[1]}:{match[2]} is there twice")
+                raise ConfigError(f"{_SETTING}: {match[1]}:{match[2]} is listed twice, expected each server once")
             principals[node] = match[3]
         return cls(principals) if principals else None
 
@@ -59,7 +59,8 @@ class NodePrincipals:
         for node in nodes:
             if self._principals.get(node) != principal:
                 raise CallFailed(
-                    Status.PERMISSION_DENIED, f"{principal} may not speak for {node.kind} {node.node_id} ({_SETTING})"
+                    Status.PERMISSION_DENIED,
+                    f"{principal} is not allowed to act as {node.kind} {node.node_id} ({_SETTING})",
                 )
 
 

@@ -57,9 +57,7 @@ def check_of_api(name: str) -> Check:
 
 def _found(check: Check | None, call: str) -> Check:
     if check is None:
-        raise UncheckedCallError(
-            f"{call} has no check: klamm_server.security.operations must say which callers may make it"
-        )
+        raise UncheckedCallError(f"{call} has no authorization check: add one to klamm_server.security.operations")
     return check
 
 

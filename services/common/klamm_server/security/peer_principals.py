@@ -62,6 +62,6 @@ def _principal(tls: ServerTls, certificate: str) -> str:
     name = PrincipalRules.parse(tls.settings.ssl_principal_mapping_rules).name(subject)
     if name is None:
         raise CallFailed(
-            Status.UNAUTHENTICATED, f"no rule of ssl.principal.mapping.rules takes the certificate's name {subject!r}"
+            Status.UNAUTHENTICATED, f"no rule of ssl.principal.mapping.rules matches the certificate's name {subject!r}"
         )
     return f"User:{name}"

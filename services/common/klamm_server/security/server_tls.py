@@ -85,10 +85,14 @@ class ServerTls:
                 return
         except ConfigError as error:
             RELOADS.labels(self.listener, REFUSED).inc()
-            log.error("keys and certificates of listener %s changed, the old ones stay: %s", self.listener, error)
+            log.error(
+                "kept the old keys and certificates of listener %s, because the new ones cannot be used: %s",
+                self.listener,
+                error,
+            )
             return
         RELOADS.labels(self.listener, LOADED).inc()
-        log.info("keys and certificates of listener %s changed: connections are made with them now", self.listener)
+        log.info("loaded new keys and certificates of listener %s", self.listener)
 
     def _check(self, old: TlsMaterial | None, new: TlsMaterial) -> None:
         server_context(self.settings, new)
@@ -98,10 +102,12 @@ class ServerTls:
         if changes is None:
             return
         if changes.subject and not self.settings.ssl_allow_dn_changes:
-            raise ConfigError(f"its subject is now {changes.subject}, and ssl.allow.dn.changes is false")
+            raise ConfigError(
+                f"the new certificate has the subject {changes.subject}, but ssl.allow.dn.changes is false"
+            )
         if changes.names and not self.settings.ssl_allow_san_changes:
             missing = ", ".join(sorted(changes.names))
-            raise ConfigError(f"it has no {missing} any more, and ssl.allow.san.changes is false")
+            raise ConfigError(f"the new certificate lacks {missing}, but ssl.allow.san.changes is false")
 
     def _valid_for_s(self) -> float:
         expires = self.material.expires

@@ -148,7 +148,7 @@ class Controller:
             failed = [committed.done() and committed.exception() is not None for committed in commits]
             if all(failed):
                 raise
-            raise ErrorCode.REQUEST_TIMED_OUT.exception(f"{name} was stopped half-way: {error}") from error
+            raise ErrorCode.REQUEST_TIMED_OUT.exception(f"{name} was only partly completed: {error}") from error
         finally:
             for committed in commits:
                 committed.cancel()

@@ -47,6 +47,10 @@ class LeaderBalance:
     def _check(self) -> None:
         image = self._controller.appended
         for broker_id in unbalanced_brokers(image, percentage=self._percentage):
-            log.info("broker=%d leads too little: %s", broker_id, image.index.tally(broker_id))
+            log.info(
+                "moving leaderships back to their preferred leader, broker=%d: %s",
+                broker_id,
+                image.index.tally(broker_id),
+            )
             self._sweep(leaders_home(image, broker_id))
         self.start()

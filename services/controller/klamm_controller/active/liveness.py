@@ -185,7 +185,13 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
 
         while not is_last:
             reply = await self._controller.submit(f"register {self._kind.name}", handle, urgent=True)
-        log.info("%s=%d registration epoch=%d error=%r", self._kind.name, node_id, reply.epoch, reply.error_message)
+        log.info(
+            "answered a registration, %s=%d epoch=%d error=%r",
+            self._kind.name,
+            node_id,
+            reply.epoch,
+            reply.error_message,
+        )
         return reply
 
     async def heartbeat(self, request: HeartbeatT) -> HeartbeatResponse:
@@ -200,7 +206,9 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
                 self._touch(node_id)
                 self._heard[node_id] = (self._kind.metadata_end_index(request), self._clock.monotonic_ms())
             if decision.records:
-                log.info("%s=%d fenced=%s", self._kind.name, node_id, decision.reply.fenced)
+                log.info(
+                    "a heartbeat changed the state of %s=%d fenced=%s", self._kind.name, node_id, decision.reply.fenced
+                )
             return decision
 
         if self._changes_nothing(node_id, request):
@@ -222,7 +230,7 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
     def _on_connection_lost(self, node_id: int, epoch: int) -> None:
         if not self.may_hold(node_id, epoch):
             return
-        log.info("%s=%d connection lost", self._kind.name, node_id)
+        log.info("lost the connection of %s=%d", self._kind.name, node_id)
         last_deadline_ms = self._sessions.deadline_ms(node_id)
         due_ms = self._clock.monotonic_ms() + self._connection_loss_timeout_ms
 
@@ -263,7 +271,9 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         assert self._armed_ms is not None
         late_ms = now_ms - self._armed_ms
         if late_ms > LATE_MS:
-            log.warning("%s sessions renewed: this process stood still late_ms=%d", self._kind.name, late_ms)
+            log.warning(
+                "renewed the %s sessions, because this process was paused, late_ms=%d", self._kind.name, late_ms
+            )
             self._sessions.renew(now_ms)
         for node_id in self._sessions.expire(now_ms):
             self._end_session(node_id)
@@ -282,7 +292,7 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
             self._controller.decide(decision)
         except BrokerError as error:
             # About to hand over, or too much is uncommitted: a session later it is somebody's turn again.
-            log.warning("%s=%d not fenced: %s", self._kind.name, node_id, error)
+            log.warning("could not fence %s=%d: %s", self._kind.name, node_id, error)
             self._sessions.touch(node_id, self._clock.monotonic_ms())
         else:
-            log.warning("%s=%d fenced: its session ended", self._kind.name, node_id)
+            log.warning("fenced %s=%d, because its session ended", self._kind.name, node_id)

@@ -53,7 +53,7 @@ class Sweeper:
             if changes:
                 self._controller.append(changes)
         except BrokerError as error:
-            log.warning("sweep=%r waits: %s", sweep.name, error)
+            log.warning("sweep=%r could not change the metadata, retrying: %s", sweep.name, error)
             sweep.put_back()
             self._arm(RETRY_MS)
             return

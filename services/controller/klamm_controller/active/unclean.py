@@ -25,7 +25,7 @@ def report_unclean_elections(image: MetadataImage, records: Sequence[MetadataRec
     for topic, partition, leader in unclean_elections(image, records):
         _UNCLEAN.inc()
         log.warning(
-            "topic=%s partition=%d leader=%d elected uncleanly, records may be lost: before that isr=%s elr=%s"
+            "topic=%s partition=%d leader=%d elected uncleanly, records may be lost: before the election isr=%s elr=%s"
             " last_known_elr=%s replicas=%s",
             topic.name,
             partition.partition,
@@ -45,8 +45,9 @@ def report_gone_log_dirs(image: MetadataImage, records: Sequence[MetadataRecord]
         gone = gone_log_dirs(registration.log_dir_ids, known) if known is not None else ()
         if gone:
             log.warning(
-                "broker=%d registers without log dirs that it had, directory.id %s: its replicas may be lost, and lead"
-                " nothing before they are in sync again, or `klamm topics elect-leaders --unclean` has them lead",
+                "broker=%d registers without some of its log directories (directory.id %s): the replicas there may be"
+                " lost, and cannot lead until they are in sync again or `klamm topics elect-leaders --unclean` elects"
+                " them",
                 registration.broker_id,
                 ",".join(sorted(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in gone)),
             )

@@ -65,7 +65,7 @@ def first_voters(me: Voter, listed: Sequence[Voter], heard: Mapping[str, Introdu
 def _key_of(listed: Voter, introduction: Introduction) -> ReplicaKey:
     if introduction.key.node_id != listed.key.node_id:
         raise ConfigError(
-            f"controller.quorum.voters says {listed.key}@{listed.endpoint},"
+            f"controller.quorum.voters lists {listed.key}@{listed.endpoint},"
             f" but controller {introduction.key.node_id} answers there"
         )
     return introduction.key

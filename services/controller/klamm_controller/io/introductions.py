@@ -93,7 +93,7 @@ class Introductions:
             self._log_once(contact, f"does not answer: {error.code.name}")
             return None
         except MalformedMessageError as error:
-            self._log_once(contact, f"is not introduced: {error}")
+            self._log_once(contact, f"did not introduce itself: {error}")
             return None
         self._log_once(contact, f"is {introduction.key}")
         if introduction.key != self._me:

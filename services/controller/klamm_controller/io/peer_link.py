@@ -74,7 +74,7 @@ class PeerLink:
                 self._queue.clear()
                 await self._retries.pause(why)
         except TimeoutError:
-            log.info("controller at %s is not spoken to any more", self._address)
+            log.info("closed the idle connection to the controller at %s", self._address)
 
     async def _run_stream(self, connection: Connection) -> str:
         """Returns why the stream broke. Raises TimeoutError when there is nothing to send for too long."""
@@ -84,14 +84,14 @@ class PeerLink:
             while await self._wait_for_messages(call):
                 await call.write(self._next_envelope())
                 if self._retries.failures:
-                    log.info("controller at %s is reached again", self._address)
+                    log.info("reconnected to the controller at %s", self._address)
                 self._retries.reset()
             await call.read()
         except BrokerError as error:
             return str(error)
         finally:
             call.cancel()
-        return "it ended the stream"
+        return "the controller ended the stream"
 
     async def _wait_for_messages(self, call: Duplex[RaftEnvelope, RaftExchangeResponse]) -> bool:
         """Waits until there are messages to send. Returns False if the stream breaks first. If only the next message

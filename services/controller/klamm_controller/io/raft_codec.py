@@ -83,7 +83,7 @@ def decode(envelope: pb.RaftMessage) -> Message:
     """The message that came. Raises MalformedMessageError."""
     kind = envelope.WhichOneof("kind")
     if kind is None:
-        raise MalformedMessageError("a message of no known kind")
+        raise MalformedMessageError("the message has an unknown kind")
     body = getattr(envelope, kind)
     _check_numbers(kind, body)
     head = {
@@ -200,9 +200,9 @@ def _decode_chunk_request(head: dict[str, Any], body: pb.SnapshotChunkRequest) -
     try:
         VoterSet.from_bytes(body.voters)
     except ValueError as error:
-        raise MalformedMessageError(f"a part of a snapshot: {error}") from error
+        raise MalformedMessageError(f"a snapshot chunk has malformed voters: {error}") from error
     if not body.data and not body.is_last:
-        raise MalformedMessageError("a part of a snapshot that is empty but not the last")
+        raise MalformedMessageError("a snapshot chunk is empty but not the last")
     return SnapshotChunkRequest(
         **head,
         snapshot=_decode_snapshot(body.snapshot),

@@ -76,7 +76,7 @@ def read_bootstrap_records(directory: Path) -> tuple[MetadataRecord, ...]:
     except OSError as error:
         raise KlammError(f"{path} cannot be read: {error.strerror}") from error
     except DecodeError as error:
-        raise KlammError(f"{path} is damaged: `klamm format` writes it") from error
+        raise KlammError(f"{path} is damaged: expected a file that `klamm format` wrote") from error
 
 
 def remove_bootstrap_records(directory: Path) -> None:

@@ -100,14 +100,16 @@ def _check(path: Path, meta: dict[str, str], node_id: int, cluster_id: str) -> N
     for key, expected in (("version", _VERSION), ("node.id", str(node_id)), ("cluster.id", cluster_id)):
         found = meta.get(key)
         if not found:
-            raise KlammError(f"{path / _META} is damaged: it has no {key}")
+            raise KlammError(f"{path / _META} is damaged: {key} is missing")
         if expected and found != expected:
-            raise KlammError(f"the data directory {path} belongs to {key}={found}, this controller is {key}={expected}")
+            raise KlammError(
+                f"the data directory {path} belongs to {key}={found}, but the controller has {key}={expected}"
+            )
 
 
 def _format(path: Path, node_id: int, cluster_id: str) -> dict[str, str]:
     if (path / _STORE).exists():
-        raise KlammError(f"{path} has a metadata log but no {_META}: it is not known whose it is")
+        raise KlammError(f"{path} has a metadata log but no {_META}, so its cluster and node are unknown")
     meta = {"version": _VERSION, "cluster.id": cluster_id, "node.id": str(node_id)}
     temporary = path / (_META + ".tmp")
     try:

@@ -44,7 +44,7 @@ def entry_key(index: int) -> bytes:
 def entry_index(key: bytes) -> int:
     """The index in an entry's key. Raises CorruptLogError."""
     if len(key) != _ENTRY_KEY.size:
-        raise CorruptLogError(f"{describe_key(key)} is no entry")
+        raise CorruptLogError(f"{describe_key(key)} is not a log entry")
     index: int = _ENTRY_KEY.unpack(key)[1]
     return index
 

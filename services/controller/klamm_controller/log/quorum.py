@@ -100,7 +100,7 @@ class Quorum:
         key = ReplicaKey(node_id, directory_id)
         voter = Voter(key, address or self._address_of(key))
         if not voter.endpoint:
-            raise InvalidRequestError(f"controller {key} has not said where it is, and the request does not either")
+            raise InvalidRequestError(f"the address of controller {key} is unknown, expected one in the request")
         await self._change(AddVoter(request_id=next(self._request_ids), voter=voter))
 
     async def remove_voter(self, node_id: int, directory_id: str) -> None:

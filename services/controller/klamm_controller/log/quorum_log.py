@@ -214,7 +214,7 @@ class QuorumLog:
                     self._leadership_changed.clear()
                     await self._leadership_changed.wait()
         except TimeoutError:
-            log.warning("leadership not handed over term=%d", self.term)
+            log.warning("could not hand over the leadership, term=%d", self.term)
 
     def _make_node(self, stored: StoredState) -> RaftNode:
         # A single voter need not wait for a leader's message, so its first time-out counts as passed.
@@ -278,7 +278,7 @@ class QuorumLog:
     def _restore(self, snapshot: SnapshotId) -> None:
         assert self._listener is not None
         image = self._assembler.take(snapshot)
-        log.info("snapshot of the leader installed %s", snapshot)
+        log.info("installed a snapshot of the leader, %s", snapshot)
         self._delivered_end_index = self._end_index = image.end_index
         self._applied_index, self._applied_term = snapshot.end_index, snapshot.term
         self._bytes_since_snapshot = 0
@@ -350,7 +350,12 @@ class QuorumLog:
     def _note_leadership(self) -> None:
         self._leadership_changed.set()
         timeout_ms = self._node.election_timeout_ms
-        log.info("quorum term=%d leader=%d election_timeout_ms=%d", self.term, self.quorum.leader_id, timeout_ms)
+        log.info(
+            "the term or leader of the quorum changed, term=%d leader=%d election_timeout_ms=%d",
+            self.term,
+            self.quorum.leader_id,
+            timeout_ms,
+        )
 
     def _still_decides(self) -> bool:
         """Whether nothing has put an end to the term in which this node decides."""
@@ -371,7 +376,7 @@ class QuorumLog:
         if self._claimed_term is None:
             return
         assert self._listener is not None
-        log.info("controller not active any more term=%d", self._claimed_term)
+        log.info("controller no longer active term=%d", self._claimed_term)
         self._claimed_term = None
         self._own.clear()
         self._end_index = self._delivered_end_index

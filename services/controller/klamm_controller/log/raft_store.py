@@ -311,7 +311,7 @@ class RaftStore:
         size_bytes = sum(map(len, self.read_snapshot(self._snapshot.id)))
         if size_bytes != self._snapshot.size_bytes:
             raise CorruptLogError(
-                f"the snapshot of index {self._snapshot.id.end_index} ends too early: it has {size_bytes}"
+                f"the snapshot of index {self._snapshot.id.end_index} is incomplete: found {size_bytes}"
                 f" of {self._snapshot.size_bytes} bytes"
             )
 
@@ -328,7 +328,7 @@ class RaftStore:
             yield entry
             expected_index += 1
         if expected_index is not None and expected_index < self.snapshot_id.end_index:
-            raise CorruptLogError(f"the entry at index {expected_index} is missing, it is the last one")
+            raise CorruptLogError(f"the entry at index {expected_index} is missing, which is the last one")
 
     def _scan(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         for key, value in self._db.items(from_key=begin):

@@ -51,8 +51,8 @@ def recover(config: ControllerConfig) -> Recovered:
         cluster_id = image.cluster_id or _cluster_id_in(stored.entries if stored is not None else ())
         if cluster_id not in ("", data_dir.cluster_id):
             raise KlammError(
-                f"the metadata log in {data_dir.store_path} is of cluster {cluster_id},"
-                f" the directory of cluster {data_dir.cluster_id}"
+                f"the metadata log in {data_dir.store_path} belongs to cluster {cluster_id},"
+                f" but its directory to cluster {data_dir.cluster_id}"
             )
     except BaseException:
         store.close()

@@ -75,9 +75,9 @@ class SnapshotReader:
     def finish(self) -> MetadataImage:
         """The image, after all of the bytes. Raises CorruptLogError."""
         if self._buffer:
-            raise CorruptLogError(f"a snapshot ends with {len(self._buffer)} bytes too many")
+            raise CorruptLogError(f"a snapshot has {len(self._buffer)} extra bytes at its end")
         if not self._is_whole:
-            raise CorruptLogError(f"the snapshot of record {self._end_index} has no end")
+            raise CorruptLogError(f"the snapshot of index {self._end_index} is incomplete: its end is missing")
         return self._builder.finish(self._end_index)
 
     def _apply(self, data: bytes) -> None:

@@ -124,12 +124,12 @@ class StoreWriter:
                 if self._stopping.is_set():
                     raise
                 if not failures:
-                    log.error("no metadata can be changed here until there is space: %s", error)
+                    log.error("the controller cannot change metadata until its disk has space: %s", error)
                 failures += 1
                 self._on_full()
             else:
                 if failures:
-                    log.warning("there is space again, after %d attempts", failures)
+                    log.warning("the disk has space again, after %d attempts", failures)
                 return result
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), FULL_DISK_RETRY_S)

@@ -192,9 +192,9 @@ def _why_ineligible(member: IsrMember, partition: PartitionImage, image: Metadat
     if broker.broker_epoch != member.broker_epoch:
         return f"its broker has epoch {broker.broker_epoch}, not {member.broker_epoch}"
     if member.broker_id in partition.offline_replicas:
-        return "its broker cannot reach it"
+        return "its log directory is offline"
     if member.broker_id in partition.resigned_replicas and member.broker_id not in partition.isr:
-        return "it has resigned"
+        return "the replica has resigned"
     return ""
 
 
@@ -202,7 +202,7 @@ def _answer(answer: AlteredPartition, partition: PartitionImage, sender: int) ->
     if partition.leader != sender:
         # Not as with other errors, the change was made: it completed a reassignment, which took the sender out, or it
         # brought in a replica that can lead in place of a sender that has resigned.
-        raise Refusal(ErrorCode.NEW_LEADER_ELECTED, f"with the change broker {partition.leader} leads")
+        raise Refusal(ErrorCode.NEW_LEADER_ELECTED, f"the change made broker {partition.leader} the leader")
     answer.leader = partition.leader
     answer.leader_epoch = partition.leader_epoch
     answer.isr.extend(partition.isr)

@@ -215,7 +215,7 @@ def _check_log_dirs(request: RegisterBrokerRequest) -> None:
         raise Refusal(
             ErrorCode.INVALID_REGISTRATION,
             f"broker {request.broker_id} must name the {UUID_BYTES}-byte ids of its log directories, each once;"
-            f" it named {[log_dir_id.hex() for log_dir_id in ids]}",
+            f" the request has {[log_dir_id.hex() for log_dir_id in ids]}",
         )
 
 
@@ -225,5 +225,5 @@ def _check_same_log_dirs(request: RegisterBrokerRequest, known: BrokerImage) -> 
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"broker {request.broker_id} is registered at {known.host}:{known.port} with other log directories,"
-            " and its session lasts: give one of the two another node.id",
+            " and its session is alive: give one of the two another node.id",
         )

@@ -67,7 +67,9 @@ def handle_incremental_alter_configs(
             if asked[_key(wanted.resource)] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, f"{describe(wanted.resource)} is named twice")
             if wanted.resource.type == CONFIG_RESOURCE_TYPE_TOPIC and wanted.resource.name == AUDIT_TOPIC:
-                raise Refusal(ErrorCode.POLICY_VIOLATION, f"{AUDIT_TOPIC} is the audit's: its configs stay as they are")
+                raise Refusal(
+                    ErrorCode.POLICY_VIOLATION, f"the configs of the internal topic {AUDIT_TOPIC} cannot be changed"
+                )
             records += _alter(wanted, image)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
@@ -94,7 +96,8 @@ def check_resource(resource: ConfigResource, image: MetadataImage) -> None:
         _check_broker(resource.name, image)
     else:
         raise Refusal(
-            ErrorCode.INVALID_REQUEST, f"resources of type {int(resource.type)} have no configs: 2 topic, 4 broker"
+            ErrorCode.INVALID_REQUEST,
+            f"resource type {int(resource.type)} has no configs; expected 2 (topic) or 4 (broker)",
         )
 
 

@@ -108,5 +108,5 @@ def _check_same_endpoint(request: RegisterCoordinatorRequest, known: Coordinator
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"coordinator {request.coordinator_id} is registered at {known.host}:{known.port}, and its session"
-            " lasts: give one of the two another node.id",
+            " is alive: give one of the two another node.id",
         )

@@ -100,8 +100,8 @@ class LeaderElections:
         if record is None or not led or (election is Election.PREFERRED and elected != preferred):
             raise Refusal(
                 code,
-                f"partition {name}-{number}: of the replicas {list(partition.replicas)} {list(partition.isr)} are in"
-                f" sync, the active brokers are {sorted(electorate.active)}",
+                f"partition {name}-{number}: no eligible replica among {list(partition.replicas)}, of which"
+                f" {list(partition.isr)} are in sync; the active brokers are {sorted(electorate.active)}",
             )
         return record
 

@@ -78,12 +78,14 @@ def _growable(wanted: NewPartitions, image: MetadataImage) -> TopicImage:
     if topic.name in INTERNAL_TOPICS:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {topic.name} is internal: with another partition count every group would have another owner",
+            f"the partition count of the internal topic {topic.name} cannot change, because groups would change"
+            " coordinators",
         )
     if wanted.total_count <= len(topic.partitions):
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {topic.name} has {len(topic.partitions)} partitions, it cannot grow to {wanted.total_count}",
+            f"topic {topic.name} has {len(topic.partitions)} partitions and cannot change to {wanted.total_count},"
+            " expected more",
         )
     return topic
 
@@ -107,6 +109,6 @@ def _new_replicas(
     if len(chosen) != added:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"topic {topic.name}: {len(chosen)} partitions are assigned, {added} are added",
+            f"topic {topic.name}: {len(chosen)} partitions have assigned replicas, but {added} are added",
         )
     return chosen

@@ -52,6 +52,6 @@ def check_budget(name: str, partition_count: int, budget: int, policy: TopicPoli
     if partition_count > budget:
         raise Refusal(
             ErrorCode.POLICY_VIOLATION,
-            f"topic {name} with {partition_count} new partitions takes the request above"
+            f"the request exceeds its limit at topic {name} with {partition_count} new partitions:"
             f" controller.partitions.per.request.max = {policy.partitions_per_request_max}",
         )

@@ -136,7 +136,7 @@ def _keys_of(entity: QuotaEntity) -> tuple[str, ...]:
     names = dict(entity)
     for kind, name in entity:
         if kind not in ENTITY_TYPES:
-            raise _refused(f"entity type {kind!r} is not known: expected one of {', '.join(ENTITY_TYPES)}")
+            raise _refused(f"entity type {kind!r} is unknown: expected one of {', '.join(ENTITY_TYPES)}")
         if name == "":
             raise _refused(f"entity type {kind!r} has an empty name")
     if not names:
@@ -144,7 +144,7 @@ def _keys_of(entity: QuotaEntity) -> tuple[str, ...]:
     if IP not in names:
         return USER_AND_CLIENT_KEYS
     if len(names) > 1:
-        raise _refused(f"entity type {IP!r} goes with no other one")
+        raise _refused(f"entity type {IP!r} cannot be combined with other entity types")
     _check_address(names[IP])
     return IP_KEYS
 
@@ -162,7 +162,7 @@ def _check_address(ip: str | None) -> None:
 def _check(keys: tuple[str, ...], key: str, value: float) -> None:
     """Raises Refusal."""
     if key not in keys:
-        raise _refused(f"quota {key!r} is not known here: expected one of {', '.join(keys)}")
+        raise _refused(f"quota {key!r} is unknown for the entity: expected one of {', '.join(keys)}")
     if not (value > 0 and math.isfinite(value)):
         raise _refused(f"quota {key}={value:g}: expected more than 0")
     greatest = _WHOLE_NUMBERS.get(key)

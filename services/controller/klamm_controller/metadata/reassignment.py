@@ -106,7 +106,7 @@ def _check(
     if not replicas or len(set(replicas)) != len(replicas):
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partition {name} cannot be on brokers {replicas}: expected some, each once",
+            f"partition {name} cannot be on brokers {replicas}: expected at least one broker, each once",
         )
     unknown = [broker_id for broker_id in replicas if broker_id not in image.brokers]
     if unknown:
@@ -118,7 +118,7 @@ def _check(
     if keep_replication_factor and len(replicas) != size:
         raise Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"partition {name} has {size} replicas, not {len(replicas)}, and shall keep its replication factor",
+            f"partition {name} must keep its replication factor: expected {size} replicas, not {len(replicas)}",
         )
 
 
@@ -157,8 +157,8 @@ def _cancelled(
     if having and not _with_every_record(after):
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partition {name}: only {list(having)}, which were added, have every record;"
-            " without them nobody could lead but by an unclean election",
+            f"partition {name}: only the added replicas {list(having)} have every record, so the partition would need"
+            " an unclean election without them",
         )
     return record
 

@@ -42,7 +42,7 @@ def check_cluster_id(image: MetadataImage, cluster_id: str) -> None:
     if cluster_id and cluster_id != image.cluster_id:
         raise Refusal(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"this is cluster {image.cluster_id}, the caller's data belongs to cluster {cluster_id}",
+            f"the server belongs to cluster {image.cluster_id}, but the caller's data to cluster {cluster_id}",
         )
 
 

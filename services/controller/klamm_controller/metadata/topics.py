@@ -130,7 +130,10 @@ class TopicCreation:
         if problem := topic_name_problem(name):
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name == CLUSTER_METADATA_TOPIC:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} is the name of the controllers' own log")
+            raise Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} cannot be created: the name is reserved for the controllers' metadata log",
+            )
         if self._asked[name] > 1:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"topic {name} is named {self._asked[name]} times")
         if name in image.topics_by_name:
@@ -199,14 +202,16 @@ def _placed_replicas(
     if partition_count < 1:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {topic.name} cannot have {partition_count} partitions: at least 1, or {DEFAULT} for the default",
+            f"topic {topic.name} cannot have {partition_count} partitions: expected at least 1, or {DEFAULT} for"
+            " the default",
         )
     check_budget(topic.name, partition_count, budget, policy)
     replication_factor = policy.replication_factor(topic.name, topic.replication_factor)
     if replication_factor < 1:
         raise Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"topic {topic.name} cannot have {replication_factor} replicas: at least 1, or {DEFAULT} for the default",
+            f"topic {topic.name} cannot have {replication_factor} replicas: expected at least 1, or {DEFAULT} for"
+            " the default",
         )
     return place_replicas(image.brokers, partition_count, replication_factor, rng)
 

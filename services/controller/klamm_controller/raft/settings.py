@@ -60,5 +60,5 @@ class RaftSettings:
         if self.observer_timeout_ms < 2 * self.election_timeout_ms:
             raise ConfigError(
                 f"observer_timeout_ms={self.observer_timeout_ms} must be at least twice"
-                f" election_timeout_ms={self.election_timeout_ms}: observers would come and go"
+                f" election_timeout_ms={self.election_timeout_ms}: otherwise live observers would be dropped"
             )

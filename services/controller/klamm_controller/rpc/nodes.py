@@ -49,7 +49,7 @@ class NodesRpcs:
     async def register_broker(self, request: RegisterBrokerRequest, context: CallContext) -> RegisterResponse:
         if self._has_authorizer and not request.static_configs.get(_AUTHORIZER):
             log.warning(
-                "broker=%d registers without %s: every client may do everything there",
+                "broker=%d registers without %s, so its clients are authorized for every operation",
                 request.broker_id,
                 _AUTHORIZER,
             )

@@ -75,7 +75,7 @@ class QuorumRpcs:
         cluster_id = self._gateway.controller.committed.cluster_id
         if request.cluster_id not in ("", cluster_id):
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(
-                f"this is cluster {cluster_id}, the request is for {request.cluster_id}"
+                f"the server belongs to cluster {cluster_id}, but the request is for {request.cluster_id}"
             )
         if request.node_id < 0:
             raise _invalid(f"node_id={request.node_id}, expected at least 0")

@@ -68,7 +68,8 @@ class RaftRpcs:
         if not has_begun and request.voter_ids and sorted(request.voter_ids) != self._voter_ids:
             return _refusal(
                 ErrorCode.INCONSISTENT_VOTER_SET,
-                f"controller.quorum.voters names {self._voter_ids} here, the asker's {sorted(request.voter_ids)}",
+                f"controller.quorum.voters names {self._voter_ids} here, but the sender's names"
+                f" {sorted(request.voter_ids)}",
             )
         key = decode_key(request.replica)
         if request.address and key != self._me:
@@ -107,15 +108,17 @@ class RaftRpcs:
             log.warning("%s", lost_directory(self._me, key))
 
     def _other_cluster(self, cluster_id: str) -> str:
-        return f"this is cluster {self._cluster_id}, the sender's is {cluster_id}"
+        return f"the receiver belongs to cluster {self._cluster_id}, but the sender to {cluster_id}"
 
 
 def lost_directory(me: ReplicaKey, former: ReplicaKey) -> str:
     """What to say to an operator whose controller lost its directory."""
     return (
-        f"controller {me.node_id} votes with the directory {former.directory_id or '(without id)'}, this one is"
-        f" {me.directory_id}: it follows as an observer. If the other one is lost, run 'klamm cluster remove-controller"
-        f" --controller-id {me.node_id}', then 'klamm cluster add-controller --controller-id {me.node_id}'"
+        f"controller {me.node_id} is a voter with the directory {former.directory_id or '(without id)'}, but this"
+        " one is"
+        f" {me.directory_id}, so the controller is only an observer. If the other directory is lost, run"
+        f" 'klamm cluster remove-controller --controller-id {me.node_id}', then 'klamm cluster add-controller"
+        f" --controller-id {me.node_id}'"
     )
 
 

@@ -33,7 +33,7 @@ class WatchRpcs:
         image = self._controller.committed
         if request.cluster_id and request.cluster_id != image.cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(
-                f"this is cluster {image.cluster_id}, the watcher's is {request.cluster_id}"
+                f"the server belongs to cluster {image.cluster_id}, but the request is for {request.cluster_id}"
             )
         index = request.start_index
         if index == 0 or self._controller.entries_after(index) is None:
@@ -47,7 +47,7 @@ class WatchRpcs:
             if not await self._controller.wait_beyond(index):
                 return
         log.warning(
-            "metadata watch ended peer=%s index=%d end_index=%d: too slow",
+            "closed the metadata stream of a slow client, peer=%s index=%d end_index=%d",
             context.peer(),
             index,
             self._controller.committed.end_index,

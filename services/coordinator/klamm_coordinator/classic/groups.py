@@ -68,7 +68,7 @@ class ClassicGroups:
         for member in group.members.values():
             rebalance.start_session(group, member, turn)
         if len(group.members) > self._settings.group_size_max:
-            rebalance.prepare(group, "it is larger than group.max.size", turn)
+            rebalance.prepare(group, "the group is larger than group.max.size", turn)
 
     def check_invariants(self, timers: Timers[Any]) -> None:
         """Asserts what the module's docstring lists."""

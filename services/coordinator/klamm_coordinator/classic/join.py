@@ -101,7 +101,9 @@ def _refuse_for_size(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -
 
 
 def _refuse(request: JoinGroup, error: ErrorCode, turn: GroupTurn) -> None:
-    turn.note(f"group={request.group_id} member={request.member_id or '-'} join=refused error={error.name}")
+    turn.note(
+        f"refused a JoinGroup request, group={request.group_id} member={request.member_id or '-'} error={error.name}"
+    )
     turn.reply(request.reply_id, JoinReply(error=error, member_id=request.member_id))
 
 
@@ -175,7 +177,10 @@ def _join_static(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> No
     group.replace(former_id, successor)
     start_session(group, successor, turn)
     _update_and_park(group, successor, request, turn)
-    turn.note(f"group={group.group_id} instance={request.instance_id} member={member_id} replaces={former_id}")
+    turn.note(
+        f"replaced a static member, group={group.group_id} instance={request.instance_id} member={member_id}"
+        f" former={former_id}"
+    )
     _rebalance_or_store(group, successor, former, request, turn)
 
 

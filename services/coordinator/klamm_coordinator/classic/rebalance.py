@@ -37,7 +37,7 @@ def prepare(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
     turn.timers.cancel(SyncTimer(group.group_id))
     is_initial = group.state is ClassicGroupState.EMPTY
     group.transition_to(ClassicGroupState.PREPARING_REBALANCE, turn.now.wall_ms)
-    turn.note(f"group={group.group_id} rebalance=prepare generation={group.generation_id} reason={reason}")
+    turn.note(f"preparing a rebalance, group={group.group_id} generation={group.generation_id} reason={reason}")
     if is_initial:
         _wait_for_first_members(group, turn)
     elif group.has_all_members_joined:
@@ -75,14 +75,14 @@ def complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
     for member in list(group.members.values()):
         if not member.is_awaiting_join and member.instance_id is None:
             drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
-            turn.note(f"group={group.group_id} member={member.member_id} dropped=did-not-rejoin")
+            turn.note(f"removed a member that did not rejoin, group={group.group_id} member={member.member_id}")
     if group.members and not group.elect_joined_leader():
         turn.schedule(JoinTimer(group.group_id), max(group.rebalance_timeout_ms, 1))
         return
     group.new_member_added = False
     group.begin_generation(turn.now.wall_ms)
     turn.note(
-        f"group={group.group_id} generation={group.generation_id} state={group.state.value}"
+        f"began a generation, group={group.group_id} generation={group.generation_id} state={group.state.value}"
         f" members={len(group.members)} protocol={group.protocol_name} leader={group.leader}"
     )
     if group.members:

@@ -53,7 +53,7 @@ def on_session_timer(group: ClassicGroup, member_id: str, turn: GroupTurn) -> No
     member = group.members[member_id]
     if member.survives_session_end():
         return  # its session starts again with the answer
-    turn.note(f"group={group.group_id} member={member_id} dropped=session-timeout")
+    turn.note(f"removed a member after its session timeout, group={group.group_id} member={member_id}")
     drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         _end_join_if_nobody_is_missing(group, turn)
@@ -92,7 +92,7 @@ def _leave(group: ClassicGroup, leaver: Leaver, turn: GroupTurn) -> ErrorCode:
         return ErrorCode.NONE
     error = group.member_error(member_id, leaver.instance_id)
     if error is ErrorCode.NONE:
-        turn.note(f"group={group.group_id} member={member_id} left reason={leaver.reason or '-'}")
+        turn.note(f"a member left, group={group.group_id} member={member_id} reason={leaver.reason or '-'}")
         drop_member(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, turn)
     return error
 

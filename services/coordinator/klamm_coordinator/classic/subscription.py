@@ -31,5 +31,5 @@ def _topics(raw: bytes) -> list[str]:
     reader = SchemaReader(raw)
     version = reader.int16()
     if version < 0:
-        raise SchemaError(f"subscription version {version}")
+        raise SchemaError(f"subscription version {version} is not supported")
     return [reader.string() for _ in range(reader.array_size())]

@@ -27,8 +27,8 @@ def handle_sync(group: ClassicGroup, request: SyncGroup, turn: GroupTurn) -> Non
     error = _refusal(group, request)
     if error is not ErrorCode.NONE:
         turn.note(
-            f"group={group.group_id} member={request.member_id} generation={request.generation_id}"
-            f" sync=refused error={error.name}"
+            f"refused a SyncGroup request, group={group.group_id} member={request.member_id}"
+            f" generation={request.generation_id} error={error.name}"
         )
         turn.reply(request.reply_id, SyncReply(error=error))
         return
@@ -55,13 +55,13 @@ def on_assignment_stored(group: ClassicGroup, stored: AssignmentStored, error: E
         for member in group.members.values():
             member.assignment = b""
         answer_syncs(group, error, turn)
-        prepare(group, f"its assignments could not be stored ({error.name})", turn)
+        prepare(group, f"the assignments could not be stored ({error.name})", turn)
         return
     for member in group.members.values():
         member.assignment = stored.assignments.get(member.member_id, b"")
     answer_syncs(group, ErrorCode.NONE, turn)
     group.transition_to(ClassicGroupState.STABLE, turn.now.wall_ms)
-    turn.note(f"group={group.group_id} generation={group.generation_id} state=Stable")
+    turn.note(f"the group is stable, group={group.group_id} generation={group.generation_id} state=Stable")
 
 
 def _refusal(group: ClassicGroup, request: SyncGroup) -> ErrorCode:

@@ -253,7 +253,7 @@ class ConsumerGroups:
                     return  # the member sent a heartbeat while this request waited
                 if fence(batch.change, request):
                     why = "session-timeout" if request.member_epoch is None else "rebalance-timeout"
-                    turn.note(f"group={request.group_id} member={request.member_id} fenced={why}")
+                    turn.note(f"removed a member, group={request.group_id} member={request.member_id} reason={why}")
             case LeaveGroup():
                 errors = tuple(remove_leaver(batch.change, leaver) for leaver in request.leavers)
                 batch.replies.append((request.reply_id, LeaveReply(members=errors)))
@@ -286,10 +286,11 @@ class ConsumerGroups:
                 f"group {group_id!r} is not a consumer group: it has members of the classic protocol"
             )
         if request.member_epoch < 0:
-            raise ErrorCode.GROUP_ID_NOT_FOUND.exception(f"there is no consumer group {group_id!r}")
+            raise ErrorCode.GROUP_ID_NOT_FOUND.exception(f"consumer group {group_id!r} does not exist")
         if classic is None and len(self._classic.groups) + len(self._values) >= self._settings.group_count_max:
             raise ErrorCode.GROUP_MAX_SIZE_REACHED.exception(
-                f"this partition of __consumer_offsets has {self._settings.group_count_max} groups (group.count.max)"
+                f"the group's partition of __consumer_offsets is full: it has {self._settings.group_count_max}"
+                " groups (group.count.max)"
             )
 
     def _take_classic_join(self, request: JoinGroup, queue: deque[Waiting], turn: GroupTurn) -> None:
@@ -300,7 +301,7 @@ class ConsumerGroups:
             turn.reply(request.reply_id, JoinReply(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         else:
             queue.appendleft(request)
-            turn.note(f"group={request.group_id} type=classic formerly=consumer")
+            turn.note(f"an empty consumer group became a classic group, group={request.group_id}")
             self._write(request.group_id, tombstones(group), (), turn)
 
     def _finish(self, batch: _Batch, turn: GroupTurn) -> None:

@@ -78,7 +78,7 @@ def on_groups_deleted(
         assert group.state is ClassicGroupState.DEAD, (group_id, group.state)
         if error is ErrorCode.NONE:
             del groups[group_id]
-            turn.note(f"group={group_id} state=Dead deleted=true")
+            turn.note(f"deleted group={group_id} state=Dead")
         else:
             groups[group_id] = ClassicGroup.revive(group)
     if deleted.reply_id is not None:

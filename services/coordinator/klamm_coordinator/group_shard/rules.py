@@ -198,7 +198,7 @@ class GroupRules:
                 deletion.on_groups_deleted(then, error, self.classic.groups, self.state, turn)
             case NoteFailure():
                 if broker_error is not ErrorCode.NONE:
-                    turn.note(f"append=failed error={broker_error.name} what={then.what}")
+                    turn.note(f"could not append a record, error={broker_error.name} what={then.what}")
             case _:
                 assert_never(then)
 

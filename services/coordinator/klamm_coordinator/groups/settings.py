@@ -13,12 +13,15 @@ class GroupSettings(ShardSettings):
     """What a shard of groups obeys."""
 
     session_timeout_min_ms: int = integer(
-        6_000, at_least=1, doc="The shortest session timeout a member may ask for.", name="group.min.session.timeout.ms"
+        6_000,
+        at_least=1,
+        doc="The shortest session timeout that a member may ask for.",
+        name="group.min.session.timeout.ms",
     )
     session_timeout_max_ms: int = integer(
         1_800_000,
         at_least=1,
-        doc="The longest session timeout a member may ask for.",
+        doc="The longest session timeout that a member may ask for.",
         name="group.max.session.timeout.ms",
     )
     initial_rebalance_delay_ms: int = integer(
@@ -29,68 +32,78 @@ class GroupSettings(ShardSettings):
     )
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """How long a new member's parked join counts as a sign of life (a constant in Kafka)."""
-    group_size_max: int = integer(2**31 - 1, at_least=1, doc="Members a group may have.", name="group.max.size")
+    group_size_max: int = integer(
+        2**31 - 1, at_least=1, doc="The most members that a group may have.", name="group.max.size"
+    )
     group_count_max: int = integer(
         100_000,
         at_least=1,
-        doc="Groups per partition of __consumer_offsets; one more is refused with GROUP_MAX_SIZE_REACHED.",
+        doc="The most groups per partition of __consumer_offsets. The coordinator rejects further"
+        " groups with GROUP_MAX_SIZE_REACHED.",
         name="group.count.max",
     )
     pending_members_max: int = integer(
         10_000,
         at_least=1,
-        doc="Member ids a group may have given out whose owners have not joined yet.",
+        doc="The most member ids that a group has given to members that have not joined yet.",
         name="group.pending.members.max",
     )
     consumer_session_timeout_ms: int = integer(
         45_000,
         at_least=1,
-        doc="How long a member of the new protocol (KIP-848) may be silent.",
+        doc="The coordinator removes a member of the consumer protocol (KIP-848) that sends no"
+        " heartbeat for this long.",
         name="group.consumer.session.timeout.ms",
     )
     consumer_heartbeat_interval_ms: int = integer(
         5_000,
         at_least=1,
-        doc="How often members of the new protocol are told to heartbeat.",
+        doc="How often members of the consumer protocol (KIP-848) send a heartbeat. The coordinator"
+        " tells them this value.",
         name="group.consumer.heartbeat.interval.ms",
     )
     consumer_size_max: int = integer(
-        2**31 - 1, at_least=1, doc="Members a group of the new protocol may have.", name="group.consumer.max.size"
+        2**31 - 1,
+        at_least=1,
+        doc="The most members that a group of the consumer protocol (KIP-848) may have.",
+        name="group.consumer.max.size",
     )
     consumer_assignors: tuple[str, ...] = text_list(
         ("uniform", "range"),
-        doc="The assignors that members of the new protocol may ask for; the first is the default.",
+        doc="The assignors that members of the consumer protocol (KIP-848) may select. The first one is the default.",
         name="group.consumer.assignors",
     )
     member_metadata_bytes_max: int = integer(
         262_144,
         at_least=1,
-        doc="Names and metadata of all protocols of one member; more is refused with INVALID_REQUEST.",
+        doc="The most bytes of names and metadata of all protocols of one member. The coordinator"
+        " rejects more with INVALID_REQUEST.",
         name="group.member.metadata.max.bytes",
     )
     offset_metadata_bytes_max: int = integer(
         4_096,
         at_least=0,
         at_most=32_767,
-        doc="The longest note that may be committed with an offset.",
+        doc="The longest metadata text that may be committed with an offset.",
         name="offset.metadata.max.bytes",
     )
     offsets_retention_minutes: int = integer(
         7 * 24 * 60,
         at_least=1,
         at_most=INT_MAX,
-        doc="How long offsets outlive the last member of their group, or, without members, their commit.",
+        doc="How long offsets are kept after the last member has left their group. Without members, the"
+        " time counts from the commit of the offset.",
     )
     offsets_retention_check_interval_ms: int = long(
         10 * MINUTE_MS,
         at_least=1,
-        doc="How often expired offsets are looked for.",
+        doc="How often the coordinator looks for expired offsets.",
         name="offsets.retention.check.interval.ms",
     )
     commit_timeout_ms: int = integer(
         5_000,
         at_least=1,
-        doc="How long a commit may wait for the in-sync replicas before its sender is told to try again.",
+        doc="How long a commit may wait for the in-sync replicas. After that, the client must retry it.",
         name="offsets.commit.timeout.ms",
     )
 

@@ -347,7 +347,7 @@ def _next_offset(records: memoryview, part: FetchedPartition, position: int) -> 
     """Where to read on. Raises the exception of OFFSET_OUT_OF_RANGE when the log ends before `position`."""
     if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         if part.log_start_offset <= position:
-            raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(f"{position} is not in the log: {part.error_message}")
+            raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(f"offset {position} is not in the log: {part.error_message}")
         return part.log_start_offset
     header = last_header(records)
     return position if header is None else header.next_offset

@@ -134,7 +134,7 @@ class MarkerSender:
             addressed.add(stub)
         for stub in addressed:
             self._send_next(stub)
-        self._retry(sending, homeless, "nobody holds it")
+        self._retry(sending, homeless, "the partition has no leader")
 
     def _retry(self, sending: _Sending, partitions: Sequence[TopicPartition], why: str) -> None:
         if not partitions or sending not in self._sendings:
@@ -196,12 +196,20 @@ class MarkerSender:
 
     def _is_done(self, sending: _Sending, partition: TopicPartition, code: ErrorCode, message: str) -> bool:
         if code in _FENCED:
-            log.info("transactional_id=%s markers=fenced %s", sending.order.transactional_id, message)
+            log.info(
+                "stopped sending markers, because the coordinator is fenced, transactional_id=%s %s",
+                sending.order.transactional_id,
+                message,
+            )
             self._sendings.discard(sending)
             return True
         if code in _HAS_LATER:
             log.error(
-                "transactional_id=%s partition=%s %s %s", sending.order.transactional_id, partition, code, message
+                "the partition refused a marker, transactional_id=%s partition=%s error=%s %s",
+                sending.order.transactional_id,
+                partition,
+                code,
+                message,
             )
         elif code is not ErrorCode.NONE:
             return False

@@ -115,7 +115,9 @@ class ShardHost(Generic[RulesT]):
         reply_id = self._next_reply_id
         request = make_request(reply_id)
         if not self.shard.takes(request):
-            raise EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]("too many writes wait for the log")
+            raise EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE](
+                "too many writes are waiting for the log: try again later"
+            )
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._futures[reply_id] = future
         self.step(request)
@@ -144,7 +146,7 @@ class ShardHost(Generic[RulesT]):
                 future.set_exception(EXCEPTIONS[ErrorCode.NOT_COORDINATOR]())
         if self._carrier is not None:
             self._carrier.forget(self)
-        log.info("shard=%s let go", self._name)
+        log.info("shard=%s unloaded", self._name)
 
     # Loading and serving
 

@@ -56,7 +56,7 @@ def _decode_value(data: bytes) -> BatchLedger:
     reader = SchemaReader(data)
     version = reader.int16()
     if version != _VALUE_VERSION:
-        raise SchemaError(f"batch ledger version {version} is unknown; {_VALUE_VERSION} is")
+        raise SchemaError(f"batch ledger version {version} is unknown; expected {_VALUE_VERSION}")
     reader.use_flexible()
     value = BatchLedger(
         run_id=reader.string(),

@@ -254,7 +254,7 @@ def decode_consumer_group_value(key: ConsumerGroupKey, data: bytes) -> ConsumerG
     reader = SchemaReader(data)
     version = reader.int16()
     if version != VALUE_VERSION:
-        raise SchemaError(f"version {version} of the value of {key} is unknown; {VALUE_VERSION} is expected")
+        raise SchemaError(f"version {version} of the value of {key} is unknown; expected {VALUE_VERSION}")
     reader.use_flexible()
     value = _READ[type(key)](reader)
     reader.skip_tagged_fields()

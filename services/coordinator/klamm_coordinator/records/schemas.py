@@ -209,7 +209,7 @@ def decode_group_value(data: bytes) -> GroupMetadataValue:
 def _value_version(reader: SchemaReader, name: str) -> int:
     version = reader.int16()
     if not 0 <= version <= VALUE_VERSION_MAX:
-        raise SchemaError(f"{name} version {version} is unknown; 0 to {VALUE_VERSION_MAX} are")
+        raise SchemaError(f"{name} version {version} is unknown; expected 0 to {VALUE_VERSION_MAX}")
     if version >= _FLEXIBLE_SINCE:
         reader.use_flexible()
     return version

@@ -29,14 +29,16 @@ def check_transactional_id(transactional_id: str) -> None:
         raise _invalid("the transactional id is empty")
     check_length(transactional_id, "the transactional id", ErrorCode.INVALID_REQUEST)
     if is_misnamed(transactional_id):
-        raise _invalid(f"the transactional id {transactional_id!r} begins as those of batch ledgers do, and is none")
+        raise _invalid(
+            f"the transactional id {transactional_id!r} has the prefix of batch ledgers, but is not the id of one"
+        )
 
 
 def check_producer(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch:
     """The producer that a request says it is from. INVALID_REQUEST if no producer can have these numbers."""
     if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
         raise _invalid(
-            f"producer id {producer_id} with epoch {producer_epoch}; expected an id from 0 on and an epoch"
+            f"producer id is {producer_id} and epoch {producer_epoch}; expected an id of 0 or more and an epoch"
             f" from 0 to {EPOCH_MAX}"
         )
     return ProducerIdAndEpoch(producer_id, producer_epoch)
@@ -64,7 +66,7 @@ def _check_protocols(request: JoinGroupRequest, bytes_max: int) -> None:
     if len(names) != len(request.protocols):
         raise _invalid("a protocol is named twice")
     if len(names) > PROTOCOL_COUNT_MAX:
-        raise _invalid(f"{len(names)} protocols, expected at most {PROTOCOL_COUNT_MAX}")
+        raise _invalid(f"the member has {len(names)} protocols, expected at most {PROTOCOL_COUNT_MAX}")
     size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in request.protocols)
     if size_bytes > bytes_max:
         raise _invalid(

@@ -92,7 +92,7 @@ class ConsumerGroupsRpc:
             return DescribedConsumerGroup(
                 group_id=group_id,
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"there is no consumer group {group_id!r}",
+                error_message=f"consumer group {group_id!r} does not exist",
             )
         for topic in _assigned_topics(description):
             if not may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
@@ -146,12 +146,12 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSetti
     else:
         _require(epoch == STATIC_LEAVE_EPOCH, f"member_epoch is {epoch}, expected -2 or more")
         _require(bool(request.member_id), "the member id is empty")
-        _require(bool(request.group_instance_id), "a member epoch of -2 without an instance id")
+        _require(bool(request.group_instance_id), "member_epoch is -2, but the instance id is missing")
     # As in Kafka a name that no topic can have matches nothing; only one that no record can hold is refused.
     for topic in request.subscribed_topic_names.names:
         check_length(topic, "a topic name", ErrorCode.INVALID_REQUEST)
     for one in request.owned.topics:
-        _require(len(one.topic_id) == TOPIC_ID_BYTES, f"a topic id of {len(one.topic_id)} bytes, expected 16")
+        _require(len(one.topic_id) == TOPIC_ID_BYTES, f"a topic id has {len(one.topic_id)} bytes, expected 16")
     if request.server_assignor and request.server_assignor not in settings.consumer_assignors:
         raise EXCEPTIONS[ErrorCode.UNSUPPORTED_ASSIGNOR](
             f"server_assignor is {request.server_assignor!r}, expected one of {', '.join(settings.consumer_assignors)}"
@@ -160,11 +160,14 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSetti
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
-    _require(request.rebalance_timeout_ms > 0, "a member that joins has to say its rebalance timeout")
-    _require(request.HasField("owned") and not request.owned.topics, "a member that joins has no partitions yet")
+    _require(request.rebalance_timeout_ms > 0, "a member that joins must send its rebalance timeout")
+    _require(
+        request.HasField("owned") and not request.owned.topics,
+        "a member that joins must send an empty list of owned partitions",
+    )
     # An empty list is a subscription as well: to nothing, so far.
     subscribes = request.HasField("subscribed_topic_names") or request.HasField("subscribed_topic_regex")
-    _require(subscribes, "a member that joins has to subscribe to topics, by name or expression")
+    _require(subscribes, "a member that joins must subscribe to topics, by name or by regular expression")
 
 
 def _require(is_so: bool, problem: str) -> None:

@@ -179,7 +179,7 @@ def _check_parts(parts: tuple[Part, ...], *, committed: bool) -> None:
     if len({part.transactional_id for part in parts}) < len(parts):
         raise _invalid("a transactional id is named twice")
     if parts and not committed:
-        raise _invalid("parts are named of a batch that is to be aborted")
+        raise _invalid("the request aborts the batch but names parts; expected no parts")
 
 
 def _check_batch(run_id: str, batch_id: int) -> None:

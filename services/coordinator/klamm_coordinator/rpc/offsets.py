@@ -136,7 +136,7 @@ def _refuse_unstable(partitions: list[TopicPartition]) -> None:
     if partitions:
         more = f" and {len(partitions) - 1} more" if len(partitions) > 1 else ""
         raise EXCEPTIONS[ErrorCode.UNSTABLE_OFFSET_COMMIT](
-            f"a transaction that is still open has an offset of {partitions[0]}{more}"
+            f"an open transaction has a pending offset of {partitions[0]}{more}"
         )
 
 

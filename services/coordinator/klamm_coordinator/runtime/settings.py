@@ -21,6 +21,7 @@ class ShardSettings:
     pending_writes_max: int = integer(
         10_000,
         at_least=1,
-        doc="Writes per partition that wait for their append; one more is refused with COORDINATOR_NOT_AVAILABLE.",
+        doc="The most writes per partition that wait for their append. The coordinator rejects further"
+        " writes with COORDINATOR_NOT_AVAILABLE.",
         name="coordinator.pending.writes.max",
     )

@@ -114,7 +114,7 @@ def _decode_value(data: bytes) -> TransactionMetadata:
     reader = SchemaReader(data)
     version = reader.int16()
     if not 0 <= version <= _VALUE_VERSION:
-        raise SchemaError(f"TransactionLogValue version {version} is unknown; 0 to {_VALUE_VERSION} are")
+        raise SchemaError(f"TransactionLogValue version {version} is unknown; expected 0 to {_VALUE_VERSION}")
     if version == _VALUE_VERSION:
         reader.use_flexible()
     producer_id, producer_epoch, timeout_ms = reader.int64(), reader.int16(), reader.int32()
@@ -142,7 +142,7 @@ def _state(number: int) -> TxnState:
     try:
         return STATES[number]
     except KeyError as error:
-        raise SchemaError(f"transaction status {number} is unknown; 0 to {max(TxnState)} are") from error
+        raise SchemaError(f"transaction status {number} is unknown; expected 0 to {max(TxnState)}") from error
 
 
 def _read_partitions(reader: SchemaReader) -> list[TopicPartition]:

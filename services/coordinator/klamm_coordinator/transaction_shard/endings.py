@@ -62,7 +62,7 @@ class TransactionEndings:
 
     def on_not_stored(self, transactional_id: str, broker_error: ErrorCode, turn: TransactionTurn) -> None:
         """A record of it is not in the log: if it was to complete a transaction, that is tried again."""
-        turn.note(f"transactional_id={transactional_id} append=failed error={broker_error.name}")
+        turn.note(f"could not append a record, transactional_id={transactional_id} error={broker_error.name}")
         if self._ids.is_decided(transactional_id):
             turn.schedule(CompletionTimer(transactional_id), turn.settings.completion_retry_ms)
 
@@ -104,9 +104,14 @@ class TransactionEndings:
                 value, self._stock, now_ms, last_producer_epoch=value.producer_epoch
             )
             if aborted is None:
-                turn.note(f"transactional_id={transactional_id} abort=postponed there is no producer id")
+                turn.note(
+                    f"postponed an abort, because no producer id is available, transactional_id={transactional_id}"
+                )
             else:
-                turn.note(f"transactional_id={transactional_id} abort=timed-out prepared={value.is_prepared}")
+                turn.note(
+                    f"aborted a transaction that timed out, transactional_id={transactional_id}"
+                    f" prepared={value.is_prepared}"
+                )
                 turn.append((TransactionRecord(transactional_id, aborted),))
         turn.schedule(AbortTimer(), turn.settings.abort_check_interval_ms)
 

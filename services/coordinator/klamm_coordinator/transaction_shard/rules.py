@@ -229,7 +229,9 @@ class TransactionRules:
             self._parked.answer(request.reply_id, decision, turn)
             return
         verdict = decision.reply.verdict.name
-        turn.note(f"transactional_id={ledger.key} {type(request).__name__} verdict={verdict}")
+        turn.note(
+            f"decided about a batch, transactional_id={ledger.key} request={type(request).__name__} verdict={verdict}"
+        )
         self._write(decision.records, [(request.reply_id, decision.reply)], turn)
 
     def _park_at_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:

@@ -15,37 +15,39 @@ class TransactionSettings(ShardSettings):
     timeout_max_ms: int = integer(
         15 * MINUTE_MS,
         at_least=1,
-        doc="The longest transaction.timeout.ms a producer may ask for.",
+        doc="The longest transaction.timeout.ms that a producer may ask for.",
         name="transaction.max.timeout.ms",
     )
     abort_check_interval_ms: int = integer(
         10_000,
         at_least=1,
-        doc="How often transactions are looked for that have been open for longer than their transaction.timeout.ms.",
+        doc="How often the coordinator looks for transactions that have been open for longer than their"
+        " transaction.timeout.ms.",
         name="transaction.abort.timed.out.transaction.cleanup.interval.ms",
     )
     prepared_timeout_ms: int = integer(
         15 * MINUTE_MS,
         at_least=1,
-        doc="How long a prepared transaction waits for the decision of its batch ledger before it is aborted.",
+        doc="The coordinator aborts a prepared transaction if its batch ledger does not decide within this time.",
         name="transaction.prepared.timeout.ms",
     )
     id_expiration_ms: int = integer(
         7 * 24 * 60 * MINUTE_MS,
         at_least=1,
-        doc="How long a transactional id is remembered after its last transaction.",
+        doc="The coordinator forgets a transactional id this long after its last transaction.",
         name="transactional.id.expiration.ms",
     )
     expiration_check_interval_ms: int = integer(
         60 * MINUTE_MS,
         at_least=1,
-        doc="How often expired transactional ids are looked for.",
+        doc="How often the coordinator looks for expired transactional ids.",
         name="transaction.remove.expired.transaction.cleanup.interval.ms",
     )
     id_count_max: int = integer(
         100_000,
         at_least=1,
-        doc="Transactional ids per partition of __transaction_state; one more is refused with POLICY_VIOLATION.",
+        doc="The most transactional ids per partition of __transaction_state. The coordinator rejects"
+        " further ids with POLICY_VIOLATION.",
         name="transactional.id.count.max",
     )
     waiting_requests_max: int = 1_000

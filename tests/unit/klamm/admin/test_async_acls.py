@@ -1,4 +1,4 @@
-"""Access control entries through the Admin, to a controller's decisions and back."""
+"""Tests the Admin's calls about access control entries through a controller's decisions and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOPICS = AclBindingFilter(resource_type=ResourceType.TOPIC)
 
 
 class Admin(AclOperations):
-    """Asks a controller that decides at once."""
+    """An Admin that asks a controller which decides at once."""
 
     def __init__(self, controller: Any) -> None:
         self._calls = controller

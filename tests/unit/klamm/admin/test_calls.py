@@ -1,4 +1,4 @@
-"""How the Admin reaches the controller and a coordinator, and what it makes of several outcomes."""
+"""Tests how the Admin finds the controller and a coordinator, and how it combines several outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 
 
 class Client(KlammClient):
-    """Controllers n = 1, 2 … of which the metadata names the next with every refresh; the last is active."""
+    """A client of controllers n = 1, 2 … whose metadata names the next one after every refresh.
+
+    The last one is active.
+    """
 
     def __init__(self, active: int, group_codes: tuple[ErrorCode, ...] = ()) -> None:
         super().__init__(ClientConfig.parse(retry_backoff_ms=0, retry_backoff_max_ms=0))

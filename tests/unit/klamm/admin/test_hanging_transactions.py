@@ -1,4 +1,7 @@
-"""Which open transactions of partitions hang: what their coordinator knows does not, nor what is young."""
+"""Tests which open transactions of partitions count as hanging.
+
+Young ones and those that the coordinator knows do not.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def producer(producer_id: int, *, start_offset: int = 5, silent_ms: int = HOUR_M
 
 
 class Cluster(TransactionOperations):
-    """Producer 1 has an open transaction that may write to TP, or to what else is said."""
+    """A cluster where producer 1 has an open transaction that may write to TP, unless arguments differ."""
 
     def __init__(self, *producers: ProducerState, state: str = "Ongoing", partition: TopicPartition = TP) -> None:
         self._producers = producers

@@ -1,4 +1,4 @@
-"""Which configs throttle a reassignment, and end that again."""
+"""Tests which configs throttle a reassignment, and how the throttle ends."""
 
 from __future__ import annotations
 

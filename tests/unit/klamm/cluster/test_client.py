@@ -77,10 +77,13 @@ def test_callers_at_the_same_time_share_one_request() -> None:
 
 
 def test_who_is_cancelled_while_the_client_closes_is_cancelled() -> None:
-    """Told that the client is closed instead, a task that goes on after errors would never end, nor would `close`."""
+    """If the caller were told that the client is closed, a task that continues after errors would never end.
+
+    Then `close` would never end either.
+    """
 
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
-        await client._refreshing.acquire()  # the refresh waits for another one
+        await client._refreshing.acquire()  # the refresh waits for another refresh
         asking = asyncio.create_task(client.refresh_metadata(["t"]))
         await asyncio.sleep(0)
         closing = asyncio.create_task(client.close())
@@ -278,7 +281,10 @@ def test_retrying_ends_with_the_last_error_when_time_is_up() -> None:
     ],
 )
 def test_a_coordinator_that_takes_over_within_a_second_is_found_soon_after(code: ErrorCode) -> None:
-    """A second of failures, the pauses as long as they may get: no pause is longer than a third of it."""
+    """The test lasts for a second of failures with pauses of maximum length.
+
+    No pause may exceed a third of a second.
+    """
 
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
         client.rng = SimpleNamespace(uniform=lambda low, high: high)

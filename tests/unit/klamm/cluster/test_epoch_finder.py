@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch over several leaders, some of which refuse, or are older than what was read."""
+"""Tests OffsetForLeaderEpoch over several leaders, of which some refuse, or are older than the records read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ LEADER_EPOCH = 4
 
 
 class Client(KlammClient):
-    """Broker n leads partition n; `codes` are what a partition answers instead of its end, 10 times its number."""
+    """A client that sees broker n lead partition n.
+
+    A partition answers with its code in `codes`, or with the end offset 10 times its number.
+    """
 
     def __init__(self, codes: dict[int, ErrorCode]) -> None:
         super().__init__(ClientConfig.parse())
@@ -57,7 +60,7 @@ class Client(KlammClient):
 
 
 def ask(epochs: list[int], codes: dict[int, ErrorCode] | None = None):
-    """What was asked, what was found and what was raised."""
+    """Asks for the ends of these epochs. Returns the requests, the ends found and the error raised."""
 
     async def main():
         client = Client(codes or {})
@@ -86,7 +89,7 @@ def test_every_answer_is_taken_in_before_the_first_refusal_is_raised() -> None:
 
 @pytest.mark.parametrize("epoch", [LEADER_EPOCH, LEADER_EPOCH + 1])
 def test_a_leader_older_than_what_was_read_is_not_asked(epoch: int) -> None:
-    """It would answer that it knows no such epoch, which looks like a log that was cut."""
+    """This leader would answer that it does not know the epoch, which looks like a truncated log."""
     asked, found, error = ask([1, epoch])
     if epoch > LEADER_EPOCH:
         assert isinstance(error, UnknownLeaderEpochError)

@@ -25,7 +25,7 @@ def response(*topics: broker_pb2.TopicMetadata, brokers: tuple[int, ...] = (0, 1
 
 
 def topic(name: str, *leaders: tuple[int, int], topic_id: uuid.UUID = ID) -> broker_pb2.TopicMetadata:
-    """Leader and epoch by partition."""
+    """Returns a topic's metadata with leader and epoch of each partition."""
     return broker_pb2.TopicMetadata(
         name=name,
         topic_id=topic_id.bytes,

@@ -1,4 +1,4 @@
-"""ListOffsets over several leaders, some of which are wrong, missing or slow to come."""
+"""Tests ListOffsets over several leaders, of which some are wrong, missing or slow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ TPS = [TopicPartition("t", number) for number in range(3)]
 
 
 class Client(KlammClient):
-    """Broker n leads partition n; `codes` are what a partition answers before its offset, 10 times its number."""
+    """A client that sees broker n lead partition n.
+
+    A partition answers with each of its `codes`, then with the offset 10 times its number.
+    """
 
     def __init__(self, codes: dict[int, list[ErrorCode]] | None = None, leaderless: int | None = None) -> None:
         super().__init__(ClientConfig.parse(retry_backoff_ms=0, retry_backoff_max_ms=0))

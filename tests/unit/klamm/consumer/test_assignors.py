@@ -1,4 +1,4 @@
-"""What every assignor promises, and what each adds; checked against naive definitions."""
+"""Tests what every assignor promises, and what each one adds, against naive definitions."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_static_members_keep_their_place_under_a_new_member_id():
 
 
 def next_generation(assignments, topics_of, generation_id: int, cooperative: bool) -> list[Member]:
-    """The members as they come back with what they were given."""
+    """Returns the members as they join the next generation, with the partitions that they were assigned."""
     assignor = StickyAssignor()
     members = []
     for name, topics in topics_of.items():
@@ -131,7 +131,7 @@ def next_generation(assignments, topics_of, generation_id: int, cooperative: boo
 
 
 def settle(counts, assignments, topics_of, generation_id: int):
-    """Cooperative rebalances until nobody has to give anything up; at most the two of KIP-429."""
+    """Runs cooperative rebalances until no member must revoke a partition, at most the two of KIP-429."""
     for round_number in range(3):
         members = next_generation(assignments, topics_of, generation_id + round_number, cooperative=True)
         held = {name: set(assignments.get(name, ())) for name in topics_of}
@@ -151,7 +151,10 @@ memberships = st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=
 
 
 def minimal_moves(before, names, total: int) -> int:
-    """Partitions that must move: those of leavers, and what survivors have above a balanced share."""
+    """Returns the number of partitions that must move.
+
+    These are the leavers' partitions, and those that a survivor owns above a balanced share.
+    """
     kept = sorted((len(before.get(name, ())) for name in names), reverse=True)
     each, extra = divmod(total, len(names))
     return total - sum(min(have, each + (rank < extra)) for rank, have in enumerate(kept))
@@ -187,7 +190,7 @@ def test_cooperative_sticky_settles_in_two_rounds(counts, history):
 
 
 def improvable(assignments, topics_of) -> bool:
-    """Naively: whether one partition could move to a member that is two or more behind."""
+    """Returns True if a naive search finds a partition that could move to a member with at least two fewer."""
     return any(
         tp.topic in topics_of[poor] and len(assignments[poor]) + 2 <= len(owned)
         for owned in assignments.values()

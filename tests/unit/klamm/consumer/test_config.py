@@ -1,4 +1,4 @@
-"""Kafka's consumer settings: defaults and what is refused."""
+"""Tests the defaults of Kafka's consumer settings and the refused values."""
 
 from __future__ import annotations
 

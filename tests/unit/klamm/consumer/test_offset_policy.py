@@ -1,4 +1,4 @@
-"""Where auto.offset.reset sends a partition, and which durations it takes."""
+"""Tests where auto.offset.reset sends a partition, and which durations it accepts."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def test_what_is_no_duration_is_refused(duration):
 
 
 def validating(reset: str) -> tuple[OffsetPolicy, SubscriptionState, Validation]:
-    """The position is 9, after records of epoch 3."""
+    """Returns a state with position 9, after records of epoch 3."""
     made, subscription = policy(reset)
     subscription.require(TP).seek(9, 3)
     return made, subscription, subscription.validating()[TP]
 
 
 def end(leader_epoch: int, end_offset: int) -> EpochEnd:
-    """Answered by the leader of epoch 6."""
+    """Returns an answer of the leader of epoch 6."""
     return EpochEnd(leader_epoch, end_offset, 6)
 
 
@@ -117,7 +117,7 @@ def test_a_position_goes_on_when_its_epoch_reaches_it(reset, end_offset):
 
 
 def test_a_position_in_an_older_epoch_than_was_read_goes_on_with_that():
-    """Else every fetch would say that the logs part, and every validation that they do not."""
+    """Otherwise every fetch would report diverging logs, and every validation would find that they do not diverge."""
     made, subscription, asked = validating("none")
     assert made.on_epoch_end(TP, asked, end(2, 9), NOW_MS) is None
     assert subscription.require(TP).leader_epoch == 2

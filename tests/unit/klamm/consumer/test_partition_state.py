@@ -1,4 +1,4 @@
-"""A position, by itself; with subscriptions and leaders in test_subscription.py."""
+"""Tests a position alone. test_subscription.py tests it with subscriptions and leaders."""
 
 from __future__ import annotations
 

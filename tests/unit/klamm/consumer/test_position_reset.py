@@ -1,4 +1,4 @@
-"""What a reset of a position says of itself."""
+"""Tests the text and fields of a reset position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions and positions."""
+"""Tests subscriptions and positions."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_is_not_assigned_cannot_be_moved(assigned):
 
 @pytest.fixture
 def reading(assigned) -> SubscriptionState:
-    """A0 is read up to 9, records of epoch 3, under epoch 3; A1 has no position."""
+    """Returns a state that has read A0 up to 9, with records and leader of epoch 3. A1 has no position."""
     assigned.require(A0).seek(5)
     assigned.check_leaders(lambda _: 3)
     assigned.require(A0).position, assigned.require(A0).leader_epoch = 9, 3

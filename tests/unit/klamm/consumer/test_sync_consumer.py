@@ -1,4 +1,4 @@
-"""The Consumer for threads, as far as it needs no server."""
+"""Tests the Consumer for threads, as far as it needs no server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was written is read again, and whatever else comes is refused before it costs anything."""
+"""Tests that the reader reads written values again, and refuses any other bytes before they cost anything."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_hostile_bytes(data: bytes, flexible: bool, read: Read, refusal: str) ->
 
 def test_a_subclass_says_of_what_the_bytes_are() -> None:
     class LetterError(KlammError):
-        """The bytes of a letter are malformed."""
+        """Raised for the malformed bytes of a letter."""
 
     class LetterReader(KafkaReader[bytes]):
         error = LetterError

@@ -1,4 +1,4 @@
-"""The bytes themselves, against Kafka's description; `test_reader.py` reads what any writer writes."""
+"""Tests the written bytes against Kafka's description. `test_reader.py` reads the output of any writer."""
 
 from __future__ import annotations
 

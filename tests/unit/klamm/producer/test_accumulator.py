@@ -18,7 +18,7 @@ NO_LEADER = TopicPartition("leaderless", 0)
 
 
 class Harness:
-    """An accumulator whose batches hold ten records of 100 bytes; partition p is led by broker p."""
+    """An accumulator whose batches hold ten records of 100 bytes. Broker p leads partition p."""
 
     def __init__(self, **settings: Any) -> None:
         settings = {
@@ -40,7 +40,7 @@ class Harness:
         return self.queues.setdefault(tp, PartitionQueue(tp))
 
     def append(self, queue: PartitionQueue, count: int = 1, now_ms: int = 0, size_bytes: int = RECORD_BYTES) -> int:
-        """How many of the records found room."""
+        """Appends records. Returns how many of them found space."""
         for done in range(count):
             record = (now_ms, None, b"", ())
             if self.accumulator.append(queue, record, size_bytes, None) is not None:
@@ -58,7 +58,7 @@ class Harness:
         return drained
 
     def batches(self, drained: Drained) -> dict[int, list[int]]:
-        """Records in each batch taken, by partition."""
+        """Returns the number of records in each drained batch, by partition."""
         return {
             queue.tp.partition: [len(batch.records) for batch in batches]
             for request in drained.requests

@@ -1,4 +1,4 @@
-"""Under any sequence of events no record is lost, told twice, written twice or written out of order."""
+"""Tests that no sequence of events loses, reorders or doubles a record, or reports it twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ FATES = st.sampled_from(["written", "retry", "split", "failed"])
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
-    """Partition p is led by broker p % 2; a request either writes its batches whole or not at all."""
+    """A machine in which broker p % 2 leads partition p.
+
+    A request writes its batches either completely or not at all.
+    """
 
     @initialize(
         batch_size=st.sampled_from([0, 200, 500, 2_000]),
@@ -130,7 +133,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             self.accumulator.check_invariants()
 
     def teardown(self) -> None:
-        """The brokers work again: every record gets exactly one outcome."""
+        """Lets the brokers work again. Every record must then get exactly one outcome."""
         if not hasattr(self, "accumulator"):
             return
         self.accumulator.close()

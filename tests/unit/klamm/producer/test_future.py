@@ -66,7 +66,7 @@ def test_split_batch_is_done_with_its_last_part_and_each_record_has_its_parts_ou
 
 def test_waiting_ends_with_the_outcome() -> None:
     class SettledByAThread(BatchResult):
-        """Has another thread settle it as soon as somebody waits."""
+        """A batch result that another thread settles as soon as a caller waits for it."""
 
         def add_done_callback(self, function: Callable[[], object]) -> None:
             super().add_done_callback(function)

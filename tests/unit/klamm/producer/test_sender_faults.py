@@ -1,8 +1,9 @@
-"""The sender against brokers that lose requests, answers and leaderships: once, in order, or said to have failed.
+"""Tests that the sender loses and doubles no record, while brokers lose requests, answers and leaderships.
 
-A partition here is a real `ProducerStates` over a list of records. A request may get lost before the append or after,
-arrive once more later, be refused, be stuck until its batches expire, or find that the leadership moved, to a
-replica that has all acknowledged batches and any number of those after them.
+Each record is written once, in order, or its failure is reported. A partition here is a real `ProducerStates` over a
+list of records. A request may get lost before or after the append, arrive again later, be refused, or be stuck until
+its batches expire. The leadership may also move to a replica that has all acknowledged batches and any number of later
+ones.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
 
 
 class Log:
-    """A partition: batches in order, what is known of producers, and what all replicas have."""
+    """A partition: its batches in order, the state of its producers, and its high watermark."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[BatchHeader, bytes]] = []
@@ -61,7 +62,7 @@ class Log:
         self.end_offset += header.last_offset_delta + 1
 
     def move_leader(self, rng: random.Random) -> None:
-        """The new leader has what is committed and some of the rest."""
+        """Moves the leadership to a replica with all committed batches and some of the others."""
         committed = count = 0
         for header, _ in self.batches:
             committed += header.last_offset_delta + 1
@@ -76,7 +77,7 @@ class Log:
 
 
 class Brokers:
-    """One broker that stands for all of them; `produce` is what its stub does."""
+    """One broker that plays the part of all brokers. `produce` is the method of its stub."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -126,7 +127,7 @@ class Brokers:
         try:
             base_offset = log.append(part)
         except BrokerError as error:
-            # What comes later must not come between this answer and the next epoch: there Kafka has no remedy either.
+            # A late request must not come between this answer and the next epoch. Kafka has no remedy for that either.
             late.clear()
             return error.code, -1
         if fate == "written":
@@ -155,7 +156,7 @@ WEIGHTS = (6, 1, 2, 1, 1, 1, 0.3, 1, 2)
 
 
 class Client(KlammClient):
-    """Knows one broker and dials nobody."""
+    """A client that knows one broker and connects to none."""
 
     def __init__(self, brokers: Brokers, rng: random.Random) -> None:
         self.cluster = ClusterView(brokers={0: Node(node_id=0, host="h", port=1)})
@@ -174,14 +175,14 @@ class Client(KlammClient):
 
 
 class Outcomes:
-    """What the application was told of each value."""
+    """The result of each value, as the application received it."""
 
     def __init__(self) -> None:
         self.offsets: dict[tuple[int, int], int] = {}
         self.failed: dict[tuple[int, int], Exception] = {}
 
     def has(self, partition: int, value: int) -> bool:
-        """Whether the value was sent to that partition."""
+        """Returns True if the value was sent to that partition."""
         return (partition, value) in self.offsets or (partition, value) in self.failed
 
 
@@ -267,7 +268,7 @@ def violations(brokers: Brokers, outcomes: Outcomes) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _time_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sender reads the time of its event loop, which a test does not have to wait for."""
+    """Lets the sender read the time of its event loop, so that a test does not have to wait for it."""
     monkeypatch.setattr(sender_module, "monotonic_ms", CLOCK.monotonic_ms)
 
 

@@ -1,5 +1,7 @@
-"""The numbers of an idempotent producer: given once, kept through retries, started at 0 again in the next epoch after a
-gap."""
+"""Tests the sequence numbers of an idempotent producer.
+
+Each number is assigned once and kept through retries. After a gap, the numbers start at 0 again in the next epoch.
+"""
 
 from __future__ import annotations
 

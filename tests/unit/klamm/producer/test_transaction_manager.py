@@ -1,4 +1,4 @@
-"""The transactional API against scripted brokers and coordinators: each rule of Kafka's TransactionManager."""
+"""Tests the transactional API against scripted brokers and coordinators: each rule of Kafka's TransactionManager."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def headers(cluster, partition: int = 0):
     return [read_header(batch) for batch in cluster.topics["t"][partition].batches]
 
 
-# The walk of transactions
+# States of transactions
 
 
 def test_a_transaction_is_sent_before_it_is_ended(cluster, producer):

@@ -1,4 +1,4 @@
-"""What a transactional producer may do when, and what it says otherwise."""
+"""Tests which calls a transactional producer permits in each state, and its errors for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compression: names, framings, and refusal of what grows beyond its bound."""
+"""Tests compression: names, framings, and the refusal of data that grows beyond its bound."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDS: list[RawRecord] = [(n, None, b"value %d" % n, ()) for n in range(100)]
 
 
 def with_section(batch: bytes, section: bytes) -> bytes:
-    """The batch with other bytes for its records, sealed."""
+    """Returns the batch with other bytes for its records, and a fitting checksum."""
     covered = batch[21:HEADER_SIZE_BYTES] + section
     length = struct.pack(">i", HEADER_SIZE_BYTES - 12 + len(section))
     return batch[:8] + length + batch[12:17] + struct.pack(">I", crc32c(covered)) + covered

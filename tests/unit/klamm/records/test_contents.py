@@ -1,4 +1,4 @@
-"""Keys and values alone are those that whole records have, in batches of any size."""
+"""Tests that reading keys and values alone gives those of the whole records, in batches of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transaction markers: the bytes Kafka's broker writes, and what a reader makes of others."""
+"""Tests transaction markers: the bytes that Kafka's broker writes, and the reading of other bytes."""
 
 from __future__ import annotations
 

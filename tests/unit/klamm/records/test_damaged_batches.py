@@ -1,4 +1,4 @@
-"""A corpus of damage: whatever the bytes, the outcome is records or one of the package's own errors."""
+"""Tests damaged batches: any bytes give either records or one of the package's own errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support import seeds
 
 
 def contents(batch: bytes) -> list[tuple[bytes | None, bytes | None]]:
-    """All of the first batch's."""
+    """Returns keys and values of all records in the first batch."""
     return list(decode_contents(batch, 0, read_whole(batch, 0)))
 
 
@@ -67,7 +67,7 @@ FIELDS = {  # name: (position, format)
 
 
 def sealed(batch: bytes | bytearray) -> bytes:
-    """With the checksum its bytes have, as a hostile sender would see to."""
+    """Returns the batch with the checksum of its present bytes, as a hostile sender would compute it."""
     return bytes(batch[:17]) + struct.pack(">I", crc32c(bytes(batch[21:]))) + bytes(batch[21:])
 
 
@@ -79,7 +79,7 @@ def with_field(batch: bytes, name: str, value: int) -> bytes:
 
 
 def batch_of(section: bytes, count: int) -> bytes:
-    """A sealed uncompressed batch around records written by hand."""
+    """Returns an uncompressed batch with a fitting checksum around hand-written records."""
     header = struct.pack(">qiibIhiqqqhii", 0, 49 + len(section), -1, 2, 0, 0, count - 1, 0, 0, -1, -1, -1, count)
     return sealed(header + section)
 
@@ -285,7 +285,7 @@ def test_errors_carry_the_codes_a_broker_answers_with() -> None:
 
 
 class ObviousDecoder:
-    """The format page written down once more, with none of the shortcuts of the real one."""
+    """Decodes a batch by the format's specification, without the shortcuts of the real decoder."""
 
     def __init__(self, batch: bytes) -> None:
         self.header = read_header(batch)

@@ -1,4 +1,4 @@
-"""Headers: reading, walking, patching in place, and checking a batch without its records."""
+"""Tests batch headers: reading, iterating, patching in place, and checking a batch without its records."""
 
 from __future__ import annotations
 

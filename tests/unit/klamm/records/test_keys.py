@@ -1,4 +1,4 @@
-"""What compaction reads of a batch and what it writes: against the codec, and whatever the bytes are."""
+"""Tests how compaction reads and writes batches: against the codec, and for any bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDS = st.lists(
 
 @st.composite
 def batches(draw: st.DrawFn) -> bytes:
-    """Any batch a log may hold, also one that compaction has been through."""
+    """Draws any batch that a log may hold, including compacted ones."""
     records = draw(RECORDS)
     deltas = sorted(draw(st.sets(st.integers(0, 20_000), min_size=len(records), max_size=len(records))))
     fields: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def test_a_header_alone_tells_offsets_and_sequences(batch: bytes) -> None:
 
 @given(RECORDS, st.data())
 def test_damage_is_found_or_does_no_harm(records: list[Any], data: st.DataObject) -> None:
-    """Every change behind a header, as a producer that seals garbage makes it."""
+    """The test changes any byte after the header, like a producer that computes a checksum over garbage."""
     batch = bytearray(encode_batch(records))
     position = data.draw(st.integers(61, len(batch) - 1))
     batch[position] = data.draw(st.integers(0, 255))

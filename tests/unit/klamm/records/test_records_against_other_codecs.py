@@ -1,4 +1,4 @@
-"""The same batches through two codecs nobody here wrote: aiokafka's (Cython) and kafka-python's (Python)."""
+"""Tests batches against two codecs by other authors: aiokafka's (Cython) and kafka-python's (Python)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from klamm.records import (
 from tests.support import seeds
 
 with warnings.catch_warnings():
-    # Its import alone uses a deprecated importlib.resources function.
+    # Importing this library already uses a deprecated function of importlib.resources.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
     from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
@@ -40,7 +40,7 @@ with warnings.catch_warnings():
 EXAMPLES = seeds.examples(300)
 BUILDERS: list[type[Any]] = [AiokafkaBuilder, KafkaPythonBuilder]
 READERS: list[type[Any]] = [AiokafkaRecords, KafkaPythonRecords]
-# kafka-python brings no library for the other three; aiokafka and pyarrow see to those.
+# kafka-python has no library for the other three codecs, so aiokafka and pyarrow check those.
 READ_BY = {
     AiokafkaRecords: list(CompressionType),
     KafkaPythonRecords: [CompressionType.NONE, CompressionType.GZIP],
@@ -63,9 +63,9 @@ irregular_records = st.lists(
 
 @st.composite
 def regular_records(draw: st.DrawFn) -> list[RawRecord]:
-    """Long stretches of records of one size, now and then broken by another: what real producers send."""
+    """Draws long runs of records of one size with a few others in between, as real producers send them."""
     rng = random.Random(draw(st.integers(0, 2**32)))
-    # Negative times are nobody's; aiokafka's builder takes -1 for "not set yet".
+    # No producer sends negative times, and aiokafka's builder uses -1 for "not set yet".
     timestamp_ms = 1000 + draw(timestamps_ms)
     records: list[RawRecord] = []
     for _ in range(draw(st.integers(1, 4))):

@@ -1,4 +1,4 @@
-"""Which records are taken many at a time, and where a run has to stop."""
+"""Tests which records are decoded many at a time, and where such a run must stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.records.runs import RUN_RECORDS_MIN, parse_run
 
 
 def run_lengths(records: list[RawRecord]) -> list[int]:
-    """How long the runs are from the first record on, up to where none begins."""
+    """Returns the lengths of the runs from the first record, until no run begins."""
     data = encode_batch(records)[HEADER_SIZE_BYTES:]
     columns, position, lengths = Columns(), 0, []
     while (taken := sum(lengths)) < len(records):
@@ -56,12 +56,12 @@ def test_timestamps_may_go_either_way_within_a_run() -> None:
     ],
 )
 def test_a_run_ends_before_a_record_of_another_layout(odd: RawRecord) -> None:
-    """Some of these have the size of the others, and only their fields lie elsewhere."""
+    """Some of these records have the size of the others, and only their fields are at other positions."""
     assert run_lengths([*records_of(20, key=b"k"), odd, *records_of(10, key=b"k")]) == [20]
 
 
 def test_a_record_that_only_looks_like_the_others_ends_the_run() -> None:
-    """Its shorter timestamp moves every field by one, and its key mimics the fixed fields that were there."""
+    """The shorter timestamp moves every field by one byte, and the key has the bytes of the former fixed fields."""
     first: RawRecord = (0, None, b"12345", ())
     plain: list[RawRecord] = [(100, None, b"%05d" % n, ()) for n in range(20)]
     mimic: RawRecord = (1, b"\x01\x0a12", b"45", ())

@@ -1,4 +1,4 @@
-"""Varints: the tables and the functions say the same, and both what the format says."""
+"""Tests varints: tables and functions give the same results, which are those of the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of a connection: what becomes of failures, of cancelled callers, and of calls whose connection ends."""
+"""Tests calls on a connection: failures, cancelled callers, and a connection that ends during a call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ TIMEOUT_MS = 1_234
 
 
 class ScriptedTransport:
-    """One channel, whose unary calls are tasks of `answer(request, timeout_ms)` and whose streams read `answers`."""
+    """A transport with one channel.
+
+    Unary calls are tasks of `answer(request, timeout_ms)`, and streams read `answers`.
+    """
 
     def __init__(self, answer: Callable[[Any, int], Any], answers: list[Any] | None = None) -> None:
         self._answer = answer

@@ -1,4 +1,4 @@
-"""What becomes of gRPC's texts about handshakes that failed."""
+"""Tests the translation of gRPC's texts about failed handshakes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_text_is_put_in_words_for_who_has_to_do_something(details: str, why: s
         ("1.2.3.4", f"{CONNECTING}Connection refused", False),
         ("::1", f"{CONNECTING}Connection refused", False),
         ("localhost", f"{CONNECTING}Network is unreachable", False),
-        ("localhost", "Socket closed", False),  # a connection that had been made
+        ("localhost", "Socket closed", False),  # the connection had been established
     ],
 )
 def test_a_server_is_asked_only_where_the_text_may_leave_something_out(host: str, details: str, worth: bool) -> None:

@@ -1,4 +1,4 @@
-"""One login: what its ends say to each other, and what becomes of it when one of them is not the right one."""
+"""Tests one login: the messages of both ends, and the errors if one end is not the right one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def login(server: LoginServer, source: Source | None = None) -> str:
 
 
 def refused(server: LoginServer, source: Source | None = None) -> KlammError:
-    """What the caller of a call gets that waits for the login."""
+    """Logs in and fails. Returns the error that a call waiting for the login raises."""
     with pytest.raises(LoginFailed) as failed:
         login(server, source)
     error = failed.value.error("metadata at h:1")

@@ -1,4 +1,4 @@
-"""Calls that wait for a login, and for another one when their session has ended."""
+"""Tests calls that wait for a login, and for another login after their session has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_MS = 60_000
 
 
 class World:
-    """A server, and a channel to it."""
+    """A server and a channel to it."""
 
     def __init__(self, source: Source | None = None, answer: Callable[[Any], Awaitable[Any]] | None = None) -> None:
         self.server = LoginServer(answer)
@@ -91,7 +91,7 @@ def test_a_call_is_repeated_once() -> None:
 
 
 class FastLoop(asyncio.SelectorEventLoop):
-    """A loop whose time a test can move forward."""
+    """An event loop whose time a test can move forward."""
 
     ahead_s = 0.0
 
@@ -170,7 +170,7 @@ def test_a_login_takes_its_calls_time() -> None:
         with pytest.raises(CallFailed, match="waiting for the login took too long") as failed:
             await world.ask(timeout_ms=1)
         assert failed.value.status is Status.DEADLINE_EXCEEDED
-        # What is closed has nothing under way any more.
+        # A closed channel has no calls in progress.
         waiting = asyncio.create_task(world.ask())
         await asyncio.sleep(0)
         await world.channel.close()

@@ -1,4 +1,4 @@
-"""Trying until it works."""
+"""Tests retries until a call succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What logins are made with: passwords of settings and files, tokens that are kept for a while."""
+"""Tests the credentials of logins: passwords from settings and files, and tokens that are cached."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_password_that_cannot_be_sent_is_refused_without_showing_it(password: 
 
 
 class Endpoint:
-    """Stands for the server that gives out tokens: "t0", "t1" ... or an error."""
+    """Plays the server that issues tokens: it answers "t0", "t1" and so on, or an error."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = 0

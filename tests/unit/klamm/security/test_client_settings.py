@@ -1,4 +1,4 @@
-"""The user that a client logs in as, by settings of Kafka's and of librdkafka's kind."""
+"""Tests which user a client logs in as, by settings in the style of Kafka and of librdkafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ URL = "https://idp.example/token"
 
 
 def settings(mechanism: str | None = None, **given: Any) -> ClientSecurity:
-    """`given` with underscores for dots."""
+    """Returns the settings. `given` have underscores for dots."""
     named = {name.replace("_", "."): value for name, value in given.items()}
     if mechanism is not None:
         named["sasl.mechanism"] = mechanism

@@ -1,4 +1,4 @@
-"""Handshakes between what settings make: which certificates are believed, and what is not spoken."""
+"""Tests handshakes between contexts made from settings: accepted certificates, and refused protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's text of names. `tests/clients/test_distinguished_names.py` asks Java itself."""
+"""Tests the text of names against Java's. `tests/clients/test_distinguished_names.py` asks Java itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and certificates are checked before anything uses them."""
+"""Tests that keys and certificates are checked before they are used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_files_and_texts_are_the_same_material(tmp_path: Path) -> None:
 
 def test_an_encrypted_key_needs_its_password(tmp_path: Path) -> None:
     store = tmp_path / "keystore.pem"
-    # The chain may stand before the key as well.
+    # The chain may come before the key as well.
     replace(store, server().certificate_pem + server().encrypted_key_pem("s3cret"))
 
     material = load_material(settings(ssl_keystore_location=str(store), ssl_key_password="s3cret"), now=NOW)

@@ -1,4 +1,4 @@
-"""Names made of distinguished names, by the examples of KIP-371 and what Java's `replaceAll` does."""
+"""Tests names derived from distinguished names, by the examples of KIP-371 and by Java's `replaceAll`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ KIP_371 = (
         ("RULE:CN=(.*)/$12/", "CN=a", "a2"),
         ("RULE:CN=(.*)/$2-$1/", "CN=a", "$2-a"),
         ("RULE:CN=(a)|(b)/<$1$2>/", "CN=a", "<a>"),
-        ("RULE:.*/x/", "abc", "xx"),  # as in Java, once for all of it and once for the nothing behind
-        ("RULE:CN=(.*?)/$1/", "CN=a", "a"),  # "CN=" alone is replaced, as replaceAll finds it
+        ("RULE:.*/x/", "abc", "xx"),  # as in Java: once for the whole text and once for the empty rest
+        ("RULE:CN=(.*?)/$1/", "CN=a", "a"),  # "CN=" alone is replaced, because replaceAll finds it
     ],
 )
 def test_the_first_rule_that_matches_makes_the_name(rules: str, name: str, expected: str | None) -> None:
@@ -65,4 +65,4 @@ def test_a_name_made_to_be_slow_is_not() -> None:
     name = "CN=" + "a" * 2_000
     started = time.process_time()
     assert rules.name(name) == name
-    assert time.process_time() - started < 1  # an engine that backtracks takes longer than anybody lives
+    assert time.process_time() - started < 1  # a backtracking engine would never finish

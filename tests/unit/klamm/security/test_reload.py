@@ -1,4 +1,7 @@
-"""Files that change: what fits is taken up, what does not leaves what is there, and each reason is told once."""
+"""Tests the reload of changed files.
+
+Valid files are loaded, invalid ones change nothing, and each reason is reported once.
+"""
 
 from __future__ import annotations
 

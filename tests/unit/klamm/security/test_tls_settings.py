@@ -1,4 +1,4 @@
-"""What is refused of `ssl.*` settings, and with which words."""
+"""Tests which `ssl.*` settings are refused, and with which words."""
 
 from __future__ import annotations
 

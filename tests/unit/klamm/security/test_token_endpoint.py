@@ -1,4 +1,4 @@
-"""A server that gives out tokens, over a real socket, and what else may answer there."""
+"""Tests the client of a token server over a real socket, and unexpected servers at its address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHUTDOWN_CHECK_S = 0.001
 
 
 class Endpoint(http.server.ThreadingHTTPServer):
-    """Answers each POST with what a test wants, and keeps what came."""
+    """Answers each POST with the test's answer, and keeps the requests."""
 
     def __init__(self, status: int, body: bytes, location: str) -> None:
         self.status, self.body, self.location = status, body, location
@@ -51,12 +51,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Location", self.server.location)
         self.send_header("Content-Length", str(len(self.server.body)))
         self.end_headers()
-        # A client that has read enough is gone.
+        # The client may have closed the connection after it had read enough.
         with contextlib.suppress(OSError):
             self.wfile.write(self.server.body)
 
     def log_message(self, *_: object) -> None:
-        """Tests are quiet."""
+        """Keeps the tests' output quiet."""
 
 
 @contextlib.contextmanager

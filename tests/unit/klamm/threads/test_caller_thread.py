@@ -1,4 +1,4 @@
-"""User code runs in the thread that waits."""
+"""Tests that user code runs in the waiting thread."""
 
 from __future__ import annotations
 

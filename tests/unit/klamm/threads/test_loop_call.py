@@ -1,4 +1,4 @@
-"""Calls over threads end in good order wherever Ctrl-C meets them."""
+"""Tests that calls across threads end cleanly wherever Ctrl-C interrupts them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.interrupts import interrupted_everywhere
 
 
 class Work:
-    """A coroutine function that takes a few turns of the loop, and whose end takes one, too."""
+    """A coroutine function that takes a few turns of the loop, and one more turn to end."""
 
     def __init__(self) -> None:
         self.begun = 0

@@ -66,7 +66,7 @@ def test_stop_cancels_what_still_runs() -> None:
 
 
 class PollerCompletionQueue:
-    """Named as gRPC's class is, whose bound method is the handle's callback."""
+    """A class with the name of gRPC's, whose bound method is the handle's callback."""
 
     def _handle_events(self) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")

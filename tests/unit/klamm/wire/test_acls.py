@@ -1,4 +1,4 @@
-"""Access control entries through their messages."""
+"""Tests access control entries through their messages."""
 
 from __future__ import annotations
 

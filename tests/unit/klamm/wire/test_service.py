@@ -1,4 +1,4 @@
-"""How messages are serialized: the same message gives the same bytes, and data pay nothing for it."""
+"""Tests the serialization of messages: equal messages give equal bytes, at no cost for the data path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated types of calls agree with what travels."""
+"""Tests that the generated types of calls agree with the messages on the wire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVICES = [ADMIN, BROKER, CONTROLLER, COORDINATOR, RAFT, REPLICATION, SERVER]
 
 
 def classes(kind: str) -> dict[str, dict[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """The methods of the classes whose names end in `kind`, in all .pyi files."""
+    """Returns the methods of the classes whose names end in `kind`, in all .pyi files."""
     found = {}
     for path in Path(klamm.wire.v1.__path__[0]).glob("*_rpc.pyi"):
         for node in ast.parse(path.read_text()).body:

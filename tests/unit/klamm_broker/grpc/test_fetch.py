@@ -1,4 +1,4 @@
-"""Where a stream of fetches reads on, and what a Fetch message says of a partition."""
+"""Tests where a stream of fetches continues, and how a Fetch message describes a partition."""
 
 from __future__ import annotations
 

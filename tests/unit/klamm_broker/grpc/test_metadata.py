@@ -1,4 +1,4 @@
-"""Metadata and FindCoordinator name servers by the listener that the call came in by."""
+"""Tests that Metadata and FindCoordinator name servers by the listener of the call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def listeners(host: str, *, out: bool) -> list[Listener]:
 
 
 def image() -> MetadataImage:
-    """Two brokers, of which the second leads and has no listener OUT, as the coordinator has none."""
+    """Returns an image of two brokers and a coordinator.
+
+    The second broker leads; it and the coordinator have no listener OUT.
+    """
     records = [
         *(
             MetadataRecord(

@@ -1,4 +1,4 @@
-"""Each field of these four calls reaches the handler, and each of its answers the client."""
+"""Tests that each field of these four calls reaches the handler, and each field of its answers the client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from klamm_broker.log.producers.producer_state import ProducerDescription
 
 
 class Scripted:
-    """Keeps what it is given under the names of the handlers' methods, and answers with what it was made with."""
+    """A handler that records its calls under the names of its methods, and gives the prepared answers."""
 
     def __init__(self, answers: list[Any]) -> None:
         self.answers = answers

@@ -1,4 +1,4 @@
-"""What a Produce message says to the handler, and what the client hears of its answers."""
+"""Tests how Produce messages reach the handler, and how its answers reach the client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLIGHTS, WEATHER = TopicPartition("flights", 0), TopicPartition("weather", 3)
 
 
 class ScriptedHandler:
-    """Keeps what it is given; answers at once, or in time."""
+    """A handler that records its calls and answers at once, or later."""
 
     def __init__(self, answers: list[Produced], *, waits: bool = False) -> None:
         self.given: list[Produce] = []
@@ -60,7 +60,7 @@ def message(parts: Iterable[tuple[TopicPartition, bytes]], client_id: str = "", 
 
 
 def rpc(handler: Any, memory: RequestMemory | None = None, **quotas: float) -> ProduceRpc:
-    """`quotas` are those of the client id `slow`."""
+    """Returns the RPC. `quotas` are those of the client id `slow`."""
     limits = ClientQuotas(WindowSpan())
     limits.apply({(("client-id", "slow"),): quotas} if quotas else {})
     throttle = GrpcThrottle(limits, SystemClock(), knows_callers=False)
@@ -106,7 +106,7 @@ def test_the_owner_of_a_shard_says_who_it_is(base_offset: int | None) -> None:
 
 def test_a_partition_named_twice_is_refused_as_a_whole() -> None:
     handler = ScriptedHandler([])
-    with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match="named twice"):
+    with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match="names a partition twice"):
         asyncio.run(rpc(handler).produce(message([(FLIGHTS, b"a"), (FLIGHTS, b"b")]), None))
     assert not handler.given
 
@@ -136,7 +136,7 @@ def test_without_memory_for_it_a_call_is_refused_and_a_stream_waits() -> None:
 
 
 def test_who_sends_too_much_is_told_and_who_does_not_rest_is_refused() -> None:
-    """The rest is longer than anybody waits here."""
+    """The throttle time is longer than a server keeps a call waiting."""
 
     async def scenario() -> None:
         handler = ScriptedHandler([Produced(FLIGHTS)])

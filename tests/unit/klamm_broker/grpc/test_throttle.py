@@ -22,7 +22,7 @@ Exceeded = EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
 class StillClock:
-    """Stands still."""
+    """A clock that never moves."""
 
     def monotonic_ms(self) -> int:
         return 5_000

@@ -1,4 +1,4 @@
-"""What a produce is told whose partition moves while it waits for the other replicas."""
+"""Tests the answer to a produce whose partition moves while it waits for the other replicas."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THIS, OTHER = 1, 2
 
 
 class Observer:
-    """Wakes parked produces, as the broker does."""
+    """An observer that wakes parked produces, as the broker does."""
 
     def __init__(self, produces: PurgatoryDriver) -> None:
         self._produces = produces
@@ -102,7 +102,10 @@ async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> Produ
 
 
 def test_it_is_told_who_leads_now(tmp_path: Path) -> None:
-    """The replica knows before the image that requests see does: that one waits for logs of other partitions."""
+    """The replica knows the leader before the image that requests see.
+
+    That image waits for logs of other partitions.
+    """
     answer = asyncio.run(produce_while_the_leader_becomes(OTHER, tmp_path))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader, answer.current_leader_epoch) == (OTHER, 2)

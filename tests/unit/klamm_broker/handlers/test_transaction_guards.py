@@ -1,5 +1,4 @@
-"""How a partition is added to a transaction: by the broker, or by the client, and then the broker asks whether it
-was."""
+"""Tests how a partition joins a transaction: added by the broker, or by the client and verified by the broker."""
 
 from __future__ import annotations
 
@@ -47,7 +46,10 @@ def test_the_coordinator_is_asked_to_add_a_partition_or_whether_the_client_did(v
 
 
 def test_a_transaction_that_is_open_is_its_own_ids() -> None:
-    """The coordinator is asked whose the producer is, once; without rights nobody is."""
+    """The broker asks the coordinator once which id the producer belongs to.
+
+    It does not ask for a client without rights.
+    """
     asked: list[tuple[str, bool]] = []
 
     async def ask(

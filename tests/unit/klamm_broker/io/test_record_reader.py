@@ -1,4 +1,4 @@
-"""What a Kafka client's fetch is lent: files where that pays and the disk is not waited for, else copies."""
+"""Tests the records lent to Kafka fetches: parts of files if that is cheaper and needs no disk read, else copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTENT = random.Random(5).randbytes(10 * FILE_BYTES_MIN)
 
 
 class ProbedDisk(Disk):
-    """Nothing from `cold_from` on is in memory; knows which descriptors are open."""
+    """A disk whose bytes from `cold_from` on are not in memory. It records which descriptors are open."""
 
     cold_from = len(CONTENT)
 
@@ -45,7 +45,7 @@ class ProbedDisk(Disk):
 
 
 class Log:
-    """One segment's file, and a reader of it."""
+    """A segment's file and its reader."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.path = directory / "00000000000000000000.log"
@@ -60,7 +60,7 @@ class Log:
         return fd
 
     def slices(self, *sizes: int) -> list[LocatedSlice]:
-        """From the start, one after the other."""
+        """Returns adjacent slices of these sizes, from the start of the file."""
         parts = [FileSlice(sum(sizes[:number]), size) for number, size in enumerate(sizes)]
         log_dir = LogDir(str(self.path.parent))
         return [LocatedSlice(log_dir, LocatedRecords(cast("Any", self._segment), part)) for part in parts]

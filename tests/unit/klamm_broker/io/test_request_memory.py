@@ -1,4 +1,4 @@
-"""The pool of request bytes: refusing, waiting in order, never losing any."""
+"""Tests the pool of request bytes: refusals, waiting in order, and no lost bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_waiters_are_served_in_order() -> None:
 
         waiting = [asyncio.ensure_future(wait(size)) for size in (50, 10, 30)]
         await asyncio.sleep(0)
-        # The small one would fit, but it came later: it must not starve the large one.
+        # The small request would fit, but it came later and must not starve the large one.
         assert served == []
         memory.give_back(80)
         await asyncio.gather(*waiting)

@@ -1,4 +1,4 @@
-"""Which phase of a request takes how long, by its door."""
+"""Tests the time of each phase of a request, by its door."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHASES = ("queue", "local", "remote", "send", "total")
 
 
 def shown(kind: str, api: str = "Heartbeat", listener: str = "KAFKA") -> dict[str, float]:
-    """`kind`: "count" or "sum". What was not observed yet is 0."""
+    """Returns the metric of each phase, or 0 if nothing was observed. `kind` is "count" or "sum"."""
     found = registry().get_sample_value
     labels = {"listener": listener, "api": api}
     return {phase: found(f"klamm_broker_request_seconds_{kind}", {**labels, "phase": phase}) or 0.0 for phase in PHASES}
@@ -77,7 +77,7 @@ def test_a_request_that_waits_for_memory_is_queued_meanwhile(monkeypatch: pytest
 
 
 class TestCoroutines:
-    """Those of gRPC."""
+    """Tests requests that are coroutines, as those of gRPC are."""
 
     def test_up_to_its_first_wait_it_is_local(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = 100.0

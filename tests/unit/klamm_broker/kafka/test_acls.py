@@ -1,4 +1,4 @@
-"""Access control entries as Kafka clients name them, through to a controller's decisions and back."""
+"""Tests access control entries as Kafka clients name them, through a controller's decisions and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSIONS = range(SPOKEN[ApiKey.CREATE_ACLS].min, SPOKEN[ApiKey.CREATE_ACLS].max 
 
 
 class Client:
-    """Speaks one version."""
+    """A client that uses one version of the protocol."""
 
     def __init__(self, controller: AclController, version: int) -> None:
         self._apis = AclApis(controller)

@@ -37,7 +37,7 @@ VALUES = {
 
 
 def example_of(schema: Any, *, nulls: bool) -> Any:
-    """Every array with two items; what may be null is, or is not."""
+    """Returns a message whose arrays all have two items. `nulls` decides if its nullable fields are null."""
     hints = typing.get_type_hints(schema)
     return schema(
         **{
@@ -82,7 +82,7 @@ def test_an_array_that_must_not_be_null_is_refused_when_it_is(api_key: ApiKey, v
         messages.decode(Request(api_key, version, 1, "", "", memoryview(body), 0, False))
 
 
-# kio alone reserves memory for billions of items here, and aborts.
+# kio alone reserves memory for billions of items here, and aborts the process.
 @pytest.mark.parametrize(
     ("api_key", "version", "body"),
     [

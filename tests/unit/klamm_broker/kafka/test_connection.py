@@ -1,4 +1,4 @@
-"""A connection over a real socket: frames in any pieces, answers in order, and what ends it."""
+"""Tests a connection over a real socket: frames in any pieces, answers in order, and every reason to end it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_grpc_client_is_told_where_to_go(run: Callable[..., None], caplog: pyt
                         await channel.unary_unary("/klamm.v1.Broker/Metadata")(b"x" * 30_000, timeout=60)
                     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
                     assert refused.value.details() == (
-                        "this is a Kafka listener of Klamm; clients of its gRPC API dial broker-1:9094"
+                        "this is a Kafka listener of Klamm; clients of the gRPC API connect to broker-1:9094"
                     )
             reader, writer = await door.connect()
             writer.write(frame(1, b"ab"))
@@ -61,8 +61,8 @@ def test_a_grpc_client_is_told_where_to_go(run: Callable[..., None], caplog: pyt
     run(scenario())
     (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert re.fullmatch(
-        r"a gRPC client from 127\.0\.0\.1 came to the Kafka listener 127\.0\.0\.1:\d+: this is a Kafka listener of"
-        r" Klamm; clients of its gRPC API dial broker-1:9094",
+        r"a gRPC client from 127\.0\.0\.1 connected to the Kafka listener 127\.0\.0\.1:\d+: this is a Kafka listener of"
+        r" Klamm; clients of the gRPC API connect to broker-1:9094",
         line,
     )
 
@@ -70,8 +70,12 @@ def test_a_grpc_client_is_told_where_to_go(run: Callable[..., None], caplog: pyt
 @pytest.mark.parametrize(
     ("first", "told", "line"),
     [
-        (b"GET /topics HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n", "an HTTP client from 127.0.0.1 came to"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01", b"", "a TLS client from 127.0.0.1 came to"),
+        (
+            b"GET /topics HTTP/1.1\r\n\r\n",
+            b"HTTP/1.1 400 Bad Request\r\n",
+            "an HTTP client from 127.0.0.1 connected to",
+        ),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", b"", "a TLS client from 127.0.0.1 connected to"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", b"", "client=127.0.0.1 connection closed: a frame of 1397966893 bytes"),
         (struct.pack(">i", REQUEST_MAX_BYTES + 1), b"", "client=127.0.0.1 connection closed: a frame of 1000001 bytes"),
         (frame(1, b"ab") + b"GET / HTTP/1.1\r\n", b"", "client=127.0.0.1 connection closed: a frame of 1195725856"),
@@ -216,7 +220,7 @@ async def forwarded(request: Request) -> Answer:
 
 
 def forwarded_further(request: Request) -> AnswerInTime:
-    """An answer that is not awaited yet, as that of a produce is which waits for replicas."""
+    """Returns an answer that is not awaited yet, like that of a produce that waits for replicas."""
 
     async def answer(further: AnswerInTime) -> Answer:
         return await further
@@ -230,7 +234,7 @@ def run_on(loop_of: str, scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class OneWrite:
-    """A transport that counts what is written, and takes it or not."""
+    """A transport that counts the bytes written and can stop accepting them."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -259,7 +263,7 @@ class OneWrite:
 
 
 def feed(connection: KafkaConnection, data: bytes) -> None:
-    """As much of it as there is room for, as one read."""
+    """Passes bytes to the connection as one read. They must fit into its buffer."""
     room = connection.get_buffer(-1)
     assert len(data) <= len(room)
     room[: len(data)] = data
@@ -268,7 +272,7 @@ def feed(connection: KafkaConnection, data: bytes) -> None:
 
 @contextlib.asynccontextmanager
 async def connected(door: Door) -> AsyncIterator[tuple[KafkaConnection, OneWrite]]:
-    """A connection whose reads and writes are the test's."""
+    """Yields a connection whose reads and writes the test controls."""
     connection, transport = KafkaConnection(door.listener), OneWrite()
     connection.connection_made(transport)
     try:
@@ -289,7 +293,7 @@ def test_what_one_read_brings_is_answered_by_one_write_before_anything_else_runs
 
 
 def test_a_request_behind_one_that_had_to_wait_is_served_before_later_ones_of_others() -> None:
-    """The client has its answer as soon as it is written, and sends its next request in the same turn of the loop."""
+    """The client gets its answer when it is written, and sends its next request in the same turn of the loop."""
     served: list[int] = []
 
     def handle(request: Request) -> Answer | AnswerInTime:
@@ -331,7 +335,7 @@ def test_others_have_their_turn_before_all_of_many_requests_are_served() -> None
 
 
 def test_many_clients_take_only_a_part_of_a_turn_and_are_served_first_come_first_served() -> None:
-    """What else the loop has to do, such as the broker's heartbeats, gets in between."""
+    """The loop's other work, such as the broker's heartbeats, runs in between."""
 
     async def scenario() -> None:
         now_s = 1.0
@@ -350,7 +354,7 @@ def test_many_clients_take_only_a_part_of_a_turn_and_are_served_first_come_first
                 feed(client, frame(number))
             assert served == [0, 1, 2, 3]
             await asyncio.sleep(0)
-            # A request that comes now waits behind those that wait already.
+            # A request that arrives now waits behind the requests that wait already.
             feed(clients[9], frame(9))
             assert served == list(range(8))
             await asyncio.sleep(0)
@@ -381,7 +385,7 @@ def test_who_leaves_while_waiting_for_a_turn_is_not_served() -> None:
 
 
 def test_connections_are_accepted_one_in_a_turn_of_the_services_loop() -> None:
-    """Thousands that wait to be accepted hold up nobody: uvloop takes one, and lets others have their turn."""
+    """Thousands of waiting connections do not block the loop, because uvloop accepts one of them per turn."""
 
     async def scenario() -> None:
         async with Door(echo, connections_max=100) as door, contextlib.AsyncExitStack() as sockets:
@@ -437,12 +441,12 @@ def test_a_request_waits_while_others_take_all_the_memory() -> None:
             feed(second, large[1_000:BUSY_BUFFER_BYTES])
             assert first.is_busy
             assert second.is_busy
-            # The tasks of both ask for memory.
+            # The tasks of both requests ask for memory.
             await asyncio.sleep(0)
             door.memory.give_back(95)
             for _ in range(10):
                 await asyncio.sleep(0)
-            # While the large one has what there is.
+            # Meanwhile the large request holds all memory.
             assert transport.writes == [struct.pack(">ii", 9, 1) + b"hello"]
             feed(second, large[BUSY_BUFFER_BYTES:])
             for _ in range(10):
@@ -482,7 +486,9 @@ def test_a_frame_that_stands_still_is_cut_off_while_others_wait_for_its_memory(
 
     asyncio.run(scenario())
     (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert line.endswith("connection closed: its request stands still, and others wait for its memory")
+    assert line.endswith(
+        "connection closed: the client stopped sending a request while other requests waited for memory"
+    )
 
 
 def test_a_frame_takes_memory_as_it_arrives_and_not_as_it_is_announced() -> None:
@@ -544,7 +550,7 @@ def test_a_client_that_leaves_while_its_answer_is_made_is_not_logged_as_a_mistak
         async def answer(request: Request) -> Answer:
             (connection,) = door.listener._connections
             connection._transport.abort()
-            await asyncio.sleep(0)  # The transport is closed now. This task is cancelled in the next turn of the loop.
+            await asyncio.sleep(0)  # the transport is closed, and the next turn of the loop cancels this task
             return [b"x"]
 
         async with Door(answer) as door:

@@ -1,4 +1,4 @@
-"""Which broker Kafka clients take for a coordinator, and what the others refuse."""
+"""Tests which broker Kafka clients use as a coordinator, and which requests the others refuse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BROKERS = (1, 2, 3, 4)
 
 
 def image(live: Iterable[int]) -> MetadataImage:
-    """Four brokers. Each has the listener KAFKA, the first two PUBLIC as well."""
+    """Returns an image of four brokers. Each has the listener KAFKA, and the first two have PUBLIC as well."""
     live = frozenset(live)
 
     def broker(broker_id: int) -> MetadataRecord:
@@ -71,7 +71,7 @@ def test_without_a_live_broker_there_is_no_coordinator() -> None:
 
 
 def asked_of_every_broker(rpc: str, answer: Any, ask: Any) -> list[tuple[Any, int]]:
-    """What each broker answers, and how often it asked a coordinator for that."""
+    """Returns each broker's answer, and how often it asked a coordinator for it."""
     found = []
     for view in views():
         coordinators = ScriptedCoordinators({rpc: answer})

@@ -1,4 +1,4 @@
-"""A feature can be set to the level it has, and to no other."""
+"""Tests that a feature can be set to the level it has, and to no other."""
 
 from __future__ import annotations
 

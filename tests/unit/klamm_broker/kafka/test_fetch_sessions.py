@@ -1,4 +1,4 @@
-"""Fetch sessions against a model: what a client puts together from answers is what there is, and memory is bounded."""
+"""Tests fetch sessions against a model: a client's view equals the partitions' state, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def request(
     *,
     topic: Topic = "t",
 ) -> SessionRequest:
-    """`changed` are offsets by partition."""
+    """Returns a request. `changed` are offsets by partition."""
     return SessionRequest(
         session_id,
         epoch,
@@ -55,7 +55,7 @@ def begin(sessions: FetchSessions, asked: SessionRequest, now_ms: int = 0) -> Fe
 
 
 def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset[int] = frozenset()) -> dict[int, int]:
-    """High watermarks that a client is told, when these are the partitions'."""
+    """Returns the high watermarks in the answer to a client, if the partitions have these high watermarks."""
     found = [
         PartitionAnswer(
             one.topic_partition,
@@ -83,7 +83,7 @@ def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset
 def test_what_a_client_puts_together_is_what_there_is(
     steps: list[tuple[dict[int, int], frozenset[int], dict[int, int], frozenset[int]]],
 ) -> None:
-    """Each step: positions that change, partitions forgotten, high watermarks that change, partitions with records."""
+    """A step changes positions, forgets partitions, changes high watermarks, and gives records to some partitions."""
     sessions = sessions_of(1)
     high_watermarks = dict.fromkeys(range(6), 0)
     offsets = {0: 0}
@@ -206,7 +206,7 @@ def test_partitions_are_bounded_whether_a_session_begins_or_grows_with_them() ->
     many = dict.fromkeys(range(PARTITIONS_PER_SLOT), 0)
     assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {**many, -1: 0})).session_id == NO_SESSION
     full = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, many)).session_id
-    with pytest.raises(BrokerError, match="room"):
+    with pytest.raises(BrokerError, match="too many partitions"):
         begin(sessions, request(full, 1, {-1: 0}))
     sessions.check_invariants()
     assert len(sessions) == 0

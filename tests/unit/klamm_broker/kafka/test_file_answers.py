@@ -1,4 +1,4 @@
-"""Answers whose records are files: sent whole and in order, to slow readers too, and never leaving a descriptor."""
+"""Tests answers whose records are files: sent whole and in order, to slow readers too, with all descriptors closed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_reader_that_goes_while_it_is_sent_to_is_no_error(files: Files, caplog
                 slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 slow.sendall(frame(1))
                 await files.until(1)
-                # What was not received turns the end into a reset.
+                # Unread bytes in the receive buffer turn the close into a reset.
                 slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             await files.until(0)
             reader, writer = await door.connect()

@@ -1,4 +1,4 @@
-"""Frames come out of the buffer as they were sent, however their bytes arrive."""
+"""Tests that frames leave the buffer as they were sent, in whatever pieces their bytes arrive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sent(body: bytes) -> bytes:
 
 
 def feed(frames: FrameBuffer, data: bytes) -> int:
-    """Takes what there is room for; returns how much."""
+    """Takes as many bytes as there is room for, and returns their number."""
     taken = data[: len(frames.room) - frames.filled]
     frames.room[frames.filled : frames.filled + len(taken)] = taken
     frames.filled += len(taken)
@@ -28,7 +28,7 @@ def feed(frames: FrameBuffer, data: bytes) -> int:
 
 
 def served(frames: FrameBuffer) -> list[bytes]:
-    """What is here, and room for what follows, as a connection does it."""
+    """Removes and returns the complete frames, and makes room for the next one, as a connection does."""
     was_full = frames.filled == frames.capacity
     bodies = []
     while (frame := frames.next_frame(MAX_BYTES)) is not None:

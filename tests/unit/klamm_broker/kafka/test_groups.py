@@ -1,4 +1,4 @@
-"""What groups' requests mean in their first and newest versions."""
+"""Tests the meaning of group requests in their first and newest versions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_offsets_are_committed_by_topic_id_from_version_10_on(version: int) -> N
     named = [(one.topic, one.partition, one.offset) for one in asked.offsets]
     results = [(topic, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in answer.topics]
     if version < 10:
-        # Such a name is as good as any: whether there is a topic of that name is the coordinator's business.
+        # The handler accepts any name, because the coordinator checks whether the topic exists.
         assert named == [("flights", 1, 5), ("?" + UNKNOWN.hex, 1, 5)]
         assert [(topic.name, codes) for topic, codes in results] == [
             ("flights", [(1, 0)]),
@@ -107,7 +107,10 @@ def test_a_commit_to_unknown_ids_alone_is_nobody_elses_business() -> None:
 
 
 def fetched(request: Any) -> pb.OffsetFetchResponse:
-    """As of a group that has committed 5 everywhere it was asked for; of all topics, also to one that is gone."""
+    """Answers for a group that has committed offset 5 in every requested partition.
+
+    An answer for all topics includes a deleted topic.
+    """
     names = ["flights", "gone"] if request.all_topics else [one.topic for one in request.topics]
     return pb.OffsetFetchResponse(
         offsets=[pb.GroupOffset(topic=name, partition=0, offset=5, leader_epoch=2, metadata="m") for name in names]

@@ -1,4 +1,4 @@
-"""Bounds of those who are not in yet: of all, and of one address."""
+"""Tests the limits of clients in a handshake: of all clients, and of one address."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from klamm_broker.kafka.handshake_room import HandshakeRoom
 def test_an_address_has_a_tenth_and_all_together_the_whole() -> None:
     room = HandshakeRoom(20)
     assert [room.take("a"), room.take("a")] == ["", ""]
-    assert room.take("a") == "a tenth of max.unauthenticated.connections=20 are on their way in from its address"
+    assert room.take("a") == (
+        "a tenth of max.unauthenticated.connections=20 connections from the client's address are in their handshake"
+        " or login"
+    )
     for number in range(18):
         assert room.take(f"b{number}") == ""
-    assert room.take("c") == "max.unauthenticated.connections=20 are on their way in"
+    assert room.take("c") == "max.unauthenticated.connections=20 connections are in their handshake or login"
     room.give_back("a")
     assert room.take("c") == ""
 
@@ -27,7 +30,7 @@ def test_one_is_always_let_in() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"))), st.integers(1, 40))
 def test_what_is_given_back_is_there_again(steps: list[tuple[bool, str]], bound: int) -> None:
-    """Against a list of those inside."""
+    """The model is a list of the clients inside."""
     room, inside = HandshakeRoom(bound), list[str]()
     for comes, address in steps:
         if comes:

@@ -1,4 +1,4 @@
-"""The messages written by hand are, byte for byte, those of kio's schemas, in every version that is spoken."""
+"""Tests that the messages written by hand have the same bytes as those of kio's schemas, in every spoken version."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def versions_of(api_key: ApiKey) -> range:
 
 
 def request_of(api_key: ApiKey, version: int, fields: dict[str, Any]) -> Request:
-    """A request as a client would send it."""
+    """Returns a request as a client would send it."""
     schema = request_schema(api_key, version)
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, messages._make(schema, fields))
@@ -77,7 +77,10 @@ def bytes_of(writer: AnswerWriter) -> bytes:
 
 
 def image() -> MetadataImage:
-    """Three brokers, the third fenced and without a Kafka listener; a partition without a leader."""
+    """Returns an image of three brokers and a partition without a leader.
+
+    The third broker is fenced and has no Kafka listener.
+    """
 
     def broker(number: int, *, kafka_port: int, rack: str = "", fenced: bool = False) -> MetadataRecord:
         record = RegisterBrokerRecord(
@@ -121,7 +124,7 @@ def decoded(request: Request, answer: bytes) -> Any:
 
 
 class ScriptedProduce:
-    """Keeps what it is given, answers what it was told."""
+    """A handler that records its requests and gives prepared answers."""
 
     def __init__(self, answers: list[Produced], *, in_time: bool = False) -> None:
         self.answers = answers
@@ -254,7 +257,7 @@ def test_produce(version: int, in_time: bool) -> None:
 
 @pytest.mark.parametrize("leader", [-1, 3, 9])
 def test_no_endpoint_is_given_of_leaders_that_the_client_cannot_dial(leader: int) -> None:
-    """Nobody, a broker without such a listener, and one that nobody knows."""
+    """The leader is missing, a broker without such a listener, or an unknown broker."""
     refused = Produced(TopicPartition("flights", 1), ErrorCode.NOT_LEADER_OR_FOLLOWER, "", current_leader=leader)
     assert node_endpoints(CLUSTER, [refused]) == []
 
@@ -286,7 +289,7 @@ def test_older_producers_do_not_know_that_a_transaction_can_be_aborted(version: 
 
 
 class ScriptedFetch:
-    """Keeps what it is asked, finds what it was told, at once or not."""
+    """A handler that records its requests and gives prepared answers, at once or later."""
 
     def __init__(self, answers: Sequence[PartitionAnswer], records: Sequence[bytes], *, waits: bool = False) -> None:
         self.answers, self.records, self._waits = answers, records, waits
@@ -302,7 +305,7 @@ class ScriptedFetch:
 
 
 def fetched_of(kafka_fetch: Fetch, request: Request) -> bytes:
-    """The answer, also if it takes its time."""
+    """Returns the answer, also if it comes later."""
     answer = kafka_fetch.fetch(request)
 
     async def in_time() -> list[Part]:
@@ -423,7 +426,7 @@ def test_fetch(version: int, waits: bool) -> None:
 
 @pytest.mark.parametrize("version", range(7, SPOKEN[ApiKey.FETCH].max + 1))
 def test_fetch_in_a_session(version: int) -> None:
-    """The second request names nothing and is told what is new; the third comes too late and is refused."""
+    """The second request names no partition and gets the changes. The third request comes too late and is refused."""
 
     def ask(session_id: int, epoch: int, numbers: Sequence[int]) -> Request:
         partitions = [
@@ -494,7 +497,7 @@ def test_fetch_in_a_session(version: int) -> None:
 
 
 class ScriptedMetadata:
-    """Creates nothing."""
+    """A handler that creates no topics."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
@@ -521,7 +524,7 @@ def test_metadata(version: int, everything: bool) -> None:
     none = uuid.UUID(int=0)
     asked = [{"name": "flights", "topic_id": none}, {"name": "nowhere", "topic_id": none}]
     if version >= 12:
-        # As Java's client asks by id, and as others do.
+        # Java's client asks by id in this form, other clients in the second form.
         asked += [{"name": "", "topic_id": FLIGHTS}, {"name": None, "topic_id": UNKNOWN}]
     request = request_of(
         ApiKey.METADATA,
@@ -545,7 +548,7 @@ def test_metadata(version: int, everything: bool) -> None:
             "topic_id": topic_id,
             "is_internal": False,
             "partitions": partitions,
-            # None are known of an id that no topic has.
+            # A topic that does not exist has no known operations.
             "topic_authorized_operations": -(2**31) if code == 100 else 3576,
         }
 
@@ -581,7 +584,7 @@ def test_metadata(version: int, everything: bool) -> None:
 
 @pytest.mark.parametrize("version", [4, 5, 6, 12])
 def test_what_a_broker_leads_that_the_client_cannot_dial_has_no_leader(version: int) -> None:
-    """A client that came in by PUBLIC is told of brokers with a listener of that name; broker 1 has none."""
+    """A client on the listener PUBLIC sees only brokers that have this listener. Broker 1 has none."""
     public = Listener("PUBLIC", SecurityProtocol.KAFKA, "example.com", 1092)
     two = RegisterBrokerRecord(broker_id=2, broker_epoch=99, listeners=encode([public]))
     seen = replay(image(), [MetadataRecord(register_broker=two)], image().end_index + 1)
@@ -629,7 +632,7 @@ def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range
 
 
 def test_librdkafka_s_way_of_asking_for_all_topics_is_understood() -> None:
-    """2.16.0 writes no topics as a null array and three bytes of a longer form of it; Kafka reads no further."""
+    """librdkafka 2.16.0 writes a null array and then three bytes of a longer form of it. Kafka ignores these bytes."""
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     handler = ScriptedMetadata()
     request = parse_request(memoryview(frame), "")

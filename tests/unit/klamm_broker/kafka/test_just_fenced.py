@@ -1,4 +1,4 @@
-"""Which brokers Metadata lists a while longer, and that nothing else takes them for live."""
+"""Tests which brokers Metadata lists a while longer, and that nothing else considers them live."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_who_was_fenced_is_listed_for_the_time_of_a_session_and_coordinates_noth
     assert world.listed() == [1, 2, 3]
     assert [one.broker_id for one in world.view.brokers()] == [1, 3]
     world.now_ms += LISTED_MS - 1
-    # Another change of the brokers does not prolong it.
+    # Another change of the brokers does not prolong the time.
     world.change(3, fenced=True)
     assert world.listed() == [1, 2, 3]
     world.now_ms += 1
     assert world.listed() == [1, 3]
-    # It came back and died again, and nobody asked meanwhile.
+    # The broker returned and died again, and no request came in between.
     world.register(2, epoch=9, fenced=True)
     assert world.listed() == [1, 2, 3]
 

@@ -1,5 +1,7 @@
-"""The answers to requests in the middle of a login, as kio reads them. What Kafka says is asked in
-`tests/clients/test_security_login_order.py`."""
+"""Tests the answers to requests in the middle of a login, as kio reads them.
+
+`tests/clients/test_security_login_order.py` compares them with Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ NEVER = (ApiKey.PRODUCE, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.CREAT
 
 
 def request(api_key: ApiKey, version: int) -> Request:
-    """With a body that nobody could read."""
+    """Returns a request with a body that cannot be parsed."""
     return parse_request(memoryview(struct.pack(">hhih", api_key, version, 7, -1) + b"\x00\xff\xff"), "here")
 
 

@@ -1,4 +1,4 @@
-"""ListOffsets by version: which special timestamps a version has, and what is refused before anybody is asked."""
+"""Tests ListOffsets by version: the special timestamps of each version, and refusals before the handler is called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 class ScriptedListOffsets:
-    """Finds the partition's number as its offset; or answers each with an error."""
+    """A handler that finds the partition's number as its offset, or answers each partition with an error."""
 
     def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
         self._error = error
@@ -33,7 +33,7 @@ class ScriptedListOffsets:
 
 
 def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[int, int]]) -> list[Any]:
-    """`partitions` as (number, timestamp)."""
+    """Returns the answers for `partitions`, which are (number, timestamp)."""
     asked = [
         {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": -1}
         for number, timestamp in partitions

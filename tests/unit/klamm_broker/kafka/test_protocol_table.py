@@ -1,4 +1,4 @@
-"""The page of Kafka's APIs names the versions that ApiVersions names, and no difference goes unsaid."""
+"""Tests that the page of Kafka's APIs names the versions that ApiVersions names, and mentions every difference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.cold_requests import request_of
 
 
 def named() -> dict[int, protocol_table.Range]:
-    """What a client is told."""
+    """Returns the versions that ApiVersions gives a client, by API key."""
     fields = {"client_software_name": "test", "client_software_version": "1"}
     request = request_of(ApiKey.API_VERSIONS, 4, fields)
     answer = b"".join(bytes(part) for part in api_versions(request, 1, "cluster", 1).parts())

@@ -1,4 +1,4 @@
-"""Quotas at the door of Kafka clients."""
+"""Tests quotas through the requests of Kafka clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IMAGE = replay(
 
 
 class Controller:
-    """Answers as told, and keeps what it was asked."""
+    """A controller that gives a prepared answer and keeps its requests."""
 
     def __init__(self, answer: pb.AlterClientQuotasResponse | BrokerError) -> None:
         self._answer = answer

@@ -1,4 +1,4 @@
-"""What is refused before anybody is asked, with Kafka's error codes."""
+"""Tests the requests that are refused before a handler is called, with Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOBODY: Any = ScriptedCoordinators({})
 
 
 class CreatingController:
-    """Creates what it is asked to, and deletes it."""
+    """A controller that creates and deletes every topic that it is asked to."""
 
     async def change(self, rpc: Any, request: Any, *, timeout_ms: int) -> Any:
         if rpc.__name__ == "create_topics":
@@ -69,7 +69,7 @@ def test_the_name_of_a_clients_software_is_of_letters_digits_dots_and_dashes(
 def test_a_client_that_means_another_node_has_to_bootstrap_again(
     cluster_id: str | None, node_id: int, code: ErrorCode
 ) -> None:
-    """KIP-1242."""
+    """The error is that of KIP-1242."""
     fields = {"client_software_name": "c", "client_software_version": "1", "cluster_id": cluster_id, "node_id": node_id}
     answer = api_versions(request_of(ApiKey.API_VERSIONS, 5, fields), 1, "cluster", 1).value()
     assert int.from_bytes(answer[:2], "big", signed=True) == code

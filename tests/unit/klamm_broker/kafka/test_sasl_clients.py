@@ -1,5 +1,4 @@
-"""A Kafka listener where clients log in: what is served before and after, and what becomes of clients that go no
-further."""
+"""Tests a Kafka listener where clients log in: APIs before and after the login, and clients that do not complete it."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ def test_before_the_login_nothing_else_is_looked_at(run: Run) -> None:
                 between.writer.write(message(*request))
                 assert await between.is_cut_off()
             assert not handled
-            # That is for everybody.
+            # Clients may ask this without a login.
             asking = await Client.of(door)
             assert await asking.ask(ApiKey.API_VERSIONS, 0, b"") == b"versions"
             assert await asking.by_plain() == 0
@@ -111,7 +110,7 @@ def test_what_comes_during_a_login_is_told_so_and_ends_it(run: Run, again: bool)
                 if again:
                     assert await client.by_plain() == 0
                 assert await client.handshake() == 0
-                # What is sent behind it is not looked at any more.
+                # The listener ignores bytes that a client sends after that.
                 client.writer.write(message(*request) + frame(1, b"a"))
                 assert await answer_to(client.reader) == (7, answer)
                 assert await client.is_cut_off()

@@ -1,4 +1,4 @@
-"""The messages of a login, beside kio's schemas of them."""
+"""Tests the messages of a login against kio's schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of files through a transport that encrypts: whole, in order, and no more of them in memory than a little."""
+"""Tests records of files through a transport that encrypts: whole, in order, with only a few of them in memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_bytes_and_files_arrive_in_their_order(files: Files, world: TlsWorld, ru
                     assert await answer_to(reader) == (number, b"plain" if number % 2 else expected)
                 writer.close()
 
-            # Several take turns with one buffer.
+            # Several senders share one buffer in turn.
             await asyncio.gather(*(client() for _ in range(3)))
         assert files.open_count == 0
 
@@ -130,7 +130,7 @@ def test_sendfile_refuses_a_transport_that_encrypts(world: TlsWorld) -> None:
 
 
 class SlowTransport:
-    """Takes one slice, and no more until it is told to."""
+    """A transport that takes one slice, and the next one only when the test permits it."""
 
     def __init__(self) -> None:
         self.taken = bytearray()

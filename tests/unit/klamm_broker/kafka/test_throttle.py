@@ -1,4 +1,4 @@
-"""A client that has used up a quota is told so at once, and then not read for as long as it was told."""
+"""Tests that a client above its quota gets its answer and throttle time at once, but is not read for that time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPAN = WindowSpan(windows=2, window_ms=200)
 
 
 class StillClock:
-    """Stands still."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now_ms = 5_000
@@ -52,7 +52,7 @@ def frame(number: int, client_id: bytes = b"slow", api_key: ApiKey = ApiKey.HEAR
 
 
 def told(request: Request) -> Answer:
-    """The answer is the throttle time."""
+    """Answers with the throttle time."""
     return [b"%d" % request.throttle_ms]
 
 
@@ -77,7 +77,7 @@ def test_who_rests_is_not_read_and_others_are_served() -> None:
             await settle()
             assert not following.done()
             following.cancel()
-        # The door has closed while the client rested.
+        # The door has closed while the client was throttled.
         writer.close()
 
     asyncio.run(scenario())

@@ -1,5 +1,4 @@
-"""A Kafka listener with TLS: which clients get through a handshake, what becomes of the others, and which principal a
-client has then."""
+"""Tests a Kafka listener with TLS: successful and failed handshakes, and the principals of clients."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ def test_a_certificate_that_no_rule_takes_lets_nobody_in(
                 await until(lambda: len(door.listener) == 0)
 
     run(scenario())
-    assert "no rule of ssl.principal.mapping.rules takes its certificate's name 'CN=alice" in caplog.text
+    assert "no rule of ssl.principal.mapping.rules matches the certificate's name 'CN=alice" in caplog.text
 
 
 @both_loops
@@ -100,7 +99,7 @@ def test_an_alert_tells_a_client_why_its_handshake_failed(
 ) -> None:
     async def dial(door: Door) -> None:
         reader, _ = await door.connect(world.dialler(shown))
-        # In TLS 1.3 a client is through with its handshake before the server is, and reads of it later.
+        # In TLS 1.3 a client completes its handshake before the server does, so it learns of a refusal later.
         await reader.readexactly(1)
 
     async def scenario() -> None:
@@ -115,7 +114,7 @@ def test_an_alert_tells_a_client_why_its_handshake_failed(
 
 @contextlib.asynccontextmanager
 async def alerted(world: TlsWorld, door: Door) -> AsyncIterator[socket.socket]:
-    """A client without a certificate, after it has read the server's alert and the end of the stream."""
+    """Yields a client without a certificate that has read the server's alert and the end of the stream."""
     loop = asyncio.get_running_loop()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = world.dialler().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
@@ -214,7 +213,7 @@ def test_plain_bytes_get_no_answer_and_the_log_names_the_port(
                 reader, writer = await door.connect()
                 writer.write(first_bytes)
                 with contextlib.suppress(ConnectionError):
-                    # At most a TLS alert.
+                    # The client receives at most a TLS alert.
                     assert len(await reader.read()) <= 7
                 writer.close()
                 await until(lambda: not door.listener._acceptors[0]._under_way)
@@ -223,7 +222,7 @@ def test_plain_bytes_get_no_answer_and_the_log_names_the_port(
     told = [one.getMessage() for one in caplog.records]
     assert len(told) == 1
     assert re.fullmatch(
-        rf"{visitor} from 127\.0\.0\.1 came to the Kafka listener 127\.0\.0\.1:\d+: it speaks TLS only"
+        rf"{visitor} from 127\.0\.0\.1 connected to the Kafka listener 127\.0\.0\.1:\d+: the listener accepts TLS only"
         r" \(security\.protocol=SSL\)",
         told[0],
     )
@@ -302,5 +301,5 @@ def test_tls_at_a_port_without_it_is_told_once(world: TlsWorld, caplog: pytest.L
     asyncio.run(scenario())
     (told,) = [one.getMessage() for one in caplog.records]
     assert re.search(
-        r"a TLS client from 127\.0\.0\.1 came to the Kafka listener 127\.0\.0\.1:\d+: .* without TLS", told
+        r"a TLS client from 127\.0\.0\.1 connected to the Kafka listener 127\.0\.0\.1:\d+: .* without TLS", told
     )

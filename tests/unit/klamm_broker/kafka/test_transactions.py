@@ -1,4 +1,4 @@
-"""What transactions' requests mean by version."""
+"""Tests the meaning of transaction requests by version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def transactions_of(coordinators: ScriptedCoordinators) -> TransactionApis:
 
 
 def added(request: Any) -> pb.AddPartitionsToTxnResponse:
-    """As of a transaction that has partition 0, with a producer in epoch 5."""
+    """Answers for a transaction that has partition 0 and a producer in epoch 5."""
     if request.producer_epoch != 5:
         return pb.AddPartitionsToTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
     results = [
@@ -73,7 +73,7 @@ def test_a_producer_whose_epoch_is_over_has_an_invalid_epoch_when_it_commits_off
 
 
 def offsets_of(*topics: dict[str, Any]) -> dict[str, Any]:
-    """A request that commits offset 5 in partition 0 of each topic."""
+    """Returns a request that commits offset 5 in partition 0 of each topic."""
     partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
     return {
         "transactional_id": "t",
@@ -93,7 +93,7 @@ def committed(request: Any) -> pb.TxnOffsetCommitResponse:
 
 
 def test_offsets_are_committed_by_topic_id_from_version_6_on() -> None:
-    """KIP-1319."""
+    """The field comes from KIP-1319."""
     coordinators = ScriptedCoordinators({"txn_offset_commit": committed})
     fields = offsets_of({"topic_id": FLIGHTS}, {"topic_id": UNKNOWN})
     handle = transactions_of(coordinators).txn_offset_commit

@@ -1,4 +1,4 @@
-"""Markers that an operator writes: to this broker's partitions, and to the groups' by way of their coordinators."""
+"""Tests markers that an operator writes: to this broker's partitions, and to groups through their coordinators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFFSETS = "__consumer_offsets"
 
 
 def written(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    """Partition 0 takes its marker, others are led elsewhere; shard 9 is being loaded."""
+    """Writes the marker to partition 0. Other brokers lead the other partitions, and shard 9 is loading."""
     codes = {0: ErrorCode.NONE, 9: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     answers = [
         WrittenTxnMarker(
@@ -40,7 +40,7 @@ def written(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
 
 
 class ScriptedMarkers:
-    """Keeps the markers that it is given."""
+    """Keeps the markers that it receives."""
 
     def __init__(self) -> None:
         self.given: list[MarkerToWrite] = []

@@ -1,4 +1,4 @@
-"""Users at the door of Kafka clients."""
+"""Tests users through the requests of Kafka clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USERS = replay(
 
 
 class Controller:
-    """Answers as told, and keeps what it was asked."""
+    """A controller that gives a prepared answer and keeps its requests."""
 
     def __init__(self, answer: pb.AlterUserScramCredentialsResponse | BrokerError) -> None:
         self._answer = answer
@@ -88,7 +88,7 @@ def test_changes_are_the_controllers() -> None:
 
 
 def test_a_byte_too_many_is_passed_over() -> None:
-    """librdkafka sends it."""
+    """librdkafka sends this byte."""
     request = request_of(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [], "upsertions": []})
     longer = request._replace(frame=memoryview(bytes(request.frame) + b"\0"))
     assert messages.decode(longer) == messages.decode(request)

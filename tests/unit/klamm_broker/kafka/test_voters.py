@@ -1,4 +1,4 @@
-"""Voters of the quorum as Kafka clients name them, and what is refused before a controller is asked."""
+"""Tests how Kafka clients name the voters of the quorum, and refusals before a controller is called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDPOINT = {"name": "CONTROLLER", "host": "c3", "port": 9093}
 
 
 class ScriptedController:
-    """Keeps what it is asked, and does as it is told."""
+    """A controller that records its requests, and refuses them with `code` if it is set."""
 
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.asked: list[tuple[str, Any]] = []
@@ -97,5 +97,5 @@ def test_a_new_voter_says_where_it_is() -> None:
 def test_what_the_controller_refuses_is_refused() -> None:
     assert add(ScriptedController(ErrorCode.DUPLICATE_VOTER)).error_code == ErrorCode.DUPLICATE_VOTER
     assert remove(ScriptedController(ErrorCode.VOTER_NOT_FOUND)).error_code == ErrorCode.VOTER_NOT_FOUND
-    # Kafka has no other word for the last one, which has to stay.
+    # Kafka has no better error for the last voter, which cannot be removed.
     assert remove(ScriptedController(ErrorCode.INVALID_REQUEST)).error_code == ErrorCode.VOTER_NOT_FOUND

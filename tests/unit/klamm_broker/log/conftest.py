@@ -1,4 +1,4 @@
-"""Helpers of the storage tests: batches, logs in a tmp_path, and a disk that fails on demand."""
+"""Provides the helpers of the storage tests: batches, logs in a tmp_path, and a disk that fails on demand."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ MakeBatch = Callable[..., bytes]
 
 @pytest.fixture(scope="session")
 def make_batch() -> MakeBatch:
-    """`make_batch(count, value_bytes=..., timestamps=[...], **encode_batch_arguments)`."""
+    """Returns a function `make_batch(count, value_bytes=..., timestamps=[...], **encode_batch_arguments)`."""
 
     def make(
         count: int = 1, *, value_bytes: int = 20, timestamps: Sequence[int] | None = None, **options: Any
@@ -153,7 +153,7 @@ class LogHarness:
         return log
 
     def crash(self, log: PartitionLog) -> int:
-        """The process dies: nothing more is written. Returns the recovery point, as a checkpoint would have it."""
+        """Kills the process, so that nothing more is written. Returns the recovery point of its last checkpoint."""
         log.abandon()
         return log.flusher.recovery_point
 
@@ -174,7 +174,7 @@ ReadAll = Callable[[PartitionLog], list[tuple[int, bytes | None]]]
 
 @pytest.fixture(scope="session")
 def read_all() -> ReadAll:
-    """Every (offset, value) from the log start on, fetched in several reads."""
+    """Returns a function that reads every (offset, value) from the log start, in several reads."""
 
     def read(log: PartitionLog) -> list[tuple[int, bytes | None]]:
         found: list[tuple[int, bytes | None]] = []

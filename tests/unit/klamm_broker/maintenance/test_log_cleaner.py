@@ -1,4 +1,4 @@
-"""The cleaner at work: which log it takes, what stops it from taking one, and how it ends."""
+"""Tests the running cleaner: which log it picks, why it skips a log, and how it stops."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEADLINE_S = 60
 
 @dataclass(frozen=True)
 class Replica:
-    """Everything in its log is committed."""
+    """A replica whose log is fully committed."""
 
     log: PartitionLog
 
@@ -55,7 +55,7 @@ class Replica:
 
 
 class Broker:
-    """Logs and replicas, as the cleaner sees them."""
+    """The logs and replicas that the cleaner sees."""
 
     def __init__(self, root: Path) -> None:
         self.logs = open_logs(root)
@@ -69,7 +69,7 @@ class Broker:
         return log
 
     def fill(self, log: PartitionLog, count: int = 60) -> None:
-        """Records of three keys, on disk."""
+        """Appends records of three keys and flushes them."""
         now_ms = SystemClock().wall_ms()
         for number in range(count):
             log.append_as_leader(
@@ -99,7 +99,7 @@ def broker(tmp_path: Path) -> Broker:
 
 
 def left(log: PartitionLog) -> int:
-    """How many records there are."""
+    """Returns the number of records in the log."""
     count, offset = 0, log.log_start_offset
     while data := log.reader.read(offset, 10**6).records:
         for position, header in iter_headers(data):
@@ -226,7 +226,7 @@ def test_a_log_that_was_truncated_meanwhile_is_cleaned_later(broker: Broker) -> 
             await until(lambda: bool(cleaner._under_way))
             log.truncate_to(150, now_ms=0)
             cleaner.reconfigure(SETTINGS)
-            await until(lambda: not cleaner._under_way, pause_s=0)  # it cleans again soon
+            await until(lambda: not cleaner._under_way, pause_s=0)  # the next cleaning comes soon
             assert (log.compaction.cleaned_to_offset, left(log)) == (0, 150)
             await until(lambda: is_clean(log))
 
@@ -301,7 +301,7 @@ def test_another_pause_counts_at_once(broker: Broker) -> None:
 
 
 class WaitingClock:
-    """A clock that is also the event for which a throttle waits: a wait lets its time pass."""
+    """A clock that is also the event that a throttle waits for. A wait moves its time forward."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -313,7 +313,7 @@ class WaitingClock:
         self.now_s += timeout_s
 
     def set(self) -> None:
-        """Nobody waits here."""
+        """Does nothing, because no thread waits for this event."""
 
 
 def test_the_throttle_keeps_to_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ def test_the_throttle_keeps_to_its_rate(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(throttle, "_wake", clock)
     for _ in range(40):
         throttle(10_000)
-    # What the throttle still owes would be a wait of less than 50 ms.
+    # The throttle does not wait for less than 50 ms, so it still owes that much.
     assert 100.34 < clock.now_s < 100.41
     throttle.stop()
     with pytest.raises(ThrottleStopped):

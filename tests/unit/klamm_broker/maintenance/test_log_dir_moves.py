@@ -1,4 +1,4 @@
-"""Moves between log dirs while something goes wrong, or on: the replica always has one whole log."""
+"""Tests moves between log dirs during failures and other changes: the replica always has one whole log."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Observer:
 
 
 class FailingDisk(Disk):
-    """Refuses to write below a path, with an errno."""
+    """A disk that refuses to write below a path, with an errno."""
 
     def __init__(self) -> None:
         self.below, self.errno = "", 0
@@ -68,7 +68,7 @@ class FailingDisk(Disk):
 
 
 class Broker:
-    """A replica in dir `a`, and `b` beside it."""
+    """A replica in dir `a`, with `b` as its other dir."""
 
     def __init__(self, root: Path) -> None:
         self.a, self.b = str(root / "a"), str(root / "b")

@@ -1,4 +1,4 @@
-"""The scrubber at work: damage on disk is found, repaired from another replica, and reported where it cannot be."""
+"""Tests the running scrubber: it finds damage on disk, repairs it from another replica, or reports it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class Observer:
 
 
 class Broker:
-    """Broker 1 with a replica, and the log that broker 2 has of it; also the source of records, and the controller."""
+    """Broker 1 with a replica, and broker 2's log of the same partition.
+
+    Also plays the source of records and the controller.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.other_root = root / "1", root / "2"
@@ -166,7 +169,7 @@ class Broker:
         asyncio.run(scenario())
 
     def scrub(self) -> None:
-        """One whole pass."""
+        """Scrubs for one whole pass."""
         self.scrubber.ask(lambda _: True)
         self.run_until(lambda: not self.scrubber.status()[0].is_asked)
 
@@ -254,7 +257,7 @@ def test_a_replica_that_is_damaged_itself_repairs_nothing(broker: Broker) -> Non
     damaged = broker.path(1).read_bytes()
     broker.scrub()
     (damage,) = broker.damages
-    assert "its own bytes are damaged" in damage.text
+    assert "the replica's bytes are damaged too" in damage.text
     assert broker.path(1).read_bytes() == damaged
     assert not list(Path(broker.log.directory).glob("*.cleaned"))
 
@@ -364,7 +367,7 @@ def test_a_compaction_under_way_is_waited_for(broker: Broker) -> None:
 
 
 def test_the_rate_is_kept_and_a_stop_ends_the_wait(broker: Broker) -> None:
-    """At this rate the first segment alone would take an hour."""
+    """The first segment alone would take an hour at this rate."""
     broker.scrubber = broker.new_scrubber(bytes_per_second=1)
     broker.run_until(lambda: broker.scrubber.status()[0].is_running)
     assert broker.scrubber.status()[0].mark.next_offset == 0

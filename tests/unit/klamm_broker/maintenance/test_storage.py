@@ -1,4 +1,4 @@
-"""The logs of a broker with what works on them: from nothing to open to closed, and never open."""
+"""Tests the storage of a broker through its states: new, open, closed, and never open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from klamm_server.runtime.clock import SystemClock
 
 
 class Broker:
-    """What one start of a broker has of logs."""
+    """The logs of one start of a broker."""
 
     def __init__(self, *dirs: Path) -> None:
         self.dirs = tuple(map(str, dirs))

@@ -1,4 +1,4 @@
-"""The configuration in force on a broker follows the metadata."""
+"""Tests that the configuration in force on a broker follows the metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def image(**configs: dict[str, str]) -> MetadataImage:
 
 
 class Part:
-    """What each part of a broker does."""
+    """A part of a broker that records the values it sees."""
 
     def __init__(self, dynamic: DynamicConfig) -> None:
         self.seen: list[int] = []

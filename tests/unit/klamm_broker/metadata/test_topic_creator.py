@@ -1,4 +1,4 @@
-"""Waiting for topics that are created on the way."""
+"""Tests waiting for topics that requests create."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_MS = 60_000
 
 
 class CreatingController:
-    """Creates topics by record 41 once it may; `bad` it refuses."""
+    """A controller that creates topics by record 41 when the test permits it. It refuses the topic `bad`."""
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()

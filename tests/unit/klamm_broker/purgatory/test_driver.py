@@ -1,4 +1,4 @@
-"""One timer of an event loop drives a purgatory."""
+"""Tests the single timer of an event loop that drives a purgatory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Waiting:
 
 
 class Operations:
-    """Makes operations and keeps them."""
+    """Creates operations and keeps them."""
 
     def __init__(self, *, ready: bool = False) -> None:
         self.made: list[Waiting] = []

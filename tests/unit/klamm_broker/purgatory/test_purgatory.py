@@ -1,4 +1,4 @@
-"""Parking, completing by change, expiring, and the bound."""
+"""Tests parked operations: completion by a change, expiry, and the bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ B = TopicPartition("b", 0)
 
 
 class Waiting:
-    """Completes once it is `ready`; remembers how it ended."""
+    """An operation that completes once it is `ready`, and remembers how it ended."""
 
     def __init__(self) -> None:
         self.ready = False

@@ -1,4 +1,4 @@
-"""The timing wheel against a heap that does the same naively."""
+"""Tests the timing wheel against a naive heap."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_items_fire_in_order_of_deadline() -> None:
 
 
 def test_following_the_deadlines_meets_every_timer_on_time() -> None:
-    """A driver that sleeps to next_deadline_ms needs few wake-ups: one for each level a timer moves down."""
+    """A driver that sleeps until next_deadline_ms wakes up only once for each level that a timer moves down."""
     wheel: TimingWheel[str] = TimingWheel(start_ms=0)
     wheel.schedule(123_456, "far")
     wakeups = 0

@@ -1,4 +1,4 @@
-"""When a waiting produce, fetch or deletion is done, and with what."""
+"""Tests when a waiting produce, fetch or deletion completes, and with which result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PartitionState:
 
 
 class Done:
-    """Counts how often an operation says that it is done."""
+    """Counts how often an operation reports that it is done."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -75,7 +75,7 @@ def test_a_produce_is_done_when_every_partition_is_committed() -> None:
 
 @pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}])
 def test_records_of_a_lost_leadership_are_not_acknowledged(change: dict[str, int]) -> None:
-    """Even if the new leader's high watermark is beyond them: they may be other records."""
+    """The new leader's high watermark may be beyond these records, but its records may be different ones."""
     state = PartitionState()
     [append], operation, _ = produce(state)
     for name, value in change.items():

@@ -1,4 +1,4 @@
-"""What a follower does with its leader's answers: append, cut, start again, wait."""
+"""Tests a follower's reactions to its leader's answers: append, truncate, start again, wait."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def logs(tmp_path: Path) -> Iterator[LogManager]:
 
 @pytest.fixture
 def make_replica(logs: LogManager) -> MakeReplica:
-    """A replica on a broker, over a real log that holds batches of one record, of these epochs."""
+    """Returns a function that makes a replica over a real log.
+
+    The log has batches of one record with the given epochs.
+    """
     number = 0
 
     def make(broker_id: int, epochs: list[int], *, start: int = 0, high_watermark: int = 0) -> Partition:
@@ -90,7 +93,7 @@ def image(epoch: int) -> PartitionImage:
 
 
 def answer(replica: Partition, **changes: object) -> LeaderAnswer:
-    """To where the replica stands, saying nothing but for `changes`."""
+    """Returns the leader's answer to a fetch at the replica's end. The answer has nothing but the `changes`."""
     end_offset = replica.log.log_end_offset
     usual = LeaderAnswer(
         error_code=0,
@@ -105,7 +108,7 @@ def answer(replica: Partition, **changes: object) -> LeaderAnswer:
 
 
 def exchange(leader: Partition, follower: Partition, max_bytes: int = 10**6) -> LeaderAnswer:
-    """One fetch as a session would carry it; returns the leader's answer, which the follower has taken over."""
+    """Fetches once, as a session would. Returns the leader's answer, which the follower has applied."""
     assert follower.following is not None
     leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset = follower.following.position
     fetch = FollowerFetch(FOLLOWER, FOLLOWER, 1, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset)
@@ -125,7 +128,7 @@ def exchange(leader: Partition, follower: Partition, max_bytes: int = 10**6) -> 
 
 
 def epochs_of(log: PartitionLog) -> list[tuple[int, int]]:
-    """Offset and epoch of every record."""
+    """Returns offset and epoch of every record."""
     records = log.reader.read(log.log_start_offset, 10**6).records
     return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(records)]
 
@@ -251,7 +254,7 @@ def test_an_empty_log_that_begins_beyond_the_leaders_end_is_moved_back(make_repl
 
 
 def test_a_cut_below_the_high_watermark_is_told(make_replica: MakeReplica) -> None:
-    """Only an unclean election can ask for it."""
+    """A leader can cause such a truncation only after an unclean election."""
     follower = make_replica(FOLLOWER, [1] * 5, high_watermark=4)
     lead(follower, 2)
     update = follower.on_leader_answer(answer(follower, diverging=LogEpochEnd(1, 3)), wall_ms=0)
@@ -268,7 +271,10 @@ def test_a_leader_that_contradicts_itself_cuts_nothing(make_replica: MakeReplica
 
 
 def test_unclean_leaders_one_after_the_other(make_replica: MakeReplica) -> None:
-    """KIP-279's example: neither log has the last epoch of the other, and one look-up does not tell where they part."""
+    """The logs are KIP-279's example.
+
+    Neither has the last epoch of the other, and one look-up does not find the divergence.
+    """
     leader, follower = make_replica(LEADER, [1, 1, 3, 3, 5]), make_replica(FOLLOWER, [1, 1, 2, 2, 4, 4])
     for replica in (leader, follower):
         lead(replica, 6)
@@ -288,8 +294,11 @@ epoch_lists = st.lists(st.integers(0, 6), max_size=8).map(sorted)
 def test_logs_with_any_history_become_equal(
     make_replica: MakeReplica, common: list[int], own: list[int], others: list[int]
 ) -> None:
-    """Each epoch had one leader, so records of one epoch and offset are the same wherever they are: beyond the common
-    part the follower has odd epochs and the leader even ones. Nothing that both have is cut."""
+    """The records of one epoch and offset are equal in all logs, because each epoch had one leader.
+
+    After the common part, the follower has odd epochs and the leader even ones. The follower truncates no common
+    record.
+    """
     base = common[-1] + 1 if common else 0
     of_leader = [*common, *(2 * (base + epoch) for epoch in own)]
     of_follower = [*common, *(2 * (base + epoch) + 1 for epoch in others)]

@@ -1,4 +1,4 @@
-"""A broker reports the ends of its logs whose partitions have no leader."""
+"""Tests that a broker reports the ends of logs whose partitions have no leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MakePartition = Callable[[int], Partition]
 
 
 class Brokers:
-    """Every broker is registered and may lead."""
+    """A cluster in which every broker is registered and may lead."""
 
     def broker_epoch(self, broker_id: int) -> int:
         return BROKER_EPOCH
@@ -34,7 +34,7 @@ class Brokers:
 
 @pytest.fixture
 def make_partition(tmp_path: Path) -> MakePartition:
-    """Makes replicas over real logs."""
+    """Returns a function that makes replicas over real logs."""
     logs = open_logs(tmp_path)
 
     def make(number: int) -> Partition:

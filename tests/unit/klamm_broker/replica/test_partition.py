@@ -1,4 +1,4 @@
-"""What a leader counts as committed, and whom it refuses."""
+"""Tests which records a leader counts as committed, and which requests it refuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MakePartition = Callable[..., Partition]
 
 @pytest.fixture
 def make_partition(tmp_path: Path) -> MakePartition:
-    """A replica on broker 1 over a real log."""
+    """Returns a function that makes a replica on broker 1 over a real log."""
 
     def make(brokers: Brokers | None = None, **config: int) -> Partition:
         log = create_log(open_logs(tmp_path), NAME, TOPIC_ID, LogConfig(**config))
@@ -45,7 +45,7 @@ def make_partition(tmp_path: Path) -> MakePartition:
 
 
 class Brokers:
-    """All registered, under the epoch that is their id times ten."""
+    """A cluster in which all brokers are registered, each under an epoch of ten times its id."""
 
     def __init__(self) -> None:
         self.ineligible: set[int] = set()
@@ -78,7 +78,7 @@ def image(
 
 
 def fetch(partition: Partition, replica: int, offset: int, *, now_ms: int = 0, **changes: int) -> FetchOutcome:
-    """A follower's fetch, with nothing wrong with it but for `changes`."""
+    """Fetches as a follower, correctly except for `changes`."""
     usual = FollowerFetch(
         replica_id=replica,
         broker_epoch=10 * replica,
@@ -97,14 +97,14 @@ def isr_change(outcome: FetchOutcome) -> IsrChange:
 
 
 def append(partition: Partition, count: int) -> int:
-    """Appends a batch of `count` records; returns its size."""
+    """Appends a batch of `count` records. Returns its size in bytes."""
     records = batch(count)
     partition.append(records, now_ms=0)
     return len(records)
 
 
 def batch(count: int, *, producer: tuple[int, int, int] = (-1, -1, -1)) -> memoryview:
-    """`producer` is (id, epoch, base sequence)."""
+    """Returns a batch. `producer` is (id, epoch, base sequence)."""
     producer_id, producer_epoch, base_sequence = producer
     records = encode_batch(
         [(0, None, b"v", ())] * count,
@@ -147,7 +147,7 @@ def test_the_high_watermark_does_not_go_back_when_the_isr_grows(make_partition: 
 
 
 def test_what_followers_said_to_an_earlier_leadership_does_not_count(make_partition: MakePartition) -> None:
-    """The follower may have been truncated since."""
+    """The follower may have been truncated in between."""
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 2)
@@ -173,7 +173,7 @@ def test_bytes_become_readable_with_the_high_watermark(make_partition: MakeParti
 
 
 def test_below_min_isr_nothing_is_committed(make_partition: MakePartition) -> None:
-    """KIP-966: the last replica may lose its tail, and nobody else would have it."""
+    """The last replica may lose its tail, which no other replica would have (KIP-966)."""
     partition = make_partition(min_insync_replicas=2)
     partition.apply(image(isr=(1,)), now_ms=0)
     append(partition, 3)
@@ -206,7 +206,7 @@ def test_a_follower_joins_when_it_has_all_that_is_committed(make_partition: Make
 
 
 def test_a_follower_joins_only_with_all_that_the_epoch_began_with(make_partition: MakePartition) -> None:
-    """The high watermark of a new leader may be far behind what its predecessor committed."""
+    """A new leader's high watermark may be far behind the records that its predecessor committed."""
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 4)
@@ -217,7 +217,7 @@ def test_a_follower_joins_only_with_all_that_the_epoch_began_with(make_partition
 
 
 def test_the_high_watermark_waits_for_who_is_asked_to_join(make_partition: MakePartition) -> None:
-    """The controller may have committed the larger set already."""
+    """The controller may have committed the larger in-sync set already."""
     partition = make_partition()
     partition.apply(image(isr=(1,)), now_ms=0)
     change = isr_change(fetch(partition, 2, 0))
@@ -298,13 +298,13 @@ def test_an_image_that_is_older_than_the_controllers_answer_changes_nothing(make
 
 
 def test_replicas_change_with_an_image_of_the_epoch_that_was_answered(make_partition: MakePartition) -> None:
-    """A change of the in-sync set may complete a reassignment, which the answer does not tell."""
+    """A change of the in-sync set may complete a reassignment, which the answer does not mention."""
     partition = make_partition()
     partition.apply(image(isr=(1, 2), replicas=(1, 2, 3)), now_ms=0)
     change = isr_change(fetch(partition, 3, 0))
     partition.on_isr_committed(change, CommittedIsr(0, 1, (1, 3)), now_ms=0)
     partition.apply(image(isr=(1, 3), replicas=(1, 3), partition_epoch=1), now_ms=0)
-    with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER], match="broker 2 has no replica"):
+    with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER], match="broker 2 is not a follower"):
         fetch(partition, 2, 0)
 
 
@@ -322,7 +322,7 @@ def test_who_is_fenced_or_another_process_does_not_join(make_partition: MakePart
 
 
 def test_nobody_is_asked_in_while_a_member_shuts_down(make_partition: MakePartition) -> None:
-    """The controller would refuse the set with it, at every fetch."""
+    """The controller would refuse such a set at every fetch."""
     brokers = Brokers()
     partition = make_partition(brokers)
     partition.apply(image(isr=(1, 2)), now_ms=0)
@@ -374,7 +374,7 @@ def test_an_earlier_life_or_session_of_a_follower_is_not_believed(make_partition
     append(partition, 2)
     fetch(partition, 2, 0, session_id=7)
     for stale in ({"session_id": 6}, {"broker_epoch": 19, "session_id": 8}):
-        with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER], match="was here already"):
+        with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER], match="expected epoch 20, session 7 or later"):
             fetch(partition, 2, 2, **stale)
     assert partition.high_watermark == 0
 
@@ -385,14 +385,14 @@ def test_a_follower_that_was_caught_up_lately_stays(make_partition: MakePartitio
     append(partition, 1)
     fetch(partition, 2, 0, now_ms=100)
     append(partition, 1)
-    fetch(partition, 2, 1, now_ms=200)  # what there was at 100, which it had only then
+    fetch(partition, 2, 1, now_ms=200)  # has only now what there was at 100
     append(partition, 1)
     assert partition.check_lag(now_ms=100 + LAG_TIME_MAX_MS).isr_change is None
     assert partition.check_lag(now_ms=101 + LAG_TIME_MAX_MS).isr_change is not None
 
 
 def test_a_silent_follower_of_an_idle_partition_stays(make_partition: MakePartition) -> None:
-    """Whether it lives is the controller's to find out; it has everything."""
+    """The follower has everything, and the controller finds out if it is alive."""
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 1)
@@ -401,7 +401,7 @@ def test_a_silent_follower_of_an_idle_partition_stays(make_partition: MakePartit
 
 
 def test_the_high_watermark_waits_for_a_follower_on_its_way_into_the_set(make_partition: MakePartition) -> None:
-    """Else a lone leader under steady writes would always be a little ahead, for ever."""
+    """Otherwise a single leader under steady writes would always be a little ahead."""
     partition = make_partition()
     partition.apply(image(isr=(1,)), now_ms=0)
     append(partition, 1)
@@ -473,7 +473,7 @@ def test_epochs_and_leadership_are_checked(make_partition: MakePartition) -> Non
     partition.apply(image(leader_epoch=4), now_ms=0)
     partition.check_leader()
     partition.check_leader(4)
-    with pytest.raises(EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH], match="leader epoch 3; here it is 4"):
+    with pytest.raises(EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH], match="leader epoch 3; expected 4"):
         partition.check_leader(3)
     with pytest.raises(EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]):
         partition.check_leader(5)
@@ -527,7 +527,7 @@ def test_metadata_never_go_back(make_partition: MakePartition) -> None:
 def test_min_insync_replicas(make_partition: MakePartition) -> None:
     partition = make_partition(min_insync_replicas=2)
     partition.apply(image(isr=(1,)), now_ms=0)
-    with pytest.raises(EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS], match=r"min\.insync\.replicas is 2"):
+    with pytest.raises(EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS], match=r"min\.insync\.replicas=2"):
         partition.check_min_isr()
     partition.apply(image(isr=(1, 3)), now_ms=0)
     partition.check_min_isr()
@@ -544,7 +544,7 @@ def test_an_idempotent_batch_sent_again_is_not_appended_again(make_partition: Ma
 
 
 def test_an_older_owner_is_fenced_also_after_the_leadership_came_back(make_partition: MakePartition) -> None:
-    """What the leader remembers of producers is what the log says."""
+    """The leader's knowledge of producers comes from the log."""
     partition = make_partition()
     partition.apply(image(), now_ms=0)
     partition.append(batch(2, producer=(9, 5, 0)), now_ms=0)

@@ -1,4 +1,4 @@
-"""Bytes are readable when the high watermark has passed their append."""
+"""Tests that bytes are readable after the high watermark has passed their append."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_is_cut_is_never_readable() -> None:
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3 * APPENDS_MAX), st.data())
 def test_never_more_than_is_readable_and_all_of_it_in_the_end(sizes: list[int], data: st.DataObject) -> None:
-    """However many appends wait: each has one offset and `size` bytes here."""
+    """There may be any number of waiting appends. Each has one offset and `size` bytes here."""
     readable = ReadableBytes()
     for offset, size in enumerate(sizes, start=1):
         readable.note(offset, size)

@@ -1,4 +1,4 @@
-"""Which replica is closest to a reader."""
+"""Tests which replica is closest to a reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ select = rack_aware_selector(RACKS.get)
 
 
 def view(broker_id: int, *, end_offset: int = 10, caught_up_ms: int = 0) -> ReplicaView:
-    """Broker 1 leads."""
+    """Returns a view of a replica. Broker 1 leads."""
     return ReplicaView(broker_id, broker_id == 1, end_offset, caught_up_ms)
 
 

@@ -1,4 +1,4 @@
-"""Replication quotas: what counts, when a limit is exceeded, and when it is free again."""
+"""Tests replication quotas: which bytes count, when a limit is exceeded, and when it is free again."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def test_it_is_free_exactly_when_it_says(records: list[tuple[int, int]], limit: 
 @settings(deadline=None)
 @given(st.integers(1, 10**6), st.lists(st.integers(1, 10**5), min_size=1, max_size=40))
 def test_who_waits_until_it_is_free_keeps_the_limit(limit: int, sizes: list[int]) -> None:
-    """On the whole: what was sent before the last portion took at least its time, but for the first second."""
+    """After the first second, the bytes before the last portion took at least the time that the limit requires."""
     now_ms, sent, rate = 0, 0, WindowedRate()
     for size_bytes in sizes:
         now_ms = rate.below_at_ms(limit, now_ms)
-        if now_ms < 10_000:  # nothing is forgotten yet
+        if now_ms < 10_000:  # the window still has every portion
             assert sent * 1000 <= limit * max(1_000, now_ms)
         rate.record(size_bytes, now_ms)
         sent += size_bytes

@@ -19,7 +19,7 @@ def key(number):
 
 
 def image(*partitions):
-    """(leader, resigned replicas) of each partition; all have the replicas 1, 2, 3."""
+    """Returns an image. Each partition is (leader, resigned replicas) and has the replicas 1, 2 and 3."""
     records = [MetadataRecord(topic=TopicRecord(name="t", topic_id=TOPIC.bytes))]
     for number, (leader, resigned) in enumerate(partitions):
         record = MetadataRecord()

@@ -1,4 +1,4 @@
-"""Both halves of a follower's fetch session: what is said, what is not said twice, and what comes late."""
+"""Tests both halves of a follower's fetch session: message contents, omitted fields, and late messages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ManualClock:
 
 
 class Observer:
-    """Tells the sessions, as the broker does."""
+    """An observer that notifies the sessions, as the broker does."""
 
     def __init__(self) -> None:
         self.watch = SessionWatch()
@@ -79,7 +79,7 @@ class Observer:
 
 
 class Broker:
-    """The replicas of one broker over real logs, and a session of one follower."""
+    """The replicas of one broker over real logs, and one follower's session."""
 
     def __init__(self, logs: LogManager, broker_id: int) -> None:
         self.clock = ManualClock()
@@ -122,7 +122,7 @@ class Broker:
         self.replicas.apply(partition, image)
 
     def append(self, partition: Partition, count: int = 1) -> int:
-        """Returns how many bytes that were."""
+        """Appends records. Returns their size in bytes."""
         records = bytes(encode_batch([(0, None, b"v", ())] * count))
         self.replicas.append(partition.topic_partition, memoryview(records), acks=1)
         return len(records)
@@ -144,7 +144,7 @@ class Broker:
         return self.session.sent(answer, now_ms=self.clock.now_ms)
 
     def answer(self, max_bytes: int = ROOM) -> list[tuple[int, int, int, int]]:
-        """Sends what there is: (partition, error, bytes, high watermark) of each part."""
+        """Sends the available parts. Returns (partition, error, bytes, high watermark) of each part."""
         return [
             (part.partition, part.error_code, part.records_bytes, part.high_watermark)
             for part in self.send(self.locate(max_bytes))
@@ -341,7 +341,7 @@ def test_what_is_forgotten_is_not_mentioned_any_more(leader: Broker) -> None:
 
 
 def test_a_silent_follower_is_caught_up_as_of_its_last_request(leader: Broker) -> None:
-    """It had everything at each of them; it does not say so each time."""
+    """The follower had everything at each of its requests, but does not repeat its positions."""
     partition = leader.host(0)
     leader.ask(at(0, 0))
     leader.answer()
@@ -380,7 +380,7 @@ def follower_session(quota: ReplicationQuota | None = None) -> FollowerSession:
 
 
 def named(session: FollowerSession) -> list[tuple[int, int, int]]:
-    """The next request's partitions, epochs and offsets."""
+    """Returns partitions, epochs and offsets of the next request."""
     request = session.next_request(broker_epoch=FOLLOWER, now_ms=0)
     return [(one.partition, one.current_leader_epoch, one.fetch_offset) for one in request.positions]
 
@@ -391,7 +391,7 @@ def header_about(*numbers: int) -> ReplicaFetchHeader:
 
 
 def told(session: FollowerSession, *numbers: int) -> list[int]:
-    """Which partitions an answer about these concerns."""
+    """Returns the partitions that an answer about these numbers concerns."""
     answers = session.on_answer(header_about(*numbers), [memoryview(b"")] * len(numbers))
     return [partition.topic_partition.partition for partition, _ in answers]
 
@@ -431,7 +431,7 @@ def test_news_end_the_wait_for_an_answer_but_only_once(follower: Broker) -> None
 
 
 def test_an_answer_that_was_asked_for_before_the_partition_was_added_anew_is_dropped(follower: Broker) -> None:
-    """It may be of another leader epoch, at the same offset."""
+    """The answer may belong to another leader epoch with the same offset."""
     partition = follower.host(0)
     session = follower_session()
     session.add(partition)
@@ -477,7 +477,7 @@ def throttle(leader: Broker, limit: int, *numbers: int) -> None:
 def test_records_of_a_throttled_replica_out_of_sync_are_held_until_the_quota_is_free(leader: Broker) -> None:
     throttled, other = leader.host(0, isr=(LEADER,)), leader.host(1, isr=(LEADER,))
     throttle(leader, 100, 0)
-    # So far behind that it does not join the in-sync set.
+    # The partition is too far behind to join the in-sync set.
     size = leader.append(throttled, 20)
     leader.append(throttled, 20)
     leader.append(other, 1)

@@ -27,7 +27,7 @@ GIB = 1 << 30
 
 
 class SmallDisk(Disk):
-    """Has as much free space as the test says, of 1 GiB, and a quota."""
+    """A disk of 1 GiB with a quota, whose free space the test sets."""
 
     def __init__(self) -> None:
         self.usable_bytes = 0
@@ -130,7 +130,7 @@ def test_a_line_is_logged_when_it_begins_one_a_minute_and_one_at_the_end(world, 
     world.look()
     began, still, ended = told()
     assert began[0] == "ERROR"
-    assert "log_dir=a is full: its 2 replicas take no records" in began[1]
+    assert "log_dir=a is full: its 2 replicas accept no records" in began[1]
     assert still == ("ERROR", f"log_dir=a is still full after_s={REPORT_MS // 1000} replicas=2")
     assert ended == ("WARNING", f"log_dir=a has space again after_s=100 usable_bytes={GIB}")
 

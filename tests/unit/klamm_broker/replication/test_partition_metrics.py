@@ -1,4 +1,4 @@
-"""Metrics of single partitions."""
+"""Tests the metrics of single partitions."""
 
 from __future__ import annotations
 

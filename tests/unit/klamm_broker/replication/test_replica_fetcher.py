@@ -1,4 +1,4 @@
-"""Which streams a broker keeps: one while any partition is placed there, whatever its fetcher left alone by itself."""
+"""Tests the streams of a broker: one stream while any partition is placed there, even if its fetcher skips it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLLOWER, LEADER, OTHER = 1, 2, 3
 
 
 class Surroundings:
-    """Knows no broker's address, so no fetcher connects."""
+    """A cluster without addresses of brokers, so that no fetcher connects."""
 
     broker_epoch = 1
 
@@ -124,7 +124,7 @@ def test_a_stream_lasts_while_any_partition_follows_that_leader(logs: LogManager
 
 
 def test_another_number_of_streams_begins_all_of_them_again(logs: LogManager) -> None:
-    """A partition that went over to a stream that is there would be refused: its session is the older one."""
+    """An existing stream would be refused for a moved partition, because its session is older."""
 
     async def scenario() -> None:
         fetching = Fetching(logs)
@@ -149,7 +149,7 @@ def test_another_number_of_streams_begins_all_of_them_again(logs: LogManager) ->
 
 
 def test_who_waits_for_newer_metadata_keeps_its_place(logs: LogManager) -> None:
-    """A fetcher leaves a partition alone that its leader refused for good; the newer metadata then move it."""
+    """A fetcher skips a partition after its leader's permanent refusal. Newer metadata then moves the partition."""
 
     async def scenario() -> None:
         fetching = Fetching(logs)

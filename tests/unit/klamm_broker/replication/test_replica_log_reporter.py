@@ -1,4 +1,4 @@
-"""A broker reports its logs without a leader at once, and again until the partitions have leaders."""
+"""Tests that a broker reports its logs without a leader at once, and again until the partitions have leaders."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def run(body) -> None:
 
 @pytest.fixture
 def often(monkeypatch):
-    """Reports are repeated at once."""
+    """Makes the reporter repeat reports at once."""
     monkeypatch.setattr(replica_log_reporter, "REPEAT_MS", 1)
 
 

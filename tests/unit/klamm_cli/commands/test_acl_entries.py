@@ -1,4 +1,4 @@
-"""Which entries the arguments of `klamm acls` mean, and which arguments mean none."""
+"""Tests which entries the arguments of `klamm acls` mean, and which arguments are refused."""
 
 from __future__ import annotations
 

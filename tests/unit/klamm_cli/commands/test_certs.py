@@ -1,4 +1,4 @@
-"""`klamm certs`: what it writes for whom, and what it tells of files."""
+"""Tests `klamm certs`: the files that it writes for servers and clients, and its checks of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`klamm pipeline`, as far as it goes without Spark."""
+"""Tests `klamm pipeline`, as far as it needs no Spark."""
 
 from __future__ import annotations
 

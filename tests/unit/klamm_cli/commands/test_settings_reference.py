@@ -1,4 +1,4 @@
-"""The reference of all settings is what the programs go by."""
+"""Tests that the reference of all settings matches the programs."""
 
 from __future__ import annotations
 

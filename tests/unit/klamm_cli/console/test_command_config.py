@@ -1,4 +1,4 @@
-"""`--command-config`: which commands have it, and what becomes of the settings in the file."""
+"""Tests `--command-config`: which commands have it, and what the settings in the file do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _no_file() -> Iterator[None]:
 
 
 def give(directory: Path, text: str) -> Path:
-    """A file that was named on the command line."""
+    """Writes a file as it would be named on the command line. Returns its path."""
     file = directory / "client.properties"
     file.write_text(text)
     command_config._file.set(str(file))

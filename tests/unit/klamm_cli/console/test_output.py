@@ -1,4 +1,4 @@
-"""How commands print and how they end."""
+"""Tests how commands print and how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as text."""
+"""Tests tables as text."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_name_cannot_command_the_terminal():
     width=st.integers(24, 100),
 )
 def test_folding_loses_nothing_and_fits(rows, width):
-    """All but spaces, at which lines are broken."""
+    """Folding may drop only the spaces where it breaks lines."""
     flat = table_lines(COLUMNS, rows)
     folded = table_lines(COLUMNS, rows, width=width)
     assert sorted("".join(folded).replace(" ", "")) == sorted("".join(flat).replace(" ", ""))

@@ -1,4 +1,4 @@
-"""Properties files of servers."""
+"""Tests the check of servers' properties files."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_telling_others_to_dial_their_own_loopback_is_a_warning():
 
 
 def test_one_mistake_hides_no_other():
-    """A name nobody knows, a value that does not fit, one that is not set, and settings that refuse records."""
+    """The file has an unknown name, an invalid value, a missing setting, and settings that refuse records."""
     checked = check(
         min_insnc_replicas="2",
         num_partitions="many",

@@ -1,4 +1,4 @@
-"""Data directories, their disks, and whose they are."""
+"""Tests the checks of data directories, their disks, and their owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings and copies that will lose or refuse records, and servers that others cannot reach."""
+"""Tests the checks for settings and replication that lose or refuse records, and for unreachable servers."""
 
 from __future__ import annotations
 

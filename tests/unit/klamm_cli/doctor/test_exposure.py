@@ -1,4 +1,4 @@
-"""What of a server's settings leaves it open to others."""
+"""Tests the checks for settings that expose a server to others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python, libraries and limits of a machine."""
+"""Tests the checks of a machine's Python, libraries and limits."""
 
 from __future__ import annotations
 

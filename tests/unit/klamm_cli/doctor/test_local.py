@@ -1,4 +1,4 @@
-"""Keys of a server's listeners, as files of this machine."""
+"""Tests the checks of a server's listener keys, which are files of this machine."""
 
 from __future__ import annotations
 

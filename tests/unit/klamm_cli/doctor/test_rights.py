@@ -1,4 +1,4 @@
-"""Users with a login and without a right."""
+"""Tests the check for users that can log in but have no right."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OF_ALICE = allow(AclOperation.READ, ResourceType.TOPIC, "t")
 
 
 class Admin:
-    """The Admin of a cluster with these users, of whom root is a super user."""
+    """The Admin of a cluster with these users. root is a super user."""
 
     def __init__(self, users: set[str], code: ErrorCode = ErrorCode.NONE) -> None:
         self._users = users

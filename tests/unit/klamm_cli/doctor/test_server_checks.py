@@ -1,4 +1,4 @@
-"""What servers' answers say of authorization."""
+"""Tests the check of the servers' answers about authorization."""
 
 from __future__ import annotations
 

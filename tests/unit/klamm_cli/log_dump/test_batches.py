@@ -1,4 +1,4 @@
-"""Segments as dumped: whole, torn, and with damage of every kind."""
+"""Tests the dump of segments: whole, torn, and with every kind of damage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THREE = [batch(0, b"a", b"b"), batch(2, b"c", compression=CompressionType.ZSTD),
 
 @pytest.fixture
 def dump(tmp_path):
-    """Lines of a segment with these bytes."""
+    """Returns a function that dumps a segment with these bytes as lines."""
 
     def dump_bytes(data, *, is_newest=True, decoder=None):
         path = tmp_path / f"{0:020d}.log"

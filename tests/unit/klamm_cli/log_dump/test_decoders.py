@@ -1,4 +1,4 @@
-"""The records of internal topics, as people read them."""
+"""Tests the readable form of the records in internal topics."""
 
 from __future__ import annotations
 

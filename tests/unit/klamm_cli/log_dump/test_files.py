@@ -1,4 +1,4 @@
-"""Whole directories: which files, in which order, how the dump ends; and the small files."""
+"""Tests the dump of whole directories: which files, in which order, with which end, and the small files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klamm_cli.log_dump.files import data_file, data_files, is_newest_segment
 
 @pytest.fixture
 def dump(tmp_path):
-    """Whether all is sound, and the text, of everything in tmp_path."""
+    """Returns a function that dumps everything in tmp_path. It returns whether all is sound, and the text."""
 
     def run_dump(*paths, as_json=False, **options):
         written = []
@@ -67,8 +67,8 @@ def test_a_segment_that_is_no_part_of_the_log_is_read_too(partition, state):
 
 def test_a_damaged_file_ends_the_dump_of_that_file_only(partition, dump):
     sound, text = dump()
-    assert not sound  # an empty snapshot was never written
-    assert f"damage: orders-0/{0:020d}.snapshot: 0 bytes; expected 10 or more" in text
+    assert not sound  # a server never writes an empty snapshot
+    assert f"damage: orders-0/{0:020d}.snapshot: the file has 0 bytes; expected 10 or more" in text
     assert "epoch: 4 startOffset: 2" in text
     assert text.count("baseOffset") == 2
 
@@ -94,7 +94,7 @@ def test_checkpoints_and_properties(tmp_path, dump):
     assert not sound
     assert "property: node.id=3" in text
     assert "topic: a.b partition: 0 offset: 12" in text
-    assert "1 rows; its second line says 2" in text
+    assert "1 rows, but its second line announces 2" in text
 
 
 def test_json_is_an_object_a_line(partition, dump):

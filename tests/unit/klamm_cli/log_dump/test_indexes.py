@@ -1,4 +1,4 @@
-"""Indexes as dumped, and what their log says against them."""
+"""Tests the dump of indexes, and their check against the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = 2
 
 @pytest.fixture
 def dump(tmp_path):
-    """Lines of an index with these bytes, verified against a log."""
+    """Returns a function that dumps an index with these bytes, verified against a log, as lines."""
 
     def lines(dump_index, data, log=LOG):
         index_path, log_path = tmp_path / "index", tmp_path / "log"
@@ -110,7 +110,7 @@ def test_an_abort_that_is_not_in_the_log_is_damage(dump):
 @pytest.mark.parametrize("dump_index", [dump_offset_index, dump_time_index, dump_transaction_index])
 def test_an_index_that_does_not_parse_is_damage(dump, dump_index):
     (found,) = dump(dump_index, b"\xff" * 13)
-    assert found.startswith("damage: index: 13 bytes are no multiple")
+    assert found.startswith("damage: index: the index has 13 bytes")
 
 
 def test_an_index_of_a_damaged_log_cannot_be_verified(dump):

@@ -1,4 +1,4 @@
-"""The controllers' log: while its controller has it open, with a snapshot, and damaged."""
+"""Tests the dump of the controllers' log: while its controller has it open, with a snapshot, and damaged."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    """An open one, as of a running controller, with three entries."""
+    """Returns an open store with three entries, like that of a running controller."""
     with contextlib.closing(new_store(path)) as opened:
         yield opened
 

@@ -9,7 +9,7 @@ from tests.support.status_world import HEALTHY
 
 @pytest.fixture
 def facts():
-    """`facts(cluster={"controller_id": -1}, groups=...)`: the healthy cluster with these changes."""
+    """Returns the function `facts(cluster={"controller_id": -1}, groups=...)`: a healthy cluster with these changes."""
 
     def changed(cluster=None, **changes):
         described = dataclasses.replace(HEALTHY.cluster, **(cluster or {}))

@@ -1,4 +1,4 @@
-"""Positions of groups, asked of a cluster that moves between the answers."""
+"""Tests the positions of groups in a cluster that changes between the answers."""
 
 from __future__ import annotations
 

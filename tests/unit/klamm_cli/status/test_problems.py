@@ -1,4 +1,4 @@
-"""What is called a problem, and what is not."""
+"""Tests which states are reported as problems and which are not."""
 
 from __future__ import annotations
 

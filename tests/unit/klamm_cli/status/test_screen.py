@@ -1,4 +1,4 @@
-"""Tables, lines and the document of a cluster's status."""
+"""Tests the tables, lines and document of a cluster's status."""
 
 from __future__ import annotations
 

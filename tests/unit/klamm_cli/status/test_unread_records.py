@@ -1,4 +1,4 @@
-"""Records that a group has still to read, and records that it can never read."""
+"""Tests the records that a group has still to read, and those that it can never read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ A, B, GONE = (TopicPartition("t", number) for number in range(3))
         (0, 0, 0, 0, 0),
         (3, 0, 10, 7, 0),
         (10, 4, 10, 0, 0),
-        (4, 4, 10, 6, 0),  # retention stands right before the next record
+        (4, 4, 10, 6, 0),  # the log starts right at the group's next record
         (0, 5_025, 8_000, 2_975, 5_025),
         (3, 10, 10, 0, 7),  # everything was deleted
-        (12, 4, 10, 0, 0),  # the end was read before the group committed
+        (12, 4, 10, 0, 0),  # the group committed after the end was read
     ],
 )
 def test_records_are_either_still_there_or_lost(committed: int, start: int, end: int, lag: int, lost: int) -> None:

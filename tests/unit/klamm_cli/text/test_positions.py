@@ -1,4 +1,4 @@
-"""Times and positions as people type them."""
+"""Tests times and positions as people type them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_may_mean_two_things_is_refused_and_both_are_named(text, choices):
 
 
 def test_each_partition_has_its_own_offset_of_a_position():
-    """Partition 0 has the offsets 10 to 20, of which 13 is the first of the time 1,000; partition 1 is empty."""
+    """Partition 0 has the offsets 10 to 20, of which 13 is the first at the time 1,000. Partition 1 is empty."""
     full, empty = TopicPartition("t", 0), TopicPartition("t", 1)
     answers = {
         EARLIEST_TIMESTAMP: {full: 10, empty: 7},

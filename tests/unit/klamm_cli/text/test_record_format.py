@@ -1,4 +1,4 @@
-"""What `klamm consume` prints of a record: formats as kcat's, separators with escapes, null and empty."""
+"""Tests how `klamm consume` prints a record: kcat's formats, separators with escapes, null and empty."""
 
 from __future__ import annotations
 

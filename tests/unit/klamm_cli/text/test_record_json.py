@@ -1,4 +1,4 @@
-"""Records as JSON lines: whatever bytes they have, what `consume --json` prints `produce --json-lines` reads."""
+"""Tests records as JSON lines: `produce --json-lines` reads every output of `consume --json`, whatever the bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates from two samples."""
+"""Tests rates from two samples."""
 
 from __future__ import annotations
 

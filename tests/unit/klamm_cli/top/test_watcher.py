@@ -1,4 +1,4 @@
-"""What `klamm top` watches, and what it reads of a metrics endpoint."""
+"""Tests which servers `klamm top` watches, and which values it reads from a metrics endpoint."""
 
 from __future__ import annotations
 

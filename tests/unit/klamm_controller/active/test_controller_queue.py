@@ -1,4 +1,4 @@
-"""The controller over a log that commits when the test says so."""
+"""Tests the controller over a log whose commits the test controls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import settle
 
 
 class ManualLog:
-    """A MetadataLog whose entries commit by `commit`."""
+    """A MetadataLog whose entries commit when the test calls `commit`."""
 
     def __init__(self, end_index: int) -> None:
         self.is_leader = False
@@ -38,7 +38,7 @@ class ManualLog:
         self.listener.on_claimed()
 
     def resign(self):
-        """What was appended may commit yet, under another leader."""
+        """Makes the log resign. Another leader may still commit the appended entries."""
         self.is_leader = False
         self.listener.on_resigned()
 
@@ -66,7 +66,7 @@ class ManualLog:
 
 
 class StoppedClock:
-    """No event takes long, however busy the machine is: a turn handles all that waits."""
+    """A clock that stands at 0, so that a turn handles all waiting events on any machine."""
 
     def wall_ms(self):
         return 0
@@ -100,7 +100,7 @@ class Fixture:
         )
 
     async def turn(self):
-        """Lets callers submit, the queue handle, and callers see what came of it."""
+        """Runs the loop until callers have submitted, the queue has handled the events, and callers have results."""
         await settle()
         self.queue.turn()
         await settle()
@@ -140,7 +140,7 @@ def test_a_reply_waits_for_its_commit(run):
 
 
 def test_a_refusal_waits_for_what_it_saw(run):
-    """If the first creation were lost, "exists already" would be a lie."""
+    """If the first creation were lost, "exists already" would be wrong."""
 
     async def body(f):
         first = f.create("a")
@@ -364,7 +364,7 @@ def test_a_new_leader_goes_on_from_what_it_followed(run):
 
 
 def create_in_parts(f, *names):
-    """Topics so big that each is a part."""
+    """Creates topics so large that each one is a part."""
     topics = [NewTopic(name=name, partition_count=PARTITIONS_PER_EVENT, replication_factor=1) for name in names]
     policy = replace(f.cluster.policy, partitions_per_request_max=10_000)
     creation = TopicCreation(CreateTopicsRequest(topics=topics), policy, random.Random(1))

@@ -1,8 +1,8 @@
-"""Random administration against a naive model, on a real store, with crashes before and after writes.
+"""Tests random administration against a naive model, on a real store, with crashes before and after writes.
 
-After every step: what is on disk replays to the very image that is live, and the image says what the model says.
-A crash is the store's directory as it was at a chosen write; the controller that is opened on it must know everything
-that was acknowledged, and of what was under way either all or nothing.
+After every step, the data on disk replays to the live image, and the image equals the model. A crash is a copy of the
+store's directory at a chosen write. A controller opened on the copy must have every acknowledged change, and each
+change in progress either whole or not at all.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ class FakeClock:
 
 
 class CrashingStore(RaftStore):
-    """Copies its directory, as a crash would leave it, before or after the write that was chosen.
+    """A store that copies its directory before or after a chosen write, as a crash would leave it.
 
-    Can be loaded by the test while a snapshot is being written: one of the two waits."""
+    The test can load it while it writes a snapshot, because a lock makes one of the two wait.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -95,7 +96,7 @@ class CrashingStore(RaftStore):
         self._lock = threading.Lock()
 
     def image(self):
-        """What is stored, replayed."""
+        """Returns the image that the stored snapshot and entries replay to."""
         with self._lock:
             stored = self.load()
             image = MetadataImage.empty()
@@ -133,7 +134,7 @@ def _send(message):
 
 
 class Node:
-    """A controller without network on a directory."""
+    """A controller without a network, on a directory."""
 
     def __init__(self, path: Path, clock: FakeClock, snapshot_interval_bytes: int) -> None:
         self.store = CrashingStore(path)
@@ -190,7 +191,7 @@ class Node:
         assert self.failure is None, self.failure
 
     async def drain(self):
-        """Until everything appended has committed, and due snapshots are written."""
+        """Waits until everything appended has committed, and due snapshots are written."""
         self.queue.schedule("nudge", self.clock.now_ms, lambda: None)
         await asyncio.sleep(0)
         while self.controller.committed is not self.controller.appended:
@@ -198,7 +199,7 @@ class Node:
 
 
 class Model:
-    """What an administrator believes."""
+    """The state of the cluster as an administrator expects it."""
 
     def __init__(self) -> None:
         self.topics: dict[str, int] = {}
@@ -240,7 +241,7 @@ class Sim:
         self.node = Node(directory / "0", self.clock, self.interval_bytes)
 
     async def run(self, steps: int) -> None:
-        # A commit that is lost shows as a wait without end.
+        # A lost commit shows as an endless wait.
         async with asyncio.timeout(60):
             await self._run(steps)
 
@@ -308,7 +309,7 @@ class Sim:
         self.model.configs[topic.name] = dict(topic.configs)
 
     async def burst(self):
-        """Creations that overlap: groups of them share writes, and a snapshot may fall between two groups."""
+        """Creates topics concurrently. Groups of them share writes, and a snapshot may come between two groups."""
         if not self.model.heard_ms:
             return
         under_way = []
@@ -452,7 +453,7 @@ class Sim:
         self.model.heard_ms = dict.fromkeys(self.model.heard_ms, self.clock.now_ms)
 
     async def crash(self):
-        """A creation is under way when the disk is copied; nothing else is."""
+        """Copies the disk during one creation, with no other request in progress, and continues on the copy."""
         topic, expected, handle = self.creation()
         if expected:
             return

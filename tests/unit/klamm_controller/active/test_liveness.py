@@ -1,4 +1,4 @@
-"""Sessions on a clock that the test moves."""
+"""Tests sessions on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FakeClock:
 
 
 class InstantLog:
-    """A MetadataLog that commits in the loop's next turn; `held` keeps entries back."""
+    """A MetadataLog that commits in the loop's next turn. `held` delays entries."""
 
     def __init__(self, end_index: int) -> None:
         self.is_leader = False
@@ -262,7 +262,7 @@ def test_a_heartbeat_that_changes_nothing_writes_nothing_and_waits_for_nothing(o
 
 
 def test_a_heartbeat_waits_when_its_broker_is_about_to_change(one_broker):
-    """Answered from what has committed, it would tell a broker that it is unfenced while its fencing is on the way."""
+    """An answer from the committed state would call the broker unfenced while its fencing is about to commit."""
 
     async def body(world):
         world.log.held = True

@@ -60,5 +60,5 @@ def test_who_joins_takes_the_set_of_those_it_joins_and_makes_none():
 
 
 def test_another_controller_at_a_listed_address_is_a_mistake():
-    with pytest.raises(ConfigError, match=r"says 2@h2:1, but controller 3 answers there"):
+    with pytest.raises(ConfigError, match=r"lists 2@h2:1, but controller 3 answers there"):
         first_voters(ONE, LISTED, {"h2:1": empty(THREE), "h3:1": empty(THREE)})

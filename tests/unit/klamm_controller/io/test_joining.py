@@ -1,4 +1,4 @@
-"""Joined messages against the ones they stand for: a follower, or a leader, must end up the same."""
+"""Tests joined messages against the separate ones: a follower, or a leader, must end in the same state."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def all_joined(messages):
 
 
 def follower_after(messages):
-    """Where its log ends, what is committed, and its last word."""
+    """Returns the end of the follower's log, its committed entries, and the fields of its last answer."""
     node = RaftNode(ME, StoredState.empty(VOTERS), RaftSettings(), random.Random(1), now_ms=0)
     committed, answers = [], []
     for message in messages:
@@ -84,7 +84,7 @@ def test_a_follower_of_joined_requests_ends_as_one_of_the_requests_themselves(st
         read_round += reads
         messages.append(append(base_index, end_index, high_watermark, read_round))
         base_index = end_index
-    # Some may have been lost on the way; what follows a gap is rejected.
+    # Some messages may be lost. A follower rejects the messages after a gap.
     messages = [message for message in messages if data.draw(st.integers(0, 5))] or messages
     fewer = all_joined(messages)
     assert len(fewer) <= len(messages)

@@ -67,7 +67,7 @@ def changed(message, change):
 @pytest.mark.parametrize(
     ("message", "change", "said"),
     [
-        (APPEND, lambda e: e.ClearField("append_request"), "no known kind"),
+        (APPEND, lambda e: e.ClearField("append_request"), "an unknown kind"),
         (APPEND, lambda e: setattr(e, "term", -1), "term=-1"),
         (APPEND, lambda e: setattr(e.sender, "node_id", -1), "node_id=-1"),
         (APPEND, lambda e: setattr(e.append_request, "base_index", -4), "base_index=-4"),

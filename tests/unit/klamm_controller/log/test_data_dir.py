@@ -38,7 +38,10 @@ def test_a_given_cluster_id_is_taken_by_a_new_directory(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"cluster_id": "other"}, "cluster.id=mine, this controller is cluster.id=other"), ({"node_id": 2}, "node.id=1")],
+    [
+        ({"cluster_id": "other"}, "cluster.id=mine, but the controller has cluster.id=other"),
+        ({"node_id": 2}, "node.id=1"),
+    ],
 )
 def test_a_directory_of_another_is_refused(tmp_path, changes, said):
     opened(tmp_path, cluster_id="mine")

@@ -1,4 +1,4 @@
-"""A node's view of its quorum, and the requests that change who votes."""
+"""Tests a node's view of its quorum, and the requests that change the voters."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_change_of_the_voters_is_an_event_whose_outcome_is_not_known_after_a_s
 
 def test_a_voter_must_have_said_where_it_is():
     world = World(ME)
-    with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match="has not said where it is"):
+    with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match="the address of controller"):
         asyncio.run(world.quorum.add_voter(3, "c", ""))
     assert not world.events
 

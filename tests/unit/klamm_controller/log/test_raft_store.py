@@ -80,9 +80,11 @@ def snapshot_of(path, snapshot: SnapshotId) -> bytes:
 
 
 def crash_copy(store_path, to):
-    """What is on the disk while the store is open is what a killed process leaves.
+    """Copies the open store's files, which are what a killed process leaves.
 
-    A compaction in the background may take files away under the copy; a crash would have been before or after it."""
+    The background compaction may remove files during the copy. A crash would come before or after the removal, so the
+    copy starts again.
+    """
     while True:
         try:
             return shutil.copytree(store_path, to)
@@ -283,7 +285,7 @@ def test_a_snapshot_replaces_the_one_before_and_never_a_newer_one(path):
 
 
 @pytest.mark.parametrize(
-    ("position", "said"), [(0, "position 0 .*missing"), (2, "position 2 .*missing"), (4, "too early")]
+    ("position", "said"), [(0, "position 0 .*missing"), (2, "position 2 .*missing"), (4, "is incomplete")]
 )
 def test_a_snapshot_that_is_not_whole_refuses_to_open(path, position, said):
     store = RaftStore(path)
@@ -359,7 +361,7 @@ def test_a_snapshot_is_read_from_any_position(path, max_bytes):
 
 
 class Model:
-    """What a store must hold: writes that returned, wholly."""
+    """The required content of a store: every write that returned, completely."""
 
     def __init__(self) -> None:
         self.hard_state = NO_HARD_STATE

@@ -1,4 +1,4 @@
-"""Operations on the store: all of them or none, however often they are offered."""
+"""Tests operations on the store: either all of them happen or none, however often they are submitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm_controller.log.store_batch import StoreBatch
 
 
 class StalledThenReady:
-    """Has RocksDB refuse the first writes, as it does while its memory is not flushed."""
+    """Makes RocksDB refuse the first writes, as it does while its memory is not flushed."""
 
     def __init__(self, db: Rdict, refusals: int, background_errors: int = 0) -> None:
         self._db = db

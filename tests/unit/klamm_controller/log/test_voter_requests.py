@@ -17,7 +17,7 @@ def entry(index: int, term: int) -> LogEntry:
 
 
 def ended(*happenings) -> ErrorCode | None:
-    """How a request ends; None: not at all."""
+    """Returns the result of a request, or None if it does not end."""
 
     async def run() -> ErrorCode | None:
         requests = VoterRequests()

@@ -1,4 +1,4 @@
-"""Access control entries created, removed and described; what is refused, in Kafka's words."""
+"""Tests how access control entries are created, deleted and described, and the words of Kafka's refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GROUP = ORDERS._replace(resource_type=ResourceType.GROUP)
 
 
 class Acls:
-    """An image and its changes through the real handlers."""
+    """An image, changed by the real handlers."""
 
     def __init__(self, *bindings: AclBinding) -> None:
         self.image = MetadataImage.empty()

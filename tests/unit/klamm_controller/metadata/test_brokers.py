@@ -161,7 +161,7 @@ def test_a_session_that_ends_twice_or_of_nobody_changes_nothing(one_broker):
 
 
 def crash(cluster, broker_id, life=1):
-    """Registers another life of it, which does not know of an orderly stop of the one before."""
+    """Registers a new incarnation of the broker, which does not report an orderly stop of the former one."""
     register(cluster, broker_id, life=life, live=True)
 
 
@@ -220,7 +220,7 @@ def test_an_only_replica_leads_again_however_it_stopped(one_broker):
 
 
 def test_a_broker_without_a_log_dir_that_it_had_is_not_eligible_however_it_stopped(three_brokers):
-    """Its replica may have been there, and is empty now."""
+    """The lost log dir may have had the replica, which is empty now."""
     three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
     three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
     assert three_brokers.partition("a").elr == (2,)
@@ -232,7 +232,7 @@ def test_a_broker_without_a_log_dir_that_it_had_is_not_eligible_however_it_stopp
 
 
 def test_the_last_leader_does_not_lead_again_with_other_log_dirs(three_brokers):
-    """What the others have is less than all, and more than nothing."""
+    """The other replicas may lack records, but have more than an empty replica."""
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     for broker_id in (1, 2, 3):
         crash(three_brokers, broker_id)
@@ -261,7 +261,7 @@ def test_another_log_dir_beside_those_it_had_costs_a_broker_nothing(three_broker
 
 
 def test_a_broker_that_was_unregistered_is_not_the_last_leader_any_more(one_broker):
-    """Nobody knows which log dirs it had."""
+    """The controller no longer knows the log dirs of an unregistered broker."""
     one_broker.create_one("a")
     epoch = one_broker.image.brokers[1].broker_epoch
     one_broker.apply(handle_unregister_broker(UnregisterBrokerRequest(broker_id=1), one_broker.image))

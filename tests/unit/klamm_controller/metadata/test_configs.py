@@ -126,7 +126,12 @@ REFUSED = [
     (BROKER_1, [set_("node.id", "7")], ErrorCode.INVALID_REQUEST, "node.id is read-only"),
     (BROKER_1, [set_("log.cleaner.threads", "many")], ErrorCode.INVALID_REQUEST, "log.cleaner.threads: 'many'"),
     (ALL_BROKERS, [set_("log.scrub.bytes.per.second", "0")], ErrorCode.INVALID_REQUEST, "expected at least 1"),
-    (BROKER_1, [set_("log.cleaner.threads", "3")], ErrorCode.INVALID_REQUEST, "expected 1 to 2: now it is 1"),
+    (
+        BROKER_1,
+        [set_("log.cleaner.threads", "3")],
+        ErrorCode.INVALID_REQUEST,
+        "expected 1 to 2, because the current value is 1",
+    ),
     (
         ALL_BROKERS,
         [set_("log.cleaner.threads", "2"), set_("log.cleaner.dedupe.buffer.size", "1048576")],
@@ -308,14 +313,14 @@ def test_a_change_is_held_to_what_is_in_force_on_every_broker_it_concerns(cluste
     (refused,) = alter(cluster, (ALL_BROKERS, set_("log.cleaner.threads", "1")))
     assert (refused.error_code, refused.error_message) == (
         ErrorCode.INVALID_REQUEST,
-        "broker 1: log.cleaner.threads: 1 is not valid, expected 2 to 8: now it is 4",
+        "broker 1: log.cleaner.threads: 1 is not valid, expected 2 to 8, because the current value is 4",
     )
     (done,) = alter(cluster, (BROKER_1, set_("log.cleaner.threads", "8")))
     assert done.error_code == 0
     (done,) = alter(cluster, (ALL_BROKERS, set_("log.cleaner.threads", "2")))
     assert done.error_code == 0, "broker 1 has a value of its own, and broker 2 goes from 1 to 2"
     (refused,) = alter(cluster, (BROKER_1, delete("log.cleaner.threads")))
-    assert "expected 4 to 16: now it is 8" in refused.error_message
+    assert "expected 4 to 16, because the current value is 8" in refused.error_message
 
 
 def test_a_file_of_another_version_holds_up_no_change(cluster):
@@ -340,7 +345,7 @@ def test_a_topics_synonyms_are_listed_strongest_first_down_to_the_default(cluste
         ("log.retention.bytes", "7", CONFIG_SOURCE_STATIC_BROKER),
         ("log.retention.bytes", "-1", CONFIG_SOURCE_DEFAULT),
     ]
-    # As in Kafka hours and minutes are listed behind milliseconds only.
+    # As in Kafka, hours and minutes are listed only after milliseconds.
     assert synonyms_of(cluster, TOPIC_A, "retention.ms") == []
     alter(cluster, (ALL_BROKERS, set_("log.retention.ms", "9")))
     assert synonyms_of(cluster, TOPIC_A, "retention.ms") == [

@@ -28,7 +28,7 @@ from klamm_server.metadata.entities import NO_LEADER
 
 
 def elect(cluster, kind, *partitions):
-    """{(topic, number): ErrorCode}"""
+    """Elects leaders. Returns {(topic, number): ErrorCode}."""
     request = ElectLeadersRequest(
         election_type=kind, partitions=[NamedPartition(topic=topic, partition=number) for topic, number in partitions]
     )
@@ -44,7 +44,7 @@ def end_session(cluster, broker_id):
 
 
 def move_away(cluster, broker_id):
-    """It comes back, and is in sync again, but leads nothing any more."""
+    """Ends the broker's session and brings it back into sync, so that it no longer leads any partition."""
     end_session(cluster, broker_id)
     cluster.beat(broker_id)
     cluster.bring_into_sync(broker_id)

@@ -44,14 +44,14 @@ def test_validate_only_grows_nothing(one_broker):
 REFUSED = [
     (NewPartitions(topic="nope", total_count=3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nope"),
     (NewPartitions(topic="a", total_count=2), ErrorCode.INVALID_PARTITIONS, "has 2 partitions"),
-    (NewPartitions(topic="a", total_count=1), ErrorCode.INVALID_PARTITIONS, "cannot grow to 1"),
-    (NewPartitions(topic="a", total_count=-1), ErrorCode.INVALID_PARTITIONS, "cannot grow to -1"),
+    (NewPartitions(topic="a", total_count=1), ErrorCode.INVALID_PARTITIONS, "cannot change to 1"),
+    (NewPartitions(topic="a", total_count=-1), ErrorCode.INVALID_PARTITIONS, "cannot change to -1"),
     (NewPartitions(topic="a", total_count=103), ErrorCode.POLICY_VIOLATION, "101 new partitions"),
     (NewPartitions(topic=GROUP_METADATA_TOPIC, total_count=60), ErrorCode.INVALID_PARTITIONS, "internal"),
     (
         NewPartitions(topic="a", total_count=4, assignments=[assigned(2, 1)]),
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        "1 partitions are assigned, 2 are added",
+        "1 partitions have assigned replicas, but 2 are added",
     ),
     (
         NewPartitions(topic="a", total_count=3, assignments=[assigned(0, 1)]),

@@ -31,7 +31,7 @@ def change(entity, **values):
 
 
 def alter(cluster, *alterations, validate_only=False):
-    """The codes by entity."""
+    """Alters quotas. Returns the error codes by entity."""
     request = AlterClientQuotasRequest(alterations=alterations, validate_only=validate_only)
     results = cluster.apply(handle_alter_client_quotas(request, cluster.image)).results
     return {entity_of(one.entity): ErrorCode.of(one.error_code) for one in results}
@@ -86,7 +86,7 @@ def test_who_may_have_a_quota_of_what(cluster, entity, key):
         change(ALICE, consumer_byte_rate=1e19),
         change(ADDRESS, connection_creation_rate=2.0**31),
         change(ADDRESS, connection_creation_rate=0.5),
-        # What is right beside it is not done either.
+        # The valid quota beside an invalid one is not applied either.
         change(ALICE, producer_byte_rate=1, unheard_of=1),
     ],
 )

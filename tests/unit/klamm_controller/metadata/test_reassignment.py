@@ -21,7 +21,7 @@ from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
 
 @pytest.fixture
 def cluster(three_brokers):
-    """Brokers 1 to 6; "a" is on 1, 2 and 3, all in sync; two of them must be."""
+    """Returns a cluster of brokers 1 to 6. Topic "a" is on 1, 2 and 3, all in sync; two of them must be."""
     for broker_id in (4, 5, 6):
         three_brokers.add_broker(broker_id)
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")

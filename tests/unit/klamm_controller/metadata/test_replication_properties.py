@@ -1,9 +1,9 @@
-"""Random lives of brokers and wishes of leaders, against what must always hold of a partition.
+"""Tests random events of brokers and elections of leaders against the rules that a partition must always keep.
 
-The model knows who has every committed record: a commit is held by exactly the in-sync set, a crash or a failed disk
-loses the tail, a process that is killed loses nothing, a broker that joins the in-sync set has caught up. As long as no
-leader was elected uncleanly, every broker that may be elected has everything (KIP-966's promise). Where nobody can be
-elected, what any replica still has that had everything survives its recovery.
+The model knows which brokers have every committed record. A commit is on exactly the in-sync set. A crash or a failed
+disk loses the tail, and a killed process loses nothing. A broker that joins the in-sync set has caught up. Until a
+leader is elected uncleanly, every electable broker has everything (KIP-966's promise). If no broker can be elected,
+recovery keeps the records of any remaining replica that had everything.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ step = st.tuples(st.sampled_from(STEPS), brokers, st.integers(0, len(PARTITIONS)
 
 
 class World:
-    """One topic, and who holds what is committed of each partition."""
+    """One topic, and the brokers that have each partition's committed records."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()
@@ -112,7 +112,7 @@ class World:
         self.check()
 
     def _records(self, decision) -> dict[int, int]:
-        """Replays a decision; how many changes each partition had."""
+        """Replays a decision. Returns the number of changes of each partition."""
         counts: dict[int, int] = {}
         for record in decision.records if decision is not None else ():
             if record.HasField("partition_change"):
@@ -128,7 +128,7 @@ class World:
                 self.cluster.replay(changes)
         return counts
 
-    # What happens
+    # Steps of the simulation
 
     def crash(self, broker_id, number, other):
         for holders in self.holders:
@@ -256,7 +256,7 @@ class World:
         return elections.next_part(self.image)
 
     def report_logs(self, broker_id, number, other):
-        """A broker that has lost something has less than one that has everything."""
+        """Reports the broker's logs. A broker that has lost records reports a smaller end than a complete one."""
         if broker_id not in self.image.brokers:
             return None
         request = ReportReplicaLogsRequest(
@@ -289,7 +289,7 @@ class World:
         )
         return handle_incremental_alter_configs(IncrementalAlterConfigsRequest(resources=[resource]), self.image)
 
-    # What must hold
+    # Invariants of the simulation
 
     def _check_step(self, old, new, changes, step) -> None:
         assert new.partition_epoch == old.partition_epoch + changes
@@ -306,7 +306,7 @@ class World:
                 registered = set(old.last_known_elr) & self.image.brokers.keys()
                 assert not holders & registered, f"{new.leader} leads, and {holders & registered} had everything"
         if new.leader not in (NO_LEADER, *old.isr, *old.elr) and new.leader not in holders:
-            # What the new leader has is what is committed from now on.
+            # From now on, the new leader's records are the committed ones.
             holders.clear()
             holders.add(new.leader)
         elif new.leader not in (NO_LEADER, *old.isr, *old.elr):

@@ -18,7 +18,10 @@ from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
 
 @pytest.fixture
 def cluster(three_brokers):
-    """Topic "a": partition 0 is on brokers 1, 2, 3, led by 1, all in sync; two of them must be."""
+    """Returns a cluster with topic "a".
+
+    Partition 0 is on brokers 1, 2 and 3, led by 1, and all are in sync. At least two of them must be.
+    """
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     return three_brokers
 

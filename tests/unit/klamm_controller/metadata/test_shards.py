@@ -28,7 +28,7 @@ def test_balance_is_even_sticky_and_complete(owners, live):
     assert set(counts) <= set(live)
     assert max(counts.values()) - min(counts[i] for i in live) <= 1
 
-    # The least number of moves: every live owner keeps as much as an even share lets it keep.
+    # The number of moves is minimal if every live owner keeps as many shards as an even share permits.
     share, larger_shares = divmod(len(owners), len(live))
     had = sorted((owners.count(i) for i in live), reverse=True)
     kept_at_most = sum(min(count, share + (rank < larger_shares)) for rank, count in enumerate(had))
@@ -104,7 +104,7 @@ def test_a_used_up_epoch_gets_a_new_producer_id(one_broker):
 
 
 def test_the_former_producer_id_is_known_to_every_later_owner(one_broker):
-    """The first one may have died before it could fence it."""
+    """The first owner may have died before it could fence the producer."""
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)
     key = (GROUP_METADATA_TOPIC, 3)

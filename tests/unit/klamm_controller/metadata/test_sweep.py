@@ -17,7 +17,7 @@ MANY = 2 * CHANGES_PER_EVENT + 50
 
 @pytest.fixture
 def cluster(three_brokers):
-    """Topic "a" has more partitions than are changed at once, on brokers 1 and 2."""
+    """Returns a cluster whose topic "a" has more partitions than one change may have, on brokers 1 and 2."""
     for number in range(MANY // 50):
         three_brokers.create_by_hand(f"a{number}", *[(1, 2)] * 50)
     return three_brokers
@@ -28,7 +28,7 @@ def partitions(cluster):
 
 
 def slices(cluster, decision):
-    """Replays the decision; returns how many partition changes it and each slice of its sweep had."""
+    """Replays the decision. Returns the number of partition changes in it and in each slice of its sweep."""
     cluster.replay(decision.records)
     counts = [sum(r.HasField("partition_change") for r in decision.records)]
     while not decision.sweep.is_done:

@@ -35,7 +35,7 @@ REFUSED = [
     (new("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "'a b'"),
     (new("café"), ErrorCode.INVALID_TOPIC_EXCEPTION, "café"),
     (new("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "a/b"),
-    (new("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "controllers' own log"),
+    (new("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "controllers' metadata log"),
     (new("taken"), ErrorCode.TOPIC_ALREADY_EXISTS, "taken"),
     (new("dot_ted"), ErrorCode.INVALID_TOPIC_EXCEPTION, "dot.ted"),
     (new("t", 0), ErrorCode.INVALID_PARTITIONS, "0 partitions"),
@@ -135,7 +135,7 @@ def test_two_new_names_of_one_request_can_collide(one_broker):
 
 
 def test_a_new_name_without_marks_can_be_the_one_collided_with(one_broker):
-    """The table of collisions is made late; what was created before it in the request must be in it."""
+    """The table of collisions is built late, and must include topics created before in the same request."""
     assert topic_collision_key("x-y") == "x-y"
     assert [t.error_code for t in one_broker.create(new("x"), new("p.q"), new("p_q"))] == [0, 0, 17]
 

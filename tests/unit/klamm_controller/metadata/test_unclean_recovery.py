@@ -1,4 +1,4 @@
-"""Whom unclean recovery elects, and what it waits for (KIP-966)."""
+"""Tests which replica unclean recovery elects, and which reports it waits for (KIP-966)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def end_session(cluster, broker_id):
 
 
 def come_back(cluster, broker_id, life=1):
-    """After an unclean stop."""
+    """Registers the broker again after an unclean stop."""
     cluster.register_broker(broker_id, life=life)
     cluster.beat(broker_id)
 
 
 @pytest.fixture
 def all_lost(three_brokers):
-    """Brokers 3, 2 and 1 died, one after the other, and are back; 1 and 2 were the last that had everything."""
+    """Lets brokers 3, 2 and 1 die in turn and return. 1 and 2 were the last that had everything."""
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     for broker_id in (3, 2, 1):
         end_session(three_brokers, broker_id)

@@ -26,7 +26,7 @@ def deletion(name="alice", mechanism=1):
 
 
 def alter(cluster, *changes, secret=SECRET):
-    """The codes by user."""
+    """Alters users. Returns the error codes by user."""
     request = AlterUserScramCredentialsRequest(
         upsertions=[one for one in changes if isinstance(one, ScramCredentialUpsertion)],
         deletions=[one for one in changes if isinstance(one, ScramCredentialDeletion)],

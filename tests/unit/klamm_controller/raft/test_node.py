@@ -1,4 +1,4 @@
-"""What a replica adds to the paper: bounds, directories, observers, refusals, a leader that hands over."""
+"""Tests the additions to the paper: bounds, directories, observers, refusals, and a leader that hands over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.raft_script import SETTINGS, Script, key
 
 
 def leading(settings: RaftSettings = SETTINGS, cluster: str = "cluster 1 2 3") -> Script:
-    """Replica 1 leads and has committed its no-op."""
+    """Returns a script in which replica 1 leads and has committed its no-op."""
     script = Script(settings)
     for command in (cluster, "timeout 1", "settle"):
         script.run(command)
@@ -276,7 +276,7 @@ def test_two_leaders_of_one_term_stop_the_process() -> None:
 
 
 def test_a_removed_voter_with_a_newer_term_asks_the_leader_of_the_older_one() -> None:
-    """The leader sends nothing to a voter that it removed, and its refusal of the pre-vote carries the older term."""
+    """The leader sends nothing to a voter that it removed. Its refusal of the pre-vote carries the older term."""
     voters = VoterSet(Voter(key(node_id), "") for node_id in (1, 2))
     stored = replace(StoredState.empty(voters), hard_state=HardState(term=5, voted_for=None))
     node = RaftNode(key(1), stored, SETTINGS, random.Random(1), now_ms=0)
@@ -288,7 +288,7 @@ def test_a_removed_voter_with_a_newer_term_asks_the_leader_of_the_older_one() ->
 
 
 def test_the_same_events_have_the_same_effects() -> None:
-    """Nothing but events, time and the seed decides: no clock, no global randomness, no order of sets."""
+    """The outcome depends on events, time and the seed only: no clock, no global randomness, no order of sets."""
 
     def run(seed: int) -> list[object]:
         voters = VoterSet(Voter(key(node_id), "") for node_id in (1, 2, 3))

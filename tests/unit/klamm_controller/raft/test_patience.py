@@ -1,4 +1,4 @@
-"""Silence that was not death makes a replica wait longer, for a while."""
+"""Tests that a silence without a death makes a replica wait longer, for a while."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_it_stays_within_its_bounds(base_ms, max_ms, events):
 
 @pytest.fixture
 def script():
-    """Replica 1 leads three, and its no-op is committed everywhere."""
+    """Returns a script in which replica 1 leads three, and its no-op is committed everywhere."""
     script = Script(replace(SETTINGS, election_timeout_max_ms=MAX_MS))
     for command in ("cluster 1 2 3", "timeout 1", "settle"):
         script.run(command)
@@ -57,12 +57,12 @@ def script():
 
 
 def timeout_ms(script: Script, node_id: int) -> int:
-    """The one in force."""
+    """Returns the replica's present election timeout in milliseconds."""
     return script.node(node_id).election_timeout_ms
 
 
 def append(script: Script, receiver: int, term: int) -> AppendRequest:
-    """A word of leader 1 that carries nothing."""
+    """Returns an empty append of leader 1."""
     return AppendRequest(
         sender=key(1),
         receiver=key(receiver),

@@ -1,4 +1,4 @@
-"""Flow control towards one replica."""
+"""Tests flow control towards one replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of majorities against twins that count in the most obvious way."""
+"""Tests the arithmetic of majorities against the most obvious way to count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYS = [ReplicaKey(node_id, "a") for node_id in range(7)]
 
 
 def naive_majority_reached(values: list[int]) -> int:
-    """The greatest value that more than half of the voters are at or beyond."""
+    """Returns the greatest value that more than half of the voters have reached."""
     return max(value for value in values if 2 * sum(other >= value for other in values) > len(values))
 
 

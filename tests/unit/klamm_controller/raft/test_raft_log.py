@@ -1,4 +1,4 @@
-"""The log against a model that is a list of terms, and what only the real one has: durability, snapshots, bounds."""
+"""Tests the log against a list of terms, and what only the real log has: durability, snapshots, bounds."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def new_log(terms: list[int]) -> tuple[RaftLog, Outbox]:
 
 
 def written_log(terms: list[int]) -> tuple[RaftLog, Outbox]:
-    """As `new_log`, with the write handed out, so that the next step's begins."""
+    """Returns the same as `new_log` after the write was handed out, so that the next step starts a new write."""
     log, outbox = new_log(terms)
     outbox.collect()
     return log, outbox
 
 
 def last_position_of_list(terms: list[int], end_index: int, term: int) -> tuple[int, int]:
-    """The twin: walks back one entry at a time."""
+    """Finds the same position as the log does, but walks back one entry at a time."""
     end = min(end_index, len(terms))
     while end and terms[end - 1] > term:
         end -= 1
@@ -56,8 +56,10 @@ def test_last_position_is_the_last_with_a_term_that_is_not_greater(terms: list[i
 
 @given(ascending, ascending)
 def test_the_search_for_the_common_point_ends_there(ours: list[int], theirs: list[int]) -> None:
-    """Leader and follower each go back by `last_position`; they must meet, and not below where the logs part if
-    they are logs of one history (equal terms at an index mean equal prefixes)."""
+    """Leader and follower go back by `last_position` in turn until they meet.
+
+    If equal terms at an index mean equal prefixes, they must not meet below the point where the logs diverge.
+    """
     leader, _ = new_log(ours)
     follower, _ = new_log(theirs)
     end_index, rounds = len(ours), 0

@@ -1,7 +1,7 @@
-"""The rules of Raft as its author states them: Figure 3.1 of the thesis, rule by rule, and what later chapters add.
+"""Tests the rules of Raft as its author states them: Figure 3.1 of the thesis, rule by rule, and later chapters.
 
-One replica (number 1 of three) is given messages by hand, and what it does is compared with the rule. The longer
-stories are in tests/scenarios/raft, the search for what no rule foresaw in tests/sim.
+The test sends messages to one replica (number 1 of three) and compares its reactions with the rule. The longer stories
+are in tests/scenarios/raft, and the search for unforeseen cases in tests/sim.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.raft_script import SETTINGS, Script, key
 
 
 class Single:
-    """Replica 1 of 1, 2, 3; the others are the test."""
+    """Replica 1 of 1, 2 and 3. The test plays the others."""
 
     def __init__(self) -> None:
         self.script = Script()
@@ -35,13 +35,13 @@ class Single:
         return self.script.node(1)
 
     def receive(self, message: Message) -> list[Message]:
-        """What it sends at once."""
+        """Receives a message. Returns the messages sent at once."""
         self.script.under_way.clear()
         self.script.step(1, message)
         return list(self.script.under_way)
 
     def answers(self, message: Message) -> list[Message]:
-        """What it sends, when its disk has done its work."""
+        """Receives a message. Returns the messages sent after its disk has finished."""
         self.receive(message)
         self.script.sync(1)
         return list(self.script.under_way)
@@ -56,7 +56,7 @@ class Single:
         return list(self.script.under_way)
 
     def stand(self) -> None:
-        """A candidate, whose own vote is durable."""
+        """Makes the replica a candidate whose own vote is durable."""
         self.time_out()
         self.receive(pre_vote_granted(2, self.node.term))
         self.script.sync(1)
@@ -66,7 +66,7 @@ class Single:
         self.receive(vote_granted(2, self.node.term))
 
     def terms(self) -> list[int]:
-        """The terms of the entries of its log, as stored."""
+        """Returns the terms of the entries in the stored log."""
         self.script.sync(1)
         return [entry.term for entry in self.script.replicas[1].durable.entries]
 
@@ -259,8 +259,10 @@ class TestCandidates:
         assert single.node.role is RoleName.LEADER
 
     def test_it_begins_no_other_term_while_its_own_vote_is_not_durable(self, single: Single) -> None:
-        """With a full disk it would go from term to term, and the others, who hear of them, would follow it without
-        ever electing anybody."""
+        """The candidate would otherwise begin one term after another while its disk is full.
+
+        The others would follow it to each term without ever electing a leader.
+        """
         single.time_out()
         single.receive(pre_vote_granted(2, 0))
         for _ in range(3):
@@ -373,7 +375,10 @@ class TestLaterChapters:
         assert response.granted
 
     def test_4_2_2_a_leader_that_removed_itself_may_be_needed_to_lead_again(self) -> None:
-        """Its log is the longest, so nobody else can win; it is no voter any more, and must stand nevertheless."""
+        """No other replica can win, because this log is the longest.
+
+        The replica must stand although it is no voter any more.
+        """
         script = Script()
         script.run("cluster 1 2 3")
         for command in ("timeout 1", "settle", "cut 1", "remove 1 1", "sync 1"):
@@ -387,8 +392,10 @@ class TestLaterChapters:
         assert [voter.key for voter in script.node(2).voters] == [key(2), key(3)]
 
     def test_4_2_2_who_alone_has_the_entry_of_its_removal_may_be_needed_after_a_restart_too(self) -> None:
-        """1 and 2 vote; 1 removes 2, and loses the entry in a crash before it is durable. 2 has it, and was made a
-        voter after the point that it restarts from."""
+        """Replicas 1 and 2 vote. 1 removes 2, but crashes before the entry is durable there.
+
+        2 has the entry, and became a voter after the point that it restarts from.
+        """
         script = Script()
         script.run("cluster 1 / 2")
         for command in ("timeout 1", "settle", "timeout 2", "settle", "add 1 2", "settle"):

@@ -1,4 +1,4 @@
-"""The core may know nothing that could make two runs differ, or block one: its imports are a short, closed list."""
+"""Tests that the core imports nothing that could block a run, or make two runs differ. The list is short and closed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_module_of_the_core_imports_only_what_is_pure(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_randomness_is_an_argument(path: Path) -> None:
-    """`random` is there for the type: nothing of the module's own, shared generator is ever called."""
+    """The module may use `random` for its type, but must never call the shared generator."""
     used = {
         node.attr
         for node in ast.walk(ast.parse(path.read_text()))

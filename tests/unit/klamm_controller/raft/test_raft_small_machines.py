@@ -1,4 +1,4 @@
-"""Reads, snapshots on the move, voter sets, the outbox, the settings: each by itself."""
+"""Tests the small machines separately: reads, snapshot transfers, voter sets, the outbox, the settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ voters = st.lists(
 
 
 def promise(number: int) -> TimeoutNowRequest:
-    """A message that can be told from others; which kind it is does not matter to the outbox."""
+    """Returns a message that differs for each number. The outbox does not care about its kind."""
     return TimeoutNowRequest(sender=ReplicaKey(1, "a"), receiver=ReplicaKey(2, "a"), term=number)
 
 

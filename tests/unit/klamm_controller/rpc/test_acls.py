@@ -1,4 +1,4 @@
-"""Calls about access control entries: decided with an authorizer, refused without one."""
+"""Tests the calls about access control entries: decided with an authorizer, refused without one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DESCRIBE = pb.DescribeAclsRequest(filter=filter_message(AclBindingFilter()))
 
 
 class Gateway:
-    """Decides at once, on an image of its own; its controller is itself."""
+    """A gateway that decides at once on an image of its own. It also plays its controller."""
 
     def __init__(self) -> None:
         self.controller = self

@@ -1,4 +1,4 @@
-"""What changes of topics cost, through the calls of Admin."""
+"""Tests the quota cost of topic changes, through the calls of Admin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class StillClock:
-    """Moves when it is told."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now_ms = 5_000
@@ -39,7 +39,7 @@ class StillClock:
 
 
 class World:
-    """A cluster in which unknown clients may change one partition a second, eleven at once."""
+    """A cluster in which anonymous clients may change one partition a second, and eleven at once."""
 
     def __init__(self, cluster: Cluster, *, knows_callers: bool = False) -> None:
         self.cluster = cluster
@@ -54,7 +54,7 @@ class World:
         self.topics = TopicsRpcs(gateway, policy(), random.Random(1), mutations)
 
     def create(self, *names: str, partitions: int = 10, **fields: Any) -> tuple[list[int], int]:
-        """The codes, and how long to rest."""
+        """Creates topics. Returns the error codes and the throttle time."""
         topics = [pb.NewTopic(name=name, partition_count=partitions, replication_factor=1) for name in names]
         answer = asyncio.run(self.topics.create_topics(pb.CreateTopicsRequest(topics=topics, **fields), CONTEXT))
         assert [one.name for one in answer.topics] == list(names)

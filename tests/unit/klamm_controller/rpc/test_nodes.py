@@ -1,4 +1,4 @@
-"""A broker that enforces nothing is told of where the controllers have an authorizer."""
+"""Tests that controllers with an authorizer log a warning about a broker without one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm_controller.rpc.nodes import NodesRpcs
 
 
 class Everything:
-    """A gateway without controllers, and brokers that may all register."""
+    """A gateway without controllers that lets every broker register."""
 
     async def register(self, request: RegisterBrokerRequest) -> RegisterResponse:
         return RegisterResponse(epoch=7)

@@ -70,8 +70,17 @@ def test_one_whose_log_has_begun_tells_with_which_voters_to_whoever_asks():
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
-        ({"cluster_id": "x"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "this is cluster cluster, the sender's is x"),
-        ({"voter_ids": [1, 2, 3]}, ErrorCode.INCONSISTENT_VOTER_SET, r"\[1, 2\] here, the asker's \[1, 2, 3\]"),
+        (
+            {"cluster_id": "x"},
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            "the receiver belongs to cluster cluster, but the sender to x",
+        ),
+        (
+            {"voter_ids": [1, 2, 3]},
+            ErrorCode.INCONSISTENT_VOTER_SET,
+            r"\[1, 2\] here, but the sender's names \[1,"
+            r" 2, 3\]",
+        ),
     ],
 )
 def test_introductions_that_are_refused(changes, code, said):
@@ -107,7 +116,7 @@ def test_an_operator_is_told_once_of_a_voter_that_this_node_was(caplog):
         node.exchange(TimeoutNowRequest(sender=OTHER, receiver=ReplicaKey(1, "lost"), term=3))
     node.exchange(AttachRequest(sender=OTHER, receiver=ReplicaKey(1, ""), term=3, end_index=0))
     (told,) = caplog.messages
-    assert "controller 1 votes with the directory lost, this one is mine" in told
+    assert "controller 1 is a voter with the directory lost, but this one is mine" in told
     assert "remove-controller --controller-id 1" in told
 
 

@@ -1,4 +1,4 @@
-"""Topics and configs through the calls of Admin, by a caller who may change or see some of them."""
+"""Tests calls of Admin about topics and configs, by a caller that may change or see some of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTEXT: Any = None
 
 
 class Gateway:
-    """Decides at once, on the image of a cluster; its controller is itself."""
+    """A gateway that decides at once on a cluster's image. It also plays its controller."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.controller = self

@@ -1,4 +1,4 @@
-"""JoinGroup: entering a group and its generations, rule by rule."""
+"""Tests JoinGroup: entering a group and its generations, rule by rule."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_kip_134_the_first_rebalance_waits_for_more_members(driver):
     assert first not in driver.replies
 
     second = driver.join(driver.new_member_id())
-    driver.advance(1)  # the delay was extended: the second member came during it
+    driver.advance(1)  # the second member came during the delay, which was extended
     assert first not in driver.replies
 
     driver.advance(3_000)

@@ -1,4 +1,4 @@
-"""Staying and leaving: heartbeats, session ends, LeaveGroup."""
+"""Tests how members stay and leave: heartbeats, session timeouts, LeaveGroup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transition table against Kafka's, which lists the legal predecessors of each state."""
+"""Tests the transition table against Kafka's, which lists the legal predecessors of each state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics are read from what real clients put into their metadata."""
+"""Tests that topics are read from the metadata of real clients."""
 
 from __future__ import annotations
 

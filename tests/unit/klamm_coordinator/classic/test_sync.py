@@ -1,4 +1,4 @@
-"""SyncGroup: assignments reach members once they are stored."""
+"""Tests SyncGroup: members get their assignments after they are stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klamm.errors import ErrorCode
 
 @pytest.fixture
 def pair(driver):
-    """A driver with two members in CompletingRebalance; the leader first."""
+    """Returns a driver with two members in CompletingRebalance, the leader first."""
     ids = [driver.new_member_id() for _ in range(2)]
     joins = [driver.join(member_id) for member_id in ids]
     driver.advance(9_000)
@@ -60,7 +60,7 @@ def test_assignments_that_take_too_long_send_everybody_back(pair):
     driver.advance(5_000)
 
     assert {driver.synced(sync).error for sync in syncs} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    driver.ack()  # it was stored after all: no reason to be Stable in a generation nobody is in
+    driver.ack()  # stored after all, but no group may be Stable in a generation without members
     assert driver.state() == "PreparingRebalance"
     assert driver.rules.state.groups["orders"].generation_id == 1
 

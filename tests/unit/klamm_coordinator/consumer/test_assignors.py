@@ -1,4 +1,4 @@
-"""The assignors of the server side: what any result must be like, and what each is for."""
+"""Tests the assignors on the server: what any result must satisfy, and the purpose of each assignor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def member(*topics: str, before=(), instance_id=None) -> AssignedMember:
 
 
 def after(members, targets):
-    """The same members, when they have what they were to have."""
+    """Returns the same members after they own their targets."""
     return {
         member_id: AssignedMember(
             instance_id=one.instance_id, topics=one.topics, before=frozenset(targets.get(member_id, ()))
@@ -52,7 +52,7 @@ members_of = st.dictionaries(
 @given(topics_of, members_of, st.sampled_from(sorted(ASSIGNORS)), topics_of, members_of)
 @settings(max_examples=seeds.examples(150))
 def test_every_partition_that_is_read_has_one_reader_that_wants_it(topics, members, name, former_topics, former):
-    """Also when members and topics have changed since."""
+    """This also holds after members and topics have changed."""
     former_targets = ASSIGNORS[name](former_topics, former)
     now = {
         member_id: AssignedMember(
@@ -94,7 +94,10 @@ def test_uniform_counts_differ_by_one_where_one_could_give_to_the_other(topics, 
 
 @given(topics_of, members_of)
 def test_nothing_moves_without_a_reason(topics, members):
-    """With ranges, as long as all read the same: of topics that some read the ranges are not the same for all."""
+    """Ranges are stable only if all members read the same topics.
+
+    Otherwise the ranges of a topic differ between members.
+    """
     alike = dict.fromkeys(members, member(*NAMES))
     for assign, readers in ((assign_uniformly, members), (assign_uniformly, alike), (assign_ranges, alike)):
         targets = assign(topics, readers)

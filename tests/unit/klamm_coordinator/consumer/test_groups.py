@@ -1,4 +1,4 @@
-"""Groups of the new protocol as their members see them: epochs, assignments, refusals (KIP-848)."""
+"""Tests groups of the new protocol as their members see them: epochs, assignments, refusals (KIP-848)."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class TestJoining:
         first.heartbeat()
 
         assert second.heartbeat().member_epoch == 2
-        assert numbers(second) == []  # nothing is free
+        assert numbers(second) == []  # no partition is free
         reply = first.heartbeat()
-        assert (reply.member_epoch, numbers(first)) == (1, [0, 1])  # told what to keep, at its old epoch
+        assert (reply.member_epoch, numbers(first)) == (1, [0, 1])  # keeps these at its old epoch
         second.heartbeat()
-        assert numbers(second) == []  # not given up yet, as far as anybody knows
+        assert numbers(second) == []  # the coordinator does not know yet that the first member revoked them
         assert first.heartbeat().member_epoch == 2
         second.heartbeat()
         assert numbers(second) == [2, 3]
@@ -128,7 +128,7 @@ class TestEpochs:
         first.heartbeat()
         second.heartbeat()
         first.heartbeat()
-        first.send()  # moves to epoch 2; the answer is lost
+        first.send()  # the member moves to epoch 2, but the reply is lost
         assert group_of(driver).current("a").member_epoch == 2
 
         reply = first.heartbeat()
@@ -158,11 +158,11 @@ class TestEpochs:
         assert [one.partitions for one in reply.assignment] == [(0, 1, 2, 3)]
 
     def test_a_late_duplicate_of_a_join_gives_nothing_up(self, driver):
-        """It says that it owns nothing; the member has partitions by now, and was told to give some up."""
+        """The duplicate claims that the member owns nothing, but by now it has partitions and must revoke some."""
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
         second.heartbeat()
-        first.send()  # told to give up 2 and 3; it has not yet
+        first.send()  # the reply asks it to revoke 2 and 3, which it has not done yet
 
         driver.consumer_heartbeat("a", 0, topics=("t",), owned=frozenset(), rebalance_timeout_ms=REBALANCE_MS)
         second.heartbeat()
@@ -179,14 +179,14 @@ class TestEpochs:
         assert commit(first.epoch, "a") is ErrorCode.NONE
         assert commit(first.epoch + 1, "a") is ErrorCode.STALE_MEMBER_EPOCH
         assert commit(first.epoch, "c") is ErrorCode.UNKNOWN_MEMBER_ID
-        assert commit(-1, "") is ErrorCode.UNKNOWN_MEMBER_ID  # from outside, while there are members
+        assert commit(-1, "") is ErrorCode.UNKNOWN_MEMBER_ID  # the commit names no member, but the group has members
 
     def test_a_commit_that_was_on_its_way_when_the_epoch_moved_on_counts_for_what_stays(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
         second.heartbeat()
         first.heartbeat()
-        first.send()  # has given up 2 and 3, and is at epoch 2 now; it does not know yet
+        first.send()  # the member revoked 2 and 3 and is at epoch 2, but lacks the reply
 
         def commit(epoch, partition):
             committing = driver.commit(5, generation_id=epoch, member_id="a", partition=partition)
@@ -210,7 +210,7 @@ class TestEpochs:
         assert commit(generation_id=9, member_id="a") is ErrorCode.STALE_MEMBER_EPOCH
         assert commit(generation_id=1, member_id="b") is ErrorCode.UNKNOWN_MEMBER_ID
         assert commit(generation_id=1, member_id="a") is ErrorCode.NONE
-        assert commit() is ErrorCode.NONE  # names no member: the producer fences itself
+        assert commit() is ErrorCode.NONE  # the commit names no member, because the producer epoch fences it
 
     def test_reads_of_offsets_are_fenced_likewise(self, driver):
         member = driver.consumer("a")
@@ -304,7 +304,7 @@ class TestStaticMembers:
         had, epoch = numbers(first), group_of(driver).epoch
         assert first.leave(-2) is ErrorCode.NONE
         driver.settle(second)
-        assert len(second.owned) == 2  # nobody gets what waits for it
+        assert len(second.owned) == 2  # the absent static member's partitions stay reserved
 
         successor = driver.consumer("a2", instance_id="i")
         successor.heartbeat()
@@ -407,7 +407,7 @@ class TestFailOver:
         first, second = driver.consumer("a", instance_id="i"), driver.consumer("b", topics=(), regex="t.*")
         first.heartbeat()
         second.heartbeat()
-        first.heartbeat()  # has to give up two
+        first.heartbeat()  # must revoke two partitions
         driver.crash()
 
         driver.settle(first, second)

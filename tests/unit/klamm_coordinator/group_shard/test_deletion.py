@@ -1,4 +1,4 @@
-"""Groups that are deleted, with their offsets, and offsets of topics that are gone."""
+"""Tests groups that are deleted with their offsets, and offsets of deleted topics."""
 
 from __future__ import annotations
 

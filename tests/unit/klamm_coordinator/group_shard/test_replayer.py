@@ -1,4 +1,4 @@
-"""Loading a shard from the bytes of its log gives the state that wrote them."""
+"""Tests that loading a shard from the bytes of its log gives the state that wrote them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shard's step: what comes first, and what happens at the same moment."""
+"""Tests one step of the shard: the order of its effects, and events at the same moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_who_speaks_up_at_the_last_moment_is_heard(driver):
 
 
 def test_a_group_is_not_forgotten_in_the_step_that_commits_its_first_offset(driver):
-    """The id that kept the group alive runs out at the moment of the commit."""
+    """The id that kept the group alive expires at the moment of the commit."""
     driver.new_member_id(session_timeout_ms=6_000)
     driver.auto_ack = False
     driver.now_ms += 6_000

@@ -1,9 +1,9 @@
-"""Random members, a log that is slow or fails, crashes: what must always hold.
+"""Tests random members with a slow or failing log and crashes against the rules that must always hold.
 
-After every event `ShardDriver` checks the shard's invariants and that no request is answered twice. Here besides:
-generations only grow, a partition has one owner in each of them, an offset that was acknowledged never goes back, the
-durable state is what the acknowledged records say, a crash loses nothing that was promised, and in the end, when
-everything is healthy again, every request has been answered and every group is Stable with every member in it.
+After every event, `ShardDriver` checks the shard's invariants and that no request is answered twice. This module checks
+more. Generations only grow, and a partition has one owner in each of them. An acknowledged offset never goes back. The
+durable state is that of the acknowledged records, and a crash loses no promise. At the end, when everything is healthy
+again, every request has an answer. Every group is then Stable with every member in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REFUSALS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 class Client:
-    """A member as a client library behaves: joins until it is in, syncs, heartbeats, commits."""
+    """A member that behaves like a client library's: it joins until it succeeds, syncs, heartbeats, and commits."""
 
     def __init__(self, world: World, name: str, group_id: str, instance_id: str | None) -> None:
         self.world = world
@@ -39,7 +39,7 @@ class Client:
         self.protocols = world.rng.choice(PROTOCOLS)
 
     def poll(self) -> None:
-        """Looks at what was answered, and does the next thing."""
+        """Reads the replies and takes the next step."""
         driver = self.world.driver
         if self.joining is not None:
             if self.joining in driver.replies:
@@ -53,13 +53,13 @@ class Client:
             self._work()
 
     def restart(self) -> None:
-        """Its process dies without a word; the next one knows nothing."""
+        """Restarts the process without leaving the group. The new process has no state."""
         self.member_id, self.generation_id = "", -1
         self.joining = self.syncing = None
         self.protocols = self.world.rng.choice(PROTOCOLS)
 
     def lose_coordinator(self) -> None:
-        """Its requests got no answer; it knows what it knew."""
+        """Loses all replies in progress, but keeps the client's state."""
         if self.joining is not None or self.syncing is not None:
             self.generation_id = -1
         self.joining = self.syncing = None
@@ -141,13 +141,16 @@ class World:
         self.told = 0
 
     def own(self, client: Client, partition: bytes) -> None:
-        """A static member may come back within a generation, under another member id."""
+        """Records the partition's owner in this generation.
+
+        The owner is the instance id of a static member, which may return in a generation under another member id.
+        """
         owner = client.instance_id or client.member_id
         before = self.owners.setdefault((client.group_id, client.generation_id, partition), owner)
         assert before == owner, (client.group_id, client.generation_id, partition, before, owner)
 
     def commit(self, client: Client) -> None:
-        """Each client commits growing offsets to a partition of its own."""
+        """Commits a growing offset to a partition that only this client uses."""
         self.next_offset += 1
         partition = self.clients.index(client)
         reply_id = self.driver.commit(
@@ -161,7 +164,10 @@ class World:
         self.commits[reply_id] = (client.group_id, partition, self.next_offset)
 
     def check_generations(self) -> None:
-        """They only grow; after a crash from the one that is stored on, for nothing was done in a later one."""
+        """Checks that generations only grow.
+
+        After a crash they grow from the stored generation, because no later one had any effect.
+        """
         generations = {group.group_id: group.generation_id for group in self.driver.rules.classic.groups.values()}
         for group_id, generation_id in generations.items():
             assert generation_id >= self.generations.get(group_id, 0), (group_id, generation_id)
@@ -201,7 +207,7 @@ class World:
             driver.advance(rng.randrange(3_000))
 
     def outsider(self) -> None:
-        """Somebody uses a group for its offsets only, or begins to join it and goes away."""
+        """Uses a group for its offsets only, or begins to join it and leaves."""
         driver, rng = self.driver, self.rng
         match rng.randrange(6):
             case 0 | 1:
@@ -230,20 +236,19 @@ class World:
                 self.promised[key] = offset
         for (group_id, partition), offset in list(self.promised.items()):
             stored = driver.offset(partition=partition, group_id=group_id)
-            if stored == -1:  # only a deleted group forgets; it may only be deleted when it is empty
+            if stored == -1:  # only deletion removes offsets, and only an empty group may be deleted
                 assert driver.rules.state.offsets.of_group(group_id).get(("t", partition)) is None
                 del self.promised[group_id, partition]
             else:
                 assert stored >= offset, (group_id, partition, stored, offset)
 
     def heal(self) -> None:
-        """No more faults: time passes, writes are acknowledged, clients do what clients do."""
+        """Ends all faults. Time passes, writes are acknowledged, and clients behave normally."""
         self.driver.auto_ack = True
         while self.driver.unsent:
             self.driver.ack()
         for client in self.clients:
-            # A loaded group knows only the protocol that was chosen: a client that lacks it cannot join the group any
-            # more.
+            # A loaded group knows only the chosen protocol, so a client without it cannot join the group any more.
             client.protocols = PROTOCOLS[1]
         for _ in range(150):
             for client in self.clients:
@@ -282,7 +287,7 @@ def test_whatever_happens(make_driver, seed):
 
 @pytest.mark.parametrize("seed", range(12, 18))
 def test_a_crash_at_any_moment_loses_nothing_promised(make_driver, seed):
-    """Members of a Stable group go on by heartbeat, in the same generation, without a rebalance."""
+    """Members of a Stable group continue by heartbeat in the same generation, without a rebalance."""
     world = World(make_driver(seed=seed), seed)
     world.run(300)
     world.heal()

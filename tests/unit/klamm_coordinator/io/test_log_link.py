@@ -1,4 +1,4 @@
-"""The log of a shard: claimed, appended to exactly once and in order, whatever the broker does."""
+"""Tests the log of a shard: claimed once, and appended to exactly once and in order, whatever the broker does."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def marker(write_id: int, producer: TxnProducer, *, committed: bool = True) -> L
 
 
 async def append_all(link: LogLink, writes: list[LogWrite]) -> list[tuple[int, ErrorCode]]:
-    """What each write came to."""
+    """Appends all writes. Returns the result of each write."""
     decided: list[tuple[int, ErrorCode]] = []
     all_decided = asyncio.Event()
 
@@ -116,7 +116,7 @@ def run(scenario: Callable[[FakeOffsetsLog], Awaitable[None]]) -> None:
 
 
 def partitions_in(log: FakeOffsetsLog) -> list[int]:
-    """The write ids in the log, without claims."""
+    """Returns the write ids in the log, without claims."""
     keys = [record.key for record in log.records()]
     return [int.from_bytes(key[-4:], "big") for key in keys if key[:2] == b"\x00\x01"]
 
@@ -390,7 +390,7 @@ def test_a_transactions_batch_is_sent_until_there_is_an_answer(fate: ErrorCode |
         decided = await append_all(link, [write(1, producer=ONE), marker(2, ONE_ENDED), write(3)])
 
         assert decided == [(1, ErrorCode.NONE), (2, ErrorCode.NONE), (3, ErrorCode.NONE)]
-        # Twice in the log at most, side by side.
+        # A write is in the log at most twice, next to each other.
         assert list(dict.fromkeys(partitions_in(log))) == [1, 3]
 
     run(scenario)
@@ -427,7 +427,7 @@ def test_an_owner_that_is_fenced_writes_nothing_of_transactions() -> None:
 
 @pytest.mark.parametrize("late", [write(1, producer=ONE), marker(1, ONE)])
 def test_a_copy_that_comes_late_is_not_appended_behind_what_followed(late) -> None:
-    """A client before KIP-890 has one epoch for all its transactions: the copy would get into the next one."""
+    """A client before KIP-890 has one epoch for all its transactions, so the copy would join the next transaction."""
 
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)

@@ -1,4 +1,4 @@
-"""Markers reach every partition, wherever it moves, and nobody hears of an owner that was let go."""
+"""Tests that markers reach every partition wherever it moves, and that a forgotten owner gets no result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server:
-    """Answers with the codes of its script, then with success; None: the connection breaks."""
+    """A server that answers with the codes of its script, then with success. None breaks the connection."""
 
     def __init__(self, *script: ErrorCode | None) -> None:
         self.script = deque(script)
@@ -69,7 +69,7 @@ class Server:
 
 
 class Holders:
-    """Stands where PartitionHolders stands."""
+    """Replaces PartitionHolders."""
 
     def __init__(self, **servers: Server | None) -> None:
         self.of = {TopicPartition("t", int(name[1:])): server for name, server in servers.items()}
@@ -192,7 +192,7 @@ def test_what_waits_for_a_busy_server_goes_in_one_request():
 
 
 class LaggingServer(Server):
-    """Answers about one partition only when released."""
+    """A server that delays the answer about one partition until the test releases it."""
 
     def __init__(self, lagging: TopicPartition) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A shard in its shell: loading, serving, letting go; and which shards are open."""
+"""Tests the host of a shard: loading, serving and releasing it, and the choice of open shards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CoordinatorNotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 class HeldLog(FakeOffsetsLog):
-    """Answers a produce only when `release` is set."""
+    """A log that answers a produce only when `release` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ def test_records_of_other_kinds_are_skipped_when_it_loads():
 
 
 class Bells:
-    """Carries out what shards of counters order."""
+    """Records the orders of the shards and the hosts that they forget."""
 
     def __init__(self) -> None:
         self.rung: list[object] = []
@@ -265,7 +265,7 @@ def test_any_kind_of_rules_is_loaded_and_served_and_its_orders_carried_out():
 
 
 class RecordingHost:
-    """Stands where a ShardHost stands, for the tests of which shards are opened."""
+    """Replaces a ShardHost in the tests of which shards are opened."""
 
     def __init__(self, number: int, writer: ShardImage, log: list[str]) -> None:
         self.number = number
@@ -326,13 +326,13 @@ def topic_of_two_shards() -> list[MetadataRecord]:
 
 @pytest.fixture
 def assigned_image() -> MetadataImage:
-    """Coordinator 1, registered with epoch 0, owns both shards."""
+    """Returns an image in which coordinator 1, registered with epoch 0, owns both shards."""
     return image_with(registration(0), *topic_of_two_shards(), unfencing(0), assignment(0, 1, 3), assignment(1, 1, 4))
 
 
 class TestShards:
     def follow(self, *images: MetadataImage, epoch: int = 0) -> list[str]:
-        """What is opened and closed on the way."""
+        """Applies the images in turn. Returns the log of opened and closed shards."""
         log: list[str] = []
 
         async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Which changes of the metadata have groups look at the topics again."""
+"""Tests which metadata changes make groups check their topics."""
 
 from __future__ import annotations
 

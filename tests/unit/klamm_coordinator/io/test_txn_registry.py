@@ -1,4 +1,4 @@
-"""What a group's coordinator makes of the answers of a transaction's coordinator."""
+"""Tests how a group's coordinator handles the answers of a transaction's coordinator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARD_COUNT = 50
 
 
 class Coordinators:
-    """One that owns every shard, and answers as it is told; None: nobody does."""
+    """A coordinator that owns every shard and gives one answer. With None, no coordinator owns a shard."""
 
     def __init__(self, answer: AddPartitionsToTxnResponse | Exception | None) -> None:
         self.answer = answer
@@ -41,7 +41,7 @@ class Coordinators:
 
 
 def ask(coordinators: Coordinators, *, has_topic: bool = True) -> ErrorCode:
-    """NONE when it is added."""
+    """Adds a partition to a transaction. Returns NONE on success."""
     try:
         add(coordinators, has_topic=has_topic)
     except BrokerError as error:

@@ -1,4 +1,4 @@
-"""Batch ledgers at the shard: one decision for a batch's parts, made once, by the run of the moment."""
+"""Tests batch ledgers at the shard: one decision for all parts of a batch, made once, by the current run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets that expire (KIP-211); the default retention is a week, looked at every ten minutes."""
+"""Tests expiring offsets (KIP-211). The default retention is a week, checked every ten minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets of transactions: pending until the marker, decided by where they stand in the log (KIP-98, KIP-447)."""
+"""Tests offsets of transactions: pending until the marker, and decided by their place in the log (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ class TestGroups:
         assert driver.offset() == -1
 
 
-# What the store says must be what a reader of the log finds who looks for the newest decided record of each key.
+# The store must equal the view of a reader that takes the newest decided record of each key from the log.
 
 PRODUCERS = (1, 2, 3)
 STEPS = st.one_of(
@@ -339,7 +339,7 @@ def test_the_newest_decided_record_counts(steps):
             store.replay("g", tp, None if offset is None else OffsetCommitValue(number, -1, "", 0))
             log.append(_Entry(partition, offset, -1, True))
             if kind == "delete":
-                # A tombstone takes what is pending with it: nobody wants the offset any more.
+                # A tombstone removes the pending offsets of the partition too, because it makes them useless.
                 log = [entry for entry in log if entry.partition != partition or entry.fate is not None]
         for wanted in (0, 1):
             value = store.of_group("g").get(TopicPartition("t", wanted))
@@ -351,5 +351,5 @@ def test_the_newest_decided_record_counts(steps):
 
 
 def _is_open(log: list[_Entry], partition: int) -> bool:
-    """Whether a transaction that is not decided has an offset in the partition."""
+    """Returns True if an undecided transaction has an offset in the partition."""
     return any(entry.fate is None for entry in log if entry.partition == partition)

@@ -1,4 +1,4 @@
-"""Offsets: which members may commit, what is read, what is deleted."""
+"""Tests offsets: which members may commit, which offsets are read, and which are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of groups of the new protocol, against bytes laid out by hand from Kafka's schema files."""
+"""Tests records of groups of the new protocol against bytes laid out by hand from Kafka's schema files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Kafka's record schemas, against bytes laid out by hand from Kafka's schema files.
+"""Tests Kafka's record schemas against bytes laid out by hand from Kafka's schema files.
 
-Client libraries do not have the schemas of `__consumer_offsets`; the primitives beneath are aiokafka's here, and
-every version is laid out field by field."""
+Client libraries do not have the schemas of `__consumer_offsets`. The primitives below them are aiokafka's here, and
+every version is laid out field by field.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def text(value: str | None) -> bytes:
 
 
 def compact(value: bytes | None) -> bytes:
-    """The flexible encoding of a short string, bytes or array."""
+    """Returns the flexible encoding of a short string, bytes or array."""
     return b"\x00" if value is None else bytes([len(value) + 1]) + value
 
 
@@ -119,7 +120,7 @@ class TestOffsetCommitValue:
 
 
 def group_bytes(version: int) -> bytes:
-    """A group of one member in one version, as Kafka's generated code would write it."""
+    """Returns the bytes of a group with one member in one version, as Kafka's generated code would write it."""
     flexible = version >= 4
     string = (lambda value: compact(None if value is None else value.encode())) if flexible else text
     raw = compact if flexible else Bytes.encode

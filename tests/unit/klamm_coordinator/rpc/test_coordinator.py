@@ -1,4 +1,4 @@
-"""What the running coordinator opens; a further kind of shard is one line of wiring."""
+"""Tests which shards the running coordinator opens. Another kind of shard needs one line of wiring."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.support.waiting import until
 
 
 class FakeChannels(FakeOffsetsLog):
-    """Whatever is led, one log has it."""
+    """Channels whose only log serves every leader."""
 
     def on_image(self, image: MetadataImage) -> None:
         pass
 
 
 def image_of_counters() -> MetadataImage:
-    """Coordinator 1 owns the one shard of counters."""
+    """Returns an image in which coordinator 1 owns the only shard of counters."""
     topic_id = bytes(range(16))
     records = [
         MetadataRecord(

@@ -1,4 +1,4 @@
-"""The runtime under rules that are neither those of groups nor those of transactions: see `counter_shard`."""
+"""Tests the runtime under rules that are neither of groups nor of transactions (see `counter_shard`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.counter_shard import (
 
 
 class Shard:
-    """A shard of counters on a clock that the test moves; every invariant is checked after every step."""
+    """A shard of counters on a clock that the test moves. Checks every invariant after every step."""
 
     def __init__(self, *stored: CounterRecord, pending_writes_max: int = 100) -> None:
         self.runtime = ShardRuntime(

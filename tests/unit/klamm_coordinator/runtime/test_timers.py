@@ -1,4 +1,4 @@
-"""Timers against a naive twin."""
+"""Tests timers against a naive implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the coordinator does by itself: it tells partitions, completes, aborts and forgets."""
+"""Tests the coordinator's own actions: it notifies partitions, completes, aborts and forgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that wait for what is under way."""
+"""Tests requests that wait for an operation in progress."""
 
 from __future__ import annotations
 

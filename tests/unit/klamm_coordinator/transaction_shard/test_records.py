@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`: Kafka's bytes, and back."""
+"""Tests the records of `__transaction_state`: Kafka's bytes, written and read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klamm_coordinator.transaction.records import TransactionRecord
 from klamm_coordinator.transaction.states import TxnState
 from klamm_coordinator.transaction_shard.records import decode_shard_record, encode_shard_record
 
-# Field by field after TransactionLogValue.json of Kafka: version 0 is classic, 1 flexible with tagged fields.
+# The fields follow Kafka's TransactionLogValue.json. Version 0 is classic, 1 flexible with tagged fields.
 KEY = bytes.fromhex("0000000178")
 VALUE_0 = bytes.fromhex(
     "0000"  # version

@@ -1,4 +1,4 @@
-"""One shard of transactions: which producers may write, what is decided, and what a crash leaves."""
+"""Tests one shard of transactions: which producers may write, the decisions, and the state after a crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.transaction_driver import ID, TIMEOUT_MS, TransactionDriver, 
 
 
 def driver_with(value: TransactionMetadata, **settings: int) -> TransactionDriver:
-    """As loaded from a log that holds this."""
+    """Returns a driver that has loaded a log with this transaction."""
     driver = TransactionDriver(**settings)
     record = TransactionRecord(ID, value)
     driver.log.append(encode_shard_record(record))
@@ -28,7 +28,7 @@ def driver_with(value: TransactionMetadata, **settings: int) -> TransactionDrive
 
 
 def last_epoch(state: TxnState = TxnState.EMPTY, **fields) -> TransactionMetadata:
-    """A producer whose id is all but used up."""
+    """Returns a transaction whose producer id has one epoch left."""
     defaults = {
         "producer_id": 7,
         "producer_epoch": EPOCH_LAST,
@@ -107,7 +107,7 @@ class TestWithoutTrouble:
 
 
 class TestRepeatedEnds:
-    """The table of Kafka's TransactionCoordinator.endTransaction for KIP-890."""
+    """Checks the table of Kafka's TransactionCoordinator.endTransaction for KIP-890."""
 
     @pytest.mark.parametrize("committed", [True, False])
     def test_the_same_outcome_again_is_fine(self, driver, committed):

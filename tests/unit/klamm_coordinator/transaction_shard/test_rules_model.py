@@ -1,11 +1,11 @@
-"""Arbitrary requests, crashes, time-outs and late acknowledgements, against what a transactional id promises.
+"""Tests arbitrary requests, crashes, timeouts and late acknowledgements against the promises to a transactional id.
 
 - Identities only grow, and an answer names the newest one.
 - A transaction has one outcome, no matter which client asks and how often.
-- A producer that another one has replaced changes nothing any more.
-- A partition that was told it may write belongs to the transaction, and hears how it ends.
-- A crash loses what was not answered, and nothing else (`TransactionDriver.crash` compares).
-- When everything under way has ended, no transaction is open longer than its time-out, and nobody waits.
+- A replaced producer changes nothing any more.
+- A partition that was permitted to write belongs to the transaction, and learns its outcome.
+- A crash loses only unanswered requests (`TransactionDriver.crash` compares).
+- When every operation has ended, no transaction is open longer than its timeout, and no request waits.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class TransactionalId(RuleBasedStateMachine):
         self._asked(self.driver.ask_end(producer, committed=committed), (EndTxn, producer, committed))
 
     def _producer(self, age):
-        """0: the newest."""
+        """Returns a producer by age, where 0 is the newest."""
         known = sorted(set(self.known))
         return known[max(0, len(known) - 1 - age)]
 

@@ -1,4 +1,4 @@
-"""What a broker's properties may say."""
+"""Tests which properties a broker accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The config table against Kafka's documentation (4.x, "Topic Configs" and "Broker Configs")."""
+"""Tests the config table against Kafka's documentation (4.x, "Topic Configs" and "Broker Configs")."""
 
 from __future__ import annotations
 

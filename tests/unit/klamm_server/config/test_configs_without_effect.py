@@ -1,4 +1,4 @@
-"""Kafka's broker configs that a broker of Klamm does not read."""
+"""Tests Kafka's broker configs that a broker of Klamm does not read."""
 
 from __future__ import annotations
 

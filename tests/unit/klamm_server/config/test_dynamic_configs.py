@@ -1,4 +1,4 @@
-"""What is in force of settings that change at run time, and which steps are refused."""
+"""Tests settings that change at run time: the values in force, and the refused changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ def test_a_number_of_threads_doubles_or_halves_at_most(name: str) -> None:
     for count in (2, 5, 10):
         check_step(five, load(BrokerConfig, {"node.id": "1", name: str(count)}))
     for count in (1, 11):
-        with pytest.raises(ConfigError, match=rf"{count} is not valid, expected 2 to 10: now it is 5"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"{count} is not valid, expected 2 to 10, because the current value"
+            r" is 5",
+        ):
             check_step(five, load(BrokerConfig, {"node.id": "1", name: str(count)}))
 
 

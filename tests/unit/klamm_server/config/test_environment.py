@@ -1,4 +1,4 @@
-"""Settings from environment variables."""
+"""Tests settings from environment variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listeners of a configuration that was written for Kafka."""
+"""Tests the listeners of a configuration that was written for Kafka."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_kafkas_own_files_start_a_server(
 
 
 def test_the_servers_of_one_file_have_listeners_for_grpc_of_one_name() -> None:
-    """Else a broker could not tell its clients the address of the controller."""
+    """Otherwise a broker could not give its clients the address of the controller."""
     for config in KINDS.values():
         advertised = load(config, COMBINED).resolved_listeners().advertised
         assert [one.name for one in advertised if one.protocol_name == "GRPC"] == ["GRPC"]
@@ -86,7 +86,7 @@ def test_a_controller_that_names_another_joins_it() -> None:
     config = load(ControllerConfig, given)
     assert config.joins_a_quorum
     assert config.contacts() == ["localhost:9093", "other:9093"]
-    with pytest.raises(ConfigError, match=r"cluster\.id must be set"):
+    with pytest.raises(ConfigError, match=r"cluster\.id is not set"):
         load(ControllerConfig, {**given, "cluster.id": ""})
 
 
@@ -101,7 +101,7 @@ def test_a_controllers_listener_is_for_grpc_and_as_secure_as_in_the_file() -> No
 
 
 def _fields(given: dict[str, str]) -> dict[str, object]:
-    """The fields that say where a controller listens, without the checks of a whole configuration."""
+    """Returns the fields that set where a controller listens, without the checks of a whole configuration."""
     split = {name: tuple(text.split(",")) for name, text in given.items()}
     return {
         "node_id": 1,
@@ -124,13 +124,13 @@ def test_a_listener_for_grpc_in_the_file_is_the_one_that_counts() -> None:
 
 def test_no_listener_in_plain_text_is_added_to_a_secured_one() -> None:
     given = {**COMBINED, "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT"}
-    with pytest.raises(ConfigError, match=r"PLAINTEXT://:9092' is not for gRPC, expected a GRPC://host:port too"):
+    with pytest.raises(ConfigError, match=r"no gRPC listener, expected a GRPC://host:port besides 'PLAINTEXT://:9092'"):
         load(BrokerConfig, given)
 
 
 def test_without_process_roles_the_listeners_are_klamms() -> None:
     given = {name: text for name, text in COMBINED.items() if name != "process.roles"}
-    with pytest.raises(ConfigError, match="is not for gRPC, expected a GRPC://host:port too"):
+    with pytest.raises(ConfigError, match="no gRPC listener, expected a GRPC://host:port besides"):
         load(BrokerConfig, given)
 
 
@@ -160,7 +160,7 @@ def test_a_setting_of_another_servers_listener_may_stand_in_the_file() -> None:
 
 
 def test_a_controller_understands_a_registered_broker_with_such_a_file() -> None:
-    """The controller checks a change at run time with what the broker told of its own file."""
+    """The controller checks a change at run time against the broker's own file, which the broker has registered."""
     own = own_config(1, load(BrokerConfig, COMBINED).originals)
     assert in_force(own, {"log.cleaner.threads": "2"}).log_cleaner_threads == 2
 

@@ -1,4 +1,4 @@
-"""Settings of single listeners: which there are, what they fall back to, how wrong ones are refused."""
+"""Tests settings of single listeners: the names, the fallbacks, and the refusals."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ def test_it_is_shown_where_it_is_set_and_nowhere_else() -> None:
         (
             "listener.name.outside.max.connections",
             "7",
-            "listener.name.outside.max.connections: there is no such listener, expected a name that begins with one of"
+            "listener.name.outside.max.connections: the listener does not exist, expected a name that begins with"
+            " one of"
             " listener.name.grpc., listener.name.in_house., listener.name.kafka.",
         ),
         (
             "listener.name.KAFKA.max.connections",
             "7",
-            "listener.name.KAFKA.max.connections: there is no such listener, expected a name that begins with one of"
+            "listener.name.KAFKA.max.connections: the listener does not exist, expected a name that begins with one of"
             " listener.name.grpc., listener.name.in_house., listener.name.kafka.",
         ),
         (

@@ -1,4 +1,4 @@
-"""Loading a service's configuration: what is refused, and with which line."""
+"""Tests loading a service's configuration, its refusals, and the line in each error."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_values_are_typed_and_the_rest_takes_kafkas_defaults() -> None:
         ({"listeners": "GRPC://h:70000"}, "listeners: 'GRPC://h:70000' is not valid, expected NAME://host:port"),
         (
             {"listeners": "GRPC://:9094", "advertised_listeners": "GRPC://0.0.0.0:9094"},
-            "advertised.listeners: '0.0.0.0' is not an address that others can dial",
+            "advertised.listeners: '0.0.0.0' is not an address that other hosts can connect to",
         ),
         ({"metrics_port": "65536"}, "metrics.port: '65536' is not valid, expected 0 to 65535"),
         ({"batch": "0"}, "batch: the value given is not valid, expected at least 1"),

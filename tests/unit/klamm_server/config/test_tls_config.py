@@ -1,4 +1,4 @@
-"""What a server with secured listeners has to say, and what is kept out of sight."""
+"""Tests the settings that a server with secured listeners needs, and that secrets stay hidden."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def test_a_listener_follows_the_settings_without_its_prefix() -> None:
         ),
         (
             {"listeners": "GRPC://broker:9094,SSL://broker:9092"},
-            "inter.broker.listener.name: GRPC is GRPC at broker:9094, and everybody there may speak as another server:"
-            " a server with secured listeners or an authorizer expects GRPC_SSL with"
-            " ssl.client.auth=required, a loopback address or, while servers change to it one after the other,"
+            "inter.broker.listener.name: GRPC is GRPC at broker:9094, where any client could act as a server:"
+            " with secured listeners or an authorizer, expected GRPC_SSL with ssl.client.auth=required, a loopback"
+            " address or, while servers change to GRPC_SSL one after the other,"
             " security.migration.enable=true",
         ),
         (
             {"listeners": "GRPC_SSL://broker:9094,SSL://broker:9092"},
-            "inter.broker.listener.name: GRPC_SSL is GRPC_SSL at broker:9094, and everybody there may speak as another"
-            " server: a server with secured listeners or an authorizer expects GRPC_SSL with"
-            " ssl.client.auth=required, a loopback address or, while servers change to it one after the other,"
+            "inter.broker.listener.name: GRPC_SSL is GRPC_SSL at broker:9094, where any client could act as a server:"
+            " with secured listeners or an authorizer, expected GRPC_SSL with ssl.client.auth=required, a loopback"
+            " address or, while servers change to GRPC_SSL one after the other,"
             " security.migration.enable=true",
         ),
         (
@@ -114,9 +114,9 @@ def test_servers_on_their_way_to_security_may_still_use_what_is_open_to_everybod
     load(BrokerConfig, properties)
     anonymous = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:admin;User:ANONYMOUS"}
     load(BrokerConfig, {**properties, **anonymous})
-    with pytest.raises(ConfigError, match="User:ANONYMOUS is everybody at the listener GRPC"):
+    with pytest.raises(ConfigError, match="User:ANONYMOUS is every client of the listener GRPC"):
         load(BrokerConfig, {"node.id": "1", "listeners": "GRPC://broker:9094", **anonymous} | MUTUAL_INSIDE)
-    with pytest.raises(ConfigError, match=r"super\.users: other servers come to GRPC without a certificate"):
+    with pytest.raises(ConfigError, match=r"super\.users: other servers connect to GRPC without a certificate"):
         load(BrokerConfig, {**properties, **anonymous, "super.users": "User:admin"})
     with pytest.raises(ConfigError, match=r"security\.migration\.enable: no listener is secured"):
         load(BrokerConfig, {**properties, "listeners": "GRPC://broker:9094"})
@@ -133,7 +133,11 @@ def test_servers_do_not_log_in_to_each_other() -> None:
 
 
 def test_principals_of_nodes_want_certificates_to_tell_them_by() -> None:
-    with pytest.raises(ConfigError, match=r"node\.principals: servers show each other no certificates"):
+    with pytest.raises(
+        ConfigError,
+        match=r"node\.principals: servers do not authenticate each other with"
+        r" certificates",
+    ):
         load(BrokerConfig, {"node.id": "1", "node.principals": "broker:1=User:b"})
     with pytest.raises(ConfigError, match="expected a list of KIND:ID=User:NAME"):
         load(BrokerConfig, {"node.id": "1", "node.principals": "broker=User:b"})
@@ -157,7 +161,7 @@ def test_a_secret_is_in_no_text_of_the_config_and_not_in_what_is_registered() ->
     assert not [text for text in texts if CANARY in text]
     assert "ssl.key.password=[hidden] (set)" in texts
     assert "listener.name.inside.ssl.key.password=[hidden] (set)" in texts
-    # What the controllers make of it, who know the secrets of none.
+    # The controllers validate the values that they received, without knowing any secret.
     own_config(1, {name: str(text) for name, text in config.originals.items()}).validate()
 
 

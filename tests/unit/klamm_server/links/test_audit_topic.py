@@ -1,4 +1,4 @@
-"""The audit's topic while nobody can write to it: what waits is bounded, and what is lost is counted."""
+"""Tests the audit's topic while it accepts no writes: waiting lines are bounded, and lost ones are counted."""
 
 from __future__ import annotations
 

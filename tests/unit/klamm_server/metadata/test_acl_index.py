@@ -1,4 +1,4 @@
-"""The index of access control lists against a plain set of them, changed in any order."""
+"""Tests the index of access control lists against a plain set of them, changed in any order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def found(index: AclIndex, resource_type: ResourceType, name: str) -> list[AclBi
 def test_deltas_are_as_the_whole(
     deltas: list[list[AclBinding | int]], resource_type: ResourceType, names: list[str]
 ) -> None:
-    """A drawn number removes the ACL of that place, if there is one; each delta makes an index of its own."""
+    """A drawn number removes the ACL at that position, if there is one. Each delta makes a new index."""
     expected: dict[uuid.UUID, AclBinding] = {}
     index, ids = AclIndex(), (uuid.UUID(int=number) for number in count())
     for delta in deltas:
@@ -94,7 +94,7 @@ def test_the_last_one_leaves_nothing_behind(binding: AclBinding) -> None:
 
 
 def test_prefixes_are_looked_up_by_length() -> None:
-    """A thousand prefixes of two lengths are two accesses."""
+    """A thousand prefixes of two lengths need two look-ups."""
     acls = [
         AclBinding(
             ResourceType.TOPIC,

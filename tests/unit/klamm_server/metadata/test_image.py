@@ -1,6 +1,7 @@
-"""The metadata image against a naive twin: nested dicts changed in place, record by record.
+"""Tests the metadata image against a naive model: nested dicts changed in place, record by record.
 
-The twin also proposes the records, so every drawn sequence is one that a correct controller could write."""
+The model also proposes the records, so every drawn sequence is one that a correct controller could write.
+"""
 
 from __future__ import annotations
 
@@ -324,7 +325,7 @@ class Twin:
         del self.client_quotas[entity][key]
         if not self.client_quotas[entity]:
             del self.client_quotas[entity]
-        # The order of an entity's parts means nothing.
+        # The order of an entity's parts has no meaning.
         return MetadataRecord(client_quota=ClientQuotaRecord(entity=reversed(parts), key=key, remove=True))
 
     def assert_equals(self, image: MetadataImage) -> None:
@@ -415,7 +416,7 @@ def test_deltas_name_exactly_what_differs(data: st.DataObject) -> None:
     twin = Twin(data.draw)
     old = replay(MetadataImage.empty(), [twin.step() for _ in range(30)], twin.index)
     new = replay(old, [twin.step() for _ in range(data.draw(st.integers(0, 10)))], twin.index)
-    # A snapshot in between destroys every identity; the delta must be the same.
+    # A snapshot in between destroys every object identity, but the delta must be the same.
     rebuilt = replay(MetadataImage.empty(), list(snapshot_records(new)), twin.index)
     for after in (new, rebuilt):
         delta = changed_topics(old, after)
@@ -459,7 +460,7 @@ def _small_cluster() -> MetadataImage:
 
 
 def test_the_coordinator_epoch_of_records_without_one_only_grows() -> None:
-    """The writer epoch had started at 0 again before the field was there."""
+    """The writer epoch had started at 0 again before the field existed."""
     epochs = []
     image = _small_cluster()
     for producer_id, writer_epoch in ((0, 5), (0, 32_766), (8, 0), (8, 1)):

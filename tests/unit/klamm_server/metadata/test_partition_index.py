@@ -71,7 +71,7 @@ def as_change(record):
 
 
 def random_records(rng, image):
-    """A batch that adds, grows, changes and removes topics, also twice the same one."""
+    """Returns a batch that adds, grows, changes and removes topics, some of them twice."""
     sizes = {topic_id.bytes: len(topic.partitions) for topic_id, topic in image.topics_by_id.items()}
     for _ in range(rng.randint(1, 8)):
         choice = rng.random()

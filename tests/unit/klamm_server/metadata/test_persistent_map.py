@@ -1,4 +1,4 @@
-"""Versions of a persistent map against copies of a dict."""
+"""Tests versions of a persistent map against copies of a dict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from klamm_server.metadata.persistent_map import BUCKET_COUNT, MapDraft, PersistentMap
 
-# Few keys, several of which share a bucket.
+# The keys are few, and several of them share a bucket.
 KEYS = st.sampled_from([bucket + BUCKET_COUNT * turn for bucket in (0, 1, 7) for turn in range(4)])
 CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers(0, 3))), max_size=8)
 

@@ -27,7 +27,7 @@ EXACT, DEFAULT, ANY = range(3)
 
 
 def described(*components: tuple[str, int, str | None], strict: bool = False) -> list[int]:
-    """Which of the entities."""
+    """Returns the numbers of the entities that match."""
     wanted = [FilterComponent(*one) for one in components]
     return [ENTITIES.index(entity) for entity, _ in described_quotas(IMAGE, wanted, strict=strict)]
 

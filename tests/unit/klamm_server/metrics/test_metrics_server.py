@@ -1,4 +1,4 @@
-"""The metrics endpoint against clients that mean no good, or another port."""
+"""Tests the metrics endpoint against hostile clients, and with a port that is in use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def connect(server: MetricsServer, first: bytes = b"") -> socket.socket:
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Whether the server ends it, with or without a word."""
+    """Waits until the server ends the connection, by a close or a reset. Returns True."""
     try:
         while connection.recv(4096):
             pass
@@ -53,7 +53,7 @@ def is_ended(connection: socket.socket) -> bool:
 
 
 def test_it_listens_where_it_is_told_to(server: MetricsServer) -> None:
-    """In one process with a listener of the same port at another address."""
+    """A listener with the same port at another address may be in the same process."""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", server.port), timeout=DEADLINE_S)
     with socket.create_server((HOST, 0)) as taken:
@@ -104,7 +104,7 @@ def test_what_is_not_http_is_ended(server: MetricsServer) -> None:
 
 
 def test_idle_connections_keep_nobody_out(server: MetricsServer) -> None:
-    """The connection that waits longest gives way; there is one thread, however many come."""
+    """The server closes the connection that has waited longest. It needs one thread for any number of connections."""
     before = set(threading.enumerate())
     idle = [connect(server) for _ in range(3 * CONNECTIONS_MAX)]
     try:
@@ -124,7 +124,7 @@ def test_a_reading_that_fails_is_told_and_the_next_scrape_goes_on(server: Metric
     readings.set_function(lambda: [(("b",), 1 / 0)])
     try:
         assert ask(server, "GET", "/metrics")[0] == 500
-        assert "metrics cannot be shown" in caplog.text
+        assert "could not render the metrics" in caplog.text
     finally:
         readings.set_function(list)
     assert ask(server, "GET", "/metrics")[0] == 200
@@ -137,10 +137,11 @@ def test_who_came_to_the_wrong_port_is_logged_once(server: MetricsServer, caplog
             assert is_ended(connection)
     kafka_line, tls_line = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert kafka_line == (
-        f"a Kafka client from 127.0.0.1 came to the metrics port {server.port}: this is a metrics port of Klamm, for"
+        f"a Kafka client from 127.0.0.1 connected to the metrics port {server.port}: this is a metrics port of"
+        " Klamm, for"
         " Prometheus (GET /metrics); clients dial the server's listeners"
     )
-    assert tls_line.startswith("a TLS client from 127.0.0.1 came")
+    assert tls_line.startswith("a TLS client from 127.0.0.1 connected")
 
 
 def test_a_grpc_client_is_told_in_words(server: MetricsServer, caplog) -> None:
@@ -151,5 +152,5 @@ def test_a_grpc_client_is_told_in_words(server: MetricsServer, caplog) -> None:
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
             assert refused.value.details().startswith("this is a metrics port of Klamm, for Prometheus")
     assert [one.getMessage()[:32] for one in caplog.records if one.levelname == "WARNING"] == [
-        "a gRPC client from 127.0.0.1 cam"
+        "a gRPC client from 127.0.0.1 con"
     ]

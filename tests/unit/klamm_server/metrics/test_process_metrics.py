@@ -1,4 +1,4 @@
-"""The metrics endpoint, over its real socket."""
+"""Tests the metrics endpoint over its real socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.loop_time import LoopWithOwnTime
 
 
 class Kind(enum.Enum):
-    """A label."""
+    """Values of a label."""
 
     LATE = enum.auto()
 
@@ -102,7 +102,7 @@ def test_what_is_forgotten_is_not_shown() -> None:
 
 
 def test_a_loop_that_stands_still_shows_it_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while it stands still, to a caller in another thread."""
+    """A caller in another thread sees the delay while the loop is still blocked."""
     loop = LoopWithOwnTime()
     monkeypatch.setattr(process_metrics, "time", SimpleNamespace(monotonic=loop.time))
 

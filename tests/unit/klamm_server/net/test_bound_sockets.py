@@ -1,4 +1,4 @@
-"""All addresses of a host, or none."""
+"""Tests that sockets are bound to all addresses of a host, or to none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOTH = [(socket.AF_INET6, ("::1", 0, 0, 0)), (socket.AF_INET, ("127.0.0.1", 0))]
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A name of ::1 and of 127.0.0.1, as localhost is on most machines."""
+    """Returns a host name for ::1 and 127.0.0.1, as localhost is on most machines."""
 
     real = socket.getaddrinfo
 
@@ -37,7 +37,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @contextlib.contextmanager
 def taken(family: socket.AddressFamily, host: str) -> Iterator[int]:
-    """The port."""
+    """Yields a port that is in use."""
     with socket.socket(family) as other:
         if family is socket.AF_INET6:
             other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -94,7 +94,7 @@ def test_half_of_every_interface_is_refused(family: socket.AddressFamily, host: 
 
 
 def test_a_free_port_is_free_at_all_addresses(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one that the system offers for ::1 is somebody's at 127.0.0.1."""
+    """The first port that the system offers for ::1 is in use at 127.0.0.1."""
     with taken(socket.AF_INET, "127.0.0.1") as port:
         offered = [port]
         bind = socket.socket.bind

@@ -1,4 +1,4 @@
-"""A gRPC client at a port that is none of gRPC's."""
+"""Tests the error of a gRPC client at a port that does not speak gRPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `listeners`, `advertised.listeners` and `listener.security.protocol.map` mean together, as Kafka has them."""
+"""Tests how `listeners`, `advertised.listeners` and `listener.security.protocol.map` combine, as in Kafka."""
 
 from __future__ import annotations
 
@@ -67,36 +67,51 @@ def test_the_bound_port_stands_for_port_0_only() -> None:
             "listener.security.protocol.map: 'OUT:TLS' is not valid, expected NAME:PROTOCOL with GRPC, KAFKA,"
             " PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, GRPC_SSL, GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL",
         ),
-        (["GRPC://h:1"], None, ["A:GRPC", "A:KAFKA"], "listener.security.protocol.map: A is there twice"),
+        (
+            ["GRPC://h:1"],
+            None,
+            ["A:GRPC", "A:KAFKA"],
+            "listener.security.protocol.map: A is listed twice, expected each name once",
+        ),
         (
             ["GRPC://h:1", "GRPC://h:2"],
             None,
             [],
-            "listeners: GRPC is there twice, expected names of their own, with what is spoken there in"
+            "listeners: GRPC is listed twice, expected unique names, with their protocols in"
             " listener.security.protocol.map",
         ),
-        (["GRPC://h:1", "KAFKA://h:1"], None, [], "listeners: GRPC and KAFKA have the same port 1"),
-        (["GRPC://127.0.0.1:1", "KAFKA://127.0.0.2:1"], None, [], "listeners: GRPC and KAFKA have the same port 1"),
-        (["KAFKA://h:1"], None, [], "listeners: 'KAFKA://h:1' is not for gRPC, expected a GRPC://host:port too"),
+        (
+            ["GRPC://h:1", "KAFKA://h:1"],
+            None,
+            [],
+            "listeners: GRPC and KAFKA have the same port 1, expected different ports",
+        ),
+        (
+            ["GRPC://127.0.0.1:1", "KAFKA://127.0.0.2:1"],
+            None,
+            [],
+            "listeners: GRPC and KAFKA have the same port 1, expected different ports",
+        ),
+        (["KAFKA://h:1"], None, [], "listeners: no gRPC listener, expected a GRPC://host:port besides 'KAFKA://h:1'"),
         (
             ["GRPC://h:1", "KAFKA://h:2"],
             ["PLAINTEXT://x:1"],
             [],
-            "advertised.listeners: PLAINTEXT is not among the listeners, which are GRPC, KAFKA",
+            "advertised.listeners: PLAINTEXT is not a listener of this server, expected one of GRPC, KAFKA",
         ),
         (
             ["GRPC://h:1"],
             ["GRPC://x:1", "GRPC://y:1"],
             [],
-            "advertised.listeners: GRPC is there twice, expected names of their own, with what is spoken there in"
+            "advertised.listeners: GRPC is listed twice, expected unique names, with their protocols in"
             " listener.security.protocol.map",
         ),
         (
             ["GRPC://h:1", "KAFKA://:2"],
             ["GRPC://x:1"],
             [],
-            "advertised.listeners has no KAFKA: the server listens on every interface, so name the address that others"
-            " dial, e.g. KAFKA://broker1.example.com:2",
+            "advertised.listeners has no KAFKA: the server listens on every interface, so name the address that other"
+            " hosts connect to, e.g. KAFKA://broker1.example.com:2",
         ),
     ],
 )
@@ -199,7 +214,7 @@ TOLD = (
     [
         (Listener("INTERNAL", GRPC, "me", 9, ENCRYPTED), 4),
         (Listener("GRPC", GRPC, "me", 9), 1),
-        # Names that differ, and names that do not mean the same.
+        # Some names differ, and some do not mean the same.
         (Listener("BETWEEN", GRPC, "me", 9, ENCRYPTED), 3),
         (Listener("INTERNAL", GRPC, "me", 9), 1),
     ],

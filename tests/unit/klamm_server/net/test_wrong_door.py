@@ -35,7 +35,7 @@ def test_each_kind_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -
         said.append(len(caplog.messages))
     assert said == [1, 1, 1, 2]
     porter.report(Visitor.TLS, "192.0.2.1", "go")
-    assert caplog.messages[0] == "a gRPC client from 192.0.2.1 came to the Kafka listener 9092: go to 9094"
+    assert caplog.messages[0] == "a gRPC client from 192.0.2.1 connected to the Kafka listener 9092: go to 9094"
     assert len(caplog.messages) == 3
 
 

@@ -1,5 +1,4 @@
-"""What stands before the calls of a listener where clients log in: its messages, its bounds, and streams that end with
-their session."""
+"""Tests the checks before calls of a listener where clients log in: messages, bounds, streams of ended sessions."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ MAX_BYTES = 1_024
 
 
 class Context:
-    """A call as a transport tells of it."""
+    """A call as a transport describes it."""
 
     def __init__(self, said: str = "", peer: str = "ipv4:10.0.0.1:50000") -> None:
         self._said = said
@@ -58,11 +57,11 @@ class Context:
         return (("x", "y"), *((("authorization", self._said),) if self._said else ()))
 
     def add_done_callback(self, function: Any) -> None:
-        """Nobody waits for its end."""
+        """Ignores the function, because no test waits for the end of the call."""
 
 
 class World:
-    """A listener, and alice among its users. Make it where the event loop runs."""
+    """A listener, and alice among its users. It must be created where the event loop runs."""
 
     def __init__(self) -> None:
         settings = {
@@ -88,7 +87,7 @@ class World:
         return await self.calls.sasl_authenticate(request, Context(**context))
 
     async def said(self) -> str:
-        """What the calls of somebody say who has logged in."""
+        """Logs in as alice. Returns the value of the header that her calls must send."""
         begun = await self.handshake()
         answer = await self.authenticate(begun.handshake_id, PlainClient("alice", Secret(PASSWORD)).first())
         assert answer.error_code == 0
@@ -146,7 +145,10 @@ def test_a_login_that_failed_is_over() -> None:
 
 
 def test_a_credential_that_changes_during_the_login_asks_for_another_login() -> None:
-    """Not for another password: the server has not looked whether the new one is that of the client."""
+    """The error does not ask for another password.
+
+    The server has not compared the client's password with the new one.
+    """
 
     async def scenario(world: World) -> None:
         begun = await world.handshake("SCRAM-SHA-256")

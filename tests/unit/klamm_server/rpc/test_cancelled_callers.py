@@ -1,7 +1,7 @@
-"""A task that calls another server ends when it is cancelled, also when the transport makes a status of the
-cancellation.
+"""Tests that a task that calls another server ends when cancelled, even if the transport returns a status for it.
 
-gRPC can do that when a cancellation meets the end of a call; a server that waits for such a task could never stop."""
+gRPC can do that when a cancellation meets the end of a call. A server that waits for such a task could never stop.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ME, OTHER = ReplicaKey(1, "a"), ReplicaKey(2, "b")
 
 
 class Image:
-    """Metadata in which one broker leads, and one coordinator owns, whatever is asked for."""
+    """Metadata in which one broker leads every partition, and one coordinator owns every shard."""
 
     def __init__(self) -> None:
         server = SimpleNamespace(host="127.0.0.1", port=3, fenced=False, listeners=(OWN,))
@@ -197,7 +197,7 @@ async def add_partition_to_transaction(transport: Transport) -> None:
 
 
 async def send_markers(transport: Transport) -> None:
-    """Ends as the request ends that `MarkerSender.close` cancels."""
+    """Sends markers until cancelled, like the request that `MarkerSender.close` cancels."""
     holders = PartitionHolders(BrokerChannels(transport, image, OWN), CoordinatorChannels(transport, image, OWN), image)
     sender = MarkerSender(holders, random.Random(1))
     markers = SendMarkers(

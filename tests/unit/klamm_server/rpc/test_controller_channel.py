@@ -1,4 +1,4 @@
-"""The channel turns to another controller while calls are under way."""
+"""Tests that the channel switches to another controller while calls are in progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_MS = 30_000
 
 
 class Dialled:
-    """A connection whose calls the test answers, by setting what is in `calls`."""
+    """A connection whose calls the test answers through the futures in `calls`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -50,7 +50,7 @@ async def _answer(answer: asyncio.Future[Any]) -> Any:
 
 
 class Dialler:
-    """A transport that knows its connections, in the order in which they were made."""
+    """A transport that keeps its connections in the order of their creation."""
 
     def __init__(self) -> None:
         self.dialled: list[Dialled] = []

@@ -1,4 +1,4 @@
-"""Calls between servers that speak for a node: let through, refused at once, or ended in the middle of a stream."""
+"""Tests calls in which servers speak for a node: permitted, refused at once, or ended during a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support import certificates
 
 
 class Caller:
-    """What gRPC tells of one."""
+    """The caller as gRPC describes it."""
 
     def __init__(self, certificate: str | None) -> None:
         self._shown = {} if certificate is None else {"x509_pem_cert": [certificate.encode()]}
@@ -106,7 +106,7 @@ def test_a_stream_of_fetches_ends_with_the_first_that_speaks_for_another(guard: 
         requests = [
             ReplicaFetchRequest(replica_id=node, max_wait_ms=number) for number, node in enumerate((1, 1, 2, 1))
         ]
-        with pytest.raises(CallFailed, match="User:one may not speak for broker 2"):
+        with pytest.raises(CallFailed, match="User:one is not allowed to act as broker 2"):
             await _collect(guarded(_of(*requests), ONE), answered)
         return answered
 
@@ -125,5 +125,5 @@ def test_messages_of_the_quorum_are_believed_from_their_sender(guard: NodeGuard)
         return answered
 
     assert asyncio.run(exchanged(1, 1)) == [7, 7]
-    with pytest.raises(CallFailed, match="User:one may not speak for controller 2"):
+    with pytest.raises(CallFailed, match="User:one is not allowed to act as controller 2"):
         asyncio.run(exchanged(1, 2))

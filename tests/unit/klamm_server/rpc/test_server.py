@@ -1,4 +1,4 @@
-"""What a server registers."""
+"""Tests the fields that a server registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A marker that no transaction can have is refused by name, before anything is written."""
+"""Tests that a marker no transaction can have is refused by name, before anything is written."""
 
 from __future__ import annotations
 

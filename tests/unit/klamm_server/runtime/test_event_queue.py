@@ -1,4 +1,4 @@
-"""The event queue by turns, under a clock that stands still unless a test moves it."""
+"""Tests the event queue turn by turn, under a clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klamm_server.runtime.event_queue import TURN_MS, EventQueue, QueueFullError
 
 
 class FakeClock:
-    """Both clocks show `now_ms`."""
+    """A clock whose two times are both `now_ms`."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000
@@ -26,7 +26,7 @@ class FakeClock:
 
 
 class World:
-    """A queue whose events write their names down."""
+    """A queue whose events record their names."""
 
     def __init__(self, *, capacity: int = 100, events_per_turn: int = 100) -> None:
         self.clock = FakeClock()
@@ -229,7 +229,7 @@ async def test_waiting_and_handling_are_measured_by_the_clock() -> None:
 async def test_run_wakes_for_new_events_and_for_an_earlier_deadline() -> None:
     world = World()
     running = asyncio.create_task(world.queue.run())
-    await asyncio.sleep(0)  # it waits now, for ever
+    await asyncio.sleep(0)  # the queue has no deadline now, so it waits for an event
     await world.append("first")
     world.schedule("far", 10_000_000)
     await asyncio.sleep(0)
@@ -248,7 +248,7 @@ async def test_closing_handles_what_waits_drops_what_is_scheduled_and_takes_no_m
     world.schedule("t", 2_000)
     world.queue.close()
     world.schedule("u", 0)
-    with pytest.raises(IllegalStateError, match="c comes too late"):
+    with pytest.raises(IllegalStateError, match="queue is closed: c was refused"):
         world.append("c")
     await world.queue.run()
     assert world.handled == ["a", "b"]

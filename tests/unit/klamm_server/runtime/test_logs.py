@@ -1,4 +1,4 @@
-"""What a log line says to machines."""
+"""Tests the fields of log lines for machines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_line_for_machines_has_what_one_for_people_has() -> None:
     ("template", "arguments", "fields"),
     [
         ("nothing of note", (), None),
-        ("%s ended status=%d; it is started again in %.0f s", ("broker 2", -9, 1.0), {"status": -9}),
+        ("%s ended with status=%d and restarts in %.0f s", ("broker 2", -9, 1.0), {"status": -9}),
         ("reason='%s' at=%r 5%%=%d", ("none", "here", 5), {"reason": "none", "at": "here"}),
         (
             "partition=%s isr=%s",

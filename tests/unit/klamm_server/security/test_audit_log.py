@@ -1,4 +1,4 @@
-"""The log of the audit as a file: private, whole lines, and it may be moved away."""
+"""Tests the audit log as a file: private, with whole lines, and movable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines come to their outputs, also after these have failed, and what is lost is counted."""
+"""Tests that lines reach their outputs, even after these have failed, and that lost lines are counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def config(**settings: str) -> ServiceConfig:
 
 
 class Output:
-    """Takes lines, or fails."""
+    """An output that accepts lines, or fails."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []

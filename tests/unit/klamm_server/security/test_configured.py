@@ -1,4 +1,4 @@
-"""Which settings switch an authorizer on, and which cannot be meant."""
+"""Tests which settings enable an authorizer, and which are refused as mistakes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_super_users_stand_between_semicolons(name: str) -> None:
         ({"node.id": "1", "super.users": "User:a"}, "super.users"),
         ({**ON, "super.users": "admin"}, "super.users"),
         ({**ON, "authorizer.class.name": "AclAuthorizer"}, "authorizer.class.name"),
-        (ON, "expected User:ANONYMOUS among them"),
+        (ON, "expected User:ANONYMOUS in the list"),
         ({**LOCAL, "listeners": "GRPC://broker:9094"}, "inter.broker.listener.name"),
-        ({**LOCAL, "listeners": "GRPC://localhost:9094,PLAINTEXT://broker:9092"}, "User:ANONYMOUS is everybody"),
+        ({**LOCAL, "listeners": "GRPC://localhost:9094,PLAINTEXT://broker:9092"}, "User:ANONYMOUS is every client"),
     ],
 )
 def test_what_would_protect_nothing_is_refused(properties: dict[str, str], named: str) -> None:
@@ -65,5 +65,5 @@ def test_a_controller_must_be_a_super_user(tmp_path: Path, super_user: str) -> N
     if super_user == "User:CN=one":
         check_own_principal(authorizer, tls, must_be_super=True)
     else:
-        with pytest.raises(ConfigError, match="User:CN=one, which this controller is"):
+        with pytest.raises(ConfigError, match="User:CN=one, the principal of this controller"):
             check_own_principal(authorizer, tls, must_be_super=True)

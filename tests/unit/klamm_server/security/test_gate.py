@@ -1,5 +1,4 @@
-"""Every RPC of the contracts, called by a client that may do nothing, by servers, and by clients that claim to be
-one."""
+"""Tests every RPC of the contracts with clients without rights, with servers, and with clients that pose as servers."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ OTHERS = [path for path in METHODS if not check_of_rpc(path).of_cluster]
 
 
 class Context:
-    """A call as a transport tells of it."""
+    """A call as a transport describes it."""
 
     def __init__(self, *metadata: tuple[str, str | bytes]) -> None:
         self._metadata = metadata
@@ -64,7 +63,7 @@ class Context:
         return self._metadata
 
     def add_done_callback(self, function: Any) -> None:
-        """Nobody waits for its end."""
+        """Ignores the function, because no test waits for the end of the call."""
 
 
 def assert_denied(path: str, principal: str, *acls: AclBinding, context: Context | None = None) -> None:
@@ -84,7 +83,7 @@ def call(
     context: Context | None = None,
     servicer: Callable[[], None] = lambda: None,
 ) -> list[Session | None]:
-    """Calls a method whose servicer notes who calls it."""
+    """Calls a method whose servicer records the caller."""
     index, method = index_of(acls), METHODS[path]
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
     gate = Gate(authorizer, lambda: index, lambda _: principal)
@@ -134,7 +133,7 @@ def test_what_is_of_resources_is_called_by_somebody(path: str) -> None:
 
 @pytest.mark.parametrize("path", [path for path in METHODS if METHODS[path].server_streaming])
 def test_a_servers_stream_ends_with_its_right(path: str) -> None:
-    """The stream is a client's from then on, which has no right to what servers ask of each other."""
+    """The stream then belongs to a client, which has no right to the calls between servers."""
     indexes = [index_of([IS_SERVER])]
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
     gate = Gate(authorizer, lambda: indexes[-1], lambda _: SERVER)
@@ -178,7 +177,7 @@ def test_servers_call_for_themselves_or_for_a_client(path: str) -> None:
 
 @pytest.mark.parametrize("path", METHODS)
 def test_nobody_else_speaks_for_others(path: str) -> None:
-    """The rights of whom it claims to speak for do not help."""
+    """The rights of the claimed principal do not help."""
     admin = allow(AclOperation.ALL, ResourceType.CLUSTER, CLUSTER_NAME, "User:admin")
     claims = Context(forwarded(session_of(principal="User:admin")))
     assert_denied(path, ALICE, admin, context=claims)
@@ -186,10 +185,12 @@ def test_nobody_else_speaks_for_others(path: str) -> None:
 
 @pytest.mark.parametrize("told", [b"\xff\nUser:admin", b"10.0.0.1\n\xff", b"no line", b""])
 def test_what_cannot_be_read_of_whose_request_it_is_is_refused(told: bytes) -> None:
-    """To a stranger it is no other claim than one that can be read."""
+    """A client without the right to forward gets the same refusal as for a readable claim."""
     path, claims = "/klamm.v1.Admin/DescribeCluster", Context((FORWARDED, told))
     assert_denied(path, ALICE, context=claims)
-    with pytest.raises(CallFailed, match="klamm-principal-bin is not an address and a principal") as refused:
+    with pytest.raises(
+        CallFailed, match="klamm-principal-bin is malformed, expected a line with an address"
+    ) as refused:
         call(path, SERVER, IS_SERVER, context=claims, servicer=_must_not_be_called)
     assert refused.value.status is Status.INVALID_ARGUMENT
 
@@ -237,7 +238,7 @@ def test_until_the_lists_are_loaded_super_users_alone_pass(default: bool) -> Non
 
 
 class Told:
-    """An auditor of a gate, and what it has told."""
+    """A gate's auditor that keeps its events."""
 
     def __init__(self) -> None:
         given = {"node.id": "1", "audit.enable": "true"}
@@ -248,7 +249,7 @@ class Told:
         self.events += map(json.loads, lines)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing, because nothing is open."""
 
     def after(
         self,
@@ -260,7 +261,7 @@ class Told:
         request: Any = None,
         logged_in: str | None = None,
     ) -> list[tuple[object, ...]]:
-        """What is told of a call, in short."""
+        """Calls a method twice as this principal. Returns the audit events in short form."""
         index = index_of(acls)
         authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
         gate = Gate(authorizer, lambda: index, lambda _: principal, auditor=self._auditor)

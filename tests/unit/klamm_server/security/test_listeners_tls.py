@@ -1,4 +1,4 @@
-"""Which listeners have keys and certificates, and what a server shows others."""
+"""Tests which listeners have keys and certificates, and which certificate a server shows others."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ def test_a_server_says_that_ssl_client_auth_is_not_for_listeners_where_clients_l
     assert tls is not None
     assert tls.settings.ssl_client_auth == "none"
     (said,) = caplog.messages
-    assert said.startswith("ssl.client.auth is not for listener SSL")
+    assert said.startswith("ssl.client.auth has no effect on listener SSL")

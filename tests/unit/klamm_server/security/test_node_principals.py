@@ -1,4 +1,4 @@
-"""Which principal may speak for which server, and the requests for which that is checked."""
+"""Tests which principal may speak for which server, and the requests that are checked for it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_and_from_nobody_else_nor_is_one_that_nobody_named(node: Node, principal
     with pytest.raises(CallFailed) as caught:
         bound().check([node], principal)
     assert caught.value.status is Status.PERMISSION_DENIED
-    assert f"{principal} may not speak for {node.kind} {node.node_id}" in str(caught.value)
+    assert f"{principal} is not allowed to act as {node.kind} {node.node_id}" in str(caught.value)
 
 
 def test_without_the_setting_nobody_is_asked() -> None:
@@ -50,7 +50,7 @@ def test_without_the_setting_nobody_is_asked() -> None:
 def test_a_node_has_one_principal() -> None:
     with pytest.raises(ConfigError) as caught:
         NodePrincipals.parse(["broker:1=User:a", "broker:1=User:b"])
-    assert str(caught.value) == "node.principals: broker:1 is there twice"
+    assert str(caught.value) == "node.principals: broker:1 is listed twice, expected each server once"
 
 
 def test_every_call_with_a_servers_epoch_says_for_whom_it_speaks() -> None:

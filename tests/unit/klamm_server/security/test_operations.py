@@ -1,4 +1,4 @@
-"""The table of checks: complete, by the contracts themselves and by the Kafka APIs that are spoken."""
+"""Tests that the table of checks is complete, by the contracts themselves and by the spoken Kafka APIs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SAME = {
 
 
 def contracts() -> list[str]:
-    """Every RPC, from the descriptors of all contracts that there are."""
+    """Returns every RPC from the descriptors of all contracts."""
     paths = []
     for module in pkgutil.iter_modules(klamm.wire.v1.__path__):
         if module.name.endswith("_pb2"):

@@ -1,4 +1,4 @@
-"""The caller's principal, by the certificate of the connection and the rules of the listener."""
+"""Tests the caller's principal, by the certificate of the connection and the rules of the listener."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support import certificates
 
 
 class Caller:
-    """What gRPC tells of one."""
+    """The caller as gRPC describes it."""
 
     def __init__(self, certificate: str | None) -> None:
         self._shown = {} if certificate is None else {"x509_pem_cert": [certificate.encode()]}

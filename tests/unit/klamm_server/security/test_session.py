@@ -1,4 +1,4 @@
-"""Whose call it is, and what handlers hear of it."""
+"""Tests whose session a call has, and the rights that handlers see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of generated pages."""
+"""Tests the parts of generated pages."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_every_call_and_message_of_a_contract_is_there(contract: str) -> None:
 
 
 def test_every_metric_is_there() -> None:
-    # Read from the sources: other tests of this process make instruments, too.
+    # The names come from the sources, because other tests of this process create instruments too.
     made = re.compile(r"\b(?:counters?|gauges?|histograms?|Readings)\(\s*\"(klamm_\w+)\"")
     names = {name for path in (ROOT / "services").rglob("*.py") for name in made.findall(path.read_text())}
     text = page("metrics.md")

@@ -98,7 +98,7 @@ class FoundLogs:
             elif (topic_partition := parse_directory_name(current_name(name))) is not None:
                 yield topic_partition, path
             else:
-                logger.warning("dir=%s ignored: not the name of a topic-partition", path)
+                logger.warning("ignored dir=%s: expected the name of a topic and a partition", path)
 
     def _read_checkpoints(self, directory: LogDirectory) -> None:
         path = directory.log_dir.path
@@ -116,7 +116,7 @@ class FoundLogs:
         try:
             return read_offsets(self._disk, path)
         except CheckpointError as error:
-            logger.warning("%s: ignored", error)
+            logger.warning("ignored a damaged file: %s", error)
             return {}
 
     def _load_log(
@@ -151,13 +151,15 @@ class FoundLogs:
         """Two logs of one partition: the one that was moved from goes. A crash came before its directory did."""
         log, name = one.log, one.log.topic_partition
         if self._is_replaced(one, found):
-            logger.info("log=%s was moved to another log dir", log.directory)
+            logger.info(
+                "deleting the old log of a partition that was moved to another log directory, log=%s", log.directory
+            )
             self.deletions += self._retired(log)
             return
         other = self.logs.setdefault(name, log)
         if other is not log:
             raise LogDirError(
-                f"{name} is in two log dirs: {other.directory} and {log.directory}; remove the one that is out of date"
+                f"{name} is in two log directories, {other.directory} and {log.directory}: remove the outdated one"
             )
         if one.replaces is not None and one.replaces in self._directories.ids().values():
             self._end_move(log)
@@ -185,7 +187,7 @@ class FoundLogs:
         """Continues a move, unless the log that was to be moved is gone or belongs to another topic."""
         current = self.logs.get(log.topic_partition)
         if current is None and self._directories.unreadable():
-            logger.warning("log=%s is not copied on: the current log is in no log dir that can be read", log.directory)
+            logger.warning("stopped copying log=%s: the current log is in no readable log directory", log.directory)
             log.abandon()
         elif (
             current is None
@@ -193,7 +195,7 @@ class FoundLogs:
             or current.log_dir is log.log_dir
             or log.topic_partition in self.futures
         ):
-            logger.info("log=%s stray=removed", log.directory)
+            logger.info("deleting a stray log of an earlier move, log=%s", log.directory)
             self.deletions += self._retired(log)
         else:
             self.futures[log.topic_partition] = log

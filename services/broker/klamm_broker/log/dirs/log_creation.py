@@ -133,7 +133,9 @@ class LogCreation:
 def _refusal(new: NewLog, former: PartitionLog | None) -> BrokerError:
     """Why no log can be made now. DiskFull: its name will be free when there is space for the deletion of `former`."""
     if former is None:
-        return ErrorCode.KAFKA_STORAGE_ERROR.exception("no log dir is online")
+        return ErrorCode.KAFKA_STORAGE_ERROR.exception("no log directory is online")
     if former.log_dir.failure is None:
-        return DiskFull(former.log_dir, f"creation of {new.topic_partition}, whose deleted log has its name still,")
+        return DiskFull(
+            former.log_dir, f"creation of {new.topic_partition}, whose deleted log still occupies the directory name,"
+        )
     return ErrorCode.KAFKA_STORAGE_ERROR.exception(f"{former.directory} could not be moved away")

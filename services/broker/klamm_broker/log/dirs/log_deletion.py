@@ -99,7 +99,7 @@ class LogDeletion:
         for topic_partition in doomed:
             log = logs.current[topic_partition]
             if log.log_dir.failure is not None:
-                logger.error("partition=%s not deleted: %s", topic_partition, log.log_dir.failure)
+                logger.error("could not delete the log of partition=%s: %s", topic_partition, log.log_dir.failure)
                 continue
             logs.leaving[topic_partition] = logs.current.pop(topic_partition)
             leaving.setdefault(log.log_dir, []).append(self.doom(log, now_ms))

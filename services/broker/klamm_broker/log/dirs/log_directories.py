@@ -113,7 +113,9 @@ class LogDirectories:
             if directory.log_dir.path == path:
                 return directory
         known = ", ".join(directory.log_dir.path for directory in self._directories)
-        raise ErrorCode.LOG_DIR_NOT_FOUND.exception(f"{path!r} is no log dir of this broker; expected one of {known}")
+        raise ErrorCode.LOG_DIR_NOT_FOUND.exception(
+            f"{path!r} is not a log directory of this broker; expected one of {known}"
+        )
 
     def unlock(self) -> None:
         for directory in self._directories:
@@ -135,7 +137,7 @@ class LogDirectories:
             raise
         if not self.online():
             reasons = (f"{path}: {reason}" for path, reason in self.offline().items())
-            raise LogDirError(f"no log dir can be used: {'; '.join(reasons)}")
+            raise LogDirError(f"no log directory can be used: {'; '.join(reasons)}")
 
     def _claim(self, directory: LogDirectory, cluster_id: str) -> None:
         path = directory.log_dir.path
@@ -153,8 +155,8 @@ class LogDirectories:
         missing = ",".join(map(encode_uuid, sorted(self._missing_ids)))
         if missing:
             logger.error(
-                "log dirs of this broker are missing, by directory.id: %s; mount or configure them, or set"
-                " log.dirs.lost=%s if they are lost for good, with all that was in them",
+                "log directories of this broker are not mounted (directory.id %s): mount or configure them, or set"
+                " log.dirs.lost=%s if they and their records are lost forever",
                 missing,
                 missing,
             )
@@ -162,7 +164,9 @@ class LogDirectories:
             if directory.properties is not None:
                 continue
             if missing:
-                directory.log_dir.failure = f"it may be the mount point of a missing log dir, directory.id {missing}"
+                directory.log_dir.failure = (
+                    f"the directory may be the mount point of a missing log directory (directory.id {missing})"
+                )
                 logger.error("%s has no meta.properties: %s", directory.log_dir.path, directory.log_dir.failure)
             else:
                 self._format(directory, cluster_id)
@@ -195,7 +199,7 @@ class LogDirectories:
                 directory.properties = properties
             except OSError as error:
                 # A full disk is no reason to refuse the one that is to help it; the next start tries again.
-                logger.error("%s", directory.log_dir.failed(error, "the list of all log dirs"))
+                logger.error("%s", directory.log_dir.failed(error, "update of meta.properties"))
 
 
 def stored_cluster_id(disk: Disk, paths: Sequence[str]) -> str:
@@ -208,5 +212,5 @@ def stored_cluster_id(disk: Disk, paths: Sequence[str]) -> str:
             if disk.exists(path):
                 return MetaProperties.decode(log_dir, disk.read_file(path)).cluster_id
         except OSError as error:
-            logger.error("log_dir=%s cannot be read: %s", log_dir, error)
+            logger.error("could not read log_dir=%s: %s", log_dir, error)
     return ""

@@ -157,7 +157,7 @@ class LogManager:
             try:
                 deletion = log.retention.apply(now_ms=now_ms, high_watermark=mark)
             except BrokerError as error:
-                logger.error("retention=%s %s", log.topic_partition, error)
+                logger.error("could not delete expired segments, partition=%s: %s", log.topic_partition, error)
                 continue
             if deletion is not None:
                 deletions.append(deletion)

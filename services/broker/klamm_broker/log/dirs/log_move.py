@@ -163,10 +163,12 @@ class LogMoves:
         if directory.log_dir is current.log_dir:
             return None
         if self._disk.exists(f"{path}/{topic_partition}"):
-            raise ErrorCode.KAFKA_STORAGE_ERROR.exception(f"{path} has a directory {topic_partition} already")
+            raise ErrorCode.KAFKA_STORAGE_ERROR.exception(f"{path} already has a directory {topic_partition}")
         name = unique_name(topic_partition, FUTURE_SUFFIX, self._rng)
         if parse_directory_name(current_name(name)) != topic_partition:
-            raise ErrorCode.INVALID_REQUEST.exception(f"{topic_partition}: the name is too long for a directory {name}")
+            raise ErrorCode.INVALID_REQUEST.exception(
+                f"the name of {topic_partition} is too long for a move, which needs a directory {name}"
+            )
         assert current.topic_id is not None, topic_partition
         return FutureCreationJob(
             disk=self._disk,

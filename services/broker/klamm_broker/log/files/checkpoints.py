@@ -41,7 +41,9 @@ def decode_checkpoint(path: str, data: bytes, columns: tuple[type, ...]) -> list
     if len(lines) < 2 or lines[0] != str(_VERSION) or not lines[1].isdigit():
         raise CheckpointError(f"checkpoint {path}: expected version {_VERSION} and a row count")
     if len(lines) - 2 != int(lines[1]):
-        raise CheckpointError(f"checkpoint {path}: {len(lines) - 2} rows; its second line says {lines[1]}")
+        raise CheckpointError(
+            f"checkpoint {path}: the file has {len(lines) - 2} rows, but its second line announces {lines[1]}"
+        )
     return [_row(path, number, line, columns) for number, line in enumerate(lines[2:], start=3)]
 
 
@@ -50,7 +52,9 @@ def _row(path: str, number: int, line: str, columns: tuple[type, ...]) -> list[s
     try:
         return [column(part) for column, part in zip(columns, parts, strict=True)]
     except ValueError:
-        raise CheckpointError(f"checkpoint {path}, line {number}: {line!r} has not {len(columns)} columns") from None
+        raise CheckpointError(
+            f"checkpoint {path}, line {number}: {line!r} is not valid, expected {len(columns)} columns"
+        ) from None
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:

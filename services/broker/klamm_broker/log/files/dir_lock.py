@@ -28,7 +28,7 @@ class DirectoryLock:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise
             raise LogDirError(
-                f"log dir {log_dir} is in use: another process holds {log_dir}/{LOCK_FILE}; "
+                f"log directory {log_dir} is in use: another process locked {log_dir}/{LOCK_FILE}; "
                 f"stop it or use another directory"
             ) from None
 

@@ -131,7 +131,7 @@ class LeaderEpochFile:
         rows = decode_checkpoint(self.path, self._disk.read_file(self.path), (int, int))
         entries = tuple(EpochEntry(int(epoch), int(offset)) for epoch, offset in rows)
         if any(epoch < 0 or offset < 0 for epoch, offset in entries):
-            raise CheckpointError(f"checkpoint {self.path}: a negative epoch or offset")
+            raise CheckpointError(f"checkpoint {self.path}: an epoch or offset is negative; expected 0 or more")
         cache = LeaderEpochCache(entries)
         self._written_version = cache.version
         return cache

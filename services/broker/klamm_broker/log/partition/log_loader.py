@@ -123,7 +123,7 @@ class _Loader:
         try:
             self._epochs = file.read()
         except CheckpointError as error:
-            logger.warning("log=%s epochs=rebuilt reason=%s", self._directory, error)
+            logger.warning("rebuilt the leader epoch cache from the log, log=%s reason=%s", self._directory, error)
         if scanned_from < len(self._segments):
             # What the file says of the part to be scanned may be of records that a truncation removed.
             self._epochs.truncate_from_end(self._segments[scanned_from].base_offset)
@@ -148,7 +148,8 @@ class _Loader:
             segment.release()
             if cut_bytes or self._lost_its_end(position):
                 logger.warning(
-                    "log=%s cut_bytes=%d end_offset=%d removed_segments=%d",
+                    "truncated the log at its last valid batch, log=%s truncated_bytes=%d end_offset=%d"
+                    " removed_segments=%d",
                     self._directory,
                     cut_bytes,
                     segment.next_offset,
@@ -182,7 +183,7 @@ class _Loader:
                 last.recover(self._observe)
             if last.next_offset < self._context.log_start_offset:
                 logger.warning(
-                    "log=%s end_offset=%d is below log_start_offset=%d: segments were lost, the log starts empty",
+                    "segments were lost, so that the log starts empty, log=%s end_offset=%d log_start_offset=%d",
                     self._directory,
                     last.next_offset,
                     self._context.log_start_offset,

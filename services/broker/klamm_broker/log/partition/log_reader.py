@@ -75,7 +75,8 @@ class LogReader:
         start_offset, end_offset = self._segments.start_offset, self._segments.end_offset
         if not start_offset <= offset <= end_offset:
             raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
-                f"{self._segments.topic_partition}: offset {offset}; the log has {start_offset} to {end_offset}"
+                f"{self._segments.topic_partition}: offset {offset} is not in the log; expected {start_offset} to"
+                f" {end_offset}"
             )
 
     def _locate_in(

@@ -134,7 +134,7 @@ class LogSegments:
             try:
                 return look(segment)
             except CorruptIndexError as error:
-                logger.warning("segment=%s index=rebuilt reason=%s", segment.files.path(), error)
+                logger.warning("rebuilding a damaged index, segment=%s reason=%s", segment.files.path(), error)
                 segment.rebuild_indexes()
                 return look(segment)
         except OSError as error:

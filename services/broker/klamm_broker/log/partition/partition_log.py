@@ -248,7 +248,7 @@ class PartitionLog:
         marker = marker_of(header, data) if header.is_control else None
         if marker is None or len(batches) > 1:
             raise ErrorCode.INVALID_RECORD.exception(
-                f"{self.topic_partition}: a control batch has one end transaction marker and stands alone"
+                f"{self.topic_partition}: expected a single control batch with one end transaction marker"
             )
         is_written = self.producers.check_marker(header, marker, transaction_version=transaction_version)
         self.producers.end_verification(header, transaction_version=transaction_version)
@@ -302,7 +302,8 @@ class PartitionLog:
                     is_duplicate=True,
                 )
         raise ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.exception(
-            f"{self.topic_partition}: a batch is to begin at {base_offset}; the log ends at {self.log_end_offset}"
+            f"{self.topic_partition}: the batch expects to start at offset {base_offset}, but the log ends at"
+            f" {self.log_end_offset}"
         )
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
@@ -383,7 +384,8 @@ class PartitionLog:
         self.segments.check_usable()
         if offset > high_watermark:
             raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
-                f"{self.topic_partition}: cannot delete up to {offset}; the high watermark is {high_watermark}"
+                f"{self.topic_partition}: cannot delete records up to {offset}; expected at most the high watermark"
+                f" {high_watermark}"
             )
         if offset <= self.log_start_offset:
             return False

@@ -59,7 +59,13 @@ def reload_producers(
     took_ms = int((time.monotonic() - started) * 1000)
     if took_ms >= SLOW_MS:
         directory = segments[0].files.directory
-        logger.info("log=%s producers=%d read_from=%d ms=%d", directory, len(states), position, took_ms)
+        logger.info(
+            "rebuilt the producer states from the log, log=%s producers=%d start_offset=%d took_ms=%d",
+            directory,
+            len(states),
+            position,
+            took_ms,
+        )
 
 
 def _replay(states: ProducerStates, segment: Segment, position: int, disk: Disk) -> None:
@@ -74,7 +80,11 @@ def _replay(states: ProducerStates, segment: Segment, position: int, disk: Disk)
             if completed is not None and completed.is_aborted and not is_indexed:
                 segment.aborted.append(aborted_by(completed))
     except CorruptBatchError as error:
-        logger.warning("segment=%s producers after it are not known reason=%s", segment.files.path(), error)
+        logger.warning(
+            "could not read the producer states after a damaged batch, segment=%s reason=%s",
+            segment.files.path(),
+            error,
+        )
     finally:
         segment.write_indexes_if_room()
         if not was_open:

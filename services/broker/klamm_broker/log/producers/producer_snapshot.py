@@ -74,16 +74,18 @@ def _run_fields(run: Run | None) -> tuple[int, int, int]:
 def decode_snapshot(data: bytes) -> list[ProducerRow]:
     """Raises CorruptSnapshotError."""
     if len(data) < _HEADER.size + _COUNT.size:
-        raise CorruptSnapshotError(f"{len(data)} bytes; expected {_HEADER.size + _COUNT.size} or more")
+        raise CorruptSnapshotError(f"the file has {len(data)} bytes; expected {_HEADER.size + _COUNT.size} or more")
     version, crc = _HEADER.unpack_from(data)
     if version != VERSION:
-        raise CorruptSnapshotError(f"version {version}; expected {VERSION}")
+        raise CorruptSnapshotError(f"the file has version {version}; expected {VERSION}")
     body = memoryview(data)[_HEADER.size :]
     if crc32c(body) != crc:
-        raise CorruptSnapshotError(f"it states CRC-32C {crc:#010x}; its bytes have {crc32c(body):#010x}")
+        raise CorruptSnapshotError(f"the file states CRC-32C {crc:#010x}, but its bytes have {crc32c(body):#010x}")
     (count,) = _COUNT.unpack_from(body)
     if len(body) != _COUNT.size + count * _ENTRY.size:
-        raise CorruptSnapshotError(f"{len(data)} bytes; {count} entries take {count * _ENTRY.size}")
+        raise CorruptSnapshotError(
+            f"the file has {len(data)} bytes, but its {count} entries take {count * _ENTRY.size}"
+        )
     return [_row(*entry) for entry in _ENTRY.iter_unpack(body[_COUNT.size :])]
 
 
@@ -139,7 +141,7 @@ class ProducerSnapshots:
         except OSError as error:
             if not is_disk_full(error):
                 raise
-            logger.warning("snapshot=%s not written reason=%s", self.path(offset), error)
+            logger.warning("could not write a producer snapshot, snapshot=%s reason=%s", self.path(offset), error)
 
     def read_latest(self, *, up_to: int) -> tuple[int, list[ProducerRow]] | None:
         """Offset and rows of the latest one at or below `up_to`, None if there is none. Those that are damaged are
@@ -149,7 +151,9 @@ class ProducerSnapshots:
             try:
                 return offset, decode_snapshot(self._disk.read_file(self.path(offset)))
             except (CorruptSnapshotError, FileNotFoundError) as error:
-                logger.warning("snapshot=%s ignored, the log is read instead reason=%s", self.path(offset), error)
+                logger.warning(
+                    "ignored a producer snapshot and removed the file, snapshot=%s reason=%s", self.path(offset), error
+                )
                 self._remove([offset])
         return None
 

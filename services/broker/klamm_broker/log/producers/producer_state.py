@@ -182,7 +182,8 @@ class ProducerStates:
         if not header.is_transactional:
             if first_offset is not None:
                 raise _InvalidTxnStateError(
-                    f"producer {header.producer_id} writes outside its transaction, which is open since {first_offset}"
+                    f"producer {header.producer_id} writes outside its transaction, which began at offset"
+                    f" {first_offset}"
                 )
             return
         goes_on = first_offset is not None and producer is not None and producer.epoch == header.producer_epoch
@@ -217,15 +218,15 @@ class ProducerStates:
         self.check_epoch(producer_id, producer_epoch)
         if coordinator_epoch < producer.coordinator_epoch:
             raise _TransactionCoordinatorFencedError(
-                f"marker of coordinator epoch {coordinator_epoch} for producer {producer_id}; the latest is"
+                f"the marker for producer {producer_id} has coordinator epoch {coordinator_epoch}; the latest is"
                 f" {producer.coordinator_epoch}"
             )
         if transaction_version < EPOCH_PER_TRANSACTION or producer_epoch > producer.epoch:
             return False
         if self.transactions.first_offset(producer_id) is not None:
             raise _InvalidProducerEpochError(
-                f"marker of epoch {producer_epoch} for producer {producer_id}, which has a transaction open in that"
-                " epoch: the marker belongs to the previous transaction"
+                f"the marker has epoch {producer_epoch} of producer {producer_id}, which has an open transaction in"
+                " that epoch: the marker belongs to the previous transaction"
             )
         return True
 
@@ -386,15 +387,18 @@ def _count_in_sequence(headers: Sequence[BatchHeader]) -> int:
     for header in headers:
         if header.producer_id != first.producer_id or header.producer_epoch != first.producer_epoch:
             raise _InvalidRecordError(
-                f"batches of producers {first.producer_id} and {header.producer_id}, epochs {first.producer_epoch} and"
-                f" {header.producer_epoch}, in one record set; with a producer id there must be one"
+                f"the record set has batches of producers {first.producer_id} and {header.producer_id}, epochs"
+                f" {first.producer_epoch} and {header.producer_epoch}; expected one producer and one epoch"
             )
         if (header.attributes ^ first.attributes) & TRANSACTIONAL_MASK:
-            raise _InvalidRecordError(f"batches of a transaction and others in one record set of {first.producer_id}")
+            raise _InvalidRecordError(
+                f"the record set of producer {first.producer_id} has batches inside and outside a transaction;"
+                " expected only one kind"
+            )
         expected = NO_SEQUENCE if first.base_sequence == NO_SEQUENCE else increment_sequence(first.base_sequence, count)
         if header.base_sequence != expected:
             raise _InvalidRecordError(
-                f"sequence {header.base_sequence} in a record set of producer {first.producer_id}; expected {expected}"
+                f"a batch of producer {first.producer_id} has sequence {header.base_sequence}; expected {expected}"
             )
         count += header.last_offset_delta + 1
     return count

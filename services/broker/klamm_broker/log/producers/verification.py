@@ -54,12 +54,12 @@ class Verifications:
         OUT_OF_ORDER_SEQUENCE_NUMBER when an earlier batch still waits."""
         if self._guards.get(guard.producer_id) is not guard:
             raise _InvalidTxnStateError(
-                f"the transaction of producer {guard.producer_id}, epoch {guard.producer_epoch}, ended while its"
-                " coordinator was asked"
+                f"the transaction of producer {guard.producer_id}, epoch {guard.producer_epoch}, ended while the broker"
+                " verified the transaction with its coordinator"
             )
         if sequence > guard.lowest_sequence:
             raise _OutOfOrderSequenceNumberError(
-                f"producer {guard.producer_id} sends sequence {sequence}; {guard.lowest_sequence} is to come first"
+                f"producer {guard.producer_id} sends sequence {sequence}; expected {guard.lowest_sequence} first"
             )
 
     def end(self, producer_id: int, last_epoch: int) -> None:

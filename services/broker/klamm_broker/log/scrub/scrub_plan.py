@@ -200,5 +200,5 @@ def _state(path: str, row: Sequence[str | int]) -> LogState:
     try:
         damaged = () if listed == _NONE else tuple(map(int, listed.split(",")))
     except ValueError:
-        raise CheckpointError(f"checkpoint {path}: {listed!r} are no base offsets") from None
+        raise CheckpointError(f"checkpoint {path}: {listed!r} is not valid, expected base offsets") from None
     return LogState(ScrubMark(*map(int, row[2:6])), damaged)

@@ -101,13 +101,14 @@ class BatchRules:
         bounds = self._bounds
         if header.base_offset < expected_offset or header.next_offset > bounds.end_offset:
             raise CorruptBatchError(
-                f"offsets {header.base_offset} to {header.last_offset} where {expected_offset} to"
-                f" {bounds.end_offset - 1} belong"
+                f"a batch has offsets {header.base_offset} to {header.last_offset}; expected {expected_offset} to"
+                f" {bounds.end_offset - 1}"
             )
         epoch = self._epoch_at(header.base_offset)
         if epoch not in (NO_LEADER_EPOCH, header.partition_leader_epoch):
             raise CorruptBatchError(
-                f"leader epoch {header.partition_leader_epoch} at offset {header.base_offset}, written in epoch {epoch}"
+                f"the batch at offset {header.base_offset} has leader epoch {header.partition_leader_epoch};"
+                f" expected {epoch}"
             )
 
     def _epoch_at(self, offset: int) -> int:
@@ -205,7 +206,9 @@ class _Walk:
             return
         passed = read_header(self._read(position, HEADER_SIZE_BYTES))
         self._expected = expected
-        reason = f"offsets {passed.base_offset} to {passed.last_offset} before offset {header.base_offset}"
+        reason = (
+            f"a batch has offsets {passed.base_offset} to {passed.last_offset}, but offset {header.base_offset} follows"
+        )
         self._damaged(position, position + passed.size_bytes, reason)
 
     def _damaged(self, position: int, end_position: int, reason: str) -> None:
@@ -281,7 +284,7 @@ class _Indexes:
         try:
             transactions = TransactionIndex.decode(base, files.transactions or b"")
             if len(transactions) != files.aborted_count:
-                raise CorruptIndexError(f"{len(transactions)} entries; there were {files.aborted_count}")
+                raise CorruptIndexError(f"the file has {len(transactions)} entries; expected {files.aborted_count}")
         except CorruptIndexError as error:
             self._reasons[TRANSACTION_INDEX_SUFFIX] = str(error)
         self._offsets, self._times, self._transactions = offsets.entries(), times.entries(), transactions.entries()
@@ -298,7 +301,7 @@ class _Indexes:
         """The next batch."""
         self._latest_ms = max(self._latest_ms, latest_timestamp_ms(header))
         if self._is_without_offsets and self._passed_bytes > self._unindexed_bytes_max:
-            self._reasons.setdefault(INDEX_SUFFIX, "it has no entries")
+            self._reasons.setdefault(INDEX_SUFFIX, "the index has no entries")
         self._passed_bytes += header.size_bytes
         while self._offset is not None and self._offset.position <= position:
             if self._offset.position != position or self._offset.offset != header.last_offset:
@@ -329,7 +332,7 @@ class _Indexes:
                 self._wrong(suffix, entry)
         if self._last_time.timestamp_ms < self._latest_ms:
             # It was written when the segment was closed; retention goes by it.
-            self._reasons.setdefault(TIME_INDEX_SUFFIX, f"it lacks the largest timestamp, {self._latest_ms}")
+            self._reasons.setdefault(TIME_INDEX_SUFFIX, f"the largest timestamp {self._latest_ms} is missing")
         if with_log:
             return self._reasons
         # The batches that entries name may be among those that are damaged; the two are made again in any case.
@@ -340,7 +343,7 @@ class _Indexes:
         self._reasons.setdefault(suffix, f"{_NO_BATCH} {entry}")
 
 
-_NO_BATCH = "no batch of the log fits"
+_NO_BATCH = "no batch of the log matches the entry"
 
 
 def _there(data: bytes | None) -> bytes:
@@ -352,4 +355,4 @@ def _there(data: bytes | None) -> bytes:
 def _check_padding(data: bytes | None, entries_bytes: int) -> None:
     """Sealed segments have none."""
     if data is not None and len(data) != entries_bytes:
-        raise CorruptIndexError(f"{len(data) - entries_bytes} bytes of zeros")
+        raise CorruptIndexError(f"the file ends with {len(data) - entries_bytes} bytes of zeros")

@@ -135,7 +135,7 @@ class SegmentRewrite:
             try:
                 header = validate_batch(records, position, allow_gaps=True)
             except CorruptBatchError as error:
-                raise ReplicaRefused(f"its own bytes are damaged: {error.message}") from error
+                raise ReplicaRefused(f"the replica's bytes are damaged too: {error.message}") from error
             if header.base_offset >= damaged.end_offset:
                 return None
             self._take_batch(header, records[position : position + header.size_bytes])
@@ -147,11 +147,13 @@ class SegmentRewrite:
         room_bytes = damaged.end_position - damaged.position - self._taken_bytes
         if header.size_bytes > room_bytes and not self._may_grow:
             raise ReplicaRefused(
-                f"a batch of {header.size_bytes} bytes at offset {header.base_offset}, where this replica had at most"
-                f" {room_bytes}: it was compacted differently"
+                f"the batch at offset {header.base_offset} has {header.size_bytes} bytes, but this broker had at most"
+                f" {room_bytes}: the replica was compacted differently"
             )
         if header.base_offset < self._next_offset:
-            raise ReplicaRefused(f"offset {header.base_offset}, where {self._next_offset} should follow")
+            raise ReplicaRefused(
+                f"a batch starts at offset {header.base_offset}; expected {self._next_offset} or later"
+            )
         own = self._read(damaged.position + self._taken_bytes, min(header.size_bytes, max(0, room_bytes)))
         if own != batch:
             self._check_replacement(header, own)
@@ -165,10 +167,10 @@ class SegmentRewrite:
         try:
             self._rules.check_place(header, self._next_offset)
         except CorruptBatchError as error:
-            raise ReplicaRefused(f"a batch that does not belong there: {error.message}") from error
+            raise ReplicaRefused(f"a batch does not belong to the damaged range: {error.message}") from error
         if not self._bounds.is_gapless and not _is_same_batch(header, own):
             raise ReplicaRefused(
-                f"the batch at offset {header.base_offset} may be another version of the one here: the log is compacted"
+                f"the batch at offset {header.base_offset} may differ from the lost batch, because the log is compacted"
             )
 
     def end_range(self) -> None:
@@ -177,13 +179,14 @@ class SegmentRewrite:
         size_bytes = damaged.end_position - damaged.position
         if self._taken_bytes < size_bytes or (self._taken_bytes > size_bytes and not self._may_grow):
             raise ReplicaRefused(
-                f"{self._taken_bytes} bytes for offsets {damaged.first_offset} to {damaged.end_offset - 1}, where this"
-                f" replica had {size_bytes}"
+                f"the replica has {self._taken_bytes} bytes for offsets {damaged.first_offset} to"
+                f" {damaged.end_offset - 1}, but this broker had {size_bytes}"
             )
         is_whole = not self._has_gap and self._next_offset == damaged.end_offset
         if self._bounds.is_gapless and self._changed_bytes and not is_whole:
             raise ReplicaRefused(
-                f"it lacks offsets of {damaged.first_offset} to {damaged.end_offset - 1} that this replica had"
+                f"the replica lacks some offsets of {damaged.first_offset} to {damaged.end_offset - 1} that this"
+                " broker had"
             )
         self._position = damaged.end_position
         self._range = None

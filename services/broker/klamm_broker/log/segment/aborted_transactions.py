@@ -44,10 +44,10 @@ class AbortedTransactions:
         try:
             self._index = TransactionIndex.decode(files.base_offset, data)
             if len(self._index) < self.count:
-                raise CorruptIndexError(f"{len(self._index)} of {self.count} entries")
+                raise CorruptIndexError(f"the index has {len(self._index)} entries; expected {self.count}")
             self.count = len(self._index)
         except CorruptIndexError as error:
-            logger.warning("segment=%s transaction_index=unusable reason=%s", files.path(), error)
+            logger.warning("could not read the transaction index, segment=%s reason=%s", files.path(), error)
             self.is_lacking = True
 
     def drop(self) -> None:

@@ -65,7 +65,7 @@ class OffsetIndex:
         Raises CorruptIndexError if the size is not a multiple of an entry or the entries do not grow."""
         index = cls(base_offset, max_bytes)
         if len(data) % ENTRY_SIZE_BYTES:
-            raise CorruptIndexError(f"{len(data)} bytes are no multiple of {ENTRY_SIZE_BYTES}")
+            raise CorruptIndexError(f"the index has {len(data)} bytes; expected a multiple of {ENTRY_SIZE_BYTES}")
         words = array("I")
         words.frombytes(data)
         if sys.byteorder == "little":
@@ -87,7 +87,7 @@ class OffsetIndex:
         for values in (self._offsets, self._positions):
             listed = values.tolist()
             if not strictly_growing(listed) or (listed and listed[-1] > RELATIVE_OFFSET_MAX):
-                raise CorruptIndexError("entries do not grow, or are negative")
+                raise CorruptIndexError("the entries are not in ascending order, or one is negative")
 
     def __len__(self) -> int:
         return len(self._offsets)

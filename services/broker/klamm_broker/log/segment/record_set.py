@@ -102,7 +102,7 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
         batch_bytes = len(batch.data)
         if batch_bytes > config.max_message_bytes:
             raise ErrorCode.MESSAGE_TOO_LARGE.exception(
-                f"batch of {batch_bytes} bytes; max.message.bytes is {config.max_message_bytes}"
+                f"a batch has {batch_bytes} bytes; expected at most max.message.bytes={config.max_message_bytes}"
             )
         checked.append(batch)
         size += batch_bytes
@@ -112,7 +112,7 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
         raise ErrorCode.INVALID_RECORD.exception("the record set is empty")
     if size > config.segment_bytes:
         raise ErrorCode.RECORD_LIST_TOO_LARGE.exception(
-            f"record set of {size} bytes; segment.bytes is {config.segment_bytes}"
+            f"the record set has {size} bytes; expected at most segment.bytes={config.segment_bytes}"
         )
     return checked
 
@@ -123,10 +123,10 @@ def _check_header(header: BatchHeader, config: LogConfig, origin: AppendOrigin) 
         raise ErrorCode.INVALID_RECORD.exception("clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0 and origin is AppendOrigin.CLIENT:
         raise ErrorCode.INVALID_RECORD.exception(
-            f"batch of producer {header.producer_id} has sequence {header.base_sequence}; expected 0 or more"
+            f"a batch of producer {header.producer_id} has sequence {header.base_sequence}; expected 0 or more"
         )
     if attributes & TRANSACTIONAL_MASK and header.producer_id < 0:
-        raise ErrorCode.INVALID_RECORD.exception("batch of a transaction without a producer id")
+        raise ErrorCode.INVALID_RECORD.exception("a transactional batch has no producer id")
     if not attributes & COMPRESSION_MASK:
         _check_room(header)
     if config.message_timestamp_type != CREATE_TIME or origin is not AppendOrigin.CLIENT:
@@ -170,7 +170,7 @@ def _refuse_records(
     for index, (key, timestamp_ms) in enumerate(zip(records.keys, _timestamps(header, records), strict=True)):
         message = ""
         if config.is_compacted and key is None:
-            message = "it has no key; a topic with cleanup.policy=compact takes none"
+            message = "the record has no key, which cleanup.policy=compact requires"
         elif created and (message := _out_of_range(timestamp_ms, config, now_ms)):
             code = ErrorCode.INVALID_TIMESTAMP
         if message:
@@ -180,7 +180,7 @@ def _refuse_records(
         raise ErrorCode.INVALID_TIMESTAMP.exception(_out_of_range(header.max_timestamp_ms, config, now_ms))
     first = errors[0]
     refused = code.exception(
-        f"{len(errors)} of {len(records.keys)} records are refused; record {first.batch_index}: {first.message}"
+        f"{len(errors)} of {len(records.keys)} records were refused; record {first.batch_index}: {first.message}"
     )
     refused.record_errors = tuple(errors[:_RECORD_ERRORS_MAX])
     raise refused
@@ -224,7 +224,7 @@ def _check_last_offset(header: BatchHeader, records: RecordKeys) -> None:
     """Compaction could do nothing with a record without a key; a batch it cannot read would stop it for good."""
     if records.offset_deltas[-1] != header.last_offset_delta:
         raise ErrorCode.INVALID_RECORD.exception(
-            f"{header.record_count} records, the last with offset delta {records.offset_deltas[-1]}; expected"
+            f"the last of {header.record_count} records has offset delta {records.offset_deltas[-1]}; expected"
             f" {header.last_offset_delta}"
         )
 
@@ -235,7 +235,8 @@ def _check_room(header: BatchHeader) -> None:
     size_bytes = header.size_bytes - HEADER_SIZE_BYTES
     if header.record_count * RECORD_SIZE_BYTES_MIN > size_bytes:
         raise ErrorCode.INVALID_RECORD.exception(
-            f"batch of {header.record_count} records in {size_bytes} bytes; each takes {RECORD_SIZE_BYTES_MIN} at least"
+            f"a batch announces {header.record_count} records in {size_bytes} bytes; expected at least"
+            f" {RECORD_SIZE_BYTES_MIN} bytes for each record"
         )
 
 
@@ -306,7 +307,7 @@ def check_replicated(records: Buffer, topic_partition: TopicPartition, *, end_of
         header = validate_batch(view, position, allow_gaps=True)
         if header.base_offset < end_offset:
             raise UnexpectedOffset(
-                f"{topic_partition}: batch of offset {header.base_offset}; expected {end_offset} or later"
+                f"{topic_partition}: a batch has offset {header.base_offset}; expected {end_offset} or later"
             )
         end_offset = header.next_offset
         batch = CheckedBatch(header, view[position : position + header.size_bytes])
@@ -314,7 +315,7 @@ def check_replicated(records: Buffer, topic_partition: TopicPartition, *, end_of
             marker_of(*batch)
         batches.append(batch)
     if not batches:
-        raise UnexpectedOffset(f"{topic_partition}: an empty record set")
+        raise UnexpectedOffset(f"{topic_partition}: the record set is empty")
     return batches
 
 

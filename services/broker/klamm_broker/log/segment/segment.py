@@ -132,7 +132,7 @@ class Segment:
             self.indexes.check_end(self.next_offset)
             self.write_indexes_if_room()
         except (CorruptIndexError, FileNotFoundError) as error:
-            logger.warning("segment=%s index=rebuilt reason=%s", self.files.path(), error)
+            logger.warning("rebuilding a damaged index, segment=%s reason=%s", self.files.path(), error)
             self.rebuild_indexes()
 
     def _open_log(self) -> None:
@@ -250,13 +250,14 @@ class Segment:
                 self.next_offset = header.next_offset
                 end = position + header.size_bytes
         except CorruptBatchError as error:
-            logger.warning("segment=%s damaged_at=%d reason=%s", self.files.path(), end, error)
+            logger.warning("found a damaged batch, segment=%s position=%d reason=%s", self.files.path(), end, error)
             self.damaged_at = end
 
     def _check_in_order(self, header: BatchHeader) -> None:
         if header.base_offset < self.next_offset or not self._fits_offset(header.last_offset):
             raise CorruptBatchError(
-                f"offsets {header.base_offset} to {header.last_offset} where {self.next_offset} should follow"
+                f"a batch has offsets {header.base_offset} to {header.last_offset}; expected {self.next_offset} or"
+                " later"
             )
 
     def readable_headers(self) -> Iterator[BatchHeader]:
@@ -371,7 +372,7 @@ class Segment:
         except OSError as error:
             if not is_disk_full(error):
                 raise
-            logger.warning("segment=%s index=not written reason=%s", self.files.path(), error)
+            logger.warning("could not write the indexes, segment=%s reason=%s", self.files.path(), error)
 
     def check_invariants(self) -> None:
         """Asserts what the module's docstring states; costs a scan of the segment."""

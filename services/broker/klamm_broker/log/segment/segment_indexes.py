@@ -66,7 +66,7 @@ class SegmentIndexes:
             _check_last_time(times, end_offset)
             self._check_last_entry_by_path(offsets)
         except (CorruptIndexError, CorruptBatchError, FileNotFoundError) as error:
-            logger.warning("segment=%s index=unusable reason=%s", files.path(), error)
+            logger.warning("could not use an index, segment=%s reason=%s", files.path(), error)
             return False
         self.largest = times.last
         # A log with records has a time index entry from when it was sealed, unless no record has a timestamp.
@@ -76,7 +76,7 @@ class SegmentIndexes:
         disk, path = self._files.disk, self._files.path(suffix)
         size = disk.size(path)
         if size % entry_size_bytes:
-            raise CorruptIndexError(f"{path} has {size} bytes, no multiple of {entry_size_bytes}")
+            raise CorruptIndexError(f"{path} has {size} bytes; expected a multiple of {entry_size_bytes}")
         fd = disk.open(path, os.O_RDONLY)
         try:
             return disk.pread(fd, entry_size_bytes, max(0, size - entry_size_bytes))
@@ -96,7 +96,7 @@ class SegmentIndexes:
             return
         header = self._header_at(fd, offsets.last.position)
         if header is None or header.last_offset != offsets.last.offset:
-            raise CorruptIndexError(f"entry {offsets.last} is not of this log")
+            raise CorruptIndexError(f"entry {offsets.last} does not match a batch of this segment")
 
     def _header_at(self, fd: int, position: int) -> BatchHeader | None:
         """The header of the batch that starts at `position`, None if none does."""
@@ -113,7 +113,7 @@ class SegmentIndexes:
         self.offsets = OffsetIndex.decode(base_offset, max_bytes, files.disk.read_file(files.path(INDEX_SUFFIX)))
         self.times = TimeIndex.decode(base_offset, max_bytes, files.disk.read_file(files.path(TIME_INDEX_SUFFIX)))
         if len(self.offsets) and not len(self.times):
-            raise CorruptIndexError("the time index is empty and the offset index is not")
+            raise CorruptIndexError("the time index is empty, but the offset index has entries")
         self._check_last_entry(self.offsets, files.fd)
         self.trim()
         self.largest = self.times.last

@@ -57,9 +57,9 @@ class SegmentReader:
         try:
             _, header = next(headers)
         except (CorruptBatchError, StopIteration) as error:
-            raise CorruptIndexError(f"entry {entry} points at no batch: {error}") from None
+            raise CorruptIndexError(f"entry {entry} does not point to a batch: {error}") from None
         if header.last_offset != entry.offset:
-            raise CorruptIndexError(f"entry {entry} points at a batch that ends with {header.last_offset}")
+            raise CorruptIndexError(f"entry {entry} points to a batch with the last offset {header.last_offset}")
         return header
 
     def locate(self, offset: int, max_bytes: int, end_position: int, *, min_one: bool) -> FileSlice | None:

@@ -58,7 +58,7 @@ class TimeIndex:
 
         Raises CorruptIndexError if the size is not a multiple of an entry or the entries do not grow."""
         if len(data) % ENTRY_SIZE_BYTES:
-            raise CorruptIndexError(f"{len(data)} bytes are no multiple of {ENTRY_SIZE_BYTES}")
+            raise CorruptIndexError(f"the index has {len(data)} bytes; expected a multiple of {ENTRY_SIZE_BYTES}")
         index = cls(base_offset, max_bytes)
         words = array("I")
         words.frombytes(data)
@@ -67,7 +67,7 @@ class TimeIndex:
         high, low, index._offsets = words[0::3], words[1::3], words[2::3]
         # Timestamps are never below -1, and -1 is never indexed: the upper half is below 2**31.
         if any(word > RELATIVE_OFFSET_MAX for word in high):
-            raise CorruptIndexError("a negative timestamp")
+            raise CorruptIndexError("a timestamp is negative")
         index._timestamps = array("q", [h << 32 | w for h, w in zip(high, low, strict=True)])
         index._drop_padding()
         index._check()
@@ -84,7 +84,7 @@ class TimeIndex:
         for values in (self._offsets, self._timestamps):
             listed = values.tolist()
             if not strictly_growing(listed):
-                raise CorruptIndexError("entries do not grow")
+                raise CorruptIndexError("the entries are not in ascending order")
         if self._offsets and self._offsets[-1] > RELATIVE_OFFSET_MAX:
             raise CorruptIndexError(f"relative offset {self._offsets[-1]} is too large")
 

@@ -57,14 +57,14 @@ class TransactionIndex:
     def decode(cls, base_offset: int, data: bytes) -> TransactionIndex:
         """Decodes a file's content. Raises CorruptIndexError unless it is a sequence of whole entries of version 0."""
         if len(data) % ENTRY_SIZE_BYTES:
-            raise CorruptIndexError(f"{len(data)} bytes are no multiple of {ENTRY_SIZE_BYTES}")
+            raise CorruptIndexError(f"the index has {len(data)} bytes; expected a multiple of {ENTRY_SIZE_BYTES}")
         index = cls(base_offset)
         for version, *fields in _ENTRY.iter_unpack(data):
             if version != VERSION:
-                raise CorruptIndexError(f"an entry of version {version}; expected {VERSION}")
+                raise CorruptIndexError(f"an entry has version {version}; expected {VERSION}")
             entry = AbortedTransaction(*fields)
             if not index._may_follow(entry):
-                raise CorruptIndexError(f"{entry} after {index._entry(-1) if len(index) else 'nothing'}")
+                raise CorruptIndexError(f"{entry} cannot follow {index._entry(-1) if len(index) else 'nothing'}")
             index.append(entry)
         index.written_count = len(index)
         return index

@@ -33,7 +33,7 @@ class Checks:
     async def run(self, check: Callable[[], FoundT]) -> FoundT:
         """Runs the check on a thread and returns its result. Raises ChecksBusyError if too many checks are pending."""
         if self._under_way >= self._under_way_max:
-            raise ChecksBusyError(f"{self._under_way} {self._kind}s are being checked or wait for it")
+            raise ChecksBusyError(f"{self._under_way} {self._kind} checks are pending: try again later")
         self._under_way += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, check)

@@ -54,9 +54,9 @@ def _read(url: str, source: IO[bytes]) -> bytes:
     while chunk := source.read(_CHUNK_BYTES):
         data += chunk
         if len(data) > MAX_BYTES:
-            raise JwksError(f"the keys of tokens at {url} are more than {MAX_BYTES} bytes")
+            raise JwksError(f"the keys of tokens at {url} have more than {MAX_BYTES} bytes")
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"not there in {TIMEOUT_S:.0f} s")
+            raise TimeoutError(f"the answer took longer than {TIMEOUT_S:.0f} s")
     return bytes(data)
 
 

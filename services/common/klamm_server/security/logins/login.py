@@ -85,7 +85,7 @@ class Login:
             users.clock.monotonic_ms(),
         )
         if not users.failures.begin_wait(self._address):
-            raise TooManyFailuresError("too many failed logins from its address")
+            raise TooManyFailuresError("too many failed logins from the client's address")
         try:
             await asyncio.sleep(delay_ms / 1000)
         finally:

@@ -80,7 +80,7 @@ class Tokens:
     def _validate(self, token: str) -> ValidToken:
         keys = self._keys
         if keys is None:
-            raise UnknownKeyError("the keys of tokens could not be read yet")
+            raise UnknownKeyError("the keys of tokens are not loaded yet")
         return self._rules.validate(token, keys, self._clock.wall_ms() / 1000)
 
     async def _has_others_than(self, before: KeySet | None) -> bool:

@@ -36,7 +36,7 @@ class OAuthBearerServer:
         if self._refusal is not None:
             raise SaslRefusedError(f"token refused: {self._refusal}")
         if self._started:
-            raise SaslRefusedError("a message after the end of the login")
+            raise SaslRefusedError("the client sent a message after the end of the login")
         self._started = True
         token, authzid = _parse(data)
         return Verification(check=partial(self._check, token), decide=partial(self._decide, authzid))
@@ -52,7 +52,9 @@ class OAuthBearerServer:
             self._refusal = found
             return _INVALID
         if authzid not in ("", found.subject):
-            raise SaslRefusedError(f"user {found.subject!r} asks to act as {authzid!r}", found.subject)
+            raise SaslRefusedError(
+                f"user {found.subject!r} asked to act as {authzid!r}; expected the user's own name", found.subject
+            )
         return Authenticated(name=found.subject, expires_at_s=found.expires_at_s)
 
 
@@ -63,9 +65,9 @@ def _parse(data: bytes) -> tuple[str, str]:
     except UnicodeDecodeError:
         raise SaslRefusedError("the client's message is not UTF-8") from None
     if match is None:
-        raise SaslRefusedError("the client's message is none of OAUTHBEARER")
+        raise SaslRefusedError("the client's message is not an OAUTHBEARER message")
     values = [pair[5:] for pair in match["pairs"].split("\x01") if pair.startswith("auth=")]
     bearer = _AUTH.fullmatch(values[0]) if len(values) == 1 else None
     if bearer is None:
-        raise SaslRefusedError("the client's message has not exactly one bearer token")
+        raise SaslRefusedError("the client's message does not have exactly one bearer token")
     return bearer["token"], (match["authzid"] or "").replace("=2C", ",").replace("=3D", "=")

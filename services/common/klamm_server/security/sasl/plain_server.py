@@ -30,7 +30,7 @@ class PlainServer:
     def step(self, data: bytes) -> Verification[bool] | Authenticated:
         """Returns the outcome for the client's message, or the check of its password (`SaslServer.step`)."""
         if self._over:
-            raise SaslRefusedError("a message after the end of the login")
+            raise SaslRefusedError("the client sent a message after the end of the login")
         self._over = True
         name, password = _parse(data)
         found = self._credentials.find_any(name)
@@ -60,7 +60,7 @@ def _parse(data: bytes) -> tuple[str, Secret]:
         raise SaslRefusedError(f"the client's message has {len(parts)} parts; expected 3")
     authzid, name, password = parts
     if not name or not password:
-        raise SaslRefusedError("a login without a name or without a password")
+        raise SaslRefusedError("the login has no user name or no password")
     if authzid not in ("", name):
-        raise SaslRefusedError(f"user {name!r} asks to act as {authzid!r}", name)
+        raise SaslRefusedError(f"user {name!r} asked to act as {authzid!r}; expected the user's own name", name)
     return name, Secret(password)

@@ -12,7 +12,7 @@ from klamm.ordered_set import OrderedSet
 from klamm.security.sasl.scram_keys import ScramCredential
 from klamm_server.metadata.image import CredentialKey
 
-REASON: Final = "its user's credential has changed or is gone"
+REASON: Final = "the user's credential was changed or deleted"
 
 
 class ProvenSession:

@@ -134,7 +134,9 @@ class SaslDoor:
         self._state, before = _State.AUTHENTICATE, self._mechanism
         self._mechanism = mechanism
         if before and before != mechanism:
-            self._server = _Refusing(f"user {self.user!r} logs in again by {mechanism} after {before}")
+            self._server = _Refusing(
+                f"user {self.user!r} logged in again with {mechanism}; expected {before} as before"
+            )
         return HandshakeReply(code=ErrorCode.NONE, mechanisms=enabled)
 
     def authenticate(self, data: bytes, now_ms: int) -> AuthenticateReply | Verification[Any]:

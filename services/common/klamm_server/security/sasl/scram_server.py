@@ -50,13 +50,15 @@ class ScramServer:
                 return self._verify(data)
         except ScramMessageError as error:
             raise SaslRefusedError(f"the client's message: {error}") from error
-        raise SaslRefusedError("a message after the end of the login")
+        raise SaslRefusedError("the client sent a message after the end of the login")
 
     def _begin(self, first: ClientFirst) -> bytes:
         if first.authzid not in ("", first.name):
-            raise SaslRefusedError(f"user {first.name!r} asks to act as {first.authzid!r}", first.name)
+            raise SaslRefusedError(
+                f"user {first.name!r} asked to act as {first.authzid!r}; expected the user's own name", first.name
+            )
         if any(key == "tokenauth" for key, _ in first.extensions):
-            raise SaslRefusedError("a login by delegation token; there are none")
+            raise SaslRefusedError("the client logs in with a delegation token, which Klamm does not support")
         self._first = first
         self._found: Found = self._credentials.find(self._mechanism, first.name)
         credential = self._found.credential
@@ -69,10 +71,12 @@ class ScramServer:
     def _verify(self, data: bytes) -> Authenticated:
         final, first, found = parse_client_final(data), self._first, self._found
         if not hmac.compare_digest(final.nonce.encode(), (first.nonce + self._nonce).encode()):
-            raise SaslRefusedError(f"user {first.name!r}: the nonce is not the one of this login", first.name)
+            raise SaslRefusedError(
+                f"user {first.name!r}: the nonce differs from the nonce of the first message", first.name
+            )
         if not hmac.compare_digest(final.channel_binding, first.gs2_header):
             raise SaslRefusedError(
-                f"user {first.name!r}: the header of the first message is repeated with changes", first.name
+                f"user {first.name!r}: the last message does not repeat the first message's header", first.name
             )
         auth_message = b",".join((first.bare, self._answer, final.without_proof))
         proven = proves(self._mechanism, final.proof, found.credential, auth_message)

@@ -66,7 +66,7 @@ class KeySet:
             if _fits(key, algorithm) and (key_id is None or key.get("kid") == key_id)
         ]
         if len(fitting) != 1:
-            raise UnknownKeyError(f"{len(fitting)} keys of the key set fit the token's header; expected one")
+            raise UnknownKeyError(f"{len(fitting)} keys of the key set match the token's header; expected one")
         return self._prepare(fitting[0], algorithm)
 
     def _prepare(self, at: int, algorithm: str) -> Any:
@@ -74,7 +74,7 @@ class KeySet:
             try:
                 self._prepared[at, algorithm] = jwt.PyJWK(self._keys[at], algorithm=algorithm)
             except (jwt.PyJWTError, ValueError, TypeError) as error:
-                raise UnknownKeyError("the key that fits the token's header cannot be used") from error
+                raise UnknownKeyError("the key that matches the token's header cannot be used") from error
         return self._prepared[at, algorithm]
 
 
@@ -103,7 +103,7 @@ class TokenRules:
                 raise TokenRefusedError(f"claim {name}: the token is not valid yet")
         subject = claims.get(self.sub_claim_name)
         if not isinstance(subject, str) or not subject:
-            raise TokenRefusedError(f"claim {self.sub_claim_name}: a name is expected")
+            raise TokenRefusedError(f"claim {self.sub_claim_name}: expected a name")
         return ValidToken(subject=subject, expires_at_s=expires_at_s, scopes=self._scopes(claims))
 
     def _check_who(self, claims: Mapping[str, Any]) -> None:
@@ -119,14 +119,14 @@ class TokenRules:
 
 def _verified_claims(token: str, keys: KeySet) -> dict[str, Any]:
     if len(token) > MAX_TOKEN_BYTES:
-        raise TokenRefusedError(f"a token of {len(token)} characters; expected at most {MAX_TOKEN_BYTES}")
+        raise TokenRefusedError(f"the token has {len(token)} characters; expected at most {MAX_TOKEN_BYTES}")
     try:
         header = jwt.get_unverified_header(token)
         algorithm = header.get("alg")
         if algorithm not in _KEY_TYPES:
-            raise TokenRefusedError("the token's algorithm is not one of those that are accepted")
+            raise TokenRefusedError("the token's algorithm is not accepted")
         if brought := [name for name in _REFUSED_HEADERS if name in header]:
-            raise TokenRefusedError(f"the token's header has {', '.join(brought)}")
+            raise TokenRefusedError(f"the token's header has {', '.join(brought)}, which is not accepted")
         key = keys.find(header.get("kid"), algorithm)
         payload = jwt.PyJWS().decode_complete(token, key=key, algorithms=[algorithm])["payload"]
         claims = json.loads(payload, object_pairs_hook=_unique)
@@ -141,21 +141,21 @@ def _verified_claims(token: str, keys: KeySet) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     claims = dict(pairs)
     if len(claims) < len(pairs):
-        raise ValueError("a claim is there twice")
+        raise ValueError("a claim is listed twice")
     return claims
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise TokenRefusedError(f"claim {name}: a time is expected")
+        raise TokenRefusedError(f"claim {name}: expected a time")
     return value
 
 
 def _texts(value: Any, name: str) -> Iterable[str]:
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-        raise TokenRefusedError(f"claim {name}: a text or a list of texts is expected")
+        raise TokenRefusedError(f"claim {name}: expected a text or a list of texts")
     return values
 
 

@@ -1,4 +1,4 @@
-"""ConsumerProtocol's bytes against kafka-python's codec, and damage."""
+"""Tests the bytes of ConsumerProtocol against kafka-python's codec, and damaged ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from klamm.consumer.assignors.consumer_protocol import (
 from klamm.model import TopicPartition
 
 with warnings.catch_warnings():
-    # It reads its schemas with a function that Python has deprecated.
+    # This library reads its schemas with a function that Python has deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 

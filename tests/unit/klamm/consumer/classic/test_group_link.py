@@ -1,4 +1,4 @@
-"""When a changed number of partitions makes the leader rebalance; the coordinator is the test's."""
+"""Tests when a changed number of partitions makes the group's leader rebalance. The test plays the coordinator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METADATA = encode_subscription(Subscription(topics=("t",)))
 
 
 class Client:
-    """What a ClassicGroupLink uses of KlammClient, and a coordinator whose SyncGroup answers when it `may_sync`."""
+    """The part of KlammClient that a ClassicGroupLink uses. SyncGroup is answered when `may_sync` is set."""
 
     def __init__(self) -> None:
         self.backoff = Backoff(initial_ms=1, max_ms=1, jitter=0.0)
@@ -35,7 +35,7 @@ class Client:
         self._listeners.append(listener)
 
     def partition(self, count: int) -> None:
-        """Topic t has `count` partitions from now on."""
+        """Gives topic t `count` partitions from now on."""
         partitions = tuple(
             PartitionView(partition=number, leader=1, leader_epoch=1, replicas=(1,), isr=(1,))
             for number in range(count)
@@ -77,7 +77,7 @@ class World:
         self.link = ClassicGroupLink(self.client, ConsumerConfig.parse(group_id="group"), lambda: None)
 
     async def poll(self) -> bool:
-        """What a consumer's poll does with the link, and what follows; whether a join began."""
+        """Treats the link as a consumer's poll does, and runs the loop. Returns True if a join began."""
         self.link.take_assignment()
         prepare = self.link.polled()
         if prepare is not None:

@@ -1,4 +1,4 @@
-"""The timers of a member; what it does about them is in test_membership.py."""
+"""Tests the timers of a member. The tests of their effects are in test_membership.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The member's side of the group protocol, event by event."""
+"""Tests the member's side of the group protocol, event by event."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BACKOFF_MS = 100
 
 
 class Group:
-    """A ClassicMembership under a clock of our own; checks the invariants after every step."""
+    """A ClassicMembership on a clock of the test. Checks the invariants after every step."""
 
     def __init__(self, instance_id: str | None = None) -> None:
         self.now_ms = 1_000_000
@@ -74,7 +74,7 @@ class Group:
         return effects
 
     def one(self, event: ClassicEvent, kind: type):
-        """The one effect of that kind."""
+        """Steps with the event. Returns its only effect of that kind."""
         (effect,) = [effect for effect in self.step(event) if isinstance(effect, kind)]
         return effect
 
@@ -371,7 +371,7 @@ def test_a_rejoin_requested_during_a_join_follows_it():
 
 @given(data=st.data())
 def test_no_order_of_events_breaks_it(data):
-    """Answers come late, twice, with any code; the invariants are checked after every step."""
+    """Answers come late, twice, and with any code. The invariants are checked after every step."""
     group = Group(data.draw(st.sampled_from([None, "static"])))
     codes = st.sampled_from([ErrorCode.NONE] * 6 + list(ErrorCode))
     sent: list = []

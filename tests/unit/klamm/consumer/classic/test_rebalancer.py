@@ -1,4 +1,4 @@
-"""What is revoked, lost and assigned, in which order; over a link whose group is the test's."""
+"""Tests the order of revoked, lost and assigned partitions, over a link whose group the test plays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A, B, C, OTHER = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition
 
 
 class Link:
-    """A ClassicGroupLink's face towards the rebalancer."""
+    """The methods of a ClassicGroupLink that the rebalancer uses."""
 
     group_id = "group"
 
@@ -50,7 +50,7 @@ class Link:
 
 
 class World:
-    """A subscription to t, with a listener that writes down what it hears."""
+    """A subscription to t, with a listener that records its calls."""
 
     def __init__(self, strategy: str) -> None:
         self.story: list = []
@@ -88,7 +88,7 @@ class World:
         self.story.append(("lost", sorted(partitions)))
 
     def advance(self) -> list:
-        """The part of as many polls as it takes; what happened in them."""
+        """Polls as often as needed. Returns the events of these polls."""
 
         async def poll() -> None:
             await self.rebalancer.advance()
@@ -101,7 +101,7 @@ class World:
         return list(self.story)
 
     async def poll_while_the_commit_lasts(self) -> list:
-        """One poll's part, whose commit goes on until `commit_may_end`."""
+        """Polls once while a commit lasts, which ends at `commit_may_end`. Returns the events of this poll."""
         self.story.clear()
         self.commit_may_end = asyncio.Event()
         await self.rebalancer.advance()
@@ -297,7 +297,7 @@ def test_an_assignment_of_a_membership_that_ended_meanwhile_is_not_taken(coopera
 
 
 def test_what_nobody_expected_of_a_commit_is_raised_from_the_poll(eager):
-    eager.commit_may_end = object()  # Cannot be awaited.
+    eager.commit_may_end = object()  # This object cannot be awaited.
     with pytest.raises(AttributeError):
         eager.rebalance()
     assert not eager.rebalancer.waits

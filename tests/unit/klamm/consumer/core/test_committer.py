@@ -1,4 +1,4 @@
-"""As whom a consumer commits, and how long the last commit may take; over a store that each test lets go on."""
+"""Tests which member a consumer commits as, and how long the last commit may take. The test plays the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLD, NEW = Identity(1, "me"), Identity(2, "me")
 
 
 class Store:
-    """An OffsetStore that asks who commits only once its coordinator answers."""
+    """An OffsetStore that asks for the committing member only after its coordinator has answered."""
 
     def __init__(self) -> None:
         self.answers = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a subscription asks the cluster for while its topics are not known, beside the polls."""
+"""Tests which requests a subscription sends between polls while its topics are not known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from klamm.retry import Backoff
 
 
 class Client:
-    """The parts of KlammClient that a TopicWatch uses; the first `failures` requests find nobody."""
+    """The part of KlammClient that a TopicWatch uses. The first `failures` requests find no broker."""
 
     def __init__(self, failures: int) -> None:
         self.backoff = Backoff(initial_ms=0, max_ms=0)
@@ -73,7 +73,7 @@ class World:
         self.watch.pattern_changed()
 
     async def settle(self) -> None:
-        """Polls until nothing is asked any more."""
+        """Watches once and runs the loop until no request is left."""
         async with asyncio.timeout(60):
             self.watch.watch()
             while self.watch._asking is not None:  # noqa: ASYNC110 - nothing tells that nothing is left to ask

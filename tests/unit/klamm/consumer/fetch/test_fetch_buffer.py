@@ -1,4 +1,4 @@
-"""What is fetched next, what is kept, what is dropped."""
+"""Tests which partitions are fetched next, and which fetched data is kept or dropped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def buffer(subscription) -> FetchBuffer:
 
 
 def fetched(buffer: FetchBuffer, tp: TopicPartition, next_offset: int, leader_epoch: int = 3) -> FetchedData:
-    """The answer to what the buffer wants of `tp`."""
+    """Returns the answer to the buffer's next fetch of `tp`."""
     (position,) = [each for each in buffer.wanted() if each.tp == tp]
     return FetchedData(
         tp=tp,
@@ -126,7 +126,10 @@ def test_it_is_saturated_while_something_waits_to_be_read(buffer):
 
 
 def test_a_fetch_says_the_epoch_of_the_batch_before_it(buffer, subscription):
-    """The batch is first the one before the position, and then the one before what was fetched ahead of it."""
+    """The fetch names the epoch of the batch before its offset.
+
+    At first this is the batch before the position, later the last batch that was fetched ahead.
+    """
 
     def epochs() -> dict[TopicPartition, int]:
         return {each.tp: each.last_fetched_epoch for each in buffer.wanted()}

@@ -1,4 +1,4 @@
-"""From batches to records."""
+"""Tests how fetched batches become records."""
 
 from __future__ import annotations
 

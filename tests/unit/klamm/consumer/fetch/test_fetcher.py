@@ -1,4 +1,4 @@
-"""What the Fetcher asks of whom and when, against brokers whose answers each test gives by hand."""
+"""Tests which requests the Fetcher sends to which broker and when. Each test gives the brokers' answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
 class Call:
-    """A Fetch request as a broker got it; `answer` or `fail` ends it."""
+    """A Fetch request that a broker has received. The test ends it with `answer` or `fail`."""
 
     def __init__(self, node_id: int, request: broker_pb2.FetchRequest) -> None:
         self.node_id = node_id
@@ -51,7 +51,7 @@ class Call:
         nodes: Sequence[common_pb2.Node] = (),
         throttle_ms: int = 0,
     ) -> None:
-        """Batches, an ErrorCode, more than that, or nothing for each partition that was asked for."""
+        """Answers each partition that was asked for: with batches, an ErrorCode, a part, or nothing."""
         header, records = broker_pb2.FetchHeader(node_endpoints=nodes, throttle_time_ms=throttle_ms), []
         for tp in self.asked:
             part = (parts or {}).get(tp, b"")
@@ -88,7 +88,10 @@ class Client:
         self.lead(leaders)
 
     def lead(self, leaders: dict[int, int], leader_epoch: int = 7, also: tuple[int, ...] = ()) -> None:
-        """Nobody leads what -1 leads. `also`: brokers that lead nothing."""
+        """Sets the leader of each partition. A leader of -1 means that the partition has none.
+
+        `also` names brokers that lead nothing.
+        """
         partitions = tuple(
             PartitionView(partition=number, leader=leader, leader_epoch=leader_epoch, replicas=(leader,), isr=(leader,))
             for number, leader in leaders.items()
@@ -121,7 +124,7 @@ class Client:
 
 
 class World:
-    """A Fetcher with everything around it; a, b and c are assigned at offset 0 of brokers of their own."""
+    """A Fetcher and its collaborators. Partitions a, b and c are assigned at offset 0, each on a broker of its own."""
 
     def __init__(
         self,
@@ -146,7 +149,7 @@ class World:
         self.progress += 1
 
     async def pump(self, **more: bool) -> list[Call]:
-        """Pumps; the calls that are under way afterwards."""
+        """Runs the fetcher. Returns the calls in flight afterwards."""
         self.fetcher.pump(**more)
         await settle()
         return self.open
@@ -156,12 +159,12 @@ class World:
         return [call for call in self.client.calls if not call.outcome.done()]
 
     def check_leaders(self) -> None:
-        """What a poll does before it returns anything."""
+        """Checks the leaders as a poll does before it returns anything."""
         cluster = self.client.cluster
         self.subscription.check_leaders(lambda tp: -1 if cluster.leader_of(tp) is None else cluster.leader_epoch_of(tp))
 
     async def read(self, tp: TopicPartition, position: int, leader_epoch: int) -> None:
-        """All that was fetched, and what a poll does besides."""
+        """Takes all fetched data, moves the position as a poll does, and runs the fetcher."""
         self.check_leaders()
         self.buffer.release(self.buffer.take())
         state = self.subscription.require(tp)
@@ -186,7 +189,7 @@ def batch(first: int, count: int = 1, size: int = 10, leader_epoch: int = -1) ->
 
 
 def epochs(call: Call) -> dict[TopicPartition, tuple[int, int]]:
-    """(current leader epoch, last fetched epoch) of each partition asked for."""
+    """Returns (current leader epoch, last fetched epoch) of each partition in the call."""
     return {
         TopicPartition(each.topic, each.partition): (each.current_leader_epoch, each.last_fetched_epoch)
         for each in call.request.partitions
@@ -551,7 +554,7 @@ async def test_a_log_that_parts_from_what_was_read_is_not_asked_again_before_tha
 
 @scenario
 async def test_a_divergence_ahead_of_the_first_records_read_is_fetched_again_from_the_position():
-    """Without an epoch before the position there is nothing to ask for."""
+    """If the consumer does not know the epoch before its position, it cannot ask where the logs diverge."""
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
@@ -605,7 +608,7 @@ async def test_a_broker_that_lags_behind_the_metadata_is_asked_again_without_new
 
 
 async def near() -> tuple[World, Call]:
-    """The follower 3 of partition C is closer than its leader 2; returns the world and the call that waits there."""
+    """Returns a world whose follower 3 of partition C is closer than leader 2, and the call waiting at the follower."""
     world = World(client_rack="here")
     world.client.lead({0: 1, 1: 1, 2: 2}, also=(3,))
     await world.pump()

@@ -1,4 +1,4 @@
-"""How long a partition is read from the follower that its leader named."""
+"""Tests how long a partition is read from the follower that its leader named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EPOCH = 7
 
 
 def preferring() -> ReadReplicas:
-    """A is read from the follower since 100 s."""
+    """Returns replicas where A has been read from the follower since 100 s."""
     replicas = ReadReplicas(lease_s=300)
     replicas.prefer(A, FOLLOWER, EPOCH, 100)
     return replicas

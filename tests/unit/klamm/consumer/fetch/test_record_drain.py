@@ -1,4 +1,4 @@
-"""How polls share what was fetched, and one-by-one iteration over them."""
+"""Tests how polls share the fetched data, and iteration over single records."""
 
 from __future__ import annotations
 
@@ -124,7 +124,10 @@ def test_an_error_waits_until_the_records_before_it_are_returned(subscription):
 
 
 def test_the_epoch_before_the_position_is_that_of_the_last_batch_read(drain, subscription):
-    """Also when nothing of it is returned: a position behind it would else seem to be beyond the epoch before."""
+    """The epoch counts even if the batch returns no record.
+
+    Otherwise a position after the batch would seem to lie beyond the former epoch.
+    """
     first = encode_batch([(0, None, b"v", ())], base_offset=0, partition_leader_epoch=3)
     nothing = encode_batch([], base_offset=1, partition_leader_epoch=4, offset_deltas=[], last_offset_delta=4)
     view = memoryview(first + nothing)

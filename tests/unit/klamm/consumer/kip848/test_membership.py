@@ -1,4 +1,4 @@
-"""A member of the new group protocol (KIP-848): what it says, when, and what it makes of the answers."""
+"""Tests a member of the new group protocol (KIP-848): its heartbeats, their timing, and its use of the answers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Driver:
         )
 
     def join(self, assignment=BOTH):
-        """As far as owning what it is given."""
+        """Joins the group until the member owns its assignment."""
         self.step(SubscriptionChanged(subscription=ORDERS))
         self.step(Polled())
         self.answer(assignment=assignment)

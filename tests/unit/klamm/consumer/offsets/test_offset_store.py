@@ -1,4 +1,4 @@
-"""Commits and fetches of offsets: what each code of the coordinator becomes."""
+"""Tests commits and fetches of offsets: the result of each error code of the coordinator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMEOUT_MS = 5_000
 
 
 class Client(KlammClient):
-    """A client whose coordinator gives the codes (or raises the errors) of a script, then succeeds."""
+    """A client whose coordinator gives each code, or raises each error, of a script, and then succeeds."""
 
     def __init__(self, *script: ErrorCode | Exception) -> None:
         super().__init__(ClientConfig.parse(retry_backoff_ms=0, retry_backoff_max_ms=0))
@@ -69,7 +69,7 @@ class Client(KlammClient):
 
 
 def commit(*script, identity: Identity = ME, once: bool = False):
-    """The client and what the store said about the membership, after one commit."""
+    """Commits once. Returns the client and the membership errors that the store reported."""
     refused = []
 
     async def main() -> Client:

@@ -1,4 +1,4 @@
-"""What becomes of a look-up of positions that fails."""
+"""Tests the handling of failed look-ups of positions."""
 
 from __future__ import annotations
 

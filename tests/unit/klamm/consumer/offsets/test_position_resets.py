@@ -1,4 +1,4 @@
-"""The log, the metrics and the callback hear that a consumer lost its place."""
+"""Tests that the log, the metrics and the callback report a consumer that lost its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions keep their order, no matter which worker has them, and only what is done is committed."""
+"""Tests that partitions keep their order whichever worker has them, and that only handled records are committed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def records(tp: TopicPartition, begin: int, end: int) -> list[ConsumerRecord]:
 
 
 def process_all(ledger: WorkLedger, count_max: int = 1_000) -> list[tuple[int, int]]:
-    """One worker, as long as there is something; partition and offset of what it processed."""
+    """Processes records as one worker while there are any. Returns partition and offset of each."""
     processed = []
     while (work := ledger.take()) is not None and len(processed) < count_max:
         while (record := ledger.next_record(work)) is not None:
@@ -163,7 +163,7 @@ def test_whatever_happens_offsets_only_rise_and_nothing_is_left_out(steps) -> No
             ledger.give_up([tp])
             offset = ledger.to_commit([tp]).get(tp)
             ledger.forget([tp])
-            # The next worker that has it begins there.
+            # The next worker of the partition begins there.
             ends[number] = offset.offset if offset is not None else (processed[number] or [-1])[-1] + 1
         assert len({work.tp for work in held}) == len(held)
         for partition, offset in ledger.to_commit().items():

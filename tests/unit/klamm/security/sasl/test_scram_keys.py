@@ -60,7 +60,7 @@ def test_only_the_password_matches(mechanism: ScramMechanism, password: str) -> 
 
 
 def test_passwords_are_not_normalized() -> None:
-    # SASLprep would make a plain space of the other one; Kafka does not.
+    # SASLprep would replace the other space by a plain one. Kafka does not.
     assert not matches(ScramMechanism.SHA_256, Secret("a b"), credential(ScramMechanism.SHA_256, "a\u00a0b"))
 
 

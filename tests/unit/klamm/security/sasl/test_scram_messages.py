@@ -65,7 +65,7 @@ def test_any_bytes_are_a_message_or_refused(parse, data: bytes) -> None:
 
 @given(BYTES)
 def test_what_is_signed_is_what_was_sent(data: bytes) -> None:
-    # The server signs the message as it writes it again: reading must not lose anything of it.
+    # The server signs the message as it writes it again, so reading must keep all of it.
     with contextlib.suppress(ScramMessageError):
         assert parse_client_first(data).encode() == data
 

@@ -1,4 +1,4 @@
-"""How dirty a log is, what may be cleaned, and which segments become one."""
+"""Tests how dirty a log is, which part may be cleaned, and which segments are merged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = 100_000
 
 
 def segments(*sizes: int, start: int = 0) -> list[SealedSegment]:
-    """Ten records each, written at 1,000, 2,000 ..."""
+    """Returns segments of ten records each, written at 1,000, 2,000 ..."""
     return [
         SealedSegment(start + 10 * at, start + 10 * at + 10, size, 1_000 * (at + 1)) for at, size in enumerate(sizes)
     ]

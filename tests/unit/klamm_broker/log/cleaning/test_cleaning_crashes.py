@@ -1,4 +1,4 @@
-"""A kill, a power failure or a full disk during a cleaning: the log keeps its old segments, or has the new ones."""
+"""Tests a kill, a power failure or a full disk during a cleaning: the log has its old segments or new ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Compaction against a list of records: random keys, tombstones, batch shapes, producers, and cleanings in between.
+"""Tests compaction against a list of records: random keys, tombstones, batch shapes, producers, and cleanings.
 
-The model is every record that was ever appended. After any number of cleanings each record that is left must be one of
-them, at its offset, as it was; the last record of each key must be there, unless it is a tombstone whose time is over;
-and below what was cleaned there is nothing else. The sequence numbers that the headers tell are those of the model."""
+The model is every record that was ever appended. After any number of cleanings, each remaining record must be one of
+them, unchanged and at its offset. The last record of each key must be there, unless it is a tombstone whose time is
+over. Below the cleaned offset there must be no other record. The sequence numbers in the headers are those of the
+model.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ class CompactionModel(RuleBasedStateMachine):
         self.records: list[Stored] = []
         self.sequences: dict[int, int] = {}
         self.last_batches: dict[int, tuple[int, int]] = {}  # producer id -> last sequence, last offset
-        self.seen_ms: dict[int, int] = {}  # offset of a tombstone -> when a cleaning first met it
+        self.seen_ms: dict[int, int] = {}  # offset of a tombstone -> the time when a cleaning first met it
         self.log = self.open(clean=False, recovery_point=0)
 
     def open(self, *, clean: bool, recovery_point: int) -> PartitionLog:
@@ -153,7 +155,7 @@ class CompactionModel(RuleBasedStateMachine):
 
     @rule(lose_indexes=st.booleans(), checkpointed=st.floats(0, 1))
     def crash(self, lose_indexes: bool, checkpointed: float) -> None:
-        """Nothing is lost, but everything from an older recovery point on is scanned."""
+        """Crashes without a loss, but everything above an older recovery point is scanned."""
         cleaned_to, end = self.log.compaction.cleaned_to_offset, self.log.log_end_offset
         self.log.abandon()
         if lose_indexes:
@@ -194,7 +196,7 @@ class CompactionModel(RuleBasedStateMachine):
                 assert self.now_ms >= self.seen_ms[record.offset] + CONFIG.delete_retention_ms, record
 
     def check_nothing_superseded(self, cleaned: list[Stored]) -> None:
-        """Within what was cleaned, each key once."""
+        """Checks that the cleaned part has each key only once."""
         keys = [record.key for record in cleaned]
         assert len(set(keys)) == len(keys), keys
 
@@ -211,5 +213,5 @@ TestCompactionModel.settings = settings(
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=[phase for phase in Phase if phase is not Phase.shrink],  # a failing run is short enough to read
+    phases=[phase for phase in Phase if phase is not Phase.shrink],  # keep failing runs short enough to read
 )

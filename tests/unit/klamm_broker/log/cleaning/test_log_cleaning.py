@@ -1,4 +1,4 @@
-"""A cleaning of one log keeps the last record of each key. The log may change while a thread cleans it."""
+"""Tests that a cleaning keeps the last record of each key, and that the log may change while a thread cleans it."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class TestTombstones:
         assert pairs(log) == []
 
     def test_one_that_a_leader_marked_deletes_here_what_it_deleted_there(self, log) -> None:
-        """A follower may get the tombstone with its horizon, and the value before it."""
+        """A follower may get a tombstone with its horizon, while the deleted value is still in its log."""
         append(log, [(b"a", b"1")], roll=True)
         append(log, [(b"a", None), (b"b", b"1")], roll=True)
         compact(log, now_ms=NOW)
@@ -225,7 +225,7 @@ class TestWhatIsKeptOfEmptyBatches:
         append(log, [(b"a", b"1")])
         append(log, [(b"a", b"2"), (b"a", b"3")], roll=True)
         append(log, [(b"a", b"4")], roll=True)
-        log.config = replace(CONFIG, segment_bytes=140)  # too small for both
+        log.config = replace(CONFIG, segment_bytes=140)  # too small for two of the segments
         compact(log, now_ms=NOW)
         assert log.segments.base_offsets == (0, 3, 4)
         assert [(one.base_offset, one.last_offset, one.record_count) for one in map(read_header, batches(log))] == [
@@ -238,7 +238,7 @@ class TestWhatIsKeptOfEmptyBatches:
         self.test_the_last_batch_of_a_segment(log, harness)
         found = pairs(log)
         log.abandon()
-        harness.config = LogConfig(segment_bytes=1024)  # as long as the broker does not know the topic's
+        harness.config = LogConfig(segment_bytes=1024)  # the broker uses this until it knows the topic's own
         assert pairs(harness.open(recovery_point=0)) == found
 
     def test_its_modification_time_is_that_of_the_newest_segment(self, log, harness) -> None:
@@ -251,7 +251,7 @@ class TestWhatIsKeptOfEmptyBatches:
 
 
 def test_records_without_a_key_go(log) -> None:
-    log.config = LogConfig(segment_bytes=1024)  # they came before the policy
+    log.config = LogConfig(segment_bytes=1024)  # the topic has no compaction policy yet
     append(log, [(None, b"1"), (b"a", b"1"), (None, b"2")], roll=True)
     log.config = CONFIG
     compact(log)
@@ -305,7 +305,7 @@ def test_the_indexes_are_those_of_the_new_segment(log, harness) -> None:
 
 
 class TestMaxCompactionLag:
-    """What is older is compacted whatever the ratio, and must leave the active segment for that."""
+    """Records above the maximum lag are compacted at any dirty ratio, so the active segment must roll."""
 
     def test_the_active_segment_is_rolled(self, log) -> None:
         log.config = replace(CONFIG, max_compaction_lag_ms=500)
@@ -415,7 +415,7 @@ class TestDamage:
     def test_records_that_are_not_where_their_lengths_say(self, log, harness) -> None:
         batch = bytearray(encode_batch([(NOW, b"a", b"1", ())]))
         batch[61] = 0x7F
-        set_log_append_time(batch, NOW)  # a checksum that fits
+        set_log_append_time(batch, NOW)  # so that the checksum fits the bad byte
         log.append_as_follower(batch, now_ms=NOW)
         seal(log)
         with pytest.raises(CorruptBatchError):
@@ -423,7 +423,7 @@ class TestDamage:
 
 
 class TestMeanwhile:
-    """What happens to the log while a thread cleans it."""
+    """Tests changes of the log while a thread cleans it."""
 
     @pytest.fixture
     def planned(self, log) -> tuple[PartitionLog, Any, LogCleaning]:
@@ -447,7 +447,7 @@ class TestMeanwhile:
         log, _, cleaning = planned
         expected = log.reader.read(0, 1000).records
         located = log.reader.locate(0, 1000)
-        fd = located.segment.files.duplicate_fd()  # as a cold read does
+        fd = located.segment.files.duplicate_fd()  # like a cold read
         for group in cleaning.groups():
             cleaned = cleaning.clean(group)
             if cleaned is not None:

@@ -1,4 +1,4 @@
-"""The keys' last offsets: against a dict of all, and what they take in memory."""
+"""Tests the map of the keys' last offsets against a dict of all keys, and its memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_against_a_dict(records: list[tuple[bytes | None, int]], cut: int, span:
 
 @pytest.mark.parametrize("key_bytes", [8, 100])
 def test_memory_stays_within_what_it_counts(key_bytes: int) -> None:
-    """At its worst, which is just after the dict grew, and while the survivors are made."""
+    """Memory is highest just after the dict has grown, and while the survivors are computed."""
     found = OffsetMap(2_000_000 * (1 + key_bytes // 50))
     number, worst = 0, 0.0
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Retention decisions against a rule that looks at one segment at a time."""
+"""Tests retention decisions against a rule that looks at one segment at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where retention will have moved the start of a log."""
+"""Tests the forecast of a log's start after retention."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_by_time_a_segment_goes_as_soon_as_its_records_will_be_too_old(retention
 
 @pytest.mark.parametrize(("retention_bytes", "start"), [(-1, 0), (276, 0), (275, 10), (175, 20), (75, 30)])
 def test_by_size_the_log_grows_as_it_did_before(retention_bytes: int, start: int) -> None:
-    """75 bytes of the last segment were written in the 4 s before now, so as many come in the next 4 s."""
+    """The last segment grew by 75 bytes in the last 4 s, so 75 more bytes are expected in the next 4 s."""
     assert written_bytes(THREE, NOW - AHEAD) == 75
     assert forecast(THREE, LogConfig(retention_ms=-1, retention_bytes=retention_bytes)) == start
 
@@ -84,7 +84,7 @@ rows = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 50), st.integers(0, 
 def test_whatever_retention_deletes_from_now_on_was_forecast(
     steps: list[tuple[int, int, int]], retention_bytes: int, retention_ms: int, mark: int
 ) -> None:
-    """A log that grows loses its oldest segments at least as early as one that does not."""
+    """A growing log loses its oldest segments at least as early as one that does not grow."""
     end, found = 0, []
     for step, size, largest_ms in steps:
         end += step

@@ -1,4 +1,4 @@
-"""Compaction of transactions: what was aborted goes, markers go last, and readers and replays never notice."""
+"""Tests compaction of transactions: aborted records go, markers go last, and reads and replays give the same result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def headers(log: PartitionLog) -> list[BatchHeader]:
 
 
 def committed(log: PartitionLog) -> list[tuple[bytes | None, bytes | None]]:
-    """What a reader of committed records sees, from the start on."""
+    """Returns the committed records from the start, as a reader sees them."""
     found, offset, stable = [], log.log_start_offset, log.log_end_offset
     while (located := log.reader.locate(offset, 200, max_offset=stable)) is not None and located.part.size_bytes:
         aborted = [(one.producer_id, one.first_offset) for one in log.reader.aborted_in(located, offset, stable)]
@@ -84,8 +84,8 @@ def test_a_marker_goes_after_all_of_its_transaction_and_delete_retention_ms(log)
     end(log, commit=True, producer_id=8)
     seal(log)
     compact(log, now_ms=NOW)
-    assert [header.last_offset for header in headers(log)] == [1, 2, 3]  # the marker was needed when this began
-    later = NOW + 2 * DAY_MS  # producers have expired
+    assert [header.last_offset for header in headers(log)] == [1, 2, 3]  # the marker was needed when it began
+    later = NOW + 2 * DAY_MS  # the producers have expired by then
     for now_ms, expected in ((later, [1, 2, 3]), (later + 4_999, [1, 2, 3]), (later + 5_000, [2, 3])):
         compact(log, now_ms=now_ms)
         assert [header.last_offset for header in headers(log)] == expected
@@ -112,7 +112,7 @@ def test_the_last_marker_of_a_producer_stays_and_fences(log, harness) -> None:
 
 
 def test_the_index_of_aborted_transactions_is_as_good_after_a_cleaning(log, harness) -> None:
-    """The abort's first records are in a segment that is cleaned, its last ones in one that is not yet."""
+    """The abort's first records are in a cleaned segment, and its last records in a segment that is not cleaned yet."""
     write(log, b"a", b"kept", producer_id=7)
     end(log, commit=True, producer_id=7)
     write(log, b"a", b"aborted")

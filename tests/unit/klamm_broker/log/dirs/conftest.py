@@ -1,4 +1,4 @@
-"""A broker with three log dirs."""
+"""Provides a broker with three log dirs."""
 
 from __future__ import annotations
 

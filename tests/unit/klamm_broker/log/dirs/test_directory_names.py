@@ -1,4 +1,4 @@
-"""Names of directories: which are partitions'."""
+"""Tests which names of directories belong to partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checkpoints of the log dirs say, and that no older one comes after a newer one."""
+"""Tests the checkpoints of the log dirs. An older checkpoint must never replace a newer one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.log_steps import delete_log
 
 
 class TestCleanerOffsets:
-    """`cleaner-offset-checkpoint`: how far compaction has been, per log dir, in Kafka's format."""
+    """Tests `cleaner-offset-checkpoint`: the compacted offset of each log by log dir, in Kafka's format."""
 
     def path(self, log) -> Path:
         return Path(log.log_dir.path, "cleaner-offset-checkpoint")
@@ -75,7 +75,7 @@ def test_a_truncation_below_the_recovery_point_is_checkpointed(manager, make_bat
     path = Path(log.log_dir.path, "recovery-point-offset-checkpoint")
     assert path.read_text() == "0\n1\norders 0 10\n"
     for job in older:
-        job.run()  # planned before the truncation, run after it: must not bring 40 back
+        job.run()  # planned before the truncation and run after it, which must not restore 40
     assert path.read_text() == "0\n1\norders 0 10\n"
 
 
@@ -90,7 +90,7 @@ def test_high_watermarks_are_written_by_themselves_when_one_moved(manager, make_
     assert path.read_text() == "0\n1\norders 0 7\n"
     assert manager.checkpoints.plan_high_watermarks({name: 7}) == []
     for late in older:
-        late.run()  # planned before, run after: must not bring 5 back
+        late.run()  # planned before and run after, which must not restore 5
     assert path.read_text() == "0\n1\norders 0 7\n"
 
 

@@ -1,4 +1,4 @@
-"""Many logs made and deleted at once: what a crash or a full disk at any moment leaves, and what it costs."""
+"""Tests many logs created and deleted at once: the state after a crash or full disk at any moment, and the cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = [TopicPartition("orders", number) for number in range(3)]
 
 
 class Starts:
-    """Log managers over one directory, one after the other; `crash` ends one without a word to the disk."""
+    """Log managers over one directory, one after the other. `crash` ends one without any more writes."""
 
     def __init__(self, root: Path, disk: Disk) -> None:
         self.root = root
@@ -152,7 +152,7 @@ def test_deleted_logs_are_out_of_service_at_once_and_their_names_free_when_it_is
 
 
 class FullFor(Disk):
-    """No space below one directory."""
+    """A disk without space below one directory."""
 
     def __init__(self, name: str) -> None:
         self._name = name

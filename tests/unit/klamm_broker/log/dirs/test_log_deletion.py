@@ -1,4 +1,4 @@
-"""Deleting logs: what a crash leaves, and what the next log of that name inherits."""
+"""Tests the deletion of logs: the files after a crash, and the state that the next log of that name starts with."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_deletion_that_found_the_disk_full_is_run_again_and_frees_the_name(man
     with pytest.raises(DiskFull):
         job.run()
     manager.deletion.postpone(job)
-    with pytest.raises(DiskFull, match="whose deleted log has its name still"):
+    with pytest.raises(DiskFull, match="whose deleted log still occupies the directory name"):
         create(manager, 0)
     faulty_disk.errors.clear()
     (again,) = manager.deletion.take_postponed()

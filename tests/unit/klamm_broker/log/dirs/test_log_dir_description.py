@@ -1,4 +1,4 @@
-"""What DescribeLogDirs says of a dir that works, and of one that failed."""
+"""Tests DescribeLogDirs for a dir that works and for one that failed."""
 
 from __future__ import annotations
 

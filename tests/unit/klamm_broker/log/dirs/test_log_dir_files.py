@@ -1,4 +1,4 @@
-"""The small files of a log dir: checkpoints, meta.properties, partition.metadata, lock, clean-shutdown marker."""
+"""Tests the small files of a log dir: checkpoints, meta.properties, partition.metadata, lock, clean-shutdown marker."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class TestPartitionMetadata:
 class TestLock:
     def test_a_second_holder_is_refused_with_the_path(self, tmp_path) -> None:
         lock = DirectoryLock(DISK, str(tmp_path))
-        with pytest.raises(LogDirError, match=f"log dir {tmp_path} is in use"):
+        with pytest.raises(LogDirError, match=f"log directory {tmp_path} is in use"):
             DirectoryLock(DISK, str(tmp_path))
         lock.release()
         DirectoryLock(DISK, str(tmp_path)).release()

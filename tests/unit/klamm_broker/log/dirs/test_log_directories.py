@@ -1,4 +1,4 @@
-"""Claiming log dirs: locks, other clusters, and dirs that are missing."""
+"""Tests how log dirs are claimed: locks, other clusters, and missing dirs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_dir_of_another_cluster_stops_the_start_and_frees_the_locks(manager, h
 
 
 class TestMissingDir:
-    """A dir that this broker had is not among those it has now."""
+    """Tests a broker whose former log dir is not among its present ones."""
 
     @pytest.fixture
     def ids(self, manager, harness):

@@ -1,4 +1,4 @@
-"""Several log dirs: where logs go, what a failing dir takes with it, and how a stop and a crash are told apart."""
+"""Tests several log dirs: the placement of logs, the effects of a failed dir, and clean stops versus crashes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TestRestart:
         harness.crash(manager)
         other = next(path for path in harness.dirs if path != log.log_dir.path)
         Path(other, "orders-0").mkdir()
-        with pytest.raises(LogDirError, match="orders-0 is in two log dirs"):
+        with pytest.raises(LogDirError, match="orders-0 is in two log directories"):
             harness.start()
 
 
@@ -161,7 +161,7 @@ class TestFailingDir:
 
     def test_without_any_dir_there_is_no_start(self, harness) -> None:
         harness.dirs = ("/proc/no-such-dir",)
-        with pytest.raises(LogDirError, match="no log dir can be used: /proc/no-such-dir"):
+        with pytest.raises(LogDirError, match="no log directory can be used: /proc/no-such-dir"):
             harness.start()
 
     def test_a_log_that_cannot_be_read_at_the_start_costs_its_dir(self, manager, logs, harness, faulty_disk) -> None:

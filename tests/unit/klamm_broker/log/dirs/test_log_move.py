@@ -1,4 +1,4 @@
-"""Moving a log to another log dir: a copy that follows whatever the log does, and a swap that a crash cannot halve."""
+"""Tests the move of a log to another log dir: the copy follows every change, and a crash cannot split the swap."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ CONFIG = LogConfig(segment_bytes=1024, index_interval_bytes=100, file_delete_del
 
 
 class Died(BaseException):
-    """The process was killed."""
+    """Raised when the process is killed."""
 
 
 class MortalDisk(Disk):
-    """Kills the process at the nth change of names, or of a small file."""
+    """A disk that kills the process at the nth rename or write of a small file."""
 
     def __init__(self) -> None:
         self.changes_left: int | None = None
@@ -65,7 +65,7 @@ class MortalDisk(Disk):
 
 
 class Broker:
-    """A log manager over two dirs, again and again. NAME begins in `a`."""
+    """A log manager over two dirs that can be restarted. NAME begins in `a`."""
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self.a, self.b = (str(root / name) for name in ("a", "b"))
@@ -106,7 +106,7 @@ class Broker:
         return FutureReplica(self.current, self.future)
 
     def finish(self) -> None:
-        """Copies the rest, and swaps."""
+        """Copies the rest, and swaps the logs."""
         copy_all(self.copying(), self.current)
         job = self.manager.moves.swap(NAME, now_ms=NOW)
         job.run()
@@ -117,7 +117,7 @@ class Broker:
 
 
 def empty(path: str) -> None:
-    """Removes what a start made where a log dir was not mounted."""
+    """Removes the files that a start created in a log dir that was not mounted."""
     for found in Path(path).iterdir():
         found.unlink()
     Path(path).rmdir()
@@ -241,7 +241,7 @@ def test_a_kill_in_the_middle_of_the_swap_leaves_one_whole_log(
 
 
 def test_the_old_log_goes_only_when_the_new_name_is_on_disk(tmp_path: Path) -> None:
-    """Else a power failure could leave neither."""
+    """Otherwise a power failure could lose both."""
     disk = MortalDisk()
     broker = Broker(tmp_path, disk)
     create_log(broker.manager, NAME, TOPIC_ID, CONFIG, now_ms=NOW)
@@ -272,7 +272,7 @@ def test_two_logs_that_no_move_explains_are_for_the_operator(broker: Broker) -> 
     copy_all(broker.begin(), broker.current)
     broker.manager.moves.swap(NAME, now_ms=NOW)
     Path(broker.current.directory, REPLACES_FILE).unlink()
-    with pytest.raises(LogDirError, match="in two log dirs"):
+    with pytest.raises(LogDirError, match="in two log directories"):
         broker.restart()
 
 
@@ -413,7 +413,7 @@ def test_a_log_start_within_a_batch_is_kept(broker: Broker, make_batch, read_all
 
 
 def records_of(log: PartitionLog) -> bytes:
-    """All of them, whatever segments they lie in."""
+    """Returns all records of the log without regard to segments."""
     found, offset = b"", log.log_start_offset
     while offset < log.log_end_offset:
         records = bytes(log.reader.read(offset, 10**6).records)
@@ -445,7 +445,7 @@ def test_the_copy_becomes_equal_whatever_the_log_does_meanwhile(steps) -> None:
                 batch = encode_batch([(NOW, b"k", b"%d of %d" % (number, epoch), ())] * number)
                 current.append_as_leader(batch, leader_epoch=epoch, now_ms=NOW)
             elif kind == "truncate":
-                # A follower cuts only what another leader epoch has written otherwise.
+                # A follower truncates only records that another leader epoch replaced.
                 epoch += 1
                 current.truncate_to(max(number, current.log_start_offset), now_ms=NOW)
             elif kind == "delete":
@@ -459,7 +459,7 @@ def test_the_copy_becomes_equal_whatever_the_log_does_meanwhile(steps) -> None:
         assert records_of(future) == records_of(current)
         is_empty, latest_epoch = current.log_start_offset == current.log_end_offset, current.epochs.latest_epoch
         broker.finish()
-        # An empty log may know the epoch of records that were deleted, or not: they were cut in the one only.
+        # An empty log may know the epoch of deleted records or not, because only one of the logs was truncated.
         assert is_empty or broker.current.epochs.latest_epoch == latest_epoch
         broker.current.check_invariants()
         broker.crash()

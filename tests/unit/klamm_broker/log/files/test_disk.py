@@ -1,4 +1,4 @@
-"""Writing through the disk's port."""
+"""Tests writes through the disk's port."""
 
 from __future__ import annotations
 

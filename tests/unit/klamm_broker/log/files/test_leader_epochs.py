@@ -1,4 +1,4 @@
-"""The leader epoch cache against the epochs of a list of records, and its file."""
+"""Tests the leader epoch cache against the epochs of a list of records, and its file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ runs = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6)), max_size=8)
 
 
 def build(steps: list[tuple[int, int]]) -> tuple[LeaderEpochCache, list[int]]:
-    """The cache of a log, and the epoch of each of its records."""
+    """Returns the cache of a log, and the epoch of each of its records."""
     cache, epochs, epoch = LeaderEpochCache(), [], 0
     for step, count in steps:
         epoch += step

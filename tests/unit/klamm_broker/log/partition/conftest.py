@@ -1,4 +1,4 @@
-"""A log over several segments."""
+"""Provides a log over several segments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.partition_logs import fill
 
 @pytest.fixture
 def log(harness, make_batch):
-    """120 records in 40 batches over several segments."""
+    """Returns a log with 120 records in 40 batches over several segments."""
     log = harness.open()
     fill(log, make_batch)
     assert len(log.segments.base_offsets) > 5

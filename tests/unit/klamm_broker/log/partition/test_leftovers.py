@@ -1,4 +1,4 @@
-"""What a crash left beside live segments is removed or put in place."""
+"""Tests that the files a crash left beside live segments are removed or put in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which part of one log is on disk, and flushes that others overtake."""
+"""Tests which part of a log is on disk, and flushes that other flushes overtake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a log after a crash or a clean stop: what is cut, what is rebuilt, and what stays untouched."""
+"""Tests opening a log after a crash or a clean stop: truncated records, rebuilt files, and untouched files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TestTornTail:
             data[position] ^= 1 << rng.randrange(8)
             path.write_bytes(data)
             log = harness.open()
-            # Base offset and leader epoch are outside the checksum: a flip there may leave a valid batch.
+            # The checksum does not cover base offset and leader epoch, so a bit flip there may leave a valid batch.
             if position - last >= 16 or position - last in range(8, 12):
                 assert read_all(log) == records[:6], position - last
                 assert path.read_bytes() == whole[:last]
@@ -86,7 +86,7 @@ class TestTornTail:
 class TestManySegments:
     @pytest.fixture
     def crashed(self, harness, make_batch, read_all):
-        """A log flushed up to 40 of its 80 records, crashed; and all of its records."""
+        """Returns the records of a crashed log. 40 of its 80 records were flushed."""
         log = harness.open()
         fill(log, make_batch, 20, records=2)
         log.flusher.flush()
@@ -120,7 +120,7 @@ class TestManySegments:
 
     @pytest.mark.parametrize("whole", [True, False])
     def test_a_segment_that_lost_whole_batches_ends_the_log(self, harness, crashed, read_all, whole) -> None:
-        """No byte is wrong, but records are missing before those of the next segment."""
+        """Every byte is valid, but the records before those of the next segment are missing."""
         path = self.segment_of(harness, 60)
         positions = [position for position, _ in iter_headers(path.read_bytes())]
         path.write_bytes(path.read_bytes()[: 0 if whole else positions[-1]])
@@ -151,7 +151,7 @@ class TestManySegments:
         harness.open(recovery_point=40).close()
         path = self.segment_of(harness, 60)
         data = bytearray(path.read_bytes())
-        data[-1] ^= 1  # the record content: headers are intact, so only a scan would notice
+        data[-1] ^= 1  # damages the record content and no header, so only a scan would notice
         path.write_bytes(data)
         log = harness.open(clean=True)
         assert log.log_end_offset == 80
@@ -230,7 +230,7 @@ class TestEpochs:
         assert log.epochs.entries == tuple(entry for entry in crashed if entry[1] < log.log_end_offset)
 
     def test_what_the_file_says_of_scanned_records_does_not_count(self, harness, crashed) -> None:
-        """An epoch of records that were truncated before the crash must not outlive them."""
+        """An epoch whose records were truncated before the crash must not survive them."""
         path = harness.directory / "leader-epoch-checkpoint"
         path.write_text("0\n3\n1 0\n2 20\n4 41\n")
         assert harness.open(recovery_point=40).epochs.entries == crashed

@@ -1,8 +1,9 @@
-"""A log against a list: random appends, truncations, deletions, flushes, crashes with a torn tail, and restarts.
+"""Tests a log against a list: random appends, truncations, deletions, flushes, crashes with a torn tail, restarts.
 
-The model is the list of (offset, value) that must be readable, and the offset below which everything is on
-disk. A crash loses any suffix of the bytes above that, then the log is opened again and must hold exactly a
-prefix of what it held, at least up to what was flushed; from then on that prefix is the model."""
+The model is the list of readable (offset, value), and the offset below which everything is on disk. A crash loses any
+suffix of the bytes above that offset. The reopened log must hold exactly a prefix of its former records, which includes
+all flushed ones. From then on that prefix is the model.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ class LogModel(RuleBasedStateMachine):
     )
     def append(self, sizes: list[int], step_ms: int, value_bytes: int) -> None:
         self.now_ms += 10
-        time = max(1, self.now_ms + step_ms)  # at 0 an entry of the time index looks like none
+        time = max(1, self.now_ms + step_ms)  # a time index reads an entry at 0 as missing
         data = b""
         offset = self.end
         for size in sizes:
@@ -109,7 +110,8 @@ class LogModel(RuleBasedStateMachine):
         while self.batch_ends[-1] > offset and len(self.batch_ends) > 1:
             self.batch_ends.pop()
         if self.end < self.start:
-            # The batch in which the log starts was cut: the log now starts, and ends, where that batch began.
+            # The batch that contains the log's start was truncated, so the log now starts and ends where that batch
+            # began.
             self.start = self.end
         self.records = [record for record in self.records if record[0] < self.end]
         self.flushed = min(self.flushed, self.end)
@@ -154,12 +156,15 @@ class LogModel(RuleBasedStateMachine):
         while self.batch_ends[-1] > self.log.log_end_offset:
             self.batch_ends.pop()
         if self.end < self.start:
-            # The batch in which the log starts is lost: the log is empty and begins where it started.
+            # The batch that contains the log's start is lost, so the log is empty and begins where it started.
             self.batch_ends.append(self.start)
         self.records = [record for record in self.records if record[0] < self.end]
 
     def tear(self, lost: int, damage: bool) -> None:
-        """Cuts `lost` bytes off the end of the log, as far as they were not flushed; then flips the last one left."""
+        """Removes up to `lost` unflushed bytes from the end of the log.
+
+        If `damage`, it also flips the last remaining one.
+        """
         for path in sorted(self.directory.glob("*.log"), reverse=True):
             data = path.read_bytes()
             keep = 0

@@ -1,4 +1,4 @@
-"""Reading a log over several segments: by offset and by time."""
+"""Tests reading a log over several segments, by offset and by time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_reading_stops_below_max_offset(log) -> None:
         for offset in (0, 49, 50, 51, 118):
             headers = [h for _, h in iter_headers(log.reader.read(offset, 10**6, max_offset=max_offset).records)]
             assert all(header.last_offset < max_offset for header in headers)
-            # Something is read whenever the batch of `offset` ends below the bound.
+            # A read returns something whenever the batch of `offset` ends below the bound.
             assert bool(headers) == (offset - offset % 3 + 3 <= max_offset)
 
 
@@ -39,7 +39,7 @@ def test_without_min_one_a_batch_that_does_not_fit_is_not_given(log) -> None:
 def test_reading_at_the_end_and_beyond(log) -> None:
     assert log.reader.read(120, 1000) == (b"", 0, 120)
     for offset in (-1, 121):
-        with pytest.raises(BrokerError, match=f"offset {offset}; the log has 0 to 120") as caught:
+        with pytest.raises(BrokerError, match=f"offset {offset} is not in the log; expected 0 to 120") as caught:
             log.reader.read(offset, 1000)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -63,7 +63,7 @@ class TestByTime:
     def test_against_a_list(self, harness, make_batch, start: int) -> None:
         log = harness.open()
         records: list[tuple[int, int]] = []
-        # Out of order within batches, between batches and between segments.
+        # The timestamps are out of order within batches, between batches and between segments.
         for number in range(60):
             times = [(number * 7919 + i * 104729) % 997 for i in range(2)]
             records += [(time, len(records) + i) for i, time in enumerate(times)]

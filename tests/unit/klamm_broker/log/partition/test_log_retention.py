@@ -1,4 +1,4 @@
-"""What retention takes away of one log."""
+"""Tests which records of a log retention removes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_files_are_renamed_now_and_due_later(log, harness) -> None:
 
 
 def test_a_segment_without_an_index_file_expires_too(log, harness) -> None:
-    harness.path(0, ".index").unlink()  # as a full disk leaves it
+    harness.path(0, ".index").unlink()  # a full disk leaves such a file
     log.config = LogConfig(retention_ms=1_000)
     deletion = log.retention.apply(now_ms=10**12, high_watermark=log.segments.base_offsets[1])
     assert deletion is not None

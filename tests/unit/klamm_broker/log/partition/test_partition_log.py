@@ -1,4 +1,4 @@
-"""A partition's log over several segments: append, delete, truncate, close, and what a failing disk leaves."""
+"""Tests a partition's log over several segments: append, delete, truncate, close, and failures of the disk."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TestDeleteRecords:
         assert log.epochs.entries == ((2, 50),)
 
     def test_not_above_the_high_watermark(self, log) -> None:
-        with pytest.raises(BrokerError, match="high watermark is 40") as caught:
+        with pytest.raises(BrokerError, match="expected at most the high watermark 40") as caught:
             log.advance_log_start(41, high_watermark=40)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -161,11 +161,11 @@ class TestTruncation:
 
 
 class TestClose:
-    """What an orderly stop costs: a broker has thousands of logs, and few were written to since they were flushed."""
+    """Tests the cost of an orderly stop. A broker has thousands of logs, few of them changed since their last flush."""
 
     @pytest.fixture
     def reopened(self, log, harness, faulty_disk):
-        """After an orderly stop, on a disk that counts."""
+        """Returns the log after an orderly stop, on a disk that counts its operations."""
         log.close()
         harness.disk = faulty_disk
         reopened = harness.open(clean=True)
@@ -264,7 +264,7 @@ class TestFailingDisk:
         assert log.log_dir.failure is None
 
     def test_offsets_are_not_given_twice_because_of_damage(self, log, harness, make_batch) -> None:
-        """A batch that an index entry names is damaged: the index is rebuilt up to there, the end stays."""
+        """The damaged batch has an index entry. The index is rebuilt up to this batch, and the log end stays."""
         log.flusher.flush()
         entry = harness.path(0, ".index").read_bytes()[:8]
         position = int.from_bytes(entry[4:], "big")

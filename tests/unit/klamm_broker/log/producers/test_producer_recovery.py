@@ -1,4 +1,4 @@
-"""What a log knows of its producers is what its records say: after restarts, crashes, truncations and deletions."""
+"""Tests that the log's producer state matches its records after restarts, crashes, truncations and deletions."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_after_an_orderly_stop_no_segment_is_read(harness, monkeypatch: pytest.M
     for sequence in range(30):
         send(log, sequence)
     log.close()
-    # What lies there now would be found to be damaged, were it looked at.
+    # The log must not scan these damaged bytes.
     first = harness.path(0)
     first.write_bytes(b"\xff" * 300 + first.read_bytes()[300:])
     again = harness.open(clean=True)
@@ -101,14 +101,14 @@ def test_a_damaged_snapshot_is_made_good_from_the_log(harness, damage: str, capl
             path.unlink()
     with caplog.at_level(logging.WARNING):
         again = harness.open(clean=True)
-    assert ("ignored, the log is read instead" in caplog.text) == (damage != "removed")
+    assert ("ignored a producer snapshot" in caplog.text) == (damage != "removed")
     assert send(again, 28).is_duplicate
     assert send(again, 30).base_offset == 30
     assert snapshots(harness) == list(again.segments.base_offsets[1:])
 
 
 def test_a_snapshot_beyond_the_end_is_not_believed(harness) -> None:
-    """Its records were lost: other ones may have come in their place."""
+    """The records of the snapshot were lost, and others may have replaced them."""
     log = harness.open()
     for sequence in range(30):
         send(log, sequence)
@@ -122,7 +122,7 @@ def test_a_snapshot_beyond_the_end_is_not_believed(harness) -> None:
 
 
 def test_producers_outlive_their_records(harness) -> None:
-    """KIP-360: an idle producer that goes on finds its place, though retention took all it wrote."""
+    """An idle producer can continue even if retention has deleted all its records (KIP-360)."""
     log = harness.open()
     send(log, 0)
     for sequence in range(40):
@@ -173,7 +173,7 @@ CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1,
 
 
 class ProducersOfALog(RuleBasedStateMachine):
-    """The model is the list of batches that are in the log or were deleted from its start."""
+    """A log checked against a list of batches that are in the log or were deleted from its start."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ class ProducersOfALog(RuleBasedStateMachine):
     @precondition(lambda self: self.written)
     @rule(pick=st.integers(0, 10**6))
     def send_again(self, pick: int) -> None:
-        """One of the last batches of a producer; whether others have written between does not matter."""
+        """Sends one of the producer's last batches again, even if other producers have written in between."""
         producer_id = pick % 3
         last = self.last(producer_id)
         kept = [one for one in self.written if last and one[:2] == last[:2]][-5:]
@@ -286,7 +286,7 @@ class ProducersOfALog(RuleBasedStateMachine):
     @precondition(lambda self: self.start == 0)
     @rule(lost=st.lists(st.booleans(), min_size=30, max_size=30), clean=st.booleans())
     def lose_snapshots(self, lost: list[bool], clean: bool) -> None:
-        """As long as no records were deleted all of them can be made again."""
+        """Damages some snapshots. Their state can be rebuilt while no records have been deleted."""
         self.log.close()
         self.flushed = self.end
         for path, is_lost in zip(sorted(self.directory.glob("*.snapshot")), lost, strict=False):
@@ -295,7 +295,7 @@ class ProducersOfALog(RuleBasedStateMachine):
         self.log = self.open(clean=clean)
 
     def cut(self) -> None:
-        """The log may have become shorter; batches are lost as a whole."""
+        """Adjusts the model to a log that may have become shorter. Batches are lost as a whole."""
         self.written = [one for one in self.written if one.offset < self.log.log_end_offset]
         self.start = self.log.log_start_offset
         self.flushed = min(self.flushed, self.end)

@@ -1,4 +1,4 @@
-"""`.snapshot` files: Kafka's bytes, and whatever is damaged is not believed."""
+"""Tests `.snapshot` files: Kafka's bytes, and refusal of any damage."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(written: list[ProducerRow]) -> None:
 
 
 def test_the_bytes_are_those_of_kafkas_schema() -> None:
-    """`ProducerSnapshot.json`, field by field; the last row of a producer is the one Kafka's reader keeps."""
+    """The schema is `ProducerSnapshot.json`. Of a producer's rows, Kafka's reader keeps the last one."""
     data = encode_snapshot(ROWS)
     version, crc, count = struct.unpack_from(">hIi", data)
     assert (version, crc, count) == (1, crc32c(data[6:]), 4)
@@ -94,8 +94,8 @@ def test_the_latest_that_is_whole_is_read(tmp_path: Path, caplog: pytest.LogCapt
     (tmp_path / "00000000000000000115.snapshot").write_bytes(b"\0\1torn off somewhere")
     with caplog.at_level(logging.WARNING):
         assert ProducerSnapshots(Disk(), str(tmp_path)).read_latest(up_to=1_000) == (110, ROWS[:1])
-    assert "00000000000000000118.snapshot ignored" in caplog.text
-    assert "00000000000000000115.snapshot ignored" in caplog.text
+    assert "00000000000000000118.snapshot reason=" in caplog.text
+    assert "00000000000000000115.snapshot reason=" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000110.snapshot"]
 
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: in order, once, and only the latest owner."""
+"""Tests idempotent producers: batches are appended in order, once, and only from the latest owner."""
 
 from __future__ import annotations
 
@@ -162,8 +162,10 @@ def test_truncation_asks_for_the_log_where_it_does_not_know(batch: BatchHeader) 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 3), st.booleans()), max_size=60))
 def test_what_is_written_is_gapless_within_each_epoch_whatever_is_sent(sent: list[tuple[int, int, int, bool]]) -> None:
-    """Any mixture of retries, gaps, stale epochs and records of others: the log holds each epoch's sequences once and
-    in order, and no epoch after a later one."""
+    """The input is any mixture of retries, gaps, stale epochs and other producers' records.
+
+    The log must have each epoch's sequences once and in order, and epochs must only grow.
+    """
     states = ProducerStates()
     written: dict[int, tuple[int, int]] = {}
     end_offset = 0

@@ -1,8 +1,10 @@
-"""Transactions of several producers in one log, against a list of batches.
+"""Tests transactions of several producers in one log against a list of batches.
 
-After any interleaving of writes, markers, crashes, losses of snapshots and of transaction indexes, truncations and
-deletions: the last stable offset is what the list says, a reader of committed records sees exactly those of committed
-transactions and of none, in order and wherever it begins, and every producer goes on where the list says it is."""
+Writes, markers, crashes, lost snapshots and transaction indexes, truncations and deletions come in any order. After
+each step, the last stable offset is that of the list. A reader of committed records sees exactly the records of
+committed transactions and those outside transactions, in order and from any start. Every producer continues with the
+epoch and sequence of the list.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ MARKED_MS = 500
 
 
 class Written(NamedTuple):
-    """A batch of the log; `outcome` is a marker's."""
+    """A batch of the log. Only a marker has an `outcome`."""
 
     offset: int
     count: int
@@ -86,7 +88,7 @@ class TransactionModel(RuleBasedStateMachine):
             pool=self.pool,
             rng=rng,
         )
-        # A load does not know which markers are committed; what is decided below the snapshot stays decided.
+        # A loaded log does not know which markers are committed. Decisions below the snapshot remain valid.
         log.commit(self.end)
         self.high_watermark = self.end
         return log
@@ -148,7 +150,7 @@ class TransactionModel(RuleBasedStateMachine):
             for offset in range(one.offset, one.end)
         ]
 
-    # What happens
+    # Steps of the simulation
 
     def send(self, producer_id: int, epoch: int, sequence: int, count: int, *, is_transactional: bool) -> None:
         records = [(1_000, None, b"v" * 20, ())] * count
@@ -237,7 +239,10 @@ class TransactionModel(RuleBasedStateMachine):
 
     @rule(lost=st.sets(st.sampled_from([".snapshot", ".txnindex", ".index"])), torn=st.booleans())
     def crash(self, lost: set[str], torn: bool) -> None:
-        """Nothing that was written is lost, but what is not flushed must be read again, and files may be missing."""
+        """Crashes the log.
+
+        Written bytes survive, but unflushed ones must be scanned again, and files may be missing or torn.
+        """
         self.log.abandon()
         for path in self.directory.iterdir():
             is_unflushed = int(path.name[:20]) >= self.flushed if path.name[:20].isdigit() else False
@@ -247,7 +252,7 @@ class TransactionModel(RuleBasedStateMachine):
                 path.write_bytes(path.read_bytes()[:-5])
         self.log = self.open(clean=False)
 
-    # What must hold
+    # Invariants of the simulation
 
     @invariant()
     def is_stable_up_to_what_the_list_says(self) -> None:
@@ -297,5 +302,5 @@ TestTransactionModel.settings = settings(
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=[phase for phase in Phase if phase is not Phase.shrink],  # a failing run is short enough to read
+    phases=[phase for phase in Phase if phase is not Phase.shrink],  # keep failing runs short enough to read
 )

@@ -1,4 +1,4 @@
-"""A transaction's first append, while its coordinator is asked and markers come (KIP-890)."""
+"""Tests a transaction's first append while its coordinator is asked and markers arrive (KIP-890)."""
 
 from __future__ import annotations
 

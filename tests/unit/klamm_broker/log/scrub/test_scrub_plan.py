@@ -1,4 +1,4 @@
-"""Which segment is read next: nothing is left out, no pass begins twice."""
+"""Tests the order of scrubbed segments: none is left out, and no pass begins twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 class World:
-    """Logs with their sealed segments, and the plan at work on them."""
+    """Logs with their sealed segments, and the plan that works on them."""
 
     def __init__(self, **segment_counts: int) -> None:
         self.logs = {
@@ -48,7 +48,7 @@ class World:
         return self.plan.next(self.logs, self.segments, self.now_ms)
 
     def step(self, *, is_damaged: bool = False) -> tuple[str, int] | None:
-        """Topic and base offset of the segment that was checked."""
+        """Checks one segment. Returns its topic and base offset."""
         due = self.next()
         if due is None:
             return None

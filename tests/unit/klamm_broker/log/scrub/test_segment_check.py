@@ -1,4 +1,4 @@
-"""The verdict on a sealed segment: whatever byte changes is found, and nothing else is."""
+"""Tests the check of a sealed segment: it finds any changed byte and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def flipped(data: bytes, at: int, mask: int) -> bytes:
 
 
 def batch_of(sealed: SealedSegment, at: int) -> int:
-    """Position of the batch that has the byte."""
+    """Returns the position of the batch that contains the byte."""
     return max(position for position in sealed.positions if position <= at)
 
 
@@ -114,7 +114,7 @@ def test_a_log_without_gaps_that_ends_early_is_damaged_and_a_compacted_one_is_no
 
 
 def test_a_batch_inside_a_record_is_no_batch_of_the_log() -> None:
-    """Unless the length of the batch that has it was damaged; then nobody can tell."""
+    """If the length of the containing batch is damaged, no check can tell the two apart."""
     inner = encode_batch([(1, None, b"inner", ())], base_offset=BASE_OFFSET + 1, partition_leader_epoch=0)
     outer = [
         encode_batch([(1, None, inner * 3, ())], base_offset=BASE_OFFSET + number, partition_leader_epoch=0)
@@ -137,7 +137,7 @@ def test_any_changed_byte_of_an_index_is_found(seed: int, place: float, mask: in
     assert data
     at = int(place * len(data))
     if of_times and at % 12 >= 8:
-        at -= 4  # another offset of the same batch says the same
+        at -= 4  # another offset of the same batch is equivalent
     changed = flipped(data, at, mask)
     files = files._replace(times=changed) if of_times else files._replace(offsets=changed)
     assert verdict_on(sealed, files).indexes.keys() == {".timeindex" if of_times else ".index"}

@@ -1,4 +1,4 @@
-"""Repair of a damaged segment: it ends up as it was written, or nothing is written and the damage is reported."""
+"""Tests repair of a damaged segment: all original bytes return, or nothing is written and the damage is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FETCH_BYTES = 300
 
 
 def repair(directory: Path, sealed: SealedSegment, ranges: Iterable[DamagedRange], replica: SealedSegment) -> Rewritten:
-    """From the files in `directory`, with what `replica` answers to fetches. Raises ReplicaRefused."""
+    """Repairs the files in `directory` with the records that `replica` returns. Raises ReplicaRefused."""
     path = directory / f"{BASE_OFFSET:020d}.log"
     rewrite = SegmentRewrite(
         Disk(),
@@ -51,7 +51,7 @@ def repair(directory: Path, sealed: SealedSegment, ranges: Iterable[DamagedRange
 
 
 def fetch(replica: SealedSegment, offset: int) -> memoryview:
-    """Whole batches, one at least."""
+    """Returns whole batches, at least one."""
     records = replica.records(offset)
     start = len(replica.data) - len(records)
     ends = [*replica.positions, len(replica.data)]
@@ -62,7 +62,7 @@ def fetch(replica: SealedSegment, offset: int) -> memoryview:
 
 
 def struck(rng: random.Random, data: bytes) -> bytes:
-    """A few bytes flipped, a block of zeros, or a lost end."""
+    """Returns the data with a few flipped bytes, a block of zeros, or a lost end."""
     damaged = bytearray(data)
     kind = rng.randrange(4)
     if kind == 0:
@@ -90,7 +90,7 @@ def test_a_repaired_segment_is_what_was_written_or_the_damage_stays(seed: int, i
         try:
             rewritten = repair(directory, sealed, verdict.ranges, sealed)
         except ReplicaRefused:
-            # Only where the very batch cannot be told by its checksum.
+            # A refusal is allowed only if the checksum cannot identify the original batch.
             assert not is_gapless
             assert verdict.ranges
             assert path.read_bytes() == data
@@ -100,7 +100,7 @@ def test_a_repaired_segment_is_what_was_written_or_the_damage_stays(seed: int, i
         if is_gapless or not verdict.is_sound:
             expected = sealed.data
             if not is_gapless and result != expected:
-                # An offset beside a gap was struck as well, which nobody can see.
+                # The damage also hit an offset beside a gap, which no check can detect.
                 assert len(result) == len(expected)
                 return
             assert result == expected
@@ -119,7 +119,7 @@ def test_a_replica_that_is_damaged_in_the_same_place_repairs_nothing(seed: int, 
     replica.data = data[:at] + bytes([data[at] ^ 6]) + data[at + 1 :]
     with tempfile.TemporaryDirectory() as name:
         write_segment(Path(name), sealed, data)
-        with pytest.raises(ReplicaRefused, match="its own bytes are damaged"):
+        with pytest.raises(ReplicaRefused, match="the replica's bytes are damaged too"):
             repair(Path(name), sealed, sealed.check(data).ranges, replica)
 
 
@@ -129,7 +129,7 @@ def one_batch(value: bytes, *, epoch: int = 0) -> bytes:
 
 @pytest.mark.parametrize("is_gapless", [True, False])
 def test_a_batch_of_another_length_is_refused(tmp_path: Path, is_gapless: bool) -> None:
-    """As another replica's compaction may leave it, or a log that is another one."""
+    """Compaction on another replica, or a log with other records, can have such a batch."""
     tail = encode_batch([(1, b"key", b"tail", ())], base_offset=BASE_OFFSET + 1, partition_leader_epoch=0)
     sealed = SealedSegment(one_batch(b"value") + tail, BASE_OFFSET + 2, [EpochEntry(0, 0)], is_gapless)
     other = SealedSegment(one_batch(b"other value") + tail, BASE_OFFSET + 2, [EpochEntry(0, 0)], is_gapless)
@@ -144,7 +144,7 @@ def test_a_compacted_log_takes_no_other_batch_of_the_same_length(tmp_path: Path)
     other = SealedSegment(one_batch(b"eulav"), BASE_OFFSET + 1, [EpochEntry(0, 0)], False)
     data = sealed.data[:70] + b"\xff" + sealed.data[71:]
     write_segment(tmp_path, sealed, data)
-    with pytest.raises(ReplicaRefused, match="another version"):
+    with pytest.raises(ReplicaRefused, match="may differ from the lost batch"):
         repair(tmp_path, sealed, sealed.check(data).ranges, other)
     assert repair(tmp_path, sealed, sealed.check(data).ranges, sealed).changed_bytes == 1
 
@@ -157,7 +157,7 @@ def test_a_damaged_checksum_is_repaired_in_a_compacted_log_too(tmp_path: Path) -
 
 
 def test_a_replica_that_has_the_same_bytes_says_that_there_is_no_damage(tmp_path: Path) -> None:
-    """The epochs of this log were wrong, or it was compacted before this replica was made."""
+    """The epochs of this log were wrong, or the log was compacted before this replica was created."""
     sealed = SealedSegment(one_batch(b"value", epoch=7), BASE_OFFSET + 3, [EpochEntry(0, 0)], True)
     write_segment(tmp_path, sealed)
     verdict = sealed.check(sealed.data)

@@ -1,4 +1,4 @@
-"""A segment with batches in it."""
+"""Provides a segment with batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.segments import append, new_segment
 
 @pytest.fixture
 def filled(tmp_path, make_batch):
-    """A segment of 30 batches of one to three records, open, and the batches."""
+    """Returns an open segment of 30 batches with one to three records each, and the batches."""
     segment = new_segment(tmp_path)
     segment.create()
     batches, offset = [], 0

@@ -1,4 +1,7 @@
-"""The aborted transactions of a segment: what the file lacks is kept, what is damaged is known to be lacking."""
+"""Tests the aborted transactions of a segment.
+
+Lost entries are kept in memory, and damaged entries count as missing.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def files_in(path: Path, disk: Disk | None = None) -> SegmentFiles:
 
 @pytest.fixture
 def index_path(tmp_path: Path) -> Path:
-    """The index of a segment with three entries, written."""
+    """Writes the index of a segment with three entries and returns its path."""
     written = AbortedTransactions(files_in(tmp_path))
     for entry in ENTRIES:
         written.append(entry)

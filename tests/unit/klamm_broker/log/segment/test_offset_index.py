@@ -1,4 +1,4 @@
-"""The offset index against a list searched from end to end."""
+"""Tests the offset index against a list searched from end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader accepts, what it rewrites, and that it leaves the rest as it came."""
+"""Tests which batches a leader accepts, which fields it rewrites, and that it keeps all other bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def refused(records: Any, **config: Any) -> ErrorCode:
 
 
 def blamed(records: Any, **config: Any) -> tuple[ErrorCode, list[tuple[int, str]]]:
-    """The code, and of each record that is to blame its index and the first word of the reason."""
+    """Appends the records.
+
+    Returns the error code, and for each bad record its index and the first word of the reason.
+    """
     with pytest.raises(BrokerError) as caught:
         check(records, **config)
     return caught.value.code, [(index, text.split()[0]) for index, text in caught.value.record_errors]
@@ -165,7 +168,7 @@ def test_the_size_that_counts_is_the_stored_one(make_batch) -> None:
 
 
 class TestRecordErrors:
-    """Which records are to blame (KIP-467)."""
+    """Tests which records of a refused batch are reported as bad (KIP-467)."""
 
     COMPACTED = ("compact",)
     ROWS = ((NOW, b"k"), (NOW, None), (NOW + 101, b"k"), (NOW - 101, None), (NOW - 101, b"k"), (-1, b"k"))
@@ -177,25 +180,29 @@ class TestRecordErrors:
     def test_all_are_named_with_the_code_of_the_worst(self, compression) -> None:
         batch = self.batch(compression=compression)
         limits = {"message_timestamp_after_max_ms": 100, "message_timestamp_before_max_ms": 100}
-        assert blamed(batch, cleanup_policy=self.COMPACTED) == (ErrorCode.INVALID_RECORD, [(1, "it"), (3, "it")])
+        assert blamed(batch, cleanup_policy=self.COMPACTED) == (ErrorCode.INVALID_RECORD, [(1, "the"), (3, "the")])
         assert blamed(batch, **limits) == (
             ErrorCode.INVALID_TIMESTAMP,
             [(2, "timestamp"), (3, "timestamp"), (4, "timestamp")],
         )
         assert blamed(batch, cleanup_policy=self.COMPACTED, **limits) == (
             ErrorCode.INVALID_TIMESTAMP,
-            [(1, "it"), (2, "timestamp"), (3, "it"), (4, "timestamp")],
+            [(1, "the"), (2, "timestamp"), (3, "the"), (4, "timestamp")],
         )
 
     def test_they_are_counted_over_all_batches(self) -> None:
         good = self.batch([(NOW, b"k")] * 3)
         assert blamed(good + self.batch(self.ROWS[:2]), cleanup_policy=self.COMPACTED) == (
             ErrorCode.INVALID_RECORD,
-            [(4, "it")],
+            [(4, "the")],
         )
 
     def test_the_whole_is_told_in_a_line(self) -> None:
-        with pytest.raises(BrokerError, match=r"^INVALID_RECORD: 2 of 6 records are refused; record 1: it has no key;"):
+        with pytest.raises(
+            BrokerError,
+            match=r"^INVALID_RECORD: 2 of 6 records were refused; record 1: the record"
+            r" has no key,",
+        ):
             check(self.batch(), cleanup_policy=self.COMPACTED)
 
     def test_a_header_that_lies_names_nobody(self) -> None:
@@ -230,10 +237,10 @@ class TestCompactedTopics:
         assert bytes(check(keyed, cleanup_policy=self.POLICY)[0].data) == keyed
 
     def test_a_batch_that_compaction_could_not_read_is_refused(self) -> None:
-        """It would make the partition uncleanable for good."""
+        """Compaction could never clean a partition with such a batch."""
         batch = bytearray(encode_batch([(1_000, b"key", b"value", ())] * 3))
         batch[61] += 2
-        set_log_append_time(batch, NOW)  # a checksum that fits
+        set_log_append_time(batch, NOW)  # so that the checksum fits
         config = {"message_timestamp_type": LOG_APPEND_TIME}
         assert len(check(batch, **config)) == 1
         assert refused(batch, cleanup_policy=self.POLICY, **config) is ErrorCode.INVALID_RECORD

@@ -1,4 +1,4 @@
-"""One segment: append, read, locate, index, truncate, and what a failing disk leaves behind."""
+"""Tests one segment: append, read, locate, index, truncate, and failures of the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a segment."""
+"""Tests the files of a segment."""
 
 from __future__ import annotations
 

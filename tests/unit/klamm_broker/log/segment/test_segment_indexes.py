@@ -1,4 +1,4 @@
-"""The indexes of a segment: their entries, and files that are damaged, missing or of another log."""
+"""Tests the indexes of a segment: their entries, and files that are damaged, missing or from another log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def garbage(path: Path) -> None:
 
 
 def of_another_log(path: Path) -> None:
-    """Well-formed, but from a log whose records are larger and later."""
+    """Writes well-formed indexes from a log whose records are larger and later."""
     data = bytearray(path.read_bytes())
     entry = 8 if path.suffix == ".index" else 12
     for i in range(0, len(data), entry):
@@ -94,7 +94,7 @@ def test_damaged_indexes_are_made_again_from_the_log(filled, damage, suffixes) -
     again.seal()
     assert Path(again.files.path(".index")).read_bytes() == whole[".index"]
     if damage not in (lost_tail, of_another_log) or ".timeindex" not in suffixes:
-        # Nothing in the log contradicts these two, and a time index is a hint where to begin to look.
+        # Nothing in the log contradicts these two entries. A time index is only a hint where to start a search.
         assert Path(again.files.path(".timeindex")).read_bytes() == whole[".timeindex"]
     assert again.next_offset == 60
     assert again.indexes.largest.timestamp_ms == 1_570

@@ -1,4 +1,4 @@
-"""Finding batches in a segment: against a list, by readers that go on, and without a look at the disk."""
+"""Tests the search for batches in a segment: against a list, by continuing readers, and without disk access."""
 
 from __future__ import annotations
 

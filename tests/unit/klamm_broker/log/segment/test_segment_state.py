@@ -1,4 +1,4 @@
-"""The states of a segment: each call in each state does what the table says, or is refused."""
+"""Tests the states of a segment: each call in each state has the effect in the table, or is refused."""
 
 from __future__ import annotations
 

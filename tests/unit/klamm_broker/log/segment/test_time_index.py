@@ -1,4 +1,4 @@
-"""The time index against a list searched from end to end."""
+"""Tests the time index against a list searched from end to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ observed = st.lists(st.integers(-1, 60), max_size=40)
 
 
 def build(timestamps: list[int]) -> tuple[TimeIndex, list[TimestampOffset]]:
-    """The index after observing one batch per timestamp, and the entries it should have."""
+    """Returns the index after observing one batch per timestamp, and the entries it should have."""
     index = TimeIndex(BASE, 12 * 100)
     entries: list[TimestampOffset] = []
     for number, timestamp in enumerate(timestamps, start=1):

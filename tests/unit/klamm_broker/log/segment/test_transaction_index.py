@@ -1,4 +1,4 @@
-"""`.txnindex` files: Kafka's bytes, what a read needs of them, and whatever is damaged is not believed."""
+"""Tests `.txnindex` files: Kafka's bytes, the entries that a read needs, and refusal of any damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The authorizer against a naive one that looks at every access control list; and the rule that it names."""
+"""Tests the authorizer against a naive one that looks at every access control list, and the rule that it names."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def naive_by_type(
     *,
     default: bool,
 ) -> bool:
-    """Goes by what could be: an ALLOW holds unless a DENY covers its whole pattern (KIP-679)."""
+    """Decides by what could be permitted: an ALLOW holds unless a DENY covers its whole pattern (KIP-679)."""
     if naive(acls, principal, host, operation, resource_type, "hardcode", default=default):
         return True
     mine = [
@@ -181,7 +181,7 @@ def test_the_default_rule_holds_only_where_no_acl_is_of_the_resource() -> None:
 
 
 def test_one_of_three_removed_leaves_the_others() -> None:
-    """CVE-2024-27309: Kafka's authorizer forgot what was left when one of several ACLs of a resource went."""
+    """Kafka's authorizer lost the remaining ACLs of a resource when one of several was removed (CVE-2024-27309)."""
     denies = [
         ALLOW_ALL._replace(resource_name="orders", principal=ALICE, operation=operation, permission_type=permission)
         for operation, permission in (

@@ -1,4 +1,4 @@
-"""Decisions that are kept: as new ones, also after the access control lists changed, and never more than the bound."""
+"""Tests cached decisions: equal to new ones, also after a change of access control lists, and bounded in number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_answers_as_the_authorizer(steps: list[tuple[AclBinding | None, Question
 
 
 class Counting(StandardAuthorizer):
-    """Counts what it is asked."""
+    """An authorizer that counts its calls."""
 
     def __init__(self) -> None:
         super().__init__(super_users=(), allow_everyone_if_no_acl_found=True)

@@ -1,4 +1,4 @@
-"""Hosts of access control lists: addresses, ranges, names."""
+"""Tests the hosts of access control lists: addresses, ranges, names."""
 
 from __future__ import annotations
 

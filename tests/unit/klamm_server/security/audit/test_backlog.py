@@ -1,4 +1,4 @@
-"""Lines wait in order, within a bound, and what finds no room is counted."""
+"""Tests that lines wait in order and within a bound, and that dropped lines are counted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_it_is_overrun_until_half_of_it_is_free() -> None:
 
 @given(st.lists(st.one_of(st.integers(0, 400), st.just(-1))))
 def test_nothing_is_lost_without_being_counted(steps: list[int]) -> None:
-    """A number: a line of that length, or -1: what is there arrives."""
+    """A step is the length of a new line, or -1 if the waiting lines arrive."""
     dropped = Dropped()
     backlog, expected = Backlog(dropped, MAX_BYTES), deque[bytes]()
     added = arrived = 0

@@ -1,4 +1,4 @@
-"""What is told of calls that change something: names, never values."""
+"""Tests the audit events of changing calls, which have names but never values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session tells of decisions: what is wanted, once a minute, and nothing else."""
+"""Tests the audit events of a session's decisions: only wanted ones, and each once a minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL_EVENTS = ("authentication", "authorization.denied", "authorization.allowed",
 
 
 class Told(Heard):
-    """A session of ALICE, who may write to `orders`, at a time of `now_ms`."""
+    """A session of ALICE at the time `now_ms`, with the right to write to `orders`."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)

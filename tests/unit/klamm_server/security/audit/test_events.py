@@ -1,4 +1,4 @@
-"""What an event is made of."""
+"""Tests the parts of an event."""
 
 from __future__ import annotations
 

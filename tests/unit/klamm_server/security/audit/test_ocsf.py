@@ -1,4 +1,4 @@
-"""Each class of events, field by field."""
+"""Tests every field of each class of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Equal events are told at once, then once a minute with their number; the numbers add up."""
+"""Tests that the first of equal events is reported at once, and the count of the others once a minute.
+
+The counts add up.
+"""
 
 from __future__ import annotations
 

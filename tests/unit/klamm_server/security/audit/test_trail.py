@@ -1,4 +1,4 @@
-"""What is chosen, and what is told of it."""
+"""Tests which events are selected, and the lines made of them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.support.waiting import until
 
 
 class Blocked:
-    """Checks that go on when they are told to."""
+    """Checks that block until the test sets `go_on`."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -29,7 +29,7 @@ def test_a_bounded_number_is_checked_and_waits() -> None:
         under_way = [asyncio.create_task(checks.run(partial(blocked.check, number))) for number in range(3)]
         try:
             await until(lambda: len(blocked.begun) == 2)
-            with pytest.raises(ChecksBusyError, match="3 passwords are being checked or wait for it"):
+            with pytest.raises(ChecksBusyError, match="3 password checks are pending"):
                 await checks.run(lambda: 3)
         finally:
             blocked.go_on.set()

@@ -1,4 +1,4 @@
-"""Keys in files and at an HTTPS server of the test's own."""
+"""Tests keys in files and at a test's own HTTPS server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def said(status: int, body: bytes = b"", **headers: str) -> Answer:
 
 
 class Issuer:
-    """An HTTPS server whose answers are by path; `asked` has the paths in order."""
+    """An HTTPS server with one answer per path. `asked` has the paths in order."""
 
     def __init__(self, directory: Path) -> None:
         self.answers: dict[str, Answer] = {}

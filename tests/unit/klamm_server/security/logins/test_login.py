@@ -29,7 +29,7 @@ SHA_256 = ScramMechanism.SHA_256
 
 
 def image(**passwords: str) -> MetadataImage:
-    """A cluster with these users."""
+    """Returns the metadata of a cluster with these users and passwords."""
     credentials = {
         (name, SHA_256): credential_of(SHA_256, salted_password(SHA_256, Secret(text), b"salt", 4096), b"salt", 4096)
         for name, text in passwords.items()
@@ -38,7 +38,7 @@ def image(**passwords: str) -> MetadataImage:
 
 
 class World:
-    """A server with a listener OUTSIDE, and alice among its users; `ended` has why sessions did."""
+    """A server with a listener OUTSIDE, and alice among its users. `ended` has the reasons why sessions ended."""
 
     def __init__(
         self, mechanisms: str = "SCRAM-SHA-256,PLAIN", delay_ms: int = 0, auditor: Auditor | None = None
@@ -125,7 +125,7 @@ def test_a_credential_that_changes_during_the_login_makes_no_session() -> None:
         proof = client.step((await one.authenticate(client.first())).auth_bytes)
         assert proof is not None
         world.logins.on_image(image(alice="looking glass"))
-        with pytest.raises(CredentialChangedError, match="has changed or is gone"):
+        with pytest.raises(CredentialChangedError, match="was changed or deleted"):
             await one.authenticate(proof)
         world.logins.close()
 
@@ -188,7 +188,7 @@ def test_the_log_has_the_cause_and_no_secret(caplog: pytest.LogCaptureFixture) -
 
 
 class Told:
-    """An auditor's output."""
+    """An auditor's output that keeps its events."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -199,7 +199,7 @@ class Told:
         self.events += map(json.loads, lines)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing, because nothing is open."""
 
 
 def test_the_audit_hears_how_each_login_ended_and_no_password() -> None:

@@ -1,4 +1,4 @@
-"""Tokens against keys that come, go and cannot be read."""
+"""Tests tokens against keys that change, disappear and cannot be read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def token(key_id: str = "old", **changes: Any) -> Secret:
 
 
 class World:
-    """Keys that a test changes; `readings` counts how often they were read."""
+    """Keys that a test changes. `readings` counts how often they were read."""
 
     def __init__(self, *key_ids: str, **settings: str) -> None:
         self.clock = ManualClock()

@@ -1,4 +1,4 @@
-"""Connections of all addresses together: how many a second, at a listener and at all of them."""
+"""Tests the rate of connections from all addresses together, at one listener and at all of them."""
 
 from __future__ import annotations
 

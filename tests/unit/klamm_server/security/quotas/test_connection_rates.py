@@ -15,7 +15,7 @@ HOME = "192.0.2.1"
 
 
 def rates_of(**limits: float) -> ConnectionRates:
-    """The rates of addresses with these limits; the default is called `default`."""
+    """Returns the rates of addresses with these limits. The default limit is called `default`."""
     quotas = ClientQuotas(WindowSpan())
     entities = {DEFAULT if name == "default" else (("ip", name),): limit for name, limit in limits.items()}
     quotas.apply({entity: {"connection_creation_rate": limit} for entity, limit in entities.items()})
@@ -46,6 +46,6 @@ def test_so_many_are_held_back_and_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     rates = rates_of(default=0.1)
     assert [rates.admit(HOME, 0) for _ in range(3)] == [0, 10_000, 20_000]
     assert [rates.admit(HOME, 0) for _ in range(3)] == [None] * 3
-    # Those that were refused did not count; the first of those that wait has gone in.
+    # The refused connections do not count, and the first waiting one has been accepted.
     assert rates.admit(HOME, 10_000) == 30_000
     assert rates.admit(HOME, 10_000) is None

@@ -22,9 +22,11 @@ ENTITIES = [entity(*names) for names in product(NAMES, NAMES) if names != (..., 
 
 
 def rank(candidate: QuotaEntity) -> tuple[int, int, int]:
-    """KIP-55 in one rule: whose user is named comes first, then whose user is the default, then nobody's; within that
-    a named client id comes before the default one, and that before none. Where there is no user, a client id is all
-    there is."""
+    """Returns the rank of a quota entity by KIP-55, as one rule.
+
+    A named user ranks before the default user, and that before none. For the same user, a named client id ranks before
+    the default client id, and that before none. An entity without a user has only a client id.
+    """
     names = dict(candidate)
     user = 2 if names.get("user") else 1 if "user" in names else 0
     client = 2 if names.get("client-id") else 1 if "client-id" in names else 0

@@ -15,7 +15,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 15_000), st.integers(0, 10**9)), min_s
 
 
 class NaiveRate:
-    """Kafka's, word for word: samples in a ring that are reset, not dropped, and start at that time again."""
+    """Kafka's algorithm, literally: samples in a ring that are reset instead of dropped, and restart at that time."""
 
     def __init__(self, span: WindowSpan) -> None:
         self.span = span
@@ -79,7 +79,7 @@ LIMIT = 2_000_000
 
 
 def share_done(connections: int, request_bytes: int, seconds: int) -> float:
-    """What connections that ask as fast as they are let send in that time, of what the limit allows."""
+    """Simulates connections that send as fast as the throttle permits. Returns their share of the limit."""
     window, done, served_ms = RateWindow(WindowSpan()), 0, 5_000.0
     turns = [(served_ms, number) for number in range(connections)]
     end_ms = served_ms + seconds * 1000
@@ -95,18 +95,18 @@ def share_done(connections: int, request_bytes: int, seconds: int) -> float:
 @pytest.mark.parametrize("seconds", [15, 30, 60])
 @pytest.mark.parametrize("connections", [1, 10, 100])
 def test_connections_come_to_the_limit_together(connections: int, seconds: int) -> None:
-    """From the first request on, a new client's burst included."""
+    """This holds from the first request, with a new client's burst included."""
     assert share_done(connections, 16_384, seconds) == pytest.approx(1, abs=0.1)
 
 
 def test_connections_that_overshoot_by_seconds_of_the_limit_come_to_it_in_the_end() -> None:
-    """Ten that send half a second's worth each do five seconds' worth before they all rest."""
+    """Ten connections that send half a second's worth each use five seconds' worth before all of them wait."""
     assert share_done(10, LIMIT // 2, 240) == pytest.approx(1, abs=0.1)
 
 
 @given(limit=st.integers(100, 10**7), amounts=st.lists(st.floats(0.001, 2), min_size=1, max_size=5))
 def test_who_rests_as_told_comes_to_the_limit(limit: int, amounts: list[float]) -> None:
-    """Amounts are in seconds of the limit."""
+    """The amounts are in seconds of the limit."""
     window, began_ms, done, turn = RateWindow(WindowSpan()), 5_000, 0.0, 0
     now_ms = began_ms
     while now_ms < began_ms + 60_000:

@@ -12,7 +12,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 50)), max_size
 
 @given(rate=st.floats(0.1, 100), burst_s=st.floats(1, 20), steps=STEPS)
 def test_who_comes_while_there_are_tokens_is_let_in(rate: float, burst_s: float, steps: list[tuple[int, int]]) -> None:
-    """As Kafka's: tokens come at the rate up to the burst, and may be owed."""
+    """The model is Kafka's. Tokens come at the rate until the bucket has the burst, and may become negative."""
     bucket, now_ms, tokens = TokenBucket(0), 0, rate * burst_s
     for later_ms, amount in steps:
         now_ms += later_ms

@@ -1,4 +1,4 @@
-"""Logins under way and sessions of callers: whose they are, when they end, and how many there may be."""
+"""Tests logins in progress and sessions of callers: their owners, their ends, and their maximum number."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_a_session_ends_with_its_credential_and_no_other_does() -> None:
     sessions.on_credentials(users)
     for name, mechanism in users:
         begun(name, mechanism)
-    # The same again, as of a snapshot; then one is changed, and one is gone.
+    # The same records come again, as from a snapshot. Then one is changed, and one is gone.
     sessions.on_credentials(dict(users))
     assert not ended
     sessions.on_credentials({**users, ("alice", SHA_256): credential(b"new")})

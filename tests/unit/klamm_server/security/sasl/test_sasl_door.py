@@ -39,7 +39,7 @@ STORE = CredentialStore(
 
 
 class TokenServer:
-    """A login whose token is good until a time."""
+    """A login whose token is valid until a time."""
 
     def __init__(self, expires_at_s: float) -> None:
         self._expires_at_s = expires_at_s
@@ -49,7 +49,7 @@ class TokenServer:
 
 
 class EndlessServer:
-    """A login that always wants one message more."""
+    """A login that always wants one more message."""
 
     def step(self, data: bytes) -> bytes:
         return b"more"

@@ -1,4 +1,4 @@
-"""Both sides of SCRAM against an implementation of others (`scramp`)."""
+"""Tests both sides of SCRAM against another implementation (`scramp`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm_server.security.sasl.credential_store import CredentialStore
 from klamm_server.security.sasl.scram_server import ScramServer
 from klamm_server.security.sasl.server import Authenticated, SaslRefusedError
 
-# scramp prepares names and passwords by SASLprep, which leaves printable ASCII as it is.
+# scramp prepares names and passwords by SASLprep, which does not change printable ASCII.
 TEXTS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20)
 MECHANISMS = st.sampled_from(ScramMechanism)
 

@@ -38,7 +38,7 @@ def server(mechanism: ScramMechanism = SHA_256, nonce: str = "server") -> ScramS
 
 
 def login(name: str, password: str, mechanism: ScramMechanism = SHA_256) -> Authenticated:
-    """What the server says in the end; the client has checked its last message."""
+    """Logs in. Returns the server's final result, after the client has checked the last message."""
     client, ours = ScramClient(mechanism, name, Secret(password), nonce="client"), server(mechanism)
     challenge = ours.step(client.first())
     assert isinstance(challenge, bytes)
@@ -102,11 +102,11 @@ def test_what_a_first_message_may_say_besides(first: bytes) -> None:
     assert b"r=clientserver," in server().step(first)
 
 
-# A login whose final message another one signed: its nonce, header and first message are all part of what is proven.
+# A login with the final message of another login. The proof covers nonce, header and first message.
 
 
 def final_message(first: bytes, server_nonce: str) -> bytes:
-    """What alice answers to this server's challenge."""
+    """Returns alice's answer to this server's challenge."""
     client = ScramClient(SHA_256, "alice", Secret("wonderland"), nonce="client")
     answer = client.step(server(nonce=server_nonce).step(first))
     assert answer is not None
@@ -118,13 +118,13 @@ def test_a_replayed_login_is_refused() -> None:
     recorded = final_message(first, "monday")
     today = server(nonce="tuesday")
     today.step(first)
-    with pytest.raises(SaslRefusedError, match="nonce is not the one of this login"):
+    with pytest.raises(SaslRefusedError, match="nonce differs from the nonce of the first message"):
         today.step(recorded)
 
 
 @pytest.mark.parametrize("nonce", ["client", "server", "clientserve", "clientserver0", "evilserver", "clientevil"])
 def test_the_nonce_is_compared_as_a_whole(nonce: str) -> None:
-    # CVE-2024-56128: Kafka compared only whether it ended with the server's part.
+    # Kafka compared only whether the nonce ended with the server's part (CVE-2024-56128).
     ours = server()
     ours.step(b"n,,n=alice,r=client")
     with pytest.raises(SaslRefusedError, match="nonce"):

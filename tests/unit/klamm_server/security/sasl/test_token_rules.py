@@ -1,4 +1,4 @@
-"""Tokens of a maker of our own: what lets somebody in, and every known way to forge one."""
+"""Tests tokens of a test issuer: which tokens are accepted, and every known forgery."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def private_key(kind: str) -> Any:
 
 
 def jwk(kind: str, key_id: str, **changes: str) -> dict[str, Any]:
-    """The public key as its owner shows it."""
+    """Returns the public key as its owner publishes it."""
     names = {"EC": "ES256", "P-384": "ES384", "OKP": "EdDSA"}
     algorithm = jwt.get_algorithm_by_name(names.get(kind, "RS256"))
     return {**json.loads(algorithm.to_jwk(private_key(kind).public_key())), "kid": key_id, **changes}
@@ -60,7 +60,7 @@ def keys() -> KeySet:
 
 
 def claims(**changes: Any) -> dict[str, Any]:
-    """Those of a good token; None leaves one out."""
+    """Returns the claims of a good token with the changes. A change to None removes the claim."""
     good = {"iss": "https://issuer", "aud": "klamm", "sub": "alice", "iat": NOW_S - 60, "exp": NOW_S + 60}
     return {name: value for name, value in {**good, **changes}.items() if value is not None}
 
@@ -73,7 +73,7 @@ def token(
 
 
 def by_hand(header: Any, payload: Any, signature: bytes = b"") -> str:
-    """Whatever a library would refuse to make."""
+    """Returns a token without checks, because a library would refuse to make it."""
     parts = [part if isinstance(part, bytes) else json.dumps(part).encode() for part in (header, payload)]
     return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (*parts, signature))
 
@@ -145,7 +145,7 @@ def test_what_a_token_must_say(changes: dict[str, Any], claim: str) -> None:
 
 
 def by_hand_signed(payload: Any) -> str:
-    """With claims of types that PyJWT would not sign."""
+    """Returns a signed token whose claims may have types that PyJWT would refuse."""
     data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return jwt.PyJWS().encode(data, private_key("RSA"), algorithm="RS256", headers={"kid": "rsa"})
 
@@ -179,7 +179,7 @@ def shared_secret(secret: bytes, header: dict[str, Any]) -> str:
 
 
 def signed_by_a_short_key() -> str:
-    """PyJWT would warn."""
+    """Returns a token signed by a key so short that PyJWT would warn."""
     signed = by_hand({"alg": "RS256", "kid": "weak"}, claims()).rpartition(".")[0]
     signature = private_key("weak").sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
     return signed + "." + base64.urlsafe_b64encode(signature).decode().rstrip("=")
@@ -235,7 +235,7 @@ def test_a_token_without_a_key_id_needs_a_single_key() -> None:
 
 
 def test_an_unknown_key_is_told_apart() -> None:
-    """So that somebody may look for newer keys."""
+    """The separate error lets the caller fetch newer keys."""
     with pytest.raises(UnknownKeyError):
         RULES.validate(token(key_id="unknown"), keys(), NOW_S)
 
