@@ -65,35 +65,39 @@ class ClientConfig(ClientSecurity):
         (f"localhost:{DEFAULT_PORT}",),
         parse_servers,
         type=ConfigType.LIST,
-        doc="Brokers to ask first, as host:port; one that answers is enough.",
+        doc="The brokers that the client contacts first, as host:port. One live broker is enough.",
     )
     client_id: str = text("klamm", doc="Names this client in the servers' logs and quotas.")
     client_rack: str = text(
         "",
-        doc="Where this client runs, to be compared with broker.rack: consumers read from a replica there (KIP-392).",
+        doc="The rack of this client. A consumer reads from a replica on a broker with the same broker.rack (KIP-392).",
     )
-    request_timeout_ms: int = integer(30_000, at_least=1, doc="How long one call may take.")
+    request_timeout_ms: int = integer(30_000, at_least=1, doc="How long one request may take.")
     default_api_timeout_ms: int = integer(
-        60_000, at_least=1, doc="How long an API call that takes no timeout of its own may take, retries included."
+        60_000, at_least=1, doc="How long an API call without its own timeout may take, including retries."
     )
     retry_backoff_ms: int = long(
-        100, at_least=0, doc="Pause before the first retry; it doubles with each further one (KIP-580)."
+        100, at_least=0, doc="The wait before the first retry. It doubles with each further retry (KIP-580)."
     )
-    retry_backoff_max_ms: int = long(1_000, at_least=0, doc="The longest that this pause gets.")
+    retry_backoff_max_ms: int = long(1_000, at_least=0, doc="The longest wait before a retry.")
     reconnect_backoff_ms: int = long(
-        50, at_least=1, doc="Pause before the first attempt to reconnect; it grows with each further one."
+        50, at_least=1, doc="The wait before the first attempt to reconnect. It grows with each further attempt."
     )
-    reconnect_backoff_max_ms: int = long(1_000, at_least=1, doc="The longest that this pause gets.")
-    socket_connection_setup_timeout_ms: int = long(10_000, at_least=1, doc="How long dialling a server may take.")
+    reconnect_backoff_max_ms: int = long(1_000, at_least=1, doc="The longest wait before an attempt to reconnect.")
+    socket_connection_setup_timeout_ms: int = long(
+        10_000, at_least=1, doc="How long an attempt to connect to a server may take."
+    )
     metadata_max_age_ms: int = long(
-        300_000, at_least=1, doc="Metadata is refreshed after this time even without a reason."
+        300_000, at_least=1, doc="The client refreshes its metadata after this time, even if no error requires it."
     )
     receive_message_max_bytes: int = integer(
         100_000_000,
         at_least=1_000,
-        doc="An answer larger than this is refused (librdkafka's receive.message.max.bytes).",
+        doc="The client rejects a response that is larger than this (librdkafka's receive.message.max.bytes).",
     )
-    tracing_enable: bool = boolean(False, doc="Calls are OpenTelemetry's spans; see klamm/tracing.py.")
+    tracing_enable: bool = boolean(
+        False, doc="Whether the client exports its calls as OpenTelemetry spans. See klamm/tracing.py."
+    )
 
     @classmethod
     def parse(cls, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> Self:

@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="klamm-health", description="Asks a server for its gRPC health.")
     parser.add_argument("server", metavar="HOST:PORT")
     parser.add_argument("--service", default="", help=f"a gRPC service, or {LIVENESS}; by default the server's part")
-    parser.add_argument("--config", metavar="FILE", help="properties file with security.protocol=SSL and ssl.*")
+    parser.add_argument("--config", metavar="FILE", help="A properties file with security.protocol=SSL and ssl.*.")
     parser.add_argument("--timeout", type=float, default=3.0, metavar="SECONDS")
     options = parser.parse_args(arguments)
     host, _, port = options.server.rpartition(":")

@@ -16,6 +16,15 @@ SECTIONS: Final = ("Tutorial", "How to", "Reference", "Explanation", "Decisions"
 TITLES: Final = {"Grpc": "gRPC API", "Python": "Python API"}
 """The menu's names of folders whose titles from MkDocs are not good, by these titles."""
 
+_SEARCH_BOOSTS: Final = {
+    "how-to/": 4.0,
+    "explanation/": 3.0,
+    "tutorial/": 2.0,
+    "decisions/": 0.5,
+    "reference/grpc/": 0.3,
+    "reference/python/": 0.5,
+}
+
 _LINK: Final = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>\.\./[^)#\s]+)(?:#[^)\s]*)?\)")
 
 
@@ -42,6 +51,11 @@ def without_links_out(markdown: str, page: str) -> str:
     return _LINK.sub(plain, markdown)
 
 
+def search_boost(page: str) -> float:
+    """Returns the weight of the page at `page` in a search. A reader with a task needs a guide before a decision."""
+    return next((boost for folder, boost in _SEARCH_BOOSTS.items() if page.startswith(folder)), 1.0)
+
+
 def on_nav(nav: Any, config: Any, files: Any) -> Any:
     """Puts the sections into the order of the menu."""
     order = in_reading_order([item.title if item.is_section else None for item in nav.items])
@@ -51,7 +65,8 @@ def on_nav(nav: Any, config: Any, files: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Changes a page's text before it is rendered."""
+    """Changes a page's text before it is rendered, and sets its weight in the results of a search."""
+    page.meta.setdefault("search", {"boost": search_boost(page.file.src_uri)})
     return without_links_out(markdown, page.file.src_uri)
 
 

@@ -58,35 +58,40 @@ class ConsumerConfig(ClientConfig):
     WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = {**ClientConfig.WITHOUT_EFFECT, **OF_CONSUMERS}
 
     group_id: str | None = text(
-        None, doc="Without one there are no committed offsets and no subscriptions, only `assign`."
+        None,
+        doc="The name of the consumer group. Without it there are no committed offsets and no"
+        " subscriptions, only `assign`.",
     )
     group_protocol: str = text(
         "classic",
         valid=one_of("classic", "consumer"),
-        doc="consumer is the protocol of KIP-848. Then the coordinator assigns (group.remote.assignor) and"
-        " decides about heartbeats and sessions: partition.assignment.strategy, heartbeat.interval.ms and"
-        " session.timeout.ms have no effect.",
+        doc="The group protocol: classic, or consumer (KIP-848). With consumer, the coordinator assigns"
+        " partitions (group.remote.assignor) and sets heartbeats and sessions."
+        " partition.assignment.strategy, heartbeat.interval.ms and session.timeout.ms then have no"
+        " effect.",
     )
     group_remote_assignor: str | None = text(
         None,
-        doc="uniform or range, for the protocol of KIP-848; without it, the group's. The one that most members"
-        " ask for is taken.",
+        doc="The assignor that the member prefers with the protocol of KIP-848: uniform or range. The"
+        " group uses the one that most members prefer. Without it, the member accepts the group's"
+        " assignor.",
     )
     group_instance_id: str | None = text(
-        None, doc="Makes this a static member (KIP-345): it keeps its partitions over a restart."
+        None, doc="Makes this consumer a static member (KIP-345), which keeps its partitions when it restarts."
     )
     session_timeout_ms: int = integer(
         45_000,
         at_least=1,
-        doc="A member that the coordinator has not heard of for this long is out of the group (classic protocol).",
+        doc="The coordinator removes a member from the group if it sends no heartbeat for this long"
+        " (classic protocol).",
     )
     heartbeat_interval_ms: int = integer(
-        3_000, at_least=1, doc="How often a member tells the coordinator that it is alive (classic protocol)."
+        3_000, at_least=1, doc="How often a member sends a heartbeat to the coordinator (classic protocol)."
     )
     max_poll_interval_ms: int = integer(
         300_000,
         at_least=1,
-        doc="Longest time between two polls; then the member leaves the group and can no longer commit.",
+        doc="The longest time between two polls. After that, the member leaves the group and can no longer commit.",
     )
     max_poll_records: int = integer(500, at_least=1, doc="The most records that one poll returns.")
     partition_assignment_strategy: tuple[Assignor, ...] = custom(
@@ -100,63 +105,76 @@ class ConsumerConfig(ClientConfig):
         "latest",
         parse_offset_reset,
         type=ConfigType.STRING,
-        doc="Where to begin without a committed offset, or out of range: earliest, latest, none (that is an error) or"
-        " by_duration:PT1H (an hour ago). nearest is Klamm's own: the log start if records were deleted or nothing is"
-        " committed, the end if the log was cut.",
+        doc="Where the consumer begins if there is no committed offset, or if its offset is out of"
+        " range. earliest, latest, none (raises an error) or by_duration:PT1H (an hour ago)."
+        " nearest is Klamm's own: the start of the log if records were deleted or nothing is"
+        " committed, the end if the log was truncated.",
     )
     on_position_reset: Callable[[PositionReset], object] | None = custom(
         None,
         _callback,
-        doc="Klamm's own: a function that poll calls with a PositionReset when the log no longer has the consumer's"
-        " position, before it returns records of the new one. An AsyncConsumer awaits it. The poll raises what it"
-        " raises.",
+        doc="A function that poll calls with a PositionReset when the log no longer has the consumer's"
+        " position. poll calls it before it returns records of the new position. An AsyncConsumer"
+        " awaits it. If it raises an exception, poll raises the same. Klamm's own setting; Kafka"
+        " has none.",
     )
     enable_auto_commit: bool = boolean(
-        True, doc="Commits, from within poll and close, what earlier polls returned. Needs a group.id to have effect."
+        True,
+        doc="Whether poll and close commit the offsets of the records that earlier polls returned. It"
+        " needs a group.id.",
     )
-    auto_commit_interval_ms: int = integer(5_000, at_least=0, doc="How often enable.auto.commit commits.")
+    auto_commit_interval_ms: int = integer(
+        5_000, at_least=0, doc="How often the consumer commits if enable.auto.commit is true."
+    )
     fetch_min_bytes: int = integer(
-        1, at_least=0, doc="The least that a broker answers a fetch with before fetch.max.wait.ms is over."
+        1,
+        at_least=0,
+        doc="A broker waits until it has this many bytes for a fetch, or until fetch.max.wait.ms is over.",
     )
     fetch_max_wait_ms: int = integer(
-        500, at_least=0, doc="How long a broker may keep a fetch waiting for fetch.min.bytes."
+        500, at_least=0, doc="How long a broker may wait until it has fetch.min.bytes for a fetch."
     )
     fetch_max_bytes: int = integer(
         50 * 1024 * 1024,
         at_least=1,
-        doc="The most that one fetch returns of all partitions; a first batch that is larger comes whole.",
+        doc="The most bytes of all partitions that one fetch returns. A first batch that is larger is returned whole.",
     )
     max_partition_fetch_bytes: int = integer(
         1024 * 1024,
         at_least=1,
-        doc="The most that one fetch returns of one partition; a first batch that is larger comes whole.",
+        doc="The most bytes of one partition that one fetch returns. A first batch that is larger is returned whole.",
     )
     fetch_buffer_max_bytes: int = integer(
         64 * 1024 * 1024,
         at_least=1,
-        doc="Klamm's own: fetching stops while this much is fetched and not returned yet. Exceeded by one fetch.",
+        doc="The consumer pauses fetching while it holds this many fetched bytes that poll has not"
+        " returned. One fetch can exceed the limit. Klamm's own setting; Kafka has none.",
     )
-    check_crcs: bool = boolean(True, doc="Whether the checksums of fetched batches are checked.")
+    check_crcs: bool = boolean(True, doc="Whether the consumer checks the checksums of fetched batches.")
     isolation_level: str = text(
         "read_uncommitted",
         valid=one_of("read_uncommitted", "read_committed"),
-        doc="read_committed: records of transactions that are open or were aborted are not returned.",
+        doc="With read_committed, the consumer does not return records of transactions that are open or were aborted.",
     )
     allow_auto_create_topics: bool = boolean(
-        True, doc="Subscribing to or assigning a missing topic creates it, if the cluster allows that."
+        True,
+        doc="Whether subscribing to a missing topic, or assigning one, creates it. The cluster must allow this, too.",
     )
-    exclude_internal_topics: bool = boolean(True, doc="A pattern does not match internal topics.")
+    exclude_internal_topics: bool = boolean(True, doc="Whether a subscription by pattern excludes internal topics.")
     key_deserializer: Deserializer | None = custom(
         None,
         parse_deserializer,
-        doc="A function, or a name of klamm.serializers; null keys are not passed to it. Without one keys are bytes.",
+        doc="A function, or a name from klamm.serializers. It is not called for null keys. Without one,"
+        " keys are bytes.",
     )
-    value_deserializer: Deserializer | None = custom(None, parse_deserializer, doc="As key.deserializer, for values.")
+    value_deserializer: Deserializer | None = custom(
+        None, parse_deserializer, doc="The same as key.deserializer, for values."
+    )
     interceptor_classes: tuple[ConsumerInterceptor, ...] = custom(
         (), _interceptors, type=ConfigType.LIST, doc="ConsumerInterceptor objects, called in order."
     )
     consumer_timeout_ms: int | None = integer(
-        None, doc="Iteration ends when no record came for this long; without it, never."
+        None, doc="Iteration ends if no record arrives for this long. Without it, iteration never ends."
     )
 
     def validate(self) -> None:

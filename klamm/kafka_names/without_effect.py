@@ -41,10 +41,10 @@ _REASONS: Final[Mapping[str, str]] = {
         background.threads group.coordinator.background.threads group.coordinator.threads num.io.threads
         num.network.threads
     """,
-    "a server of Klamm bounds requests by their bytes (queued.max.request.bytes), and not by their number": """
+    "a server of Klamm limits the bytes of requests (queued.max.request.bytes), and not their number": """
         queued.max.requests
     """,
-    "Klamm removes a request from the purgatory as soon as the request has its answer": """
+    "Klamm removes a request from the purgatory as soon as it has sent the response": """
         delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
         producer.purgatory.purge.interval.requests
     """,
@@ -54,16 +54,16 @@ _REASONS: Final[Mapping[str, str]] = {
     "the operating system sizes the send buffer of a connection": """
         send.buffer.bytes
     """,
-    "Klamm bounds the connections of a listener (max.connections), and not those of an address": """
+    "Klamm limits the connections of a listener (max.connections), and not those of an address": """
         max.connections.per.ip max.connections.per.ip.overrides
     """,
-    "the settings transaction.state.log.replication.factor and min.insync.replicas say how safe the topic is": """
+    "transaction.state.log.replication.factor and min.insync.replicas decide how many replicas must have a record": """
         transaction.state.log.min.isr
     """,
     "the id of a server of Klamm is node.id": """
         broker.id
     """,
-    "a controller joins a quorum by klamm cluster add-controller": """
+    "a controller becomes a voter only by klamm cluster add-controller": """
         controller.quorum.auto.join.enable
     """,
     "the quorum of Klamm has its own protocol, which controller.quorum.election.timeout.ms and"
@@ -74,13 +74,13 @@ _REASONS: Final[Mapping[str, str]] = {
     "a controller of Klamm keeps its metadata in RocksDB": """
         internal.metadata.* metadata.log.max.snapshot.interval.ms metadata.log.segment.* metadata.max.retention.*
     """,
-    "servers of Klamm use the listener inter.broker.listener.name of each other, or else the first gRPC one": """
+    "servers of Klamm connect to each other at the listener inter.broker.listener.name, or the first gRPC listener": """
         sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol security.inter.broker.protocol
     """,
     "Klamm has no metrics reporters of Kafka's": """
         auto.include.jmx.reporter enable.metrics.push metric.reporters metrics.*
     """,
-    "Klamm uses the TLS of OpenSSL, and not Java's": """
+    "Klamm uses the TLS of OpenSSL, and not the TLS of Java": """
         ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
     """,
     "Klamm reads keys and certificates from PEM files (ssl.key.password decrypts a key)": """
@@ -92,17 +92,17 @@ _REASONS: Final[Mapping[str, str]] = {
         sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.server.callback.handler.class
         security.providers ssl.engine.factory.class
     """,
-    "a client of Klamm leaves a token to its server, which checks it": """
+    "a client of Klamm does not check tokens, because its server does": """
         sasl.oauthbearer.allow.unverified.* sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.*
         sasl.oauthbearer.jwks.* sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
     """,
-    "a client of Klamm renews a token after a fixed share of its life": """
+    "a client of Klamm renews a token after a fixed part of its lifetime": """
         sasl.login.refresh.*
     """,
-    "sasl.login.connect.timeout.ms also bounds the time that each part of an answer takes": """
+    "sasl.login.connect.timeout.ms also limits the time that each part of a response takes": """
         sasl.login.read.timeout.ms
     """,
-    "a client of Klamm asks the servers of bootstrap.servers again if no other broker answers": """
+    "a client of Klamm always connects to bootstrap.servers again if no other broker answers": """
         metadata.recovery.*
     """,
     "gRPC resolves the names of hosts": """
@@ -111,13 +111,13 @@ _REASONS: Final[Mapping[str, str]] = {
     "gRPC opens and closes the connections of a client": """
         connections.max.idle.ms
     """,
-    "each attempt to connect has the time of socket.connection.setup.timeout.ms": """
+    "socket.connection.setup.timeout.ms applies to each attempt to connect": """
         socket.connection.setup.timeout.max.ms
     """,
     "Klamm's partitioner does not measure the brokers": """
         partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms
     """,
-    "a producer of Klamm leaves the allocation of its memory to Python": """
+    "Python allocates the memory of a producer": """
         buffer.memory.allocation.strategy
     """,
     "default.api.timeout.ms ends the retries of a call": """

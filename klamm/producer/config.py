@@ -60,22 +60,24 @@ class ProducerConfig(ClientConfig):
         parse_acks,
         type=ConfigType.STRING,
         shown="all",
-        doc="How many replicas must have a record before it counts as sent: `all` (or -1) in-sync ones, 1 or 0.",
+        doc="How many replicas must have a record before it counts as sent: `all` (or -1) in-sync"
+        " replicas, 1 (the leader) or 0.",
     )
     batch_size: int = integer(
         16_384,
         at_least=0,
-        doc="A batch is sent when the next record would take it past this many bytes, before compression.",
+        doc="The producer sends a batch when the next record would make it larger than this many bytes,"
+        " before compression.",
     )
-    linger_ms: int = long(5, at_least=0, doc="A batch that is not full is sent after this time.")
+    linger_ms: int = long(5, at_least=0, doc="The producer sends a batch that is not full after this time.")
     buffer_memory: int = long(
         33_554_432,
         at_least=1,
-        doc="Bytes of records that may wait or be under way; `send` blocks when they are used up.",
+        doc="The most bytes of records that wait or are being sent. When they are used up, `send` blocks.",
     )
     max_block_ms: int = long(60_000, at_least=0, doc="How long `send` may wait for metadata and memory.")
     max_request_size: int = integer(
-        1_048_576, at_least=1, doc="Bytes of one record before compression, and of all batches in one request."
+        1_048_576, at_least=1, doc="The most bytes of one record before compression, and of all batches in one request."
     )
     compression_type: CompressionType = custom(
         CompressionType.NONE,
@@ -85,44 +87,52 @@ class ProducerConfig(ClientConfig):
         doc="How batches are compressed: none, gzip, snappy, lz4 or zstd.",
     )
     compression_gzip_level: int = integer(
-        -1, at_least=-1, at_most=9, doc="The level when compression.type is gzip; -1 is the library's own default."
+        -1,
+        at_least=-1,
+        at_most=9,
+        doc="The compression level if compression.type is gzip. -1 is the default of the library.",
     )
-    compression_lz4_level: int = integer(9, at_least=1, at_most=17, doc="The level when compression.type is lz4.")
+    compression_lz4_level: int = integer(
+        9, at_least=1, at_most=17, doc="The compression level if compression.type is lz4."
+    )
     compression_zstd_level: int = integer(
-        3, at_least=-131_072, at_most=22, doc="The level when compression.type is zstd."
+        3, at_least=-131_072, at_most=22, doc="The compression level if compression.type is zstd."
     )
     delivery_timeout_ms: int = integer(
-        120_000, at_least=0, doc="After this time from `send` a record that is not acknowledged has failed."
+        120_000, at_least=0, doc="A record fails if it is not acknowledged within this time after `send`."
     )
     retries: int = integer(
         INT_MAX,
         at_least=0,
         at_most=INT_MAX,
-        doc="Attempts after the first; usually it is `delivery.timeout.ms` that ends them.",
+        doc="How many times the producer retries a request. Usually `delivery.timeout.ms` ends the retries earlier.",
     )
     max_in_flight_requests_per_connection: int = integer(
         5,
         at_least=1,
-        doc="Requests under way to one broker. A partition is in at most one of them, so order always holds.",
+        doc="The most requests in flight to one broker. A partition is in at most one of them, so its"
+        " order is always kept.",
     )
     enable_idempotence: bool | None = boolean(
         None,
-        doc="Each record is written once and in order, whatever has to be sent again. True unless `acks` is not"
-        " all or `retries` is 0; to ask for it then is a ConfigError.",
+        doc="Whether each record is written once and in order, even if the producer retries. The"
+        " default is true, unless `acks` is not all or `retries` is 0. With such values, true"
+        " raises a ConfigError.",
     )
     transactional_id: str | None = custom(
         None,
         _parse_transactional_id,
         type=ConfigType.STRING,
-        doc="Names the producer through restarts: the latest with this name fences the others, and what they"
-        " left open is aborted. With it every record is part of a transaction.",
+        doc="The name of the producer, which stays the same over restarts. The latest producer with"
+        " this name fences the others, and the coordinator aborts their open transaction. With it,"
+        " every record is part of a transaction.",
     )
     transaction_timeout_ms: int = integer(
         60_000,
         at_least=1,
         at_most=INT_MAX,
-        doc="A transaction that is open for longer is aborted by its coordinator; `transaction.max.timeout.ms`"
-        " bounds it.",
+        doc="The coordinator aborts a transaction that is open for longer than this. The limit is"
+        " `transaction.max.timeout.ms`.",
     )
     partitioner_class: str | PartitionFunction = custom(
         "default",
@@ -132,12 +142,14 @@ class ProducerConfig(ClientConfig):
     )
     partitioner_ignore_keys: bool = boolean(False, doc="Whether records with a key are spread like those without one.")
     partitioner_rack_aware: bool = boolean(
-        False, doc="Records without a key go to partitions led in `client.rack`, if there are any (KIP-1123)."
+        False,
+        doc="Whether records without a key go to partitions whose leader is in `client.rack`, if there"
+        " are any (KIP-1123).",
     )
     key_serializer: Serializer | None = custom(
-        None, parse_serializer, doc="A function, or a name of klamm.serializers; without one keys are bytes."
+        None, parse_serializer, doc="A function, or a name from klamm.serializers. Without one, keys are bytes."
     )
-    value_serializer: Serializer | None = custom(None, parse_serializer, doc="As key.serializer, for values.")
+    value_serializer: Serializer | None = custom(None, parse_serializer, doc="The same as key.serializer, for values.")
     interceptor_classes: tuple[ProducerInterceptor, ...] = custom(
         (),
         _parse_interceptors,

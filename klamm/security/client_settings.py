@@ -64,58 +64,69 @@ class ClientSecurity(TlsSettings):
     security_protocol: str = text(
         "PLAINTEXT",
         valid=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        doc="Whether connections are encrypted (SSL, SASL_SSL), with what ssl.keystore.* shows of a client, and whether"
-        " the client logs in (SASL_PLAINTEXT, SASL_SSL), as sasl.* says.",
+        doc="Whether connections are encrypted (SSL, SASL_SSL) and whether the client logs in"
+        " (SASL_PLAINTEXT, SASL_SSL). With encryption, the client presents the certificate in"
+        " ssl.keystore.*, if there is one. The settings sasl.* define the login.",
     )
     sasl_mechanism: str | None = text(
         None,
         valid=one_of(*MECHANISMS),
-        doc="How a client logs in, where security.protocol is SASL_PLAINTEXT or SASL_SSL.",
+        doc="The mechanism by which the client logs in if security.protocol is SASL_PLAINTEXT or SASL_SSL.",
     )
     sasl_jaas_config: Secret | None = secret(
         None,
-        doc="The mechanism's login module with its options, as Kafka's clients have it:"
-        ' org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b"; It is read, and'
-        " no class is loaded.",
+        doc="The login module of the mechanism with its options, as in Kafka's clients:"
+        ' org.apache.kafka.common.security.scram.ScramLoginModule required username="a"'
+        ' password="b"; The client reads the options and loads no class.',
     )
     sasl_username: str | None = text(
-        None, doc="The user of SCRAM or PLAIN; with sasl.password or sasl.password.file, instead of sasl.jaas.config."
+        None,
+        doc="The user of SCRAM or PLAIN. Set it together with sasl.password or sasl.password.file,"
+        " instead of sasl.jaas.config.",
     )
     sasl_password: Secret | None = secret(None, doc="The user's password.")
     sasl_password_file: str | None = text(
         None,
-        doc="A file whose first line is the user's password, read again for each login. Others than its owner and group"
-        " may not read it. Ours.",
+        doc="A file whose first line is the user's password. The client reads it for each login. Only"
+        " the file's owner and group may have the right to read it. Klamm's own setting; Kafka has"
+        " none.",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = text(
         None,
-        doc="Where a client of OAUTHBEARER gets its tokens for its client credentials (RFC 6749, 4.4). The"
-        " environment's KLAMM_OAUTHBEARER_ALLOWED_URLS has to name it, with commas between URLs.",
+        doc="The URL where the client gets an OAUTHBEARER token for its client credentials (RFC 6749,"
+        " 4.4). The environment variable KLAMM_OAUTHBEARER_ALLOWED_URLS must contain it. Separate"
+        " its URLs by commas.",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = text(
-        None, doc="The client's id there; clientId of sasl.jaas.config is the same."
+        None,
+        doc="The client's id at sasl.oauthbearer.token.endpoint.url. It is the same as clientId in sasl.jaas.config.",
     )
     sasl_oauthbearer_client_credentials_client_secret: Secret | None = secret(
-        None, doc="The client's secret there; clientSecret of sasl.jaas.config is the same."
+        None,
+        doc="The client's secret at sasl.oauthbearer.token.endpoint.url. It is the same as clientSecret"
+        " in sasl.jaas.config.",
     )
     sasl_oauthbearer_scope: str | None = text(
-        None, doc="What a token is asked for; scope of sasl.jaas.config is the same."
+        None, doc="The scope that the client requests for its token. It is the same as scope in sasl.jaas.config."
     )
     sasl_oauthbearer_token_callback: TokenCallback | None = custom(
         None,
         parse_callback,
-        doc="A function without arguments that returns a token of OAUTHBEARER, called in a thread of its own for each"
-        " login; instead of a URL. Only in code. Ours.",
+        doc="A function without arguments that returns an OAUTHBEARER token, instead of a URL. The"
+        " client calls it in its own thread for each login. It can only be set in code. Klamm's own"
+        " setting; Kafka has none.",
     )
     sasl_login_callback_handler_class: str | None = text(
         None,
         valid=one_of(*_HANDLERS),
-        doc="Kafka's own for OAUTHBEARER is taken for a configuration of Kafka's; without effect.",
+        doc="Accepted because configurations of Kafka contain it; it has no effect. Only Kafka's own"
+        " handlers for OAUTHBEARER are possible.",
     )
     sasl_login_connect_timeout_ms: int = integer(
         10_000,
         at_least=1,
-        doc="How long it may take to reach the server that gives out tokens, and each part of the answer.",
+        doc="How long it may take to connect to the server that issues tokens, and to receive each part"
+        " of its response.",
     )
 
     @property

@@ -67,29 +67,37 @@ class TlsSettings:
     """What both ends of a connection say."""
 
     ssl_keystore_type: str = custom(
-        "PEM", parse_store_type, type=ConfigType.STRING, doc="The format of the key and its certificates: PEM."
+        "PEM",
+        parse_store_type,
+        type=ConfigType.STRING,
+        doc="The format of the key and its certificates. Only PEM is possible.",
     )
     ssl_keystore_location: str | None = text(
         None,
-        doc="A PEM file with the private key and the chain of its certificate, its own first. Others than its owner and"
-        " group may not read it.",
+        doc="A PEM file with the private key and its certificate chain. The key's own certificate comes"
+        " first. Only the file's owner and group may have the right to read it.",
     )
     ssl_keystore_key: Secret | None = secret(
-        None, doc="The private key itself, as PEM; with ssl.keystore.certificate.chain, instead of a file."
+        None, doc="The private key as PEM text, instead of a file. Set it together with ssl.keystore.certificate.chain."
     )
     ssl_keystore_certificate_chain: str | None = text(
-        None, doc="The chain of the key's certificate as PEM, its own first; with ssl.keystore.key."
+        None,
+        doc="The certificate chain of the key as PEM text. The key's own certificate comes first. Set"
+        " it together with ssl.keystore.key.",
     )
-    ssl_key_password: Secret | None = secret(None, doc="Decrypts the private key, where that is encrypted.")
+    ssl_key_password: Secret | None = secret(None, doc="The password of the private key, if the key is encrypted.")
     ssl_truststore_type: str = custom(
-        "PEM", parse_store_type, type=ConfigType.STRING, doc="The format of the trusted certificates: PEM."
+        "PEM",
+        parse_store_type,
+        type=ConfigType.STRING,
+        doc="The format of the trusted certificates. Only PEM is possible.",
     )
     ssl_truststore_location: str | None = text(
         None,
-        doc="A PEM file with the certificates of the CAs that are trusted; without one, clients trust public CAs.",
+        doc="A PEM file with the certificates of the trusted CAs. Without one, clients trust public CAs.",
     )
     ssl_truststore_certificates: str | None = text(
-        None, doc="The certificates of the CAs that are trusted, as PEM; instead of a file."
+        None, doc="The certificates of the trusted CAs as PEM text, instead of a file."
     )
     ssl_enabled_protocols: tuple[str, ...] = text_list(
         PROTOCOLS,
@@ -97,7 +105,7 @@ class TlsSettings:
             expected=f"a list of {' and '.join(PROTOCOLS)}, at least one",
             accepts=lambda value: bool(value) and set(value) <= set(PROTOCOLS),
         ),
-        doc="The versions of TLS that are spoken. gRPC always speaks both.",
+        doc="The enabled versions of TLS. gRPC always enables both.",
     )
     ssl_cipher_suites: tuple[str, ...] = text_list(
         (),
@@ -105,16 +113,18 @@ class TlsSettings:
             expected=f"a list of {', '.join(CIPHER_SUITES)} (those of TLS 1.3 cannot be chosen)",
             accepts=lambda value: set(value) <= set(CIPHER_SUITES),
         ),
-        doc="The cipher suites of TLS 1.2; empty: all that are valid. gRPC chooses its own among them.",
+        doc="The cipher suites of TLS 1.2. Empty: all valid suites. With gRPC it must be empty, because"
+        " gRPC chooses the suites itself.",
     )
     ssl_endpoint_identification_algorithm: str = custom(
         "https",
         parse_identification,
         type=ConfigType.STRING,
-        doc="How a client verifies that a server's certificate names the host that it dialled; always https.",
+        doc="How a client verifies that a server's certificate names the host to which the client"
+        " connects. It is always https.",
     )
     ssl_reload_interval_ms: int = long(
-        10_000, at_least=100, doc="How often the files of keys and certificates are looked at for a change."
+        10_000, at_least=100, doc="How often the files with keys and certificates are checked for changes."
     )
 
     def check_tls(self) -> None:
@@ -161,22 +171,23 @@ class ListenerTlsSettings(TlsSettings):
     ssl_client_auth: str = text(
         "none",
         valid=one_of("none", "requested", "required"),
-        doc="Whether clients show a certificate; it names the client that does. At SASL_SSL and GRPC_SASL_SSL only what"
-        " is set for that listener counts (KIP-684).",
+        doc="Whether clients present a certificate, which then names the client. At SASL_SSL and"
+        " GRPC_SASL_SSL, only the value that is set for that listener applies (KIP-684).",
     )
     ssl_principal_mapping_rules: str = text(
         "DEFAULT",
-        doc="Makes a client's name of the distinguished name in its certificate: RULE:pattern/replacement/[LU] or"
-        " DEFAULT (all of it), with commas between; the first that matches counts (KIP-371).",
+        doc="Rules that turn the distinguished name of a certificate into the client's name (KIP-371),"
+        " separated by commas. A rule is RULE:pattern/replacement/[LU], or DEFAULT for the whole"
+        " distinguished name. The first rule that matches applies.",
     )
     ssl_allow_dn_changes: bool = boolean(
-        False, doc="Whether a certificate that takes the place of another may have another distinguished name."
+        False, doc="Whether a new certificate may have another distinguished name than the one that it replaces."
     )
     ssl_allow_san_changes: bool = boolean(
-        False, doc="Whether a certificate that takes the place of another may miss names and addresses of it."
+        False, doc="Whether a new certificate may lack names and addresses of the one that it replaces."
     )
     ssl_handshake_timeout_ms: int = integer(
-        10_000, at_least=1, doc="How long a handshake may take before its connection is closed."
+        10_000, at_least=1, doc="The server closes a connection whose TLS handshake takes longer than this."
     )
 
     @classmethod

@@ -25,41 +25,59 @@ from klamm_cli.console.output import (
 
 app = new_app("List, add, remove and check access control list entries.")
 
-_RESOURCE_HELP = "As topic:orders, group:billing, transactional-id:t, cluster"
-_Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="As User:alice.", show_default=False)]
+_RESOURCE_HELP = "The resource: topic:orders, group:billing, transactional-id:t or cluster"
+_Principal = Annotated[
+    str, typer.Argument(metavar="PRINCIPAL", help="The principal, for example User:alice.", show_default=False)
+]
 _Operation = Annotated[
-    str | None, typer.Argument(metavar="[OP]", help="As read, write, alter-configs; all.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="[OP]", help="The operation, for example read, write or alter-configs; or all.", show_default=False
+    ),
 ]
 _Resource = Annotated[
     str | None,
     typer.Argument(metavar="[RESOURCE]", help=f"{_RESOURCE_HELP}; topic:* is every topic.", show_default=False),
 ]
-_Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The address, or range, it is about; *: any.")]
-_Prefixed = Annotated[bool, typer.Option("--prefixed", help="All names that begin with that of the resource.")]
-_Deny = Annotated[bool, typer.Option("--deny", help="An entry that denies, which outweighs all that allow.")]
+_Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The address or range of the client; *: any.")]
+_Prefixed = Annotated[bool, typer.Option("--prefixed", help="Match all resources whose name begins with this one.")]
+_Deny = Annotated[bool, typer.Option("--deny", help="Deny instead of allow; a denial takes precedence.")]
 _Producer = Annotated[
-    bool, typer.Option("--producer", help="Instead of OP and RESOURCE: what producers to --topic need.")
+    bool, typer.Option("--producer", help="Use all rights of producers to --topic, instead of OP and RESOURCE.")
 ]
 _Consumer = Annotated[
-    bool, typer.Option("--consumer", help="Instead of OP and RESOURCE: what consumers of --topic in --group need.")
+    bool,
+    typer.Option("--consumer", help="Use all rights of consumers of --topic in --group, instead of OP and RESOURCE."),
 ]
-_Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="NAME", help="Repeatable.", show_default=False)]
+_Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="NAME", help="The topic of --producer or --consumer; repeatable.", show_default=False
+    ),
+]
 _Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="NAME", help="Repeatable; *: any.", show_default=False)
+    list[str] | None,
+    typer.Option("--group", metavar="NAME", help="The group of --consumer; *: any; repeatable.", show_default=False),
 ]
 _TransactionalIds = Annotated[
     list[str] | None,
-    typer.Option("--transactional-id", metavar="ID", help="That a producer has; repeatable.", show_default=False),
+    typer.Option(
+        "--transactional-id", metavar="ID", help="The transactional id of --producer; repeatable.", show_default=False
+    ),
 ]
 _Idempotent = Annotated[
-    bool, typer.Option("--idempotent", help="A producer's; needed only where it may write to no topic yet.")
+    bool,
+    typer.Option(
+        "--idempotent",
+        help="Add the right to produce idempotently, for a producer that may not write to any topic yet.",
+    ),
 ]
 
 
 @app.command("list")
 def list_(
     principal: Annotated[
-        str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Those of this principal only.")
+        str | None, typer.Option("--principal", metavar="PRINCIPAL", help="List only entries of this principal.")
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -101,7 +119,7 @@ def add(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Add entries; those that are there already are no error."""
+    """Add entries; skip entries that exist."""
     roles = Roles(producer, consumer, topics or (), groups or (), transactional_ids or (), idempotent)
     entries = entries_of(Whom(principal, host, prefixed, deny), operation, resource, roles)
     with connected(bootstrap, timeout) as admin:
@@ -127,7 +145,7 @@ def remove(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Remove entries, named as they were added."""
+    """Remove entries, with the options with which they were added."""
     roles = Roles(producer, consumer, topics or (), groups or (), transactional_ids or (), idempotent)
     entries = entries_of(Whom(principal, host, prefixed, deny), operation, resource, roles)
     wanted = {AclBindingFilter(*entry): entry for entry in entries}
@@ -142,14 +160,19 @@ def remove(
 @app.command("check")
 def check(
     principal: _Principal,
-    operation: Annotated[str, typer.Argument(metavar="OP", help="As read, write, alter-configs.", show_default=False)],
+    operation: Annotated[
+        str,
+        typer.Argument(
+            metavar="OP", help="The operation, for example read, write or alter-configs.", show_default=False
+        ),
+    ],
     resource: Annotated[str, typer.Argument(metavar="RESOURCE", help=f"{_RESOURCE_HELP}.", show_default=False)],
     host: Annotated[
         str,
         typer.Option(
             "--host",
             metavar="ADDRESS",
-            help="Where it comes from; without, only entries for every host count.",
+            help="The client's address [default: use only entries for every host].",
             show_default=False,
         ),
     ] = "",
@@ -159,8 +182,8 @@ def check(
 ) -> None:
     """Print whether a user may do something, and why.
 
-    The reason is the rule that decides. The active controller decides, as for a call; the exit status is 0 for allowed
-    and 4 for denied."""
+    The reason is the rule that decides. The active controller decides as it does for a request. Exit status: 0 for
+    allowed, 4 for denied."""
     question = (operation_of(operation), *resource_of(resource))
     with connected(bootstrap, timeout) as admin:
         decision = admin.check_acl(principal, *question, host=host)

@@ -11,7 +11,7 @@ import typer
 from klamm_cli.console.command import new_app
 from klamm_cli.console.output import Json, fail, one_line_errors, print_json
 
-app = new_app("Make certificates for development; show what is in one.")
+app = new_app("Make certificates for development; show what a certificate contains.")
 
 _HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -25,13 +25,16 @@ klamm certs dev
 klamm certs dev --dir /etc/klamm --host a.example.com --host 10.0.0.7""",
 )
 def dev(
-    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write them.")] = Path("certs"),
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="The directory for the files.")] = Path(
+        "certs"
+    ),
     hosts: Annotated[
         list[str] | None,
         typer.Option(
             "--host",
             metavar="HOST",
-            help="A name or address that servers are dialled by; repeatable [default: those of this machine alone].",
+            help="A name or address at which clients reach the servers; repeatable [default: only those"
+            " of this machine].",
         ),
     ] = None,
     servers: Annotated[
@@ -39,14 +42,15 @@ def dev(
         typer.Option(
             "--server",
             metavar="NAME",
-            help="A server with a certificate of its own, NAME.pem, which is also dialled by that name; repeatable"
-            " [default: one for all, node.pem].",
+            help="A server with its own certificate, NAME.pem, which is also valid for the host NAME;"
+            " repeatable [default: node.pem for all servers].",
         ),
     ] = None,
 ) -> None:
     """Make a CA and certificates for servers and clients.
 
-    They are valid for 90 days, the CA for ten years. A CA that is there already is used again."""
+    The certificates are valid for 90 days, the CA for ten years. If the directory has a CA, the command uses it
+    again."""
     from klamm.security.dev_files import NODE, DevFiles
 
     files = DevFiles(directory)
@@ -66,9 +70,10 @@ def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of certificates, as PEM.")],
     as_json: Json = False,
 ) -> None:
-    """Show what is in a file of certificates.
+    """Show the certificates in a file.
 
-    For each: its subject, names, issuer and validity. For the file: whether the private key in it fits."""
+    For each certificate: its subject, names, issuer and validity. For the file: whether its private key belongs to the
+    certificate."""
     from klamm.security.certificate_facts import certificate_facts, key_match
 
     with one_line_errors():

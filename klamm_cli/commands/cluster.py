@@ -94,10 +94,11 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
 
     Exit status: 0 healthy, 1 degraded, 3 no server answered.
 
-    A cluster without an active controller is degraded. A partition degrades the cluster if it has no leader, or is
-    under-replicated or below min.insync.replicas. A server does if it is fenced, shuts down or is silent. A log
-    directory does if it is offline, or if its disk is 90 % full. A hanging transaction degrades the cluster. So do a
-    group whose records were deleted before the group read them, and a server that does not answer within --timeout."""
+    A cluster without an active controller is degraded. A partition degrades the cluster if it has no leader, is
+    under-replicated, or is below min.insync.replicas. A server degrades it while it is fenced, shuts down or sends no
+    heartbeats. A log directory degrades it if it is offline, or if its disk is 90 % full. A hanging transaction
+    degrades the cluster. So do a group whose records were deleted before the group read them, and a server that does
+    not answer within --timeout."""
     from klamm_cli.status.gather import gather
     from klamm_cli.status.problems import problems
     from klamm_cli.status.screen import document, headline, summary, tables
@@ -120,7 +121,7 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
 
 @app.command("quorum")
 def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Show who leads the quorum, and how far others are."""
+    """Show the quorum's leader and the others' lag."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_quorum()
     rows = [
@@ -160,14 +161,14 @@ _LOOK_EVERY_S = 1.0
 @app.command("decommission")
 def decommission(
     broker_id: BrokerId,
-    wait: Annotated[bool, typer.Option(help="Wait until the broker holds nothing any more.")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait until the broker has no replicas.")] = True,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Move everything off a broker.
+    """Move all replicas off a broker.
 
-    What moves is balanced over the other brokers and racks. The command may be interrupted and started again. When it
-    is done, stop the broker and run `klamm cluster unregister`."""
+    The replicas are balanced over the other brokers and racks. You can interrupt the command and start it again. When
+    it has ended, stop the broker and run `klamm cluster unregister`."""
     with connected(bootstrap, timeout) as admin:
         before = None
         # Again each time: a topic may have been created there meanwhile.
@@ -186,9 +187,9 @@ def decommission(
 def unregister(
     broker_id: BrokerId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
 ) -> None:
-    """Forget a broker that is stopped for good.
+    """Remove a broker that is stopped for good.
 
-    A broker that runs registers again."""
+    A broker that still runs registers again."""
     with connected(bootstrap, timeout) as admin:
         admin.unregister_broker(broker_id)
     print_message(f"broker {broker_id} is forgotten")
@@ -202,7 +203,7 @@ DirectoryId = Annotated[
     typer.Option(
         "--controller-directory-id",
         metavar="ID",
-        help="The directory id of its metadata log [default: the one heard of last].",
+        help="The directory id of its metadata log [default: the latest known one].",
     ),
 ]
 
@@ -216,8 +217,8 @@ def add_controller(
 ) -> None:
     """Make a controller that follows the quorum a voter.
 
-    Start it first, with controller.quorum.bootstrap.servers; `klamm cluster quorum` then shows it as an observer. It
-    votes once it has caught up."""
+    First start the controller with controller.quorum.bootstrap.servers. `klamm cluster quorum` then shows it as an
+    observer. The controller becomes a voter when it has caught up."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=False)
         admin.add_raft_voter(replica.node_id, replica.directory_id)
@@ -231,9 +232,9 @@ def remove_controller(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Take a controller out of the quorum.
+    """Remove a controller from the quorum.
 
-    It may be dead, and it may be the leader. If it runs, it stays an observer until it is stopped."""
+    The controller may be dead, and it may be the leader. If it runs, it stays an observer until you stop it."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=True)
         admin.remove_raft_voter(replica.node_id, replica.directory_id)

@@ -32,7 +32,9 @@ Broker = Annotated[
 ]
 AllBrokers = Annotated[
     bool,
-    typer.Option("--all-brokers", "--brokers-default", help="The configs of all brokers that set none of their own."),
+    typer.Option(
+        "--all-brokers", "--brokers-default", help="The configs of all brokers, for brokers without their own value."
+    ),
 ]
 
 
@@ -56,11 +58,11 @@ klamm configs describe retention.ms --topic orders --docs
 klamm configs describe --broker 1 --json""",
 )
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Configs [default: all].")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="The configs [default: all].")] = None,
     topic: Topic = None,
     broker: Broker = None,
     all_brokers: AllBrokers = False,
-    docs: Annotated[bool, typer.Option("--docs", help="Say what each config does.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Show what each config does.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -103,23 +105,24 @@ def alter(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a value; repeatable.")
     ] = None,
     delete: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="NAME", help="Go back to the default; repeatable.")
+        list[str] | None, typer.Option("--delete", metavar="NAME", help="Restore the default; repeatable.")
     ] = None,
     append: Annotated[
-        list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add to a list; repeatable.")
+        list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add a value to a list; repeatable.")
     ] = None,
     subtract: Annotated[
-        list[str] | None, typer.Option("--subtract", metavar="NAME=VALUE", help="Take out of a list; repeatable.")
+        list[str] | None,
+        typer.Option("--subtract", metavar="NAME=VALUE", help="Remove a value from a list; repeatable."),
     ] = None,
     topic: Topic = None,
     broker: Broker = None,
     all_brokers: AllBrokers = False,
-    validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, change nothing.")] = False,
+    validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, but change nothing.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Change configs: all of the changes are made, or none."""
+    """Change configs: all of the changes, or none."""
     from klamm.admin import ConfigChange, ConfigOperation
 
     resource = _resource(topic, broker, all_brokers)

@@ -53,10 +53,12 @@ klamm consume orders --group billing"""
 )
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
-    start: Annotated[str, typer.Option("--from", metavar="POSITION", help=f"Where to begin: {POSITION_HELP}")] = "end",
+    start: Annotated[
+        str, typer.Option("--from", metavar="POSITION", help=f"Begin at this position: {POSITION_HELP}")
+    ] = "end",
     until: Annotated[
         str | None,
-        typer.Option("--to", metavar="POSITION", help="Stop before this position, written like that of --from."),
+        typer.Option("--to", metavar="POSITION", help="Stop before this position, in the form of --from."),
     ] = None,
     group: Annotated[
         str | None,
@@ -64,12 +66,13 @@ def consume(
             "--group",
             "-g",
             metavar="GROUP",
-            help="Consume as a member of this group and commit. --from is then where to begin without a committed"
-            " offset, beginning or end.",
+            help="Consume as a member of this group and commit. --from is then beginning or end. It"
+            " applies if there is no committed offset.",
         ),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", metavar="NUMBER", help="Only this partition; repeatable.")
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="NUMBER", help="Consume only this partition; repeatable."),
     ] = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", metavar="NUMBER", min=1, help="Stop after this many records.")
@@ -82,7 +85,7 @@ def consume(
         typer.Option(
             "--isolation-level",
             metavar="LEVEL",
-            help="What to print: read_uncommitted, or read_committed: no records of aborted or open transactions"
+            help="Print all records (read_uncommitted), or no records of aborted or open transactions (read_committed)"
             " [default: read_uncommitted].",
         ),
     ] = None,
@@ -96,7 +99,7 @@ def consume(
         typer.Option(
             "--null",
             metavar="TEXT",
-            help="Print this text for a null key or value; an empty one prints nothing"
+            help="Print this text for a null key or value; an empty text prints nothing"
             f" [default: {_NULL}; with --format nothing].",
         ),
     ] = None,
@@ -107,27 +110,28 @@ def consume(
             "-f",
             metavar="FORMAT",
             help="Print each record as kcat's -f does. %t topic, %p partition, %o offset, %T timestamp (ms), %k key,"
-            " %s value, %h headers; %K and %S: length of the key and the value (bytes, -1: null); %R: that of the"
-            " value as 4 bytes, big-endian; %%: a percent sign.",
+            " %s value, %h headers; %K and %S: length of the key and the value (bytes, -1: null); %R: length of"
+            " the value as 4 bytes, big-endian; %%: a percent sign.",
         ),
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Print a JSON object a line with all that a record has, for `klamm produce --json-lines`."
+            "--json",
+            help="Print each record as one line of JSON with all its fields, for `klamm produce --json-lines`.",
         ),
     ] = False,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="NAME=VALUE", help="Set any consumer config of Kafka's; repeatable."),
+        typer.Option("--config", metavar="NAME=VALUE", help="Set a consumer setting by its Kafka name; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     r"""Print the records of a topic.
 
-    It prints a value a line. The separator, --null and --format take the escapes \t, \n, \r, \0, \\, \xHH (a byte)
-    and \uHHHH (a character). A time without a zone is local."""
+    The command prints one value per line. The separator, --null and --format accept the escapes \t, \n, \r, \0, \\,
+    \xHH (a byte) and \uHHHH (a character). A time without a zone is local."""
     from klamm import Consumer
     from klamm.consumer.config import ConsumerConfig
 

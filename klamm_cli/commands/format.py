@@ -47,17 +47,17 @@ def format_(
         typer.Option(
             "--add-scram",
             metavar="MECHANISM=[SETTINGS]",
-            help="A user who may log in by SCRAM: name=NAME, password-file=FILE ('-': standard input) and"
-            f" iterations=N ({_DEFAULT_ITERATIONS}), with commas; repeatable.",
+            help="A user who may log in with SCRAM: name=NAME, password-file=FILE ('-': standard input) and"
+            f" iterations=N ({_DEFAULT_ITERATIONS}), separated by commas; repeatable.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Write the users that a new cluster begins with.
+    """Write the first users of a new cluster.
 
-    They are in the metadata before anybody can connect, so that there is somebody who can log in. DIRECTORY is that of
-    a controller which has not started yet; with several controllers, write the same into each. Later users are made by
-    `klamm users create`."""
+    The users are in the metadata before any client can connect, so that the first client can log in. DIRECTORY is the
+    directory of a controller that has not started yet. With several controllers, write the same users into each
+    directory. Create later users with `klamm users create`."""
     from klamm_controller.log.bootstrap import NewUser, user_records, write_bootstrap_records
 
     users = [_parse(text) for text in add_scram]

@@ -41,7 +41,7 @@ app = new_app("List, describe, reset and delete consumer groups.")
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition; repeatable."),
+    typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition of it; repeatable."),
 ]
 
 
@@ -72,7 +72,9 @@ def list_(
 @app.command("describe")
 def describe(
     group: Group,
-    members: Annotated[bool, typer.Option("--members", help="Show members and their partitions instead.")] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show the members and their partitions instead of offsets.")
+    ] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -163,17 +165,19 @@ klamm groups reset billing --to -100""",
 )
 def reset(
     group: Group,
-    to: Annotated[str, typer.Option("--to", metavar="POSITION", help=f"Where the group goes on: {POSITION_HELP}")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="POSITION", help=f"Set the offsets to this position: {POSITION_HELP}")
+    ],
     topic: Topics = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, store nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, but store nothing.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Set the committed offsets of a group that has no members.
 
-    Without --topic that is done for every partition for which the group has an offset. An offset is kept within what
-    its partition holds."""
+    Without --topic, the command sets the offset of every partition for which the group has one. A position outside of
+    the log becomes the start or the end of the log."""
     position = parse_position(to, "--to", now_ms=time.time_ns() // 1_000_000)
     with connected(bootstrap, timeout) as admin:
         before = admin.list_group_offsets(group)
@@ -210,7 +214,7 @@ def delete_offsets(
     group: Group,
     topic: Annotated[
         list[str],
-        typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition; repeatable."),
+        typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition of it; repeatable."),
     ],
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -236,7 +240,9 @@ def remove_members(
         typer.Option("--instance", metavar="ID", help="Remove the member with this group.instance.id; repeatable."),
     ] = None,
     everybody: Annotated[bool, typer.Option("--all", help="Remove all members.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Say why, in the coordinator's log.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Write this reason to the coordinator's log.")
+    ] = "",
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -259,7 +265,7 @@ def delete(
     groups: Annotated[
         list[str], typer.Argument(metavar="GROUP", help="One or more groups without members.", show_default=False)
     ],
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Pass over groups that do not exist.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Skip groups that do not exist.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,

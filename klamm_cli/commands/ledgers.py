@@ -56,7 +56,7 @@ def describe(
 ) -> None:
     """Show a ledger's open transactions.
 
-    `klamm transactions abort` ends one."""
+    To end one, run `klamm transactions abort`."""
     ledger = LedgerId(sink, query_id)
     with connected(bootstrap, timeout) as admin:
         found = admin.list_ledgers().get(ledger)
@@ -78,9 +78,9 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Delete the ledger of a query that will not go on.
+    """Delete the ledger of a query that will never run again.
 
-    A query that did go on would write its last batch again."""
+    If the query ran again, it would write its last batch twice."""
     ledger = LedgerId(sink, query_id)
     with connected(bootstrap, timeout) as admin:
         if if_exists and ledger not in admin.list_ledgers():

@@ -31,20 +31,20 @@ def dump(
     ],
     records: Annotated[bool, typer.Option("--records", help="Show the records of each batch, too.")] = False,
     offsets: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Show the records as those of __consumer_offsets.")
+        bool, typer.Option("--offsets-decoder", help="Decode the records as those of __consumer_offsets.")
     ] = False,
     transactions: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Show the records as those of __transaction_state.")
+        bool, typer.Option("--transaction-log-decoder", help="Decode the records as those of __transaction_state.")
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare indexes with their logs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Show what the files of a data directory hold.
 
-    Reads segments, indexes, producer snapshots, checkpoints and the controllers' metadata.db. Writes nothing, and may
-    run beside the server whose files they are. An incomplete batch at the end of a log is a
-    note. Other bytes that no server writes are called damage, with place and cause. The dump
-    continues behind the damage. Exit status: 0, or 1 when a file is damaged or cannot be read."""
+    The command reads segments, indexes, producer snapshots, checkpoints and the controllers' metadata.db. It writes
+    nothing, and may run while a server uses the files. It notes an incomplete batch at the end of a log. It reports
+    other bytes that no server writes as damage, with place and cause, and continues after the damage. Exit status: 0,
+    or 1 if a file is damaged or cannot be read."""
     if offsets and transactions:
         fail("expected one of --offsets-decoder and --transaction-log-decoder", ExitStatus.USAGE)
     for path in paths:

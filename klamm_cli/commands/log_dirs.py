@@ -23,7 +23,7 @@ app = new_app("Show brokers' log directories; move replicas between them.")
 
 @app.command("describe")
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics [default: all].")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics [default: all].")] = None,
     brokers: Annotated[
         list[int] | None, typer.Option("--broker", metavar="BROKER", help="Only this broker (its node.id); repeatable.")
     ] = None,
@@ -33,8 +33,8 @@ def describe(
 ) -> None:
     """Show each replica with its log directory.
 
-    A FUTURE replica is being copied to its directory. It is LAG offsets behind, and then takes the place of the
-    current one."""
+    A FUTURE replica is being copied to its directory, and is LAG offsets behind. When it has caught up, it replaces
+    the current replica."""
     with connected(bootstrap, timeout) as admin:
         described = admin.describe_log_dirs(brokers)
     rows = [
@@ -73,15 +73,20 @@ def move(
         int, typer.Option("--broker", metavar="BROKER", help="The broker that has the replicas (its node.id).")
     ],
     path: Annotated[
-        str, typer.Option("--to", metavar="PATH", help="One of its log.dirs, as `klamm log-dirs describe` shows them.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="PATH",
+            help="The target, one of the broker's log.dirs, as `klamm log-dirs describe` shows them.",
+        ),
     ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Begin to move replicas to another log directory of their broker.
+    """Start to move replicas to another log directory of their broker.
 
-    They stay in use meanwhile. A move to the directory they are in ends the one under way. The broker config
-    replica.alter.log.dirs.io.max.bytes.per.second sets the pace."""
+    The replicas stay in use during the move. A move to a replica's current directory cancels its move in progress. The
+    broker config replica.alter.log.dirs.io.max.bytes.per.second limits the speed."""
     from klamm.admin import TopicPartitionReplica
 
     with connected(bootstrap, timeout) as admin:

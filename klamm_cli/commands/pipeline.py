@@ -36,8 +36,9 @@ def run(
 ) -> None:
     """Run a pipeline.
 
-    `klamm pipeline run PIPELINE --help` has its options. A stream stops at the
-    end of its topics. With --follow it continues until Ctrl-C or SIGTERM."""
+    `klamm pipeline run PIPELINE --help` shows the pipeline's options. A stream
+    stops at the end of its topics. With --follow, it continues until Ctrl-C or
+    SIGTERM."""
     with _installed():
         from klamm_pipelines.catalog import PIPELINES
         from klamm_pipelines.job import run as run_pipeline
@@ -56,7 +57,7 @@ def zip_(
 ) -> None:
     """Write Klamm as a zip file for `spark-submit --py-files`.
 
-    It has the client library, the connector and the pipelines."""
+    The file contains the client library, the connector and the pipelines."""
     with _installed():
         from klamm_pipelines.py_files import write_py_files
     try:
@@ -69,7 +70,7 @@ _RUN_HELP = """Usage: klamm pipeline run PIPELINE [OPTIONS]
 
   Run a pipeline.
 
-  `klamm pipeline run PIPELINE --help` has its options.
+  `klamm pipeline run PIPELINE --help` shows the pipeline's options.
 
 Pipelines:
 {pipelines}"""

@@ -60,17 +60,21 @@ def produce(
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", metavar="TEXT", help="Each line is a key, this text and a value."),
+        typer.Option(
+            "--key-separator", "-k", metavar="TEXT", help="Split each line at this text into a key and a value."
+        ),
     ] = None,
     null: Annotated[
         str | None,
-        typer.Option("--null", metavar="TEXT", help="A key or value that is this text is null [default: none is]."),
+        typer.Option(
+            "--null", metavar="TEXT", help="Produce null for a key or value that equals this text [default: never]."
+        ),
     ] = None,
     json_lines: Annotated[
         bool,
         typer.Option(
             "--json-lines",
-            help="Each line is a JSON object with any of key, value, headers, partition and timestamp_ms, or"
+            help="Read each line as a JSON object with any of key, value, headers, partition and timestamp_ms, or"
             " key_base64 and value_base64, as `klamm consume --json` prints them.",
         ),
     ] = False,
@@ -81,7 +85,7 @@ def produce(
     acks: Annotated[
         str,
         typer.Option(
-            metavar="ACKS", help="Replicas that must have a record: all (in-sync replicas), 1 (the leader) or 0."
+            metavar="ACKS", help="The replicas that must have a record: all (in-sync replicas), 1 (the leader) or 0."
         ),
     ] = "all",
     compression: Annotated[
@@ -89,7 +93,7 @@ def produce(
     ] = "none",
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="NAME=VALUE", help="Set any producer config of Kafka's; repeatable."),
+        typer.Option("--config", metavar="NAME=VALUE", help="Set a producer setting by its Kafka name; repeatable."),
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -97,9 +101,9 @@ def produce(
 ) -> None:
     r"""Produce records from standard input or a file.
 
-    Each line is a record. The command stops at the first line or record that is refused; the records acknowledged
-    before it stay. The separator and --null take the escapes \t, \r, \0, \\, \xHH (a byte) and \uHHHH (a
-    character)."""
+    Each line is a record. The command stops at the first line or record that is rejected. The records that were
+    acknowledged before it stay. The separator and --null accept the escapes \t, \r, \0, \\, \xHH (a byte) and \uHHHH
+    (a character)."""
     from klamm import Producer
     from klamm.producer.config import ProducerConfig
 

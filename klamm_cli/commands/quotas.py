@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
 app = new_app("List, set and remove quotas of users, client ids and addresses.")
 
-_User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user, without User: in front.")]
-_ClientId = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="A client id; of the user, if named.")]
-_Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address.")]
+_User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user's name, without User: in front.")]
+_ClientId = Annotated[
+    str | None,
+    typer.Option("--client-id", metavar="ID", help="The client id. With --user, the client id of that user."),
+]
+_Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The client's address.")]
 _DefaultUser = Annotated[bool, typer.Option("--user-default", help="All users without a quota of their own.")]
 _DefaultClientId = Annotated[
     bool, typer.Option("--client-id-default", help="All client ids without a quota of their own.")
@@ -47,7 +50,7 @@ def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """List quotas, all or those of the entity named."""
+    """List all quotas, or the quotas of one entity."""
     from klamm.admin import ClientQuotaFilterComponent
 
     names = {USER: user, CLIENT_ID: client_id, IP: ip}
@@ -76,7 +79,7 @@ def set_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Set quotas of an entity; the others that it has stay."""
+    """Set quotas of an entity; keep its other quotas."""
     from klamm.admin import ClientQuotaAlteration
 
     values = {key: _number(key, value) for key, value in parse_assignments(quotas, "quota").items()}

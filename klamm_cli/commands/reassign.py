@@ -34,7 +34,7 @@ app = new_app("Move partitions to other brokers; change replication factors.")
 _VERSION = 1
 
 PlanFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="A plan as `klamm reassign generate` prints it; - is standard input.")
+    str, typer.Argument(metavar="FILE", help="The plan, as `klamm reassign generate` prints it; - is standard input.")
 ]
 
 
@@ -50,12 +50,15 @@ klamm reassign verify plan.json""",
 def generate(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)],
     brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="IDS", help="The brokers to use, with commas [default: all].")
+        str | None,
+        typer.Option(
+            "--brokers", metavar="IDS", help="The ids of the brokers to use, separated by commas [default: all]."
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", metavar="NUMBER", min=1, help="How many replicas [default: as now]."
+            "--replication-factor", "-r", metavar="NUMBER", min=1, help="The number of replicas [default: unchanged]."
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -63,7 +66,7 @@ def generate(
 ) -> None:
     """Print a plan that moves partitions.
 
-    The plan is balanced over brokers and racks, and moves as little as possible."""
+    The plan balances the partitions over brokers and racks, and moves as few as possible."""
     from klamm.admin.placement_plan import plan_reassignment
 
     with connected(bootstrap, timeout) as admin:
@@ -97,16 +100,17 @@ def execute(
             "--throttle",
             metavar="BYTES",
             min=1,
-            help="Copy at most this many bytes a second from each broker and to each; run again to change it.",
+            help="Copy at most this many bytes per second from each broker and to each broker. Run the"
+            " command again to change it.",
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Begin to move partitions as a plan says.
+    """Start to move partitions according to a plan.
 
-    Prints the plan that moves them back. A throttle stays until `klamm reassign verify` finds everything moved, or
-    `klamm reassign cancel` ends it."""
+    The command prints the plan that moves them back. A throttle stays until `klamm reassign verify` finds that all
+    moves are done, or until `klamm reassign cancel` removes it."""
     from klamm.admin.replication_throttle import throttle_changes
 
     plan = _read_plan(file)
@@ -137,10 +141,10 @@ def verify(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show how far a plan is; remove its throttles when all is moved.
+    """Show a plan's progress; remove its throttles when all is moved.
 
-    COPIED is in percent, of the replica that is furthest behind. Exit status: 1 when a partition is neither where the
-    plan has it, nor on its way."""
+    COPIED is the progress, in percent, of the replica that is furthest behind. Exit status: 1 if a partition is
+    neither where the plan puts it nor on its way."""
     plan = _read_plan(file)
     with connected(bootstrap, timeout) as admin:
         partitions = _partitions(admin, plan)
@@ -162,7 +166,7 @@ def verify(
 def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
     """List the partitions that are being moved.
 
-    A move is done when the new replicas are in the ISR."""
+    A move is complete when the new replicas are in sync."""
     with connected(bootstrap, timeout) as admin:
         ongoing = admin.list_partition_reassignments()
     rows = [
@@ -175,14 +179,14 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeo
 @app.command("cancel")
 def cancel(
     file: Annotated[str | None, typer.Argument(metavar="FILE", help="The plan to cancel; - is standard input.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Cancel all reassignments under way.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Cancel all reassignments in progress.")] = False,
     preserve_throttles: PreserveThrottles = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Leave partitions where they were.
+    """Cancel moves; leave the partitions where they were.
 
-    Removes the throttles unless other partitions are being moved."""
+    The command removes the throttles unless other partitions are being moved."""
     if (file is None) != everything:
         fail("expected a FILE, or --all", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:

@@ -37,13 +37,13 @@ _POLL_S: Final = 0.5
 def scrub(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC[:PARTITION]]...", help="Only these topics or partitions [default: all]."),
+        typer.Argument(metavar="[TOPIC[:PARTITION]]...", help="The topics or partitions [default: all]."),
     ] = None,
     brokers: Annotated[
         list[int] | None, typer.Option("--broker", metavar="BROKER", help="Only this broker (its node.id); repeatable.")
     ] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Begin nothing; show how far brokers are, and what they found.")
+        bool, typer.Option("--status", help="Start no scrub; show the brokers' progress and findings.")
     ] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -51,16 +51,16 @@ def scrub(
 ) -> None:
     """Find damaged segments of logs and repair them.
 
-    The brokers read the closed segments now, and the command waits until all are read.
+    The brokers start to read all closed segments, and the command waits until they have finished.
 
-    Brokers do this by themselves, once in log.scrub.interval.ms (a week). They read from the disk, at
-    log.scrub.bytes.per.second at most. A damaged segment is repaired with the records of another in-sync replica; a
-    leader hands over first. Where there is no such replica the damage stays, and is shown. The segment that is written
-    to is not read: what a crash leaves in it, a broker finds when it starts.
+    Without this command, brokers do the same once every log.scrub.interval.ms (a week). They read from disk, at most
+    log.scrub.bytes.per.second. A broker repairs a damaged segment with the records of another in-sync replica. A
+    leader first hands over its leadership. If there is no such replica, the damage stays, and the command shows it.
+    The active segment is not read, because a broker checks it after a crash when it starts.
 
-    With Ctrl-C the brokers go on; --status shows how far they are.
+    After Ctrl-C, the brokers continue; --status shows their progress.
 
-    Exit status: 0, or 1 when there is damage that could not be repaired."""
+    Exit status: 0, or 1 if there is damage that could not be repaired."""
     topics, partitions = _parse(names or [])
     with connected(bootstrap, timeout) as admin:
         found = _describe(admin, topics, partitions, brokers) if status else _run(admin, topics, partitions, brokers)

@@ -26,37 +26,40 @@ from pyspark_klamm.source_options import SourceSettings
 
 _HEAD: Final = """# Settings
 
-`klamm configs docs` prints this page from the definitions that the programs go by, and a test holds the page to it.
-Names, types and defaults are Kafka's where Kafka has the setting.
+`klamm configs docs` prints this page from the definitions that the programs use, and a test compares the page with
+them. If Kafka has a setting, its name and type here are Kafka's, and so are most defaults.
 
-A server takes a setting from the command line (`--set NAME=VALUE`), from the environment
-(`KLAMM_LOG_CLEANER_THREADS` is `log.cleaner.threads`) or from its file (`--config FILE`): the first of these that has
-it. `--show-config` prints all of them with their places. An unknown name, or a value that does not fit, ends the start
-with a line that says so. Clients take theirs as arguments, or as a mapping with these names.
+A server reads a setting from the command line (`--set NAME=VALUE`), from the environment
+(`KLAMM_LOG_CLEANER_THREADS` is `log.cleaner.threads`) or from its file (`--config FILE`). The command line takes
+precedence over the environment, and the environment over the file. `--show-config` prints all settings and where each
+one is set. If a name is unknown or a value is not valid, the server prints the reason and does not start. Clients take
+their settings as arguments, or as a mapping with these names.
 
-A topic's settings can be changed at any time (`klamm configs alter --topic NAME --set NAME=VALUE`). Where a topic sets
-none it follows the broker's settings beside it, the first that is set, also when that changes.
+You can change a topic's settings at any time (`klamm configs alter --topic NAME --set NAME=VALUE`). If a topic does not
+set one, the first setting in the column "Follows" that is set on the broker applies. It also applies when it changes
+later.
 
-"At run time" says how a broker's setting can be changed while it runs: *cluster-wide* on one broker
-(`klamm configs alter --broker ID --set NAME=VALUE`) or on all of them (`--all-brokers`), *per-broker* on one only, and
-an empty cell not at all. In force is what is set on the broker at run time, else on all brokers, else in the broker's
-own file, else the default (KIP-226). A number of threads doubles or halves at most with one change.
+The column "At run time" shows how you can change a broker's setting while the broker runs. *cluster-wide*: on one
+broker (`klamm configs alter --broker ID --set NAME=VALUE`) or on all brokers (`--all-brokers`). *per-broker*: on one
+broker only. Empty: not at run time. A value that is set on the broker at run time takes precedence over one that is set
+on all brokers. Then follow the broker's own file and the default (KIP-226). One change can at most double or halve a
+number of threads.
 
-A setting that says *per listener* may have another value at one of a server's listeners, as
-`listener.name.<name of the listener in lower case>.<setting>`: `listener.name.external.max.connections`, or
-`KLAMM_LISTENER_NAME_EXTERNAL_MAX_CONNECTIONS`. Such a value changes by a restart.
+A setting with the note *per listener* may have another value at one of a server's listeners. Its name is then
+`listener.name.<name of the listener in lower case>.<setting>`. An example is `listener.name.external.max.connections`,
+or `KLAMM_LISTENER_NAME_EXTERNAL_MAX_CONNECTIONS` in the environment. Such a value changes only with a restart.
 """
-_SOURCE: Final = """Options of `spark.read.format("klamm")` and `spark.readStream.format("klamm")`. `kafka.` before a
-name makes it a setting of every client; `kafka.isolation.level` is read_committed unless it is set, and
+_SOURCE: Final = """Options of `spark.read.format("klamm")` and `spark.readStream.format("klamm")`. An option that
+begins with `kafka.` is a setting of the clients. `kafka.isolation.level` is read_committed unless you set it, and
 `kafka.max.partition.fetch.bytes` is the size of one fetch."""
-_SINK: Final = """Options of `write.format("klamm")` and `writeStream.format("klamm")`. `kafka.` before a name makes it
-a producer's setting."""
-_IDLE: Final = """A server accepts Kafka's other broker configs, so that a configuration of Kafka's can be brought
-along. They have no effect. The server checks the type of their values, and names them in its log when it starts,
-each with the reason. At run time they change as in Kafka (`klamm configs alter`). `klamm configs describe` shows those
-that are set, but no value of a password. A controller or coordinator also accepts the settings of brokers, which have
-no effect there. Only a name that Kafka does not know either is refused. If the name is an old one of Kafka's, the
-refusal tells the new one."""
+_SINK: Final = """Options of `write.format("klamm")` and `writeStream.format("klamm")`. An option that begins with
+`kafka.` is a setting of the producer."""
+_IDLE: Final = """A server accepts Kafka's other broker configs, so that you can use a configuration of Kafka's
+unchanged. They have no effect. The server checks the type of their values, and names them in its log when it starts,
+each with the reason. You can change them at run time as in Kafka (`klamm configs alter`). `klamm configs describe`
+shows those that are set, but never the value of a password. A controller or coordinator also accepts the settings of
+brokers, which have no effect there. A server refuses only a name that Kafka does not know either. If the name is an
+old one of Kafka's, the error message shows the new one."""
 _NUMBERS: Final = {str(LONG_MAX): "2^63-1", str(INT_MAX): "2^31-1", render(sys.float_info.max): "no limit"}
 
 Cells = Mapping[str, str]
@@ -118,7 +121,7 @@ def _listed(names: Iterable[str]) -> str:
 def _names_without_effect(owner: type[ClientConfig]) -> str:
     inherited = ClientConfig.WITHOUT_EFFECT if owner is not ClientConfig else {}
     own = {name: why for name, why in owner.WITHOUT_EFFECT.items() if name not in inherited}
-    head = "Accepted without effect, so that a configuration of Kafka's can be brought along:"
+    head = "These settings are accepted without effect, so that you can use a configuration of Kafka's unchanged:"
     return "\n".join([head, "", *_reasons(own)]).rstrip("\n")
 
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from klamm import Admin, NewTopic
     from klamm.admin import CreatedTopic, TopicDescription
 
-app = new_app("Create, list, describe, grow and delete topics; elect leaders.")
+app = new_app("Create, list, describe, extend and delete topics; elect leaders.")
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)]
-IfExists = Annotated[bool, typer.Option("--if-exists", help="Pass over topics that do not exist.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Skip topics that do not exist.")]
 _FROM_CLUSTER = -1
 _TopicExistsError = EXCEPTIONS[ErrorCode.TOPIC_ALREADY_EXISTS]
 _UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -52,7 +52,7 @@ def create(
             "--partitions",
             "-p",
             metavar="NUMBER",
-            help="How many partitions [default: the cluster's num.partitions].",
+            help="The number of partitions [default: the cluster's num.partitions].",
             show_default=False,
         ),
     ] = _FROM_CLUSTER,
@@ -62,7 +62,7 @@ def create(
             "--replication-factor",
             "-r",
             metavar="NUMBER",
-            help="How many replicas of each partition [default: the cluster's default.replication.factor].",
+            help="The number of replicas of each partition [default: the cluster's default.replication.factor].",
             show_default=False,
         ),
     ] = _FROM_CLUSTER,
@@ -71,9 +71,9 @@ def create(
         typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a topic config; repeatable."),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Pass over topics that exist, whatever they are like.")
+        bool, typer.Option("--if-not-exists", help="Skip topics that exist, even if they differ.")
     ] = False,
-    validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, create nothing.")] = False,
+    validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, but create nothing.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -139,7 +139,7 @@ klamm topics describe orders
 klamm topics describe --under-replicated-partitions --json""",
 )
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics [default: all].")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics [default: all].")] = None,
     under_replicated: Annotated[
         bool,
         typer.Option("--under-replicated-partitions", help="Show only partitions with a replica that is not in sync."),
@@ -148,7 +148,7 @@ def describe(
         bool, typer.Option("--unavailable-partitions", help="Show only partitions without a leader.")
     ] = False,
     refusing: Annotated[
-        bool, typer.Option("--refusing-partitions", help="Only those that take no records with acks=all.")
+        bool, typer.Option("--refusing-partitions", help="Show only partitions that reject records with acks=all.")
     ] = False,
     if_exists: IfExists = False,
     as_json: Json = False,
@@ -157,10 +157,10 @@ def describe(
 ) -> None:
     """Show each partition's leader, replicas and offsets.
 
-    ELR are replicas out of sync that have every acknowledged record, LAST KNOWN ELR is who led last where nobody is,
-    ADDING and REMOVING what a reassignment does, OFFLINE what cannot be reached, RESIGNED what is not to lead for a
-    full disk or a damaged log, REFUSES why no records are taken with acks=all; the table shows those columns when there
-    is something in them."""
+    The table shows these columns only when they are not empty. ELR: replicas that are not in sync but have every
+    acknowledged record. LAST KNOWN ELR: the last leader of a partition without a leader. ADDING and REMOVING: the
+    replicas that a reassignment adds and removes. OFFLINE: replicas that cannot be reached. RESIGNED: replicas that
+    must not lead because of a full disk or a damaged log. REFUSES: why the partition rejects records with acks=all."""
     from concurrent.futures import ThreadPoolExecutor
 
     from klamm import TopicPartition
@@ -207,7 +207,9 @@ klamm topics elect-leaders orders
 klamm topics elect-leaders orders --partition 2 --unclean""",
 )
 def elect_leaders(
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; with --partition one.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="The topics. With --partition, only one.")
+    ] = None,
     partitions: Annotated[
         list[int] | None,
         typer.Option("--partition", metavar="NUMBER", help="Only this partition of the topic; repeatable."),
@@ -224,10 +226,10 @@ def elect_leaders(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Give partitions back to their preferred leaders.
+    """Elect the preferred leaders of partitions.
 
-    The preferred leader is the first of the replicas (kafka-leader-election). Partitions for which a leader was
-    elected, or could not be, are shown; those that need no election are not."""
+    The preferred leader is the first of the replicas (kafka-leader-election). The command shows the partitions whose
+    election succeeded or failed, and leaves out those that need no election."""
     from klamm.admin import ElectionType
     from klamm.model import TopicPartition
 
@@ -261,7 +263,7 @@ def elect_leaders(
 def add_partitions(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
     total: Annotated[
-        int, typer.Argument(metavar="TOTAL", help="How many partitions it has afterwards.", show_default=False)
+        int, typer.Argument(metavar="TOTAL", help="The number of partitions after the change.", show_default=False)
     ],
     if_exists: IfExists = False,
     as_json: Json = False,
@@ -270,7 +272,7 @@ def add_partitions(
 ) -> None:
     """Add partitions to a topic.
 
-    Keys may go to other partitions from then on."""
+    After that, a key may go to another partition than before."""
     with connected(bootstrap, timeout) as admin:
         try:
             admin.create_partitions({name: total})

@@ -38,7 +38,7 @@ _MAX_TIMEOUT_MS: Final = 15 * 60_000
 
 TransactionalId = Annotated[str, typer.Argument(metavar="ID", help="The transactional.id.", show_default=False)]
 Topics = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Look at this topic only; repeatable.")
+    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Search only this topic; repeatable.")
 ]
 OlderThan = Annotated[
     int,
@@ -46,7 +46,7 @@ OlderThan = Annotated[
         "--max-transaction-timeout-ms",
         metavar="MS",
         min=0,
-        help="Pass over transactions with a record younger than this (milliseconds).",
+        help="Skip transactions with a record that is younger than this, in milliseconds.",
     ),
 ]
 
@@ -66,7 +66,7 @@ def list_(
             "--running-longer-than-ms",
             metavar="MS",
             min=0,
-            help="List only transactions open for longer than this (milliseconds).",
+            help="List only transactions that are open for longer than this, in milliseconds.",
         ),
     ] = 0,
     as_json: Json = False,
@@ -123,17 +123,19 @@ klamm transactions abort --hanging-in orders:2 --start-offset 41""",
 def abort(
     transactional_id: Annotated[str | None, typer.Argument(metavar="ID", help="The transactional.id.")] = None,
     fence: Annotated[
-        bool, typer.Option("--fence", help="Fence its producer, too; otherwise it may begin the next transaction.")
+        bool, typer.Option("--fence", help="Fence the producer, too. Otherwise it may begin the next transaction.")
     ] = False,
     partition: Annotated[
         str | None,
         typer.Option(
-            "--hanging-in", metavar="TOPIC:NUMBER", help="The partition of a hanging transaction, without an id."
+            "--hanging-in", metavar="TOPIC:NUMBER", help="The partition of a hanging transaction, instead of an id."
         ),
     ] = None,
     start_offset: Annotated[
         int | None,
-        typer.Option("--start-offset", metavar="OFFSET", min=0, help="Where the hanging transaction begins."),
+        typer.Option(
+            "--start-offset", metavar="OFFSET", min=0, help="The offset where the hanging transaction begins."
+        ),
     ] = None,
     older_than_ms: OlderThan = _MAX_TIMEOUT_MS,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -141,7 +143,7 @@ def abort(
 ) -> None:
     """Abort the open transaction of an id, or a hanging one.
 
-    `klamm transactions find-hanging` shows where a hanging transaction is and begins."""
+    `klamm transactions find-hanging` shows the partition and the first offset of each hanging transaction."""
     is_hanging = partition is not None and start_offset is not None
     if (transactional_id is not None) == is_hanging or (partition is None) != (start_offset is None):
         fail("expected either a transactional id, or --hanging-in and --start-offset", ExitStatus.USAGE)

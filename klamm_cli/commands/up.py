@@ -23,12 +23,12 @@ MAX_PROCESSES: Final = 32
 """Brokers or coordinators, on one machine."""
 _DESCRIPTION: Final = f"""{SUMMARY}
 
-It runs until Ctrl-C or SIGTERM. Controller, broker and coordinator are in
-this process, and one line with the address is printed when they are ready.
-With several of a kind each is a process of its own, and ports are
-consecutive (brokers first; those of metrics, too, from --set
-metrics.port=PORT on). With three brokers topics get three replicas, of
-which two must be in sync."""
+The cluster runs until Ctrl-C or SIGTERM. The controller, the broker and the
+coordinator run in this process. When they are ready, the command prints one
+line with the address. If there are several of a kind, each server is its own
+process. Their ports are consecutive, brokers first. So are the ports of
+metrics, beginning at --set metrics.port=PORT. With three brokers, topics get
+three replicas, of which two must be in sync."""
 
 _EXAMPLES: Final = """Examples:
   klamm up --data-dir /tmp/klamm
@@ -95,56 +95,66 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("klamm-data"),
         metavar="DIR",
-        help="Keep records and metadata here [default: %(default)s].",
+        help="Store records and metadata in this directory [default: %(default)s].",
     )
-    add("--host", default="127.0.0.1", help="Listen on this address, and tell it to clients [default: %(default)s].")
+    add(
+        "--host",
+        default="127.0.0.1",
+        help="Listen on this address, and advertise it to clients [default: %(default)s].",
+    )
     add(
         "--port",
         type=_number(0, 65_535),
         default=DEFAULT_PORT,
         metavar="PORT",
-        help="Listen on this port, or from it on with several processes; 0 picks free ones [default: %(default)s].",
+        help="Listen on this port, or on ports from this one with several processes; 0 picks free ports"
+        " [default: %(default)s].",
     )
     add(
         "--kafka-port",
         type=_number(0, 65_535),
         metavar="PORT",
-        help="Listen for Kafka clients on this port; several brokers have ports 10 apart"
-        f" [default: {DEFAULT_KAFKA_PORT}; with --port a free one].",
+        help="Listen for Kafka clients on this port; with several brokers, the ports are 10 apart"
+        f" [default: {DEFAULT_KAFKA_PORT}; with --port, a free port].",
     )
     add(
         "--controllers",
         type=_number(1, 5),
         default=1,
         metavar="N",
-        help="How many controllers: 1, 3 or 5 [default: 1].",
+        help="The number of controllers: 1, 3 or 5 [default: 1].",
     )
-    add("--brokers", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="How many brokers [default: 1].")
+    add("--brokers", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="The number of brokers [default: 1].")
     add(
         "--coordinators",
         type=_number(1, MAX_PROCESSES),
         default=1,
         metavar="N",
-        help="How many coordinators [default: 1].",
+        help="The number of coordinators [default: 1].",
     )
     add(
         "--secure",
         action="store_true",
-        help="Encrypt every connection, and ask clients to log in; the first start makes certificates and a user.",
+        help="Encrypt every connection and require clients to log in; the first start creates certificates and a user.",
     )
     add(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="Set a server config of Kafka's; repeatable.",
+        help="Set a server setting by its Kafka name; repeatable.",
     )
-    add("--log-level", default="WARNING", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR [default: %(default)s].")
+    add(
+        "--log-level",
+        default="WARNING",
+        metavar="LEVEL",
+        help="Log messages of this level and above: DEBUG, INFO, WARNING or ERROR [default: %(default)s].",
+    )
     add(
         "--log-format",
         default="auto",
         metavar="FORMAT",
-        help="text, json, or auto: json unless to a terminal [default: auto].",
+        help="Log as text or json; auto: text on a terminal, otherwise json [default: auto].",
     )
     # For programs that start a cluster: argparse.SUPPRESS keeps it out of the help.
     add("--die-with-parent", action="store_true", help=argparse.SUPPRESS)

@@ -33,7 +33,7 @@ app = new_app("List, create and delete users who log in by SCRAM; set their pass
 
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.", show_default=False)]
 _Iterations = Annotated[
-    int, typer.Option("--iterations", metavar="N", help="How often the password is hashed: 4096 to 16384.")
+    int, typer.Option("--iterations", metavar="N", help="How many times the password is hashed: 4096 to 16384.")
 ]
 _DEFAULT_ITERATIONS: Final = 8192
 _DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
@@ -91,7 +91,7 @@ def set_password(
 ) -> None:
     """Change a user's password.
 
-    It is changed for each mechanism that the user has."""
+    The password changes for each mechanism that the user has."""
     from klamm.admin import ScramCredentialInfo
 
     with connected(bootstrap, timeout) as admin:

@@ -52,7 +52,8 @@ def _with_option(
             metavar="HOST:PORT",
             callback=_note,
             expose_value=False,
-            help="A broker's address, for a command that is given none; several with commas.",
+            help="The address of a broker, or several separated by commas. It applies to a command"
+            " without its own --bootstrap.",
         ),
     ] = None,
 ) -> None:

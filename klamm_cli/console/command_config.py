@@ -57,7 +57,7 @@ def _with_option(
             metavar="FILE",
             callback=_chosen,
             expose_value=False,
-            help="A properties file with settings of clients, such as security.protocol, ssl.* and sasl.*.",
+            help="A properties file with client settings, such as security.protocol, ssl.* and sasl.*.",
         ),
     ] = None,
 ) -> None:

@@ -24,12 +24,12 @@ Bootstrap = Annotated[
         "-b",
         envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
-        help="A broker's address; several with commas.",
+        help="The address of a broker, or several addresses separated by commas.",
     ),
 ]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Give up when no server answers within this time."),
+    typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Fail if no server answers within this time."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 

@@ -18,7 +18,7 @@ PasswordFile = Annotated[
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="Read the password from the first line of FILE, or of standard input: '-' [default: ask for it].",
+        help="Read the password from the first line of FILE ('-': standard input) [default: ask for it].",
         show_default=False,
     ),
 ]

@@ -40,30 +40,32 @@ def doctor(
             "-b",
             envvar=BOOTSTRAP_VARIABLE,
             metavar="HOST:PORT",
-            help=f"A broker's address; several with commas [default: {DEFAULT_BOOTSTRAP} if a server answers there].",
+            help="The address of a broker, or several separated by commas"
+            f" [default: {DEFAULT_BOOTSTRAP} if a server answers there].",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="FILE", help="Look at this server's properties file; repeatable."),
+        typer.Option("--config", metavar="FILE", help="Check this properties file of a server; repeatable."),
     ] = None,
     data_dir: Annotated[
         list[str] | None,
         typer.Option(
             "--data-dir",
             metavar="DIR",
-            help=f"Look at this data directory; repeatable [default: {_DATA_DIR} if it exists].",
+            help=f"Check this data directory; repeatable [default: {_DATA_DIR} if it exists].",
         ),
     ] = None,
     as_json: Json = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Find what is wrong, or will be, and say what to do.
+    """Find problems of a cluster or a machine, and show what to do.
 
-    On this machine: Python and libraries, limits; with --config a server's settings, listeners and directories; with
-    --data-dir room, file system, whose data it is. With a cluster: all that `klamm cluster status` looks at, whether
-    each server's advertised address resolves, connects and serves, clocks, versions, settings that lose or refuse
-    records, copies of internal topics, listeners open to everybody. It changes nothing.
+    On this machine, it checks Python, libraries and limits. With --config it checks a server's settings, listeners and
+    directories. With --data-dir it checks free space, the file system, and the cluster of the data. With a cluster, it
+    checks all that `klamm cluster status` checks, and whether each server's advertised address resolves, connects and
+    serves. It compares clocks and versions. It looks for settings that lose or reject records, for internal topics with
+    too few replicas, and for listeners that are open to everybody. The command changes nothing.
 
     Exit status: 0 without a PROBLEM (there may be a WARNING), 1 with one."""
     if missing := [path for path in config or () if not os.path.isfile(path)]:

@@ -50,29 +50,31 @@ def top(
     ] = 15,
     interval: Annotated[
         float,
-        typer.Option("--interval", "-i", min=0.1, max=3_600, metavar="SECONDS", help="The time between two looks."),
+        typer.Option(
+            "--interval", "-i", min=0.1, max=3_600, metavar="SECONDS", help="The time between two measurements."
+        ),
     ] = 2.0,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
             "--metrics",
             metavar="HOST:PORT",
-            help="Where a broker shows its metrics (metrics.port), for bytes out; repeatable.",
+            help="The address of a broker's metrics (metrics.port), for bytes out; repeatable.",
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look twice, print the rates in between, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Measure twice, print the rates in between, and end.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show what the cluster is doing, until Ctrl-C.
+    """Show the rates and lags of the cluster, until Ctrl-C.
 
-    It shows the rates of topics and brokers, and the lag and pace of groups.
+    The command shows the rates of topics and brokers, and the lag and commit rate of groups.
 
-    Records are counted by offsets. Bytes in are the growth of the leaders' logs (compressed, as they are on the disk),
-    or with --metrics the brokers' own count. Bytes out are known with --metrics only. COMMITTED/S is the number of
-    records that all groups have committed in a second. LAG/S says how fast a group's lag grows. At most 2,000
-    partitions and 50 groups are watched, and a line says how many are not."""
+    Records are counted by offsets. Bytes in are the growth of the leaders' logs (compressed, as on disk), or the
+    brokers' own count with --metrics. Bytes out are known only with --metrics. COMMITTED/S is the number of records
+    per second that all groups have committed. LAG/S is how fast a group's lag grows. The command watches at most 2,000
+    partitions and 50 groups, and a line shows how many it leaves out."""
     from klamm_cli.top.metrics_text import parse_endpoint
     from klamm_cli.top.watcher import Scope, Watcher
 

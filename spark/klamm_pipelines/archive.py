@@ -113,7 +113,9 @@ def check(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topics", required=True, metavar="TOPICS", help="Topics to read, with commas; required.")
+    parser.add_argument(
+        "--topics", required=True, metavar="TOPICS", help="The topics to read, separated by commas; required."
+    )
     parser.add_argument(
         "--archive", required=True, metavar="DIRECTORY", help="A directory that Spark can write to; required."
     )

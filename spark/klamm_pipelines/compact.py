@@ -68,13 +68,13 @@ def add_compaction_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=4,
         metavar="N",
-        help="Merge the files of an hour from this many on [default: %(default)s].",
+        help="Merge the files of an hour if there are at least this many [default: %(default)s].",
     )
     group.add_argument(
         "--retain",
         default="1 hour",
         metavar="TIME",
-        help="Keep replaced files for readers for this time [default: %(default)s].",
+        help="Keep replaced files for this time, because readers may use them [default: %(default)s].",
     )
 
 

@@ -169,10 +169,15 @@ def check(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--input", required=True, metavar="TOPICS", help="Topics to read, with commas; required.")
-    parser.add_argument("--output", required=True, metavar="TOPIC", help="The topic of records that go on; required.")
     parser.add_argument(
-        "--dead-letter", required=True, metavar="TOPIC", help="The topic of records that do not; required."
+        "--input", required=True, metavar="TOPICS", help="The topics to read, separated by commas; required."
+    )
+    parser.add_argument("--output", required=True, metavar="TOPIC", help="The topic for valid records; required.")
+    parser.add_argument(
+        "--dead-letter",
+        required=True,
+        metavar="TOPIC",
+        help="The topic for malformed, late and duplicate records; required.",
     )
     parser.add_argument(
         "--schema", metavar="DDL", help="The fields of the values, as DDL: 'order_id STRING, amount DOUBLE'."
@@ -182,23 +187,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=lambda text: text.split(","),
         default=[],
         metavar="FIELDS",
-        help="Fields that must not be null, with commas.",
+        help="The fields that must not be null, separated by commas.",
     )
     parser.add_argument(
         "--id", default="key", metavar="SQL", help="The id of a record, an SQL expression [default: %(default)s]."
     )
     parser.add_argument(
-        "--window", default="1 hour", metavar="TIME", help="How far apart duplicates may be [default: %(default)s]."
+        "--window",
+        default="1 hour",
+        metavar="TIME",
+        help="The longest time between two records that count as duplicates [default: %(default)s].",
     )
     parser.add_argument(
-        "--ahead", default="1 hour", metavar="TIME", help="How far a record's time may be ahead [default: %(default)s]."
+        "--ahead",
+        default="1 hour",
+        metavar="TIME",
+        help="How far a record's time may be in the future [default: %(default)s].",
     )
     parser.add_argument(
         "--buckets",
         type=int,
         default=8,
         metavar="N",
-        help="Keep ids in this many shares; the checkpoint fixes it [default: %(default)s].",
+        help="Split the ids into this many buckets; it must not change for a checkpoint [default: %(default)s].",
     )
     parser.add_argument(
         "--max-ids",

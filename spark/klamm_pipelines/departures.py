@@ -56,11 +56,22 @@ def departure(scheduled: datetime.datetime, rng: random.Random) -> dict[str, Any
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap", default="localhost:9094", help="host:port of brokers (default: %(default)s)")
-    parser.add_argument("--topic", default="flights", help="where they go (default: %(default)s)")
-    parser.add_argument("--create", default="", metavar="TOPICS", help="topics to create first, if they are not there")
-    parser.add_argument("--rate", type=float, default=50.0, help="departures a second (default: %(default)s)")
-    parser.add_argument("--speed", type=float, default=360.0, help="seconds of theirs in one (default: %(default)s)")
+    parser.add_argument(
+        "--bootstrap", default="localhost:9094", help="The addresses of brokers, as host:port (default: %(default)s)."
+    )
+    parser.add_argument("--topic", default="flights", help="The topic for the departures (default: %(default)s).")
+    parser.add_argument(
+        "--create", default="", metavar="TOPICS", help="Create these topics first, if they do not exist."
+    )
+    parser.add_argument(
+        "--rate", type=float, default=50.0, help="The number of departures per second (default: %(default)s)."
+    )
+    parser.add_argument(
+        "--speed",
+        type=float,
+        default=360.0,
+        help="How many times faster than real time the departures' clock runs (default: %(default)s).",
+    )
     options = parser.parse_args(arguments)
     if options.rate <= 0 or options.speed <= 0:
         parser.error("--rate and --speed: expected numbers above 0")

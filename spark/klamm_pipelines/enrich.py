@@ -1,18 +1,20 @@
-"""Flights with the weather of their hour and the aircraft they are flown with: two streams and a table in, one out.
+"""Joins flights with the weather of their hour and with the data of their aircraft.
 
-In: `--flights` as in flight_delays, with `tailnum`; `--weather`, one JSON object a report, for example
-`{"origin": "EWR", "hour": "2013-01-01T10:00:00Z", "temp": 39.02, "wind_speed": 12.66, "precip": 0, "visib": 10}`;
-`--planes`, a compacted topic of JSON objects by tail number with `year`, `manufacturer`, `model` and `seats`.
+The topic --flights has the records of flight_delays, with `tailnum`. The topic --weather has one JSON object per
+report, for example
+`{"origin": "EWR", "hour": "2013-01-01T10:00:00Z", "temp": 39.02, "wind_speed": 12.66, "precip": 0, "visib": 10}`. The
+compacted topic --planes has JSON objects by tail number, with `year`, `manufacturer`, `model` and `seats`.
 
-Out: key `2013-01-01T10:15:00Z UA 1545 EWR`, value the flight as one JSON object with `weather` and `plane`, each null
-where nothing is known. A flight goes out once: with its hour's report as soon as both are there, without one when the
-watermark says that none will come any more. Of several reports of an airport and hour the first counts.
+An output record has a key such as `2013-01-01T10:15:00Z UA 1545 EWR`. Its value is the flight as one JSON object with
+`weather` and `plane`, which are null if they are unknown. The pipeline writes each flight once. It does so as soon as
+it has the flight and the report of its hour, or without a report when the watermark shows that none can come. If an
+airport and hour have several reports, the first one counts.
 
 The streams wait for each other by event time. The watermark is `--watermark` behind the latest record of the slower
 stream. So a topic without new records delays the flights that have no report. A topic that has had no record since a
 restart does so, too, because Spark does not store how far each stream was. A record with `scheduled` or `hour` alone is
-a tick, as in flight_delays. The table of planes is read again for each micro-batch, so new planes are known from then
-on. The table must fit into the memory of a task.
+a tick, as in flight_delays. Each micro-batch reads the table of planes again, and so knows new planes. The table must
+fit into the memory of a task.
 """
 
 from __future__ import annotations
@@ -150,7 +152,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", default="flights-enriched", metavar="TOPIC", help="The topic to write to [default: %(default)s]."
     )
     parser.add_argument(
-        "--watermark", default="26 hours", metavar="TIME", help="How late either stream may be [default: %(default)s]."
+        "--watermark",
+        default="26 hours",
+        metavar="TIME",
+        help="How late records of either stream may be [default: %(default)s].",
     )
 
 

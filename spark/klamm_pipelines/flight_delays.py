@@ -1,12 +1,13 @@
-"""Delays of flights by airport and hour: departures in, figures of each hour out.
+"""Computes the delays of flights by airport and hour from a topic of departures.
 
-In: one JSON object per flight, in order of departure, for example `{"carrier": "UA", "flight": 1545, "origin": "EWR",
-"dest": "IAH", "scheduled": "2013-01-01T10:15:00Z", "dep_delay": 2}`; `dep_delay` is in minutes and null for a
-cancelled flight. An object with `scheduled` alone is a tick: it is no flight, but says how late it is, so that the
-last hours of a stream that has ended can be closed.
+The input has one JSON object per flight, in order of departure, for example `{"carrier": "UA", "flight": 1545,
+"origin": "EWR", "dest": "IAH", "scheduled": "2013-01-01T10:15:00Z", "dep_delay": 2}`. `dep_delay` is in minutes and
+null for a cancelled flight. An object with only `scheduled` is a tick. It is no flight, but it advances the time of the
+stream, so that the last hours of a stream that has ended can be closed.
 
-Out: key `EWR 2013-01-01T10:00:00Z`, value a JSON object of that airport and hour of scheduled departure, once the
-hour is closed: once, for consumers with `isolation.level=read_committed`.
+The output has one record per airport and hour of scheduled departure. Its key is, for example,
+`EWR 2013-01-01T10:00:00Z`, and its value a JSON object. The pipeline writes the record when the hour is closed, exactly
+once for consumers with `isolation.level=read_committed`.
 
 Event time is the scheduled departure. The stream is out of order, because flights leave up to a day late and the
 partitions of a topic are not read in step. The watermark is `--watermark` behind the latest scheduled departure seen.
@@ -81,13 +82,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input", default="flights", metavar="TOPICS", help="The topic of departures [default: %(default)s]."
     )
     parser.add_argument(
-        "--output", default="flight-delays", metavar="TOPIC", help="The topic of hourly figures [default: %(default)s]."
+        "--output",
+        default="flight-delays",
+        metavar="TOPIC",
+        help="The topic for the results of each hour [default: %(default)s].",
     )
     parser.add_argument(
         "--watermark",
         default="26 hours",
         metavar="TIME",
-        help="How long an hour waits for its last flights [default: %(default)s].",
+        help="How long the pipeline waits for late flights of an hour [default: %(default)s].",
     )
 
 

@@ -92,7 +92,7 @@ class Pipeline:
                 type=float,
                 default=10.0,
                 metavar="SECONDS",
-                help="How often the offsets of groups are translated [default: %(default)s].",
+                help="The time between two translations of group offsets [default: %(default)s].",
             )
         self.add_arguments(parser)
         return parser.parse_args(arguments)
@@ -110,29 +110,37 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     spark.add_argument(
         "--master",
         metavar="MASTER",
-        help="local[N], spark://..., yarn or k8s://... [default: this machine, or spark-submit's].",
+        help="Spark's master: local[N], spark://..., yarn or k8s://... [default: this machine, or spark-submit's].",
     )
     spark.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Set a config of Spark's; repeatable."
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Set a Spark setting; repeatable."
     )
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument(
         "--bootstrap",
         default=os.environ.get("KLAMM_BOOTSTRAP", f"localhost:{DEFAULT_PORT}"),
         metavar="HOST:PORT",
-        help="A broker's address; several with commas [env var: KLAMM_BOOTSTRAP; default: %(default)s].",
+        help="The address of a broker, or several separated by commas [env var: KLAMM_BOOTSTRAP;"
+        " default: %(default)s].",
     )
     cluster.add_argument(
-        "--kafka", action="append", default=[], metavar="NAME=VALUE", help="Set a client config of Kafka's; repeatable."
+        "--kafka",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Set a client setting by its Kafka name; repeatable.",
     )
 
 
 def _add_stream_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     stream = parser.add_argument_group("stream")
     stream.add_argument(
-        "--checkpoint", required=True, metavar="DIRECTORY", help="Where the query keeps its place and state; required."
+        "--checkpoint",
+        required=True,
+        metavar="DIRECTORY",
+        help="The directory where the query stores its position and state; required.",
     )
-    stream.add_argument("--follow", action="store_true", help="Go on for ever instead of stopping at the end.")
+    stream.add_argument("--follow", action="store_true", help="Continue forever instead of stopping at the end.")
     stream.add_argument(
         "--trigger-interval",
         default="1 second",
@@ -150,7 +158,7 @@ def _add_stream_arguments(parser: argparse.ArgumentParser, name: str) -> None:
         "--sink-id",
         default=name,
         metavar="NAME",
-        help="Name the sink; a copy of the checkpoint needs another name [default: %(default)s].",
+        help="The name of the sink; a copy of the checkpoint needs another name [default: %(default)s].",
     )
 
 

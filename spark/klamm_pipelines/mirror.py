@@ -107,20 +107,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topics",
         required=True,
         metavar="PATTERNS",
-        help="Mirror topics that one of these regular expressions matches, with commas; required.",
+        help="Mirror the topics that one of these regular expressions matches, separated by commas; required.",
     )
     parser.add_argument(
         "--target-bootstrap",
         required=True,
         metavar="HOST:PORT",
-        help="The address of a broker of the target, several with commas; required.",
+        help="The address of a broker of the target cluster, or several separated by commas; required.",
     )
     parser.add_argument(
         "--target-kafka",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="Set a config of the target's clients; repeatable.",
+        help="Set a setting of the target's clients; repeatable.",
     )
     parser.add_argument(
         "--prefix",

@@ -104,14 +104,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--topic", required=True, metavar="TOPIC", help="The topic that was archived; required.")
     parser.add_argument(
-        "--topic-id", metavar="ID", help="Which topic of that name, if it was deleted and created again."
+        "--topic-id", metavar="ID", help="The id of the topic, if a topic of that name was deleted and created again."
     )
     parser.add_argument("--to", required=True, metavar="TOPIC", help="The topic to write to; required.")
     parser.add_argument(
         "--from",
         dest="start",
         metavar="TIME",
-        help="Replay records from this time on, such as 2013-01-31 or 2013-01-31T09:30:00Z (UTC without a zone).",
+        help="Replay records from this time, such as 2013-01-31 or 2013-01-31T09:30:00Z (UTC without a zone).",
     )
     parser.add_argument("--until", metavar="TIME", help="Replay records before this time.")
 

@@ -17,18 +17,18 @@ from tools.reference.markdown import prose, table
 
 HEAD: Final = """# Command line
 
-`klamm COMMAND --help` prints what this page says of a command; the page is made from the commands themselves
+`klamm COMMAND --help` prints the same texts as this page, which is generated from the commands
 (`python -m tools.reference`). The [pipelines](../../spark/klamm_pipelines/catalog.py) have options of their own:
 `klamm pipeline run NAME --help`.
 """
 _COMMON: Final = {"--bootstrap", "--timeout", "--command-config", "--help"}
 """Options that many commands have. They are told once where a command has them in the same words."""
 _EXIT_STATUSES: Final = {
-    0: "The command did all that it was asked for.",
-    int(ExitStatus.FAILED): "The cluster refused, or part of the work was refused.",
+    0: "The command succeeded.",
+    int(ExitStatus.FAILED): "The cluster rejected all or part of the work.",
     int(ExitStatus.USAGE): "The command line or the input is wrong.",
     int(ExitStatus.UNREACHABLE): "No server answered.",
-    int(ExitStatus.DENIED): "`klamm acls check` was answered, and the answer is no.",
+    int(ExitStatus.DENIED): "`klamm acls check` found that the operation is denied.",
     int(ExitStatus.INTERRUPTED): "Ctrl-C ended the command.",
 }
 

@@ -97,16 +97,21 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
     """`<name> [--config FILE] [--set NAME=VALUE]...`; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog=name,
-        description="Settings have Kafka's names. The command line wins over the environment (KLAMM_MIN_INSYNC_REPLICAS"
-        " is min.insync.replicas), the environment over the file.",
+        description="Settings have Kafka's names. The command line takes precedence over the environment"
+        " (KLAMM_MIN_INSYNC_REPLICAS is min.insync.replicas), and the environment over the file.",
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="properties file")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; may be repeated")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="Read settings from this properties file.")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="Set one setting; repeatable.")
     parser.add_argument(
-        "--show-config", action="store_true", help="print every setting, where it was set, secrets hidden, and exit"
+        "--show-config",
+        action="store_true",
+        help="Print every setting and where it was set, without secrets, and exit.",
     )
     parser.add_argument(
-        "--die-with-parent", action="store_true", help="die, as by kill -9, when standard input ends: so did the parent"
+        "--die-with-parent",
+        action="store_true",
+        help="Die immediately, as after kill -9, when standard input closes, because the parent process"
+        " has then ended.",
     )
     options = parser.parse_args(arguments)
     try:

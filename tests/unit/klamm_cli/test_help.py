@@ -28,8 +28,8 @@ COMMANDS = {
     )
 }
 VERBS = {
-    *("Abort", "Add", "Alter", "Begin", "Change", "Create", "Delete", "Describe", "Elect", "Find", "Forget", "Give"),
-    *("Leave", "List", "Make", "Move", "Print", "Produce", "Remove", "Run", "Set", "Show", "Take", "Write"),
+    *("Abort", "Add", "Alter", "Cancel", "Change", "Create", "Delete", "Describe", "Elect", "Find", "Make"),
+    *("List", "Move", "Print", "Produce", "Remove", "Run", "Set", "Show", "Start", "Write"),
 }
 """A summary says what to do, as one tells the command."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.docs_hooks import in_reading_order, without_links_out
+from tools.docs_hooks import in_reading_order, search_boost, without_links_out
 
 
 def ordered(*titles: str | None) -> list[str | None]:
@@ -31,3 +31,10 @@ def test_a_section_that_is_not_known_comes_last() -> None:
 )
 def test_a_link_out_of_the_site_becomes_a_path(written: str, shown: str) -> None:
     assert without_links_out(written, "how-to/security.md") == shown
+
+
+def test_a_search_shows_guides_before_decisions_and_contracts() -> None:
+    pages = ["how-to/tune.md", "explanation/quorum.md", "index.md", "decisions/index.md", "reference/grpc/broker.md"]
+    boosts = [search_boost(page) for page in pages]
+    assert boosts == sorted(boosts, reverse=True)
+    assert len(set(boosts)) == len(boosts)

@@ -169,8 +169,8 @@ class BrokerConfig(MemberConfig):
         at_least=1,
         doc="How many logs of each directory are recovered at the same time.",
         update_mode=UpdateMode.CLUSTER_WIDE,
-        takes_effect="when the broker stops; at its start it uses the value of its file, because it recovers logs before it"
-        " knows the metadata",
+        takes_effect="when the broker stops; at its start it uses the value of its file, because it recovers logs"
+        " before it knows the metadata",
     )
     log_open_segments_max: int = integer(
         512, at_least=1, doc="The most closed segments, over all partitions, that stay open for reading."

@@ -167,7 +167,7 @@ class ServiceConfig(AuditSettings):
     security_migration_enable: bool = boolean(
         False,
         doc="Whether this cluster is being migrated from plain text to security. The gRPC listener"
-        " between servers may then stay open to all clients beside secured listeners, and"
+        " between servers may then stay open to all clients, in addition to secured ones, and"
         " User:ANONYMOUS may be a super user. Access is not restricted until this is false again."
         " Klamm's own setting; Kafka has none.",
     )

@@ -279,7 +279,7 @@ class TopicConfig:
     errors_deadletterqueue_group_enable: bool = boolean(
         False,
         valid=_NO_SHARE_GROUPS,
-        doc="Whether share groups may write the records that they could not deliver to this topic. Only"
+        doc="Whether share groups may write to this topic the records that they could not deliver. Only"
         " false is possible.",
     )
 
