@@ -67,7 +67,8 @@ def svg(source: str) -> str:
     """Returns the diagram as an `<svg>` element in the colour of the text around it. Raises ValueError as `parse`."""
     names, events = parse(source)
     columns = _columns(names, events)
-    width = columns[-1] + _half(names[-1]) + MARGIN
+    ends = [columns[-1] + _half(names[-1]), *(sum(_note_span(each, columns)) for each in events if each.kind == "note")]
+    width = max(ends) + MARGIN
     height = HEAD + ROW * (len(events) + 1) + MARGIN
     parts = [
         *_heads(names, columns, height),
@@ -118,12 +119,18 @@ def _heads(names: list[str], columns: list[float], height: float) -> Iterator[st
         yield f'<text x="{x:.0f}" y="20" text-anchor="middle" font-weight="bold">{html.escape(name)}</text>'
 
 
+def _note_span(event: Event, columns: list[float]) -> tuple[float, float]:
+    """Returns the x of a note's middle, and half of its width."""
+    begin, end = columns[event.first], columns[event.last]
+    return (begin + end) / 2, max(abs(end - begin) / 2 + MARGIN, _half(event.text))
+
+
 def _event(event: Event, columns: list[float], y: float) -> Iterator[str]:
     begin, end = columns[event.first], columns[event.last]
     middle = (begin + end) / 2
     text = html.escape(event.text)
     if event.kind == "note":
-        half = max(abs(end - begin) / 2 + MARGIN, _half(event.text))
+        middle, half = _note_span(event, columns)
         yield (
             f'<rect x="{middle - half:.0f}" y="{y - 18:.0f}" width="{2 * half:.0f}" height="24" rx="4" '
             'class="note" stroke="currentColor" stroke-opacity="0.3"/>'

@@ -66,3 +66,11 @@ def test_an_unknown_line_is_refused(source: str, message: str) -> None:
 
 def test_the_block_has_the_class_of_the_site() -> None:
     assert fence(SOURCE, "mermaid", "diagram", {}, None).startswith('<div class="diagram"><svg')
+
+
+def test_the_drawing_is_wide_enough_for_a_note_at_its_end() -> None:
+    source = "sequenceDiagram\nparticipant A\nparticipant B\nNote over B,B: a text that is much longer than the name"
+    drawn = svg(source)
+    width = int(re.search(r'viewBox="0 0 (\d+)', drawn)[1])
+    (x, note) = map(int, re.findall(r'<rect x="(\d+)" y="\d+" width="(\d+)" height="24"', drawn)[0])
+    assert x + note < width
