@@ -1,14 +1,14 @@
-"""The broker: logs, replicas, and two doors to them.
+"""The broker: logs, replicas, and two protocols to reach them.
 
-Each room may use those below it; the doors do not know each other:
+Each package may use those below it. `kafka` and `grpc` do not use each other:
 
-    server.py      opens what is below and joins it
-    kafka/  grpc/  the doors: the Kafka wire protocol and gRPC
-    handlers/      what is done for a request, whichever door it came through
-    replication/   fetching from leaders, telling the controller who is in sync
-    maintenance/   retention, compaction, scrubbing, moves between log dirs
+    server.py      creates the packages' objects and connects them
+    kafka/  grpc/  the two protocols: the Kafka wire protocol and gRPC
+    handlers/      the handling of requests, for both protocols
+    replication/   fetching from leaders, and sending changes of in-sync sets to the controller
+    maintenance/   retention, compaction, scrubbing, moves between log directories
     metadata/      images of the cluster, published to logs and replicas
-    io/            small shells that the rooms above share
+    io/            input and output that the packages above share
     purgatory/     requests that wait for something
     replica/       a replica's rules: leader, follower, high watermark        pure
     log/           storage

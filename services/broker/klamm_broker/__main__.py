@@ -1,4 +1,4 @@
-"""`klamm-broker`, or `python -m klamm_broker`: one broker process."""
+"""Runs one broker process: `klamm-broker`, or `python -m klamm_broker`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from klamm_server.runtime.garbage import loading
 
 
 def run() -> int:
-    """Returns the exit status."""
+    """Runs the broker. Returns the exit status."""
     with loading():
         from klamm_broker.server import BrokerServer
         from klamm_server.config.broker_configs import BrokerConfig

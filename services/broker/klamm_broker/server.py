@@ -1,12 +1,12 @@
-"""The broker's composition root: makes the parts, joins them, starts and stops them in order.
+"""The broker's composition root: creates the parts, connects them, and starts and stops them in order.
 
-    open    locks the log dirs and recovers the logs; needs no network unless every dir is new
-    start   learns the cluster from a controller's metadata, claims new dirs for it, registers, waits for an image
-            that includes the registration, brings the replicas in line with it, sends heartbeats until unfenced
+    open    locks the log directories and recovers the logs; needs no network unless all directories are new
+    start   gets the cluster from a controller's metadata, claims new directories for it, registers, waits for an image
+            with this registration, applies it to the replicas, and sends heartbeats until the broker is unfenced
     stop    hands over leaderships, refuses calls, wakes waiting requests, makes everything durable
 
-Strays are removed only under an image that includes this start's registration: an older one, from a controller
-that lags behind, may not know a topic that exists.
+Stray logs are removed only under an image that includes this start's registration. An older image, from a controller
+that lags behind, may lack a topic that exists.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ from klamm_server.security.quotas.rate_window import WindowSpan
 log = logging.getLogger(__name__)
 
 COLD_READ_THREADS = 4
-"""Fetches of old records that wait for the disk at once; the next ones queue."""
+"""The fetches of old records that wait for the disk at the same time. Further fetches queue."""
 
 
 class BrokerServer:
-    """One broker. See the module's docstring for the order of calls; `register` comes before `start`."""
+    """One broker. The owner calls `open`, `register`, `start` and `stop` in this order."""
 
     def __init__(
         self,
@@ -114,9 +114,9 @@ class BrokerServer:
         self._rng = rng or random.SystemRandom()
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
-        """Set when the data to register are known."""
+        """Set when the data for the registration are complete."""
         self._is_member = False
-        """Whether the registration is kept up, so that it can be ended in order."""
+        """True while the registration is kept up, so that `stop` must end it cleanly."""
         self._publishes_images = False
         self._records = RecordReader(self._disk, thread_count=COLD_READ_THREADS)
         self._memory = RequestMemory(config.queued_max_request_bytes)
@@ -177,7 +177,8 @@ class BrokerServer:
         self._watch_gauges()
 
     async def open(self) -> None:
-        """Raises LogDirError when a log dir is in use, or another cluster's or broker's."""
+        """Recovers the logs. Raises LogDirError if a log directory is in use, or belongs to another cluster or
+        broker."""
         keep_request_memory()
         cluster_id = stored_cluster_id(self._disk, self._config.data_dirs)
         if cluster_id:
@@ -188,8 +189,7 @@ class BrokerServer:
         rpc.add_service(REPLICATION, self._replication.servicer, self._gate)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
-        """Starts the broker, and returns when it serves clients. Clients of the gRPC API are sent the addresses in
-        `endpoints`.
+        """Starts the broker, and returns when it serves clients. gRPC clients get the addresses in `endpoints`.
 
         Raises LogDirError, or the BrokerError of a refused registration."""
         self._spawn("metadata-link", self._link.run())
@@ -219,7 +219,7 @@ class BrokerServer:
         await self._registration.wait_serving(wanted)
 
     async def stop(self) -> None:
-        """Raises nothing; a log dir that fails while closing recovers at the next start."""
+        """Stops the broker. Raises nothing. A log directory that fails now is recovered at the next start."""
         was_member, self._is_member = self._is_member, False
         if was_member and self._config.controlled_shutdown_enable:
             assert self._registration is not None
@@ -344,7 +344,7 @@ class BrokerServer:
     # Joining the cluster
 
     async def _join_cluster(self) -> None:
-        """Learns the cluster's id and makes sure that the log dirs belong to that cluster."""
+        """Learns the cluster's id and makes sure that the log directories belong to that cluster."""
         config = self._config
         timeout_ms = config.initial_broker_registration_timeout_ms
         try:
@@ -376,7 +376,7 @@ class BrokerServer:
             listeners=listeners,
             rack=config.broker_rack or "",
             log_dir_ids=self._storage.log_dir_ids,
-            # Of a secret that it is set, and no more.
+            # A secret is registered without its value.
             static_configs={name: str(text) for name, text in config.originals.items()},
             offline_log_dir_ids=self._storage.offline_log_dir_ids,
             previous_broker_epoch=self._logs.directories.clean_shutdown_epoch() or 0,
@@ -408,7 +408,7 @@ class BrokerServer:
         return image if self._epoch() != NOT_REGISTERED and image.end_index > self._epoch() else None
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        # First: sessions do not wait for partitions to be made.
+        # Logins come first, because sessions must not wait for the creation of partitions.
         self._logins.on_image(new)
         if self._publishes_images:
             self._dynamic.apply(new)

@@ -1,8 +1,8 @@
-"""The gRPC door: the Broker service's messages, read and written around the handlers that both doors share.
+"""The gRPC protocol of the broker: reads and writes the Broker service's messages, over the same handlers as Kafka's.
 
-    servicer.py       every call of the service, closed until the broker is ready
+    servicer.py       every call of the service, refused until the broker is ready
     produce.py, fetch.py, metadata.py, ...   one family of calls each
-    nodes.py          servers as the caller can dial them
+    nodes.py          servers with the addresses that the caller can dial
 
-What only this door has, the checks of segments, is here altogether.
+Only gRPC has calls to check segments, so that their whole code is here (`scrubs.py`).
 """

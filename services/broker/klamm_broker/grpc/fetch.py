@@ -1,7 +1,7 @@
 """Fetch and FetchStream over gRPC.
 
-On a stream the next read begins when gRPC has taken the answer before it: a slow reader holds one message of
-at most `STREAM_MESSAGE_BYTES_MAX`, not a queue. Nothing is sent while nothing happens.
+On a stream, the next read begins when gRPC has sent the previous answer. So a slow reader holds one message of at most
+`STREAM_MESSAGE_BYTES_MAX`, not a queue. The stream sends no messages without records or changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
 
 STREAM_MESSAGE_BYTES_MAX = 1024**2
-"""Where gRPC's cost per message no longer matters; larger ones only hold memory."""
+"""The most record bytes in one message. Above this size, gRPC's cost per message no longer matters, and larger messages
+only hold memory."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
@@ -84,7 +85,7 @@ class FetchRpc:
 
 
 def _query(request: FetchRequest, max_bytes: int, *, rack: str = "") -> FetchQuery:
-    """Raises InvalidRequestError."""
+    """Returns the query of a request. Raises InvalidRequestError."""
     cursors = [
         FetchCursor(
             TopicPartition(one.topic, one.partition),
@@ -124,9 +125,9 @@ def _on_the_wire(answer: PartitionAnswer) -> FetchedPartition:
 
 
 def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequence[Buffer]) -> list[FetchCursor]:
-    """The cursors to read on from: those that failed are gone, those that were served come last.
+    """Returns the cursors for the next read: failed partitions are removed, and partitions with records come last.
 
-    Else the first partitions, always full, would keep the others from ever being read."""
+    Otherwise full partitions at the front would keep the others from being read."""
     parts = iter(records)
     waiting, served = [], []
     for cursor, answer in zip(cursors, found.answers, strict=True):
@@ -134,7 +135,7 @@ def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequ
             continue
         if answer.records_bytes:
             cursor.offset = next_offset(next(parts))
-            # From here on it reads on in this log, or is refused by its leader epoch.
+            # From here on, this leader's log is read, or the leader epoch is refused.
             cursor.last_fetched_epoch = NO_LEADER_EPOCH
             served.append(cursor)
         else:
@@ -143,12 +144,12 @@ def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequ
 
 
 def _ends_reading(answer: PartitionAnswer) -> bool:
-    """Whether a stream does not read on there."""
+    """Returns True if a stream stops reading the partition."""
     return bool(answer.error_code) or answer.diverging is not None
 
 
 def next_offset(records: Buffer) -> int:
-    """One past the last offset of some whole batches; looks at their lengths only."""
+    """Returns the offset after the last record of some whole batches. Reads only their lengths and the last header."""
     position = last = 0
     while position < len(records):
         last = position

@@ -1,4 +1,4 @@
-"""FindCoordinator over gRPC, batched (KIP-699): where the coordinators themselves listen."""
+"""FindCoordinator over gRPC, for several keys (KIP-699). It returns the addresses of the coordinator processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm_server.net.listeners import CAME_BY
 
 
 class FindCoordinatorRpc:
-    """Handles FindCoordinator."""
+    """Handles FindCoordinator requests."""
 
     def __init__(self, finder: CoordinatorFinder) -> None:
         self._finder = finder

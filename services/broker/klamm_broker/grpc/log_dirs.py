@@ -8,7 +8,7 @@ from klamm_broker.handlers.log_dirs import LogDirsHandler, ReplicaMove
 
 
 class LogDirsRpc:
-    """Handles both."""
+    """Handles DescribeLogDirs and AlterReplicaLogDirs."""
 
     def __init__(self, handler: LogDirsHandler) -> None:
         self._handler = handler

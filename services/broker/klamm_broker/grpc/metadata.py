@@ -1,9 +1,9 @@
-"""Metadata: the servers of the cluster, its topics, and the leader of each partition.
+"""Metadata over gRPC: the servers of the cluster, its topics, and the leader of each partition.
 
-Each server has the address of its listener with the same name as the one that took the call. A server without such
-a listener is left out, and its partitions have LISTENER_NOT_FOUND, as in Kafka.
+Each server has its address on the listener with the name of the caller's listener. A server without such a listener is
+left out, and its partitions have LISTENER_NOT_FOUND, as in Kafka.
 
-Answered from the published image, so a partition that is named here is one this broker already hosts, if it is to.
+The answer comes from the published image, so this broker already hosts its replicas of the listed partitions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 
 class MetadataRpc:
-    """Handles Metadata. `controllers` says what clients of the Admin API dial, the active controller first."""
+    """Handles Metadata requests. `controllers` returns the Admin API's listeners of each controller, the active
+    controller's first."""
 
     def __init__(
         self,
@@ -77,7 +78,8 @@ class MetadataRpc:
 
 
 def topic_metadata(topic: TopicImage, live: frozenset[int], unreachable: frozenset[int]) -> TopicMetadata:
-    """One topic; `live` are the ids of the unfenced brokers, `unreachable` those that the caller cannot dial."""
+    """Returns the metadata of one topic. `live` are the ids of the brokers that are not fenced, `unreachable` of those
+    that the caller cannot dial."""
     return TopicMetadata(
         name=topic.name,
         topic_id=topic.topic_id.bytes,

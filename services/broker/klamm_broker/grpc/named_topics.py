@@ -1,4 +1,4 @@
-"""The partitions that a request names by topic."""
+"""Reads the partitions by topic in a request."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from klamm.wire.v1.common_pb2 import TopicPartitions
 
 
 def named_topics(topics: Iterable[TopicPartitions]) -> dict[str, Collection[int]]:
-    """The partitions by topic; of a topic that is named twice the last ones."""
+    """Returns the partition numbers by topic. If a topic is named twice, its last numbers count."""
     return {one.topic: one.partitions for one in topics}

@@ -1,4 +1,4 @@
-"""Servers as a caller of gRPC sees them: by the listener that its call came in by."""
+"""Servers with the addresses that a gRPC caller can dial, by the caller's listener."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from klamm_server.net.listeners import endpoint, seen_by_caller
 
 
 def leader_nodes(brokers: BrokerDirectory, answers: Iterable[AnsweredPartition]) -> list[Node]:
-    """The leaders that `answers` name, each once, as far as they are registered and the caller can dial them."""
+    """Returns the leaders that `answers` name, each once, if they are registered and the caller can dial them."""
     leaders = dict.fromkeys(answer.current_leader for answer in answers if answer.error_code in HINTED)
     return reachable(broker_node(brokers.images[leader]) for leader in leaders if leader in brokers.images)
 
 
 def reachable(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes that the caller can dial."""
+    """Returns the nodes that the caller can dial."""
     return [node for node in nodes if node.HasField("endpoint")]
 
 
 def broker_node(broker: BrokerImage) -> Node:
-    """How the caller sees a broker; without an endpoint, if it cannot dial it."""
+    """Returns a broker as the caller sees it, without an endpoint if the caller cannot dial it."""
     return Node(
         node_id=broker.broker_id,
         endpoint=endpoint(seen_by_caller(broker.listeners)),
@@ -33,7 +33,7 @@ def broker_node(broker: BrokerImage) -> Node:
 
 
 def coordinator_node(coordinator: CoordinatorImage) -> Node:
-    """How the caller sees a coordinator; without an endpoint, if it cannot dial it."""
+    """Returns a coordinator as the caller sees it, without an endpoint if the caller cannot dial it."""
     return Node(
         node_id=coordinator.coordinator_id,
         endpoint=endpoint(seen_by_caller(coordinator.listeners)),

@@ -1,4 +1,4 @@
-"""Questions and orders about the partitions that this broker leads, over gRPC: ListOffsets, OffsetForLeaderEpoch,
+"""Answers requests over gRPC about the partitions that this broker leads: ListOffsets, OffsetForLeaderEpoch,
 DeleteRecords, DescribeProducers."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from klamm_broker.handlers.offset_for_leader_epoch import EpochQuery, OffsetForL
 
 
 class PartitionsRpc:
-    """Handles all four."""
+    """Handles ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers."""
 
     def __init__(
         self,
@@ -67,7 +67,8 @@ def _listed(
     timestamp_ms: int,
     leader_epoch: int,
 ) -> pb.ListedOffset:
-    """The fields of a ListedOffset in their order: thousands are made for one request."""
+    """Takes the fields of a ListedOffset in their order, because that is fast. One request may need thousands of
+    them."""
     return pb.ListedOffset(
         topic=topic,
         partition=partition,

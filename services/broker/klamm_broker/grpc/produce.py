@@ -23,8 +23,8 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 class ProduceRpc:
     """Handles Produce and ProduceStream.
 
-    A message that is not a produce request at all (framing, sizes that do not add up, a partition named twice) is
-    refused as a whole."""
+    A message that is no valid produce request is refused as a whole: wrong framing, sizes that do not add up, or a
+    partition that is named twice."""
 
     def __init__(
         self, handler: ProduceHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: GrpcThrottle

@@ -1,4 +1,4 @@
-"""The gRPC calls of producers and their coordinators besides Produce: InitProducerId, WriteTxnMarkers."""
+"""Handles the gRPC calls of producers and coordinators other than Produce: InitProducerId, WriteTxnMarkers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm_broker.log.partition.partition_log import TransactionEnd
 
 
 class ProducersRpc:
-    """Handles both."""
+    """Handles InitProducerId and WriteTxnMarkers."""
 
     def __init__(self, producer_ids: InitProducerIdHandler, markers: WriteTxnMarkersHandler) -> None:
         self._producer_ids = producer_ids

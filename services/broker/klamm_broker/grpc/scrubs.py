@@ -1,4 +1,4 @@
-"""ScrubLogs and DescribeScrubs: reads the sealed segments of replicas now, and tells what was found."""
+"""ScrubLogs and DescribeScrubs: starts scrubs of replicas now, and describes the damage that scrubs found."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class BrokerServicer:
-    """What `RpcServer.add_service(BROKER, ...)` takes. While `is_open` is false every call is UNAVAILABLE."""
+    """The servicer for `RpcServer.add_service(BROKER, ...)`. While `is_open` is False, every call gets UNAVAILABLE."""
 
     def __init__(
         self,

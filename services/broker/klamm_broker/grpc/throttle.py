@@ -1,9 +1,9 @@
 """Quotas of bytes for clients of the gRPC API (KIP-13, KIP-219).
 
-Every answer says how long its client must pause, and Klamm's clients do. A server cannot stop reading from one caller
-of HTTP/2. If a unary call comes too early, the broker delays it here; a stream is delayed before its next message. A
-call that would wait too long is refused before it has any effect. So is a call beyond the number that may wait. Unlike
-at the Kafka listener, a fetch gets the records that were found for it, and its client pauses afterwards.
+Every answer has the time that its client must pause, and Klamm's clients do so. A server cannot stop reading from a
+single caller of HTTP/2. If a unary call comes too early, the broker delays it here. A stream is delayed before its next
+message. If a call would wait too long, or too many calls wait, the call is refused before it has any effect. Unlike on
+the Kafka listener, a fetch gets the records that were found for it, and its client pauses afterwards.
 
 Other servers have no quotas, and they do not log in. Without an authorizer, the broker recognizes them because they
 request internal topics.
@@ -26,18 +26,19 @@ from klamm_server.security.session import CALLER
 
 WAIT_MS_MAX: Final = 30_000
 WAITING_MAX: Final = 1_000
-"""Calls that wait at once."""
+"""The most calls that wait at the same time."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What they have sent already, together."""
+"""The most request bytes of all waiting calls together."""
 
 _ThrottlingQuotaExceededError = EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
 class GrpcThrottle:
-    """`wait_turn` before a call is handled, `charge` what it was about."""
+    """Throttles gRPC clients. The caller awaits `wait_turn` before it handles a call, and calls `charge` with the bytes
+    of the call."""
 
     def __init__(self, quotas: ClientQuotas, clock: Clock, *, knows_callers: bool) -> None:
-        """`knows_callers`: there is an authorizer, so a caller without a session is another server."""
+        """`knows_callers` is True with an authorizer. Then a caller without a session is another server."""
         self._quotas = quotas
         self._clock = clock
         self._knows_callers = knows_callers
@@ -45,7 +46,7 @@ class GrpcThrottle:
         self._waiting_bytes = 0
 
     def user(self, topics: Iterable[str]) -> str | None:
-        """Whose quota a call about these topics uses; None: nobody's."""
+        """Returns the user whose quota a call about these topics uses, or None if it uses no quota."""
         if not self._quotas.is_on:
             return None
         caller, logged_in = CALLER.get(), LOGGED_IN.get()
@@ -56,8 +57,8 @@ class GrpcThrottle:
         return principal.partition(":")[2]
 
     async def wait_turn(self, key: str, user: str, client_id: str, size_bytes: int = 0) -> None:
-        """Returns when the caller has rested for what it has done; `size_bytes` is what it has sent now. Raises
-        ThrottlingQuotaExceededError."""
+        """Waits for the rest of the caller's throttle time. `size_bytes` is the size of the received request. Raises
+        ThrottlingQuotaExceededError if the wait would be too long or too many calls wait."""
         rest_ms = self._quotas.throttle_ms(key, user, client_id, self._clock.monotonic_ms())
         if not rest_ms:
             return
@@ -73,7 +74,7 @@ class GrpcThrottle:
             self._waiting_bytes -= size_bytes
 
     def charge(self, key: str, user: str, client_id: str, size_bytes: int) -> int:
-        """Counts the bytes. Returns for how many milliseconds the caller has to pause."""
+        """Charges the bytes. Returns how many milliseconds the caller must pause."""
         rest_ms = self._quotas.charge(key, user, client_id, size_bytes, self._clock.monotonic_ms())
         if rest_ms:
             metrics.on_throttled(key, rest_ms)

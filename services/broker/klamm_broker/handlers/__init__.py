@@ -1,3 +1,4 @@
-"""The handlers of a broker's requests. Both doors, gRPC's and Kafka's, call them.
+"""The handlers of a broker's requests. The gRPC server and the Kafka server both call them.
 
-Handlers know neither door. Their arguments and results are values of their own, without protobuf and Kafka frames."""
+Handlers do not depend on the protocol. Their arguments and results are plain Python values, without protobuf messages
+and Kafka frames."""

@@ -1,4 +1,4 @@
-"""Waiting until appends with acks=all are where they should be."""
+"""Waits until appends with acks=all are replicated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
 
 
 async def wait_for_appends(produces: PurgatoryDriver, appends: Sequence[PendingAppend], timeout_ms: int) -> None:
-    """Waits until every append is decided; the rest end as REQUEST_TIMED_OUT, immediately if the purgatory is full."""
+    """Waits until every append has a result. Undecided appends get REQUEST_TIMED_OUT after the timeout, or immediately
+    if the purgatory is full."""
     waiting = [append for append in appends if not append.settle()]
     if not waiting:
         return

@@ -1,6 +1,7 @@
-"""DeleteRecords: moves a partition's first offset forward; the files below go with the next retention pass.
+"""DeleteRecords: moves a partition's log start offset forward. The next retention pass deletes the files before it.
 
-Answered when every replica on a live broker starts there: until then a new leader could bring the records back.
+The answer waits until the log of every replica on a live broker starts at the new offset. Before that, a new leader
+could bring the records back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class RecordDeletion(NamedTuple):
 
 
 class DeletedRecords(NamedTuple):
-    """One partition's answer."""
+    """The answer for one partition."""
 
     topic: str
     partition: int
@@ -42,14 +43,14 @@ class DeletedRecords(NamedTuple):
 
 
 class DeleteRecordsHandler:
-    """See the module's docstring."""
+    """Handles DeleteRecords requests of both protocols."""
 
     def __init__(self, replicas: ReplicaManager, deletions: PurgatoryDriver) -> None:
         self._replicas = replicas
         self._deletions = deletions
 
     async def delete_records(self, deletions: Sequence[RecordDeletion], *, timeout_ms: int) -> list[DeletedRecords]:
-        """One answer per deletion."""
+        """Deletes records, and returns one answer per deletion in the same order."""
         outcomes = [self._begin(one) for one in deletions]
         waiting = [one for one in outcomes if isinstance(one, PendingRecordDeletion) and not one.settle()]
         if waiting:
@@ -62,7 +63,8 @@ class DeleteRecordsHandler:
         return answers
 
     async def _wait(self, waiting: list[PendingRecordDeletion], timeout_ms: int) -> None:
-        """Waits until all of them are settled, or the time is over."""
+        """Waits until all deletions have a result. Undecided ones get REQUEST_TIMED_OUT after the timeout, or
+        immediately if the purgatory is full."""
         if self._deletions.is_full or timeout_ms <= 0:
             DelayedDeleteRecords(waiting, lambda: None).on_expiration()
             return
@@ -70,7 +72,7 @@ class DeleteRecordsHandler:
         await self._deletions.wait(lambda on_done: DelayedDeleteRecords(waiting, on_done), keys, timeout_ms)
 
     def _begin(self, wanted: RecordDeletion) -> PendingRecordDeletion | BrokerError:
-        """Moves the leader's own start."""
+        """Moves the leader's log start offset. Returns the deletion that waits for the followers, or the error."""
         try:
             require_topic(AclOperation.DELETE, wanted.topic)
             if wanted.topic in INTERNAL_TOPICS:

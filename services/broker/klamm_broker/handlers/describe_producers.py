@@ -1,4 +1,5 @@
-"""DescribeProducers: what a partition's leader remembers of its producers, open transactions included (KIP-664)."""
+"""DescribeProducers: returns the producers that a partition's leader remembers, with their open transactions
+(KIP-664)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 
 
 class PartitionProducers(NamedTuple):
-    """One partition's answer, in the order of the producers' ids."""
+    """The answer for one partition. Its producers are sorted by producer id."""
 
     topic: str
     partition: int
@@ -25,13 +26,13 @@ class PartitionProducers(NamedTuple):
 
 
 class DescribeProducersHandler:
-    """See the module's docstring."""
+    """Handles DescribeProducers requests of both protocols."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def describe_producers(self, partitions: Iterable[TopicPartition]) -> list[PartitionProducers]:
-        """One answer per partition."""
+        """Returns one answer per partition, in the same order."""
         return [self._describe(one) for one in partitions]
 
     def _describe(self, name: TopicPartition) -> PartitionProducers:

@@ -1,10 +1,9 @@
-"""Fetch, a long poll, and what a stream of them sends next.
+"""Fetch: answers long polls, and reads the next records of fetch streams.
 
-Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`. A fetch is answered as soon as there
-are `min_bytes`, or a partition has an error, or `max_wait_ms` is over; till then it is parked in the purgatory.
-When that is full it is answered at once with what there is. Every partition asked for is in the answer.
-
-`begin` says without a wait what can be said so, and else `finish` is awaited.
+Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`. A fetch is answered as soon as there are
+`min_bytes`, a partition has an error, or `max_wait_ms` is over. Until then it is parked in the purgatory. If the
+purgatory is full, the fetch is answered immediately with the available records. The answer contains every requested
+partition. `begin` answers without waiting if it can. Otherwise the caller must await `finish`.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 @dataclass(slots=True)
 class FetchQuery:
-    """What one caller reads; a stream's cursors move on."""
+    """The partitions and limits of one fetch request or fetch stream. A stream moves its cursors forward."""
 
     cursors: Sequence[FetchCursor]
     max_wait_ms: int
@@ -57,7 +56,7 @@ class FetchQuery:
 
 
 class FetchHandler:
-    """See the module's docstring."""
+    """Handles Fetch requests of both protocols."""
 
     def __init__(
         self,
@@ -77,15 +76,17 @@ class FetchHandler:
         self._fetch_max_bytes = fetch_max_bytes
 
     async def fetch(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Buffer]]:
-        """What there is once it is enough or the time is over."""
+        """Waits until `min_bytes` are available or `max_wait_ms` is over. Returns the located records and their
+        bytes."""
         return await self._read(query, await self._awaited(query, self._locate(query)), self._records.read)
 
     async def next(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Buffer]]:
-        """What a stream sends next. Raises QueueFullError."""
+        """Returns the next records of a stream, as soon as there are any. Raises QueueFullError if the purgatory is
+        full."""
         return await self._read(query, await self._next(query), self._records.read)
 
     def begin(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Copy] | None]:
-        """What there is now, with its records if that is the answer; None: `finish` has it."""
+        """Returns the located records and their bytes. The bytes are None if the caller must await `finish`."""
         found = self._locate(query)
         if self._must_wait(query, found):
             return found, None
@@ -114,14 +115,14 @@ class FetchHandler:
         )
 
     async def _awaited(self, query: FetchQuery, found: LocatedFetch) -> LocatedFetch:
-        """What a long poll finds at its end, if this is not it yet."""
+        """Returns `found` if the fetch need not wait. Otherwise waits for more records and locates them again."""
         if not self._must_wait(query, found):
             return found
         await self._wait(found, min(query.min_bytes, query.max_bytes) - found.size_bytes, query.max_wait_ms)
         return self._locate(query)
 
     async def _next(self, query: FetchQuery) -> LocatedFetch:
-        """Waits for the first byte as long as it takes, then like a fetch for more."""
+        """Waits for the first byte without a time limit, and then up to `max_wait_ms` for `min_bytes`."""
         may_wait_for_more = query.max_wait_ms > 0
         while True:
             found = self._locate(query)
@@ -155,13 +156,15 @@ class FetchHandler:
         found: LocatedFetch,
         read: Callable[[Sequence[LocatedSlice]], Awaitable[Sequence[T]]],
     ) -> tuple[LocatedFetch, Sequence[T]]:
-        """The records of what was found just now, or of what is found when a log dir turns out to have failed."""
+        """Reads the records of `found`. If a log directory turns out to have failed, locates the records again and
+        reads those."""
         while True:
             try:
                 records = await read(found.slices)
                 break
             except LogDirFailure:
-                # Its partitions are offline from now on, so this ends; those of other dirs are served.
+                # The failed directory's partitions are offline now, so the loop ends. Partitions of other directories
+                # are served.
                 found = self._locate(query)
         _count(found)
         return found, records
@@ -181,7 +184,8 @@ def _count(found: LocatedFetch) -> None:
 
 
 def reader_terms(replica_id: int, isolation_level: int, rack: str) -> ReaderTerms:
-    """Raises InvalidRequestError."""
+    """Returns the terms of a consumer's read. Raises InvalidRequestError for a follower's replica id or an unknown
+    isolation level."""
     if replica_id != _CONSUMER:
         raise _InvalidRequestError(f"replica id is {replica_id}; expected -1, because this API is for consumers only")
     return ReaderTerms(reads_committed(isolation_level), rack)

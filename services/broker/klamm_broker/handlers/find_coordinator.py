@@ -1,8 +1,8 @@
-"""FindCoordinator: which coordinator owns a group or a transactional id.
+"""FindCoordinator: finds the coordinator that owns a group or a transactional id.
 
-Its shard is a partition of `__consumer_offsets` or of `__transaction_state`; the controller's metadata says which
-coordinator owns it. The topic is created on first use. Until there is an owner, the answer is
-COORDINATOR_NOT_AVAILABLE.
+The key is hashed to a shard, which is a partition of `__consumer_offsets` or `__transaction_state`. The controller's
+metadata names the coordinator that owns the shard. The topic is created on first use. Until the shard has an owner, the
+answer is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm_server.security.session import require
 
 COORDINATOR_KEY_TYPE_GROUP: Final = 0
 COORDINATOR_KEY_TYPE_TRANSACTION: Final = 1
-"""Both doors' numbers are Kafka's."""
+"""Both key types have Kafka's numbers, also in gRPC."""
 
 _NotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
@@ -45,19 +45,20 @@ _EMPTY_KEY: dict[int, tuple[ErrorCode, str]] = {
 
 
 class CoordinatorFinder:
-    """See the module's docstring."""
+    """Finds the coordinator of a group or transactional id for both protocols."""
 
     def __init__(self, replicas: ReplicaManager, topic_creator: TopicCreator, *, offsets_topic_partitions: int) -> None:
         self._replicas = replicas
         self._topic_creator = topic_creator
         self._partition_counts = {
             GROUP_METADATA_TOPIC: offsets_topic_partitions,
-            # The controller's transaction.state.log.num.partitions decides.
+            # -1: the controller's transaction.state.log.num.partitions sets the number of partitions.
             TRANSACTION_STATE_TOPIC: -1,
         }
 
     def owner(self, key_type: int, key: str) -> CoordinatorImage:
-        """Raises BrokerError: a bad key, one that the caller may not describe, or COORDINATOR_NOT_AVAILABLE."""
+        """Returns the coordinator that owns the key. Raises BrokerError if the key is bad, if the caller may not
+        describe it, or (COORDINATOR_NOT_AVAILABLE) if it has no owner yet."""
         if key_type not in _TOPICS:
             raise ErrorCode.INVALID_REQUEST.exception(
                 f"key type {key_type} is not supported; expected one of {sorted(_TOPICS)}"

@@ -1,4 +1,4 @@
-"""The handlers that answer the requests of both doors, gRPC's and Kafka's."""
+"""The handlers that answer the requests of both protocols, gRPC and Kafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from klamm_broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
-    """One for each family of calls."""
+    """All handlers of a broker, one for each family of calls."""
 
     produce: ProduceHandler
     fetch: FetchHandler

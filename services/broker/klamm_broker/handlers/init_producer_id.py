@@ -1,6 +1,7 @@
-"""InitProducerId: an id for an idempotent producer (KIP-98). Ids of transactional producers are their coordinator's.
+"""InitProducerId: gives an idempotent producer its id (KIP-98). A transactional producer gets its id from its
+coordinator.
 
-A client that may write to any topic may have one (KIP-679)."""
+Every client that may write to any topic may get a producer id (KIP-679)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class InitializedProducer(NamedTuple):
 
 
 class InitProducerIdHandler:
-    """See the module's docstring."""
+    """Handles InitProducerId requests of both protocols."""
 
     def __init__(self, producer_ids: ProducerIds) -> None:
         self._producer_ids = producer_ids

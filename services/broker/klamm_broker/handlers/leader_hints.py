@@ -1,7 +1,7 @@
-"""Leader hints (KIP-951): an answer that refuses a request names the leader, so that the client need not ask for
-metadata.
+"""Leader hints (KIP-951): a broker that refuses a partition's request names the leader, so that the client need not ask
+for metadata.
 
-The answer for each refused partition names its leader (`replica/leader_hint.py`). Each door adds its address.
+`replica/leader_hint.py` finds the leader. Each protocol adds the leader's address.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final, Protocol
 from klamm.errors import ErrorCode
 
 HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Refusals that come with a hint."""
+"""The errors that come with a leader hint."""
 
 
 class AnsweredPartition(Protocol):
-    """A partition's part of an answer."""
+    """The answer for one partition, with its error and its leader hint."""
 
     @property
     def error_code(self) -> int: ...

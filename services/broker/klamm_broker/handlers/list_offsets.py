@@ -1,6 +1,7 @@
-"""ListOffsets: the earliest and latest offset, the one of a timestamp, the one of the largest timestamp (KIP-734).
+"""ListOffsets: finds the earliest or latest offset, the offset of a timestamp, or the offset of the largest timestamp
+(KIP-734).
 
-All of a log is local: the earliest local offset is the earliest one, and nothing is tiered or waits to be uploaded."""
+Klamm has no tiered storage, so the earliest local offset is the earliest offset, and no segment waits for an upload."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _NOT_FOUND = (-1, -1, -1)
 
 
 class OffsetQuery(NamedTuple):
-    """Which offset of a partition is asked for."""
+    """The partition and the timestamp whose offset is requested. Negative timestamps are Kafka's special values."""
 
     topic: str
     partition: int
@@ -37,7 +38,7 @@ class OffsetQuery(NamedTuple):
 
 
 class ListedOffset(NamedTuple):
-    """One partition's answer; -1 where there is none."""
+    """The answer for one partition. A field is -1 if it has no value."""
 
     topic: str
     partition: int
@@ -49,13 +50,14 @@ class ListedOffset(NamedTuple):
 
 
 class ListOffsetsHandler:
-    """See the module's docstring."""
+    """Handles ListOffsets requests of both protocols."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def list_offsets(self, queries: Iterable[OffsetQuery], *, isolation_level: int) -> list[ListedOffset]:
-        """One answer per query. Raises InvalidRequestError for an isolation level that does not exist."""
+        """Returns one answer per query, in the same order. Raises InvalidRequestError for an unknown isolation
+        level."""
         read_committed = reads_committed(isolation_level)
         return [self._list(one, read_committed) for one in queries]
 
@@ -75,7 +77,7 @@ class ListOffsetsHandler:
 
 
 def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch), each -1 where there is none."""
+    """Returns (timestamp in milliseconds, offset, leader epoch). A value is -1 if there is none. Raises BrokerError."""
     end_offset = partition.readable_end_offset(read_committed=read_committed)
     if timestamp_ms == LATEST_TIMESTAMP:
         partition.check_high_watermark()

@@ -1,5 +1,5 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: the replicas in each log directory, its free space, and moves between
-them."""
+"""Handles DescribeLogDirs and AlterReplicaLogDirs: describes log directories and their replicas, and moves replicas
+between directories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from klamm_server.security.audit.events import Activity
 
 
 class DescribedReplica(NamedTuple):
-    """A replica in a log dir."""
+    """A replica in a log directory. `is_future` is True for the unfinished copy of a replica that moves between
+    directories."""
 
     topic: str
     partition: int
@@ -30,7 +31,7 @@ class DescribedReplica(NamedTuple):
 
 
 class DescribedLogDir(NamedTuple):
-    """A log dir, and the requested replicas in it."""
+    """A log directory and the requested replicas in it."""
 
     error_code: ErrorCode
     path: str
@@ -40,7 +41,7 @@ class DescribedLogDir(NamedTuple):
 
 
 class ReplicaMove(NamedTuple):
-    """A replica and the log dir where it is to be."""
+    """A replica and the log directory that it must move to."""
 
     topic: str
     partition: int
@@ -48,7 +49,7 @@ class ReplicaMove(NamedTuple):
 
 
 class StartedMove(NamedTuple):
-    """One replica's answer."""
+    """The answer for one replica."""
 
     topic: str
     partition: int
@@ -57,14 +58,14 @@ class StartedMove(NamedTuple):
 
 
 class LogDirsHandler:
-    """See the module's docstring."""
+    """Handles DescribeLogDirs and AlterReplicaLogDirs requests of both protocols."""
 
     def __init__(self, logs: LogManager, moves: LogDirMoves) -> None:
         self._logs = logs
         self._moves = moves
 
     def describe_log_dirs(self, topics: Mapping[str, Collection[int]]) -> list[DescribedLogDir]:
-        """`topics` as `topic_filter` takes them."""
+        """Describes all log directories, with the replicas that `topic_filter` selects by `topics`."""
         wanted = topic_filter(topics)
         return [
             DescribedLogDir(
@@ -82,7 +83,8 @@ class LogDirsHandler:
         ]
 
     async def alter_replica_log_dirs(self, moves: Iterable[ReplicaMove]) -> list[StartedMove]:
-        """One after another; each is answered when its copy has begun."""
+        """Starts the moves one after another, and returns one answer per move. A move is answered when its copy has
+        begun."""
         started = [await self._alter(one) for one in moves]
         tell_changes("AlterReplicaLogDirs", Activity.UPDATE, started)
         return started

@@ -1,4 +1,4 @@
-"""The metadata of topics for both doors: the errors of leaders, and the creation of missing topics.
+"""Finds the errors of leaders in topic metadata, and creates missing topics, for both protocols.
 
 A missing topic is created if both the request and `auto.create.topics.enable` allow it. Until it exists, the answer is
 LEADER_NOT_AVAILABLE, as in Kafka.
@@ -16,7 +16,7 @@ from klamm_server.security.session import may, may_be_shown_with_cluster
 
 
 class MissingTopics:
-    """What to answer for topics that do not exist."""
+    """Answers metadata requests about topics that do not exist, and creates these topics if that is allowed."""
 
     def __init__(self, topic_creator: TopicCreator, *, auto_create_topics: bool) -> None:
         self._topic_creator = topic_creator
@@ -34,12 +34,13 @@ class MissingTopics:
         return self._topic_creator.create(name)
 
     async def created(self, names: Iterable[str], *, timeout_ms: int) -> None:
-        """Waits for topics for which `missing` returned LEADER_NOT_AVAILABLE (`TopicCreator.created`)."""
+        """Waits until topics exist for which `missing` returned LEADER_NOT_AVAILABLE (`TopicCreator.created`)."""
         await self._topic_creator.created(names, timeout_ms=timeout_ms)
 
 
 def leader_error(leader: int, unreachable: frozenset[int]) -> ErrorCode:
-    """Returns the error of a partition's leader for a client that cannot dial the brokers in `unreachable`."""
+    """Returns the error for a partition's leader. `unreachable` are the brokers without an address on the client's
+    listener."""
     if leader < 0:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.LISTENER_NOT_FOUND if leader in unreachable else ErrorCode.NONE

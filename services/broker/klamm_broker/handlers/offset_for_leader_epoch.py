@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch: where an epoch ends in the leader's log, for readers that look for truncation (KIP-320)."""
+"""OffsetForLeaderEpoch: finds the end offset of an epoch in the leader's log, so that readers detect truncation
+(KIP-320)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 
 
 class EpochQuery(NamedTuple):
-    """Which epoch of a partition's log is asked for."""
+    """The partition and the leader epoch whose end offset is requested."""
 
     topic: str
     partition: int
@@ -23,7 +24,7 @@ class EpochQuery(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """One partition's answer; -1 where there is none."""
+    """The answer for one partition. A field is -1 if it has no value."""
 
     topic: str
     partition: int
@@ -34,13 +35,13 @@ class EpochEndOffset(NamedTuple):
 
 
 class OffsetForLeaderEpochHandler:
-    """See the module's docstring."""
+    """Handles OffsetForLeaderEpoch requests of both protocols."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def offsets_for_leader_epochs(self, queries: Iterable[EpochQuery]) -> list[EpochEndOffset]:
-        """One answer per query."""
+        """Returns one answer per query, in the same order."""
         return [self._look_up(one) for one in queries]
 
     def _look_up(self, wanted: EpochQuery) -> EpochEndOffset:

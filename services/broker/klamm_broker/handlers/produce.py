@@ -1,9 +1,10 @@
-"""Produce: record batches into partitions this broker leads.
+"""Produce: appends record batches to partitions that this broker leads.
 
 Kafka's `KafkaApis.handleProduceRequest`. Each partition has its own result, which does not affect the other partitions.
-The doors refuse messages that are no produce requests. The broker appends immediately, on the event loop. Two kinds of
-produce wait before the append. A transaction's first write to a partition waits for the coordinator. If the client
-already knows of an election that this broker does not know, its produce waits for the broker's metadata.
+The protocol layers refuse malformed requests before they call this handler. The broker appends immediately, on the
+event loop. Two kinds of produce wait before the append. A transaction's first write to a partition waits for the
+coordinator. If the client already knows of an election that this broker does not know, its produce waits for the
+broker's metadata.
 
 After the append, acks=all waits in the purgatory if other replicas are in sync. If the purgatory is full, the client
 gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the records, and other replicas may lack them.
@@ -37,12 +38,12 @@ from klamm_server.security.session import CALLER, may, may_with_cluster, refusal
 log = logging.getLogger(__name__)
 
 NEWS_WAIT_MAX_MS = 1_000
-"""How long to wait for metadata that the client is ahead of; then its records are refused."""
+"""The longest wait for the metadata of a leader epoch that only the client knows. After it, the records are refused."""
 ACKS_ALL = -1
 ACKS_NONE = 0
 _ACKS = (ACKS_ALL, ACKS_NONE, 1)
 _FLAGS_POSITION = ATTRIBUTES_POSITION + 1
-"""The lower byte of a batch's attributes."""
+"""The position of the lower byte of a batch's attributes."""
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 _UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
@@ -53,28 +54,29 @@ class PartitionRecords(NamedTuple):
 
     topic_partition: TopicPartition
     records: memoryview
-    """They are not used after the answer."""
+    """The batches to append. The broker does not read this memory after it has answered."""
     current_leader_epoch: int = -1
     """The newest leader epoch that the client knows."""
     writer: ShardWriter | None = None
-    """Set by the owner of the shard that the partition is."""
+    """The coordinator that owns this shard, if a coordinator writes. None for other producers."""
 
 
 class Produce(NamedTuple):
-    """A produce request, of either protocol."""
+    """A produce request of either protocol."""
 
     acks: int
     timeout_ms: int
     transactional_id: str
-    """Empty without a transaction."""
+    """The producer's transactional id, or an empty string without a transaction."""
     partitions: Sequence[PartitionRecords]
-    """The partitions, without duplicates."""
+    """The records of each partition. A partition occurs only once."""
     verify_only: bool = False
-    """The client has added the partitions to the transaction itself."""
+    """True if the client has added the partitions to the transaction itself, so that the coordinator only checks
+    this."""
 
 
 class Produced(NamedTuple):
-    """One partition's answer."""
+    """The answer for one partition."""
 
     topic_partition: TopicPartition
     error_code: ErrorCode = ErrorCode.NONE
@@ -88,15 +90,15 @@ class Produced(NamedTuple):
 
 
 AnswersInTime = Coroutine[Any, Any, list[Produced]]
-"""Something has to be waited for first."""
+"""The answers of a produce that must wait before or after its append."""
 
 
 _Pending = dict[TopicPartition, PendingAppend]
-"""The appends that wait for other replicas."""
+"""The appends that wait for other replicas, by partition."""
 
 
 class ProduceHandler:
-    """See the module's docstring."""
+    """Handles Produce requests of both protocols."""
 
     def __init__(
         self,
@@ -109,7 +111,8 @@ class ProduceHandler:
         self._produces = produces
 
     def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
-        """The answers in the order of the partitions, none with acks=0; at once if nothing has to be waited for."""
+        """Returns the answers in the order of the partitions, or a coroutine if the produce must wait. With acks=0 the
+        list is empty."""
         order = produce.partitions
         failed: list[Produced] = []
         if CALLER.get() is not None:
@@ -129,13 +132,14 @@ class ProduceHandler:
         return _merged(order, failed, answers) if isinstance(answers, list) else _merge(order, failed, answers)
 
     def _without_denied(self, produce: Produce) -> tuple[Produce, list[Produced]]:
-        """Returns what the caller may write, and the answers for the partitions that it may not write to. A denied
-        partition is refused before anything is said about it."""
+        """Returns the request without the partitions that the caller may not write to, and the answers for these.
+
+        Rights are checked first, so that the answer for a denied partition reveals nothing about it."""
         transactional_id = produce.transactional_id
         if transactional_id and not may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return self._all_denied(produce)
         if not transactional_id and any(map(_is_of_transaction, produce.partitions)):
-            # No one has checked that the caller may write in this transaction (CVE-2018-17196).
+            # No server has checked that the caller may write in this transaction (CVE-2018-17196).
             return self._all_denied(produce)
         topics = {one.topic_partition.topic for one in produce.partitions}
         refused = {topic for topic in topics if not _may_write(topic)}
@@ -156,8 +160,8 @@ class ProduceHandler:
         return answers if isinstance(answers, list) else await answers
 
     async def _await_elections(self, produce: Produce) -> frozenset[TopicPartition]:
-        """Waits a while for news of elections. Returns the partitions of which this broker still has not heard as much
-        as the client."""
+        """Waits for the metadata of elections that the client knows of. Returns the partitions whose election is still
+        unknown to this broker after the wait."""
         awaited = self._awaited(produce)
         if not awaited or self._produces.is_full:
             return awaited
@@ -202,7 +206,7 @@ class ProduceHandler:
         topic_partition, records, leader_epoch, writer = wanted
         try:
             if topic_partition in unknown_epochs:
-                # Or of a topic that is gone, and this is another one of its name.
+                # Or the epoch belongs to a deleted topic, and this topic has the same name.
                 raise _UnknownLeaderEpochError(
                     f"leader epoch {leader_epoch} of {topic_partition} is unknown to the broker"
                 )
@@ -230,7 +234,7 @@ class ProduceHandler:
         return self._replicas.append_as_coordinator(topic_partition, records, writer)
 
     def refuse(self, produce: Produce, error: BrokerError) -> list[Produced]:
-        """The answers if nothing is appended."""
+        """Returns the answers for a request of which nothing is appended. With acks=0 the list is empty."""
         failed = [self._failed(one.topic_partition, error) for one in produce.partitions]
         return failed if produce.acks != ACKS_NONE else []
 
@@ -245,7 +249,7 @@ class ProduceHandler:
         return self._hinted(refused)
 
     def _settled(self, answer: Produced, pending: PendingAppend | None) -> Produced:
-        """The answer after the wait."""
+        """Returns the final answer of a partition after the wait for other replicas."""
         if pending is None or not pending.code:
             return answer
         return self._hinted(answer._replace(error_code=pending.code, error_message=pending.code.text, base_offset=-1))
@@ -258,12 +262,14 @@ class ProduceHandler:
 
 
 def _is_of_transaction(part: PartitionRecords) -> bool:
-    """Whether the first batch is of a transaction: the others are as it is, or refused."""
+    """Returns True if the first batch is transactional. The append refuses batches that differ from the first in
+    this."""
     return len(part.records) > _FLAGS_POSITION and bool(part.records[_FLAGS_POSITION] & TRANSACTIONAL_MASK)
 
 
 def _may_write(topic: str) -> bool:
-    """Internal topics are for servers to write; they are asked for CLUSTER_ACTION, whatever client they are."""
+    """Returns True if the caller may write to the topic. Internal topics require CLUSTER_ACTION, because only servers
+    write them."""
     if topic in INTERNAL_TOPICS:
         return may_with_cluster(AclOperation.CLUSTER_ACTION)
     return may_with_topic(AclOperation.WRITE, topic)
@@ -274,6 +280,6 @@ async def _merge(order: Sequence[PartitionRecords], failed: list[Produced], answ
 
 
 def _merged(order: Sequence[PartitionRecords], failed: list[Produced], answers: list[Produced]) -> list[Produced]:
-    """The answers in the order of the request; with acks=0 there are none."""
+    """Returns the answers in the order of the request. With acks=0 the list is empty."""
     by_name = {answer.topic_partition: answer for answer in (*failed, *answers)}
     return [by_name[one.topic_partition] for one in order if one.topic_partition in by_name]

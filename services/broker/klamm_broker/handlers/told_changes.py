@@ -1,4 +1,4 @@
-"""Records in the audit the changes that a broker makes itself."""
+"""Writes changes that a broker makes itself to the audit log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Changed(Protocol):
 
 
 def tell_changes(api: str, activity: Activity, changed: Iterable[_Changed]) -> None:
-    """Tells the audit of each partition that the caller wanted to change, with the code of its answer."""
+    """Writes one audit event for each partition that the caller wanted to change, with the error code of its answer."""
     for one in changed:
         if one.error_code is not _TOLD_ALREADY:
             name = f"{one.topic}-{one.partition}"

@@ -1,4 +1,4 @@
-"""Which replicas an operator's request is about."""
+"""Selects the replicas that an operator's request asks for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from klamm.model import TopicPartition
 
 
 def topic_filter(topics: Mapping[str, Collection[int]]) -> Callable[[TopicPartition], bool]:
-    """All replicas, or those of the topics asked for (a topic without partitions: all of it)."""
+    """Returns a function that is True for requested partitions. No topics select all replicas, and a topic without
+    partition numbers selects all its partitions."""
     if not topics:
         return lambda _: True
     wanted = {topic: frozenset(partitions) for topic, partitions in topics.items()}

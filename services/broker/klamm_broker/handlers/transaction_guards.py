@@ -1,4 +1,5 @@
-"""What a produce of a transaction needs before it is appended: its coordinator's word, and guards until it is there."""
+"""Asks the transaction coordinator before a transactional produce is appended, and guards the appends until it has
+answered."""
 
 from __future__ import annotations
 
@@ -14,32 +15,34 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.security.session import CALLER
 
 AddPartitions = Callable[[str, int, int, Sequence[TopicPartition], bool], Awaitable[dict[TopicPartition, BrokerError]]]
-"""`TransactionRegistry.add`."""
+"""The type of `TransactionRegistry.add`."""
 Guards = dict[TopicPartition, VerificationGuard | BrokerError]
 """The guard of the append to each partition, or the error that refuses it. A partition that is already part of the
 transaction has no entry."""
 PRODUCERS_MAX: Final = 10_000
-"""Producers whose transactional ids are remembered; of another one the coordinator is asked again."""
+"""The number of producers whose transactional ids are remembered. For other producers the coordinator is asked
+again."""
 
 
 class TransactionGuards:
-    """`of` a request, before its batches are appended.
+    """Makes the guards of a request with `of`, before its batches are appended.
 
-    Where callers have rights to transactional ids, one that names its own id does not get into the transaction of
-    another id's producer, though that is open here: the coordinator is asked whose the producer is. Kafka takes the
-    batch."""
+    A batch names only its producer id, so a client could name its own transactional id and write into another
+    transaction. Kafka accepts such a batch. If authorization is on, Klamm asks the coordinator whether the producer id
+    belongs to the transactional id."""
 
     def __init__(self, replicas: ReplicaManager, add_partitions: AddPartitions) -> None:
         self._replicas = replicas
         self._add_partitions = add_partitions
         self._ids: OrderedDict[int, str] = OrderedDict()
-        """The transactional ids of producers, which stay theirs, as their coordinators said."""
+        """The transactional id of each producer id, as a coordinator confirmed it. It never changes for a producer
+        id."""
 
     async def of(
         self, transactional_id: str, parts: Iterable[tuple[TopicPartition, memoryview]], *, verify_only: bool
     ) -> Guards:
-        """Asks the coordinator about all partitions that the transaction has not written to yet. Adds them to the
-        transaction, or checks that the client has added them.
+        """Asks the coordinator about all partitions that the transaction has not written to yet. The coordinator adds
+        them to the transaction, or with `verify_only` checks that the client has added them.
 
         The answer may be out of date when this returns. The guards detect that."""
         guards: Guards = {}

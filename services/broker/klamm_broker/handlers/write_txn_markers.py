@@ -1,7 +1,9 @@
-"""WriteTxnMarkers: a transaction coordinator ends transactions in the partitions that this broker leads.
+"""WriteTxnMarkers: writes the markers that end transactions, for a transaction coordinator, in the partitions that this
+broker leads.
 
-Kafka's `KafkaApis.handleWriteTxnMarkersRequest` (KIP-98, KIP-1228). Each marker is a control batch of its own, appended
-here and now; the answer waits until every in-sync replica has all of them, or says of which that is not known.
+Kafka's `KafkaApis.handleWriteTxnMarkersRequest` (KIP-98, KIP-1228). Each marker is a control batch, appended
+immediately. The answer waits until every in-sync replica has all of them. A partition whose marker is not replicated in
+time gets an error.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.rpc.txn_markers import check_marker
 
 _Outcomes = dict[TopicPartition, PendingAppend | BrokerError]
-"""What became of one marker, by partition: what it waits for, or why it was not written."""
+"""The outcome of one marker by partition: the append that waits for other replicas, or the error."""
 
 
 class MarkerToWrite(NamedTuple):
-    """A transaction's end, and where it is to be written."""
+    """The end of a transaction, and the partitions to write its marker to."""
 
     end: TransactionEnd
     partitions: Sequence[TopicPartition]
 
 
 class MarkedPartition(NamedTuple):
-    """One partition's answer to one marker."""
+    """The answer for one marker in one partition."""
 
     topic: str
     partition: int
@@ -40,7 +42,7 @@ class MarkedPartition(NamedTuple):
 
 
 class WriteTxnMarkersHandler:
-    """See the module's docstring."""
+    """Handles WriteTxnMarkers requests of both protocols."""
 
     def __init__(self, replicas: ReplicaManager, produces: PurgatoryDriver, *, timeout_ms: int) -> None:
         self._replicas = replicas

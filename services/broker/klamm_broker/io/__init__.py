@@ -1,1 +1,1 @@
-"""Small shells that the rooms above share: reading records, bounds on memory, calls to controllers, metrics."""
+"""Input and output that the other packages share: reading records, memory bounds, calls to controllers, metrics."""

@@ -1,8 +1,8 @@
-"""Tells the C library to keep the memory of requests for the next ones.
+"""Configures the C library to keep freed memory for the next requests.
 
-By default glibc gets every buffer beyond 128 KiB from the kernel and gives it back at once, so that each request
-and answer of a megabyte pays for 256 page faults. Kept, the same pages serve again; how much may be kept is
-bounded.
+By default, glibc gets every buffer above 128 KiB from the kernel and returns it when it is freed. Each request and
+answer of a megabyte then costs 256 page faults. With the settings here, freed pages are used again, and the amount of
+kept memory is bounded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 
 KEPT_MAX_BYTES = 64 * 1024**2
-"""Free memory that each of the library's arenas may hold on to."""
+"""The free memory that each arena of the C library may keep."""
 ARENAS_MAX = 4
 
 _M_TRIM_THRESHOLD = -1

@@ -1,4 +1,4 @@
-"""A read of slices that are not in the page cache: it waits for the disk, so a thread runs it."""
+"""Reads slices that are not in the page cache. The read blocks on the disk, so a thread runs it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from klamm_broker.replica.fetch_reader import LocatedSlice
 
 
 class ColdRead:
-    """Holds a descriptor for each slice, because a segment can be released or deleted while the read waits.
+    """A read that holds a descriptor for each slice, because a segment can be released or deleted while the read waits.
 
-    A thread calls `run`. The event loop calls `give_up` when the read is over, however it ended: an executor drops a
-    job whose caller was cancelled before a thread took it. Whichever of the two comes first takes the descriptors and
+    A thread calls `run`. The event loop calls `give_up` when the read has ended in any way, because an executor drops a
+    job whose caller was cancelled before a thread started it. The first of the two calls takes the descriptors and
     closes them."""
 
     def __init__(self, disk: Disk, slices: Sequence[LocatedSlice]) -> None:
-        """Raises OSError if there are no descriptors left, and holds none then."""
+        """Opens the descriptors. If none are left, closes those it has opened and raises OSError."""
         self._disk = disk
         self._slices = slices
         self._unclaimed = deque([self._open()])
 
     def run(self) -> list[bytes]:
-        """Returns the bytes of each slice; nothing after `give_up`. Raises LogDirFailure."""
+        """Returns the bytes of each slice, or an empty list after `give_up`. Raises LogDirFailure."""
         fds = self._claim()
         try:
             return [self._read(fd, one) for fd, one in zip(fds, self._slices, strict=False)]
@@ -45,7 +45,7 @@ class ColdRead:
         return fds
 
     def _claim(self) -> list[int]:
-        """Returns the descriptors to the first caller; `pop` is atomic."""
+        """Returns the descriptors to the first caller, and an empty list to the second. `pop` is atomic."""
         try:
             return self._unclaimed.pop()
         except IndexError:

@@ -1,4 +1,4 @@
-"""Calls to the active controller that must get through some day: one attempt at a time, with pauses between."""
+"""Calls to the active controller that are repeated until they succeed, one attempt at a time, with pauses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RETRY = Backoff(initial_ms=50, max_ms=1_000)
 
 
 class ControllerCalls:
-    """Knows which controller to try; `close` it."""
+    """Makes calls to the active controller, and remembers which controller to try. The owner must call `close`."""
 
     def __init__(self, transport: Transport, controllers: Controllers, *, timeout_ms: int) -> None:
         self._channel = ControllerChannel(transport, controllers, CONTROLLER)
@@ -29,9 +29,10 @@ class ControllerCalls:
         self._retries = ServerRetries("call to the controller", "", RETRY, random.Random())
 
     async def attempt(self, rpc: Unary[ControllerStub, RequestT, AnswerT], request: RequestT) -> AnswerT | None:
-        """The answer of a request that as a whole succeeded, or None: then nobody knows whether it had an effect.
+        """Sends a request once. Returns the answer, or None if the call failed or the answer has an error code.
 
-        Before it returns None it turns to another controller where that may help, and waits a while."""
+        After None, the caller does not know whether the request had an effect. Before it returns None, this method
+        pauses, and the next attempt may go to another controller."""
         try:
             answer = await self._channel.ask(rpc, request, timeout_ms=self._timeout_ms)
         except BrokerError as error:
@@ -47,5 +48,5 @@ class ControllerCalls:
         await self._channel.close()
 
     async def pause(self, why: str) -> None:
-        """Waits before the next attempt at what just failed; longer with every failure in a row."""
+        """Waits before the next attempt. The pause grows with every failure in a row."""
         await self._retries.pause(why)

@@ -1,4 +1,4 @@
-"""What the broker counts."""
+"""The metrics of the broker."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ _SCRUB_FINISHED = gauge(
 
 
 def on_throttled(quota: str, rest_ms: int) -> None:
-    """A client was told to rest."""
+    """Counts a request that a quota throttled."""
     _THROTTLED.labels(quota).inc()
     _THROTTLED_SECONDS.labels(quota).inc(rest_ms / 1000)
 
 
 def on_scrub_check(*, damaged_segments: int, last_finished_ms: int) -> None:
-    """The scrubber looked for what to read next."""
+    """Sets the scrubber's gauges, each time it chooses what to read next."""
     _SCRUB_DAMAGED.set(damaged_segments)
     _SCRUB_FINISHED.set(max(0, last_finished_ms) / 1000)
 
@@ -84,7 +84,7 @@ def on_scrub_check(*, damaged_segments: int, last_finished_ms: int) -> None:
 def on_cleaner_check(
     *, max_dirty_ratio: float, max_delay_ms: int, uncleanable_partitions: int, uncleanable_bytes: int
 ) -> None:
-    """The cleaner looked at all logs."""
+    """Sets the cleaner's gauges, each time it has checked all logs."""
     _MAX_DIRTY.set(100 * max_dirty_ratio)
     _MAX_DELAY.set(max_delay_ms / 1000)
     _UNCLEANABLE.set(uncleanable_partitions)
@@ -92,7 +92,7 @@ def on_cleaner_check(
 
 
 def on_cleaned(stats: CleaningStats, took_ms: int) -> None:
-    """A log was compacted."""
+    """Counts a compaction, and sets the gauges of the last compaction."""
     _CLEANER_RUNS.inc()
     _CLEANER_READ.inc(stats.mapped_bytes + stats.read_bytes)
     _CLEANER_WRITTEN.inc(stats.written_bytes)
@@ -132,35 +132,37 @@ _THROTTLED_IN = gauge(
 
 
 def on_append(topic: str, size_bytes: int, record_count: int) -> None:
-    """A producer's batches are in the log of a partition."""
+    """Counts batches that were appended for a producer."""
     _BYTES_IN.labels(topic).inc(size_bytes)
     _MESSAGES_IN.labels(topic).inc(record_count)
 
 
 def on_fetched(topic: str, size_bytes: int) -> None:
-    """A consumer is sent batches of a partition."""
+    """Counts batches that are sent to a consumer."""
     _BYTES_OUT.labels(topic).inc(size_bytes)
 
 
 def start_topic(topic: str) -> None:
-    """The broker hosts a replica of it: its counters begin at 0, or a rate would miss what the first scrape finds."""
+    """Creates the topic's counters at 0 when the broker hosts a replica of it. Otherwise a rate would miss the first
+    records, because its counter would first appear with them."""
     for family in _BY_TOPIC:
         family.labels(topic)
 
 
 def forget_topic(topic: str) -> None:
-    """It was deleted: a cluster whose topics come and go would gather counters of all that ever were."""
+    """Removes the counters of a deleted topic, so that they do not pile up in a cluster that creates and deletes many
+    topics."""
     for family in _BY_TOPIC:
         family.forget(topic)
 
 
 def on_error(rpc: str, code: ErrorCode) -> None:
-    """A partition's outcome was not success."""
+    """Counts an error in a partition's answer."""
     _ERRORS.labels(rpc, code.name).inc()
 
 
 def on_isr_change(before: int, after: int) -> None:
-    """An in-sync set that this broker leads has another number of members."""
+    """Counts a change of the size of an in-sync set that this broker leads."""
     if after < before:
         _ISR_SHRINKS.inc()
     elif after > before:
@@ -204,7 +206,8 @@ def watch_gauges(
     producer_ids: Callable[[], int],
     kafka_connections: Callable[[], int],
 ) -> None:
-    """Reports these when the metrics are read; they run in the endpoint's thread, so they may only look."""
+    """Sets the functions that the other gauges read. They run in the thread of the metrics endpoint, so they must only
+    read state."""
     _PARKED.labels("fetch").set_function(parked_fetches)
     _PARKED.labels("produce").set_function(parked_produces)
     _PARKED.labels("delete_records").set_function(parked_deletions)

@@ -1,6 +1,6 @@
 """Record bytes that the kernel sends from the page cache to the socket, without a copy in this process.
 
-A file holds its own descriptor, because the segment may be released or deleted meanwhile. The segment may also be
+A file holds its own descriptor, because the segment may be released or deleted during the send. The segment may also be
 truncated (a follower's log, after an unclean election). Then the broker cannot complete the answer, because it has
 already sent the answer's length.
 """
@@ -17,7 +17,7 @@ from klamm_broker.log.files.storage_failure import LogDir
 
 
 class RecordFile:
-    """`size_bytes` from `position` of a descriptor that is this object's until `close`."""
+    """A range of `size_bytes` bytes from `position` in a file. The object owns the descriptor until `close`."""
 
     __slots__ = ("_disk", "_fd", "_log_dir", "_on_close", "_position", "_size_bytes")
 
@@ -35,10 +35,11 @@ class RecordFile:
         return self._size_bytes
 
     def send(self, socket_fd: int, sent_bytes: int, max_bytes: int) -> int:
-        """Sends at most `max_bytes` of what follows the first `sent_bytes`; returns how many the socket took.
+        """Sends at most `max_bytes` bytes after the first `sent_bytes`. Returns the number of bytes that the socket
+        accepted.
 
-        Raises BlockingIOError when it takes none now, LogDirFailure, KlammError where the file was cut, or another
-        OSError of the socket's."""
+        Raises BlockingIOError if the socket is full, LogDirFailure, KlammError if the file was truncated, or another
+        OSError of the socket."""
         count = min(max_bytes, self._size_bytes - sent_bytes)
         try:
             taken = os.sendfile(socket_fd, self._fd, self._position + sent_bytes, count)
@@ -53,8 +54,8 @@ class RecordFile:
         return taken
 
     def read(self, into: memoryview, read_bytes: int) -> int:
-        """Fills `into` with what follows the first `read_bytes`, as far as there is any; returns how many bytes those
-        are. Raises LogDirFailure, or KlammError where the file was cut."""
+        """Fills `into` with the bytes after the first `read_bytes`, as far as the file has them. Returns the number of
+        bytes read. Raises LogDirFailure, or KlammError if the file was truncated."""
         room = into[: self._size_bytes - read_bytes]
         try:
             count: int = self._disk.preadv(self._fd, [room], self._position + read_bytes)
@@ -67,13 +68,13 @@ class RecordFile:
         return count
 
     def close(self) -> None:
-        """Once."""
+        """Closes the descriptor. Must be called exactly once."""
         self._disk.close(self._fd)
         self._on_close()
 
 
 def close_files(parts: Iterable[object]) -> None:
-    """Closes the `parts` that are files: they were sent, or never will be."""
+    """Closes the `parts` that are files, after they were sent or the answer was dropped."""
     for part in parts:
         if isinstance(part, RecordFile):
             part.close()

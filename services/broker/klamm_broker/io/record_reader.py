@@ -1,11 +1,11 @@
 """Reads the bytes of a fetch: on the event loop if they are in the page cache, otherwise on a thread.
 
-Nearly all fetches read what was just written, and for those a thread costs more than the read. So the loop asks
-the kernel for the bytes only if it has them (preadv with RWF_NOWAIT). When it has not, the whole fetch goes to a
-thread, with descriptors of its own, and nobody else waits for the disk.
+Nearly all fetches read recently written records, and for these a thread costs more than the read. So the event loop
+asks the kernel for the bytes only if they are in memory (preadv with RWF_NOWAIT). Otherwise a thread reads the whole
+fetch with its own descriptors, so that other requests do not wait for the disk.
 
-A Kafka client's long reads are not read here, but lent as files for sendfile (`RecordFile`). Sendfile would block on
-the disk where a page is missing, so the reader first probes one byte of every `PROBE_STRIDE_BYTES`. Readahead loads
+Long reads for Kafka clients are lent as files for sendfile (`RecordFile`), not read here. Sendfile would block on the
+disk if a page is missing, so the reader first probes one byte of every `PROBE_STRIDE_BYTES`. Readahead loads
 neighbouring pages together, and memory pressure drops them together. A missing page between two probes costs only one
 short read from the disk.
 """
@@ -27,23 +27,25 @@ from klamm_broker.replica.fetch_reader import LocatedSlice
 
 Buffer = bytes | memoryview
 Copy = bytes | bytearray
-"""Records that may be kept."""
+"""A copy of records, which stays valid after the next fetch."""
 
 SCRATCH_BYTES = 2 * 1024**2
-"""Fetches up to this size are read into memory that is there already: fresh pages cost more than the copy."""
+"""Fetches up to this size are read into one shared buffer. Fresh memory pages would cost more than the copy."""
 COPIED_BYTES_MAX = 128 * 1024
 """A whole fetch of a Kafka client up to this size is copied: copies are cheaper than files."""
 FILE_BYTES_MIN = 32 * 1024
-"""A slice below this size is copied, also in a longer fetch."""
+"""A slice below this size is copied even in a longer fetch, because a file for it would cost more."""
 LENT_FILES_MAX = 4096
-"""Descriptors that slow clients may hold; beyond it records are copied, within `queued.max.request.bytes`."""
+"""The number of descriptors that slow clients may hold. Above it, records are copied, within
+`queued.max.request.bytes`."""
 PROBE_STRIDE_BYTES = 128 * 1024
 
 log = logging.getLogger(__name__)
 
 
 class RecordReader:
-    """Reads slices that were just located. `close` after the last read."""
+    """Reads slices of segments. The slices must have been located in the same turn of the event loop. The owner calls
+    `close` after the last read."""
 
     def __init__(self, disk: Disk, *, thread_count: int) -> None:
         self._disk = disk
@@ -57,14 +59,15 @@ class RecordReader:
         self._threads.shutdown(wait=True)
 
     async def read(self, slices: Sequence[LocatedSlice]) -> Sequence[Buffer]:
-        """The bytes of each slice; valid until the caller lets others run. Raises LogDirFailure."""
+        """Returns the bytes of each slice. They are valid until the caller next awaits. Raises LogDirFailure."""
         if not slices:
             return ()
         resident = self._read_resident(slices)
         return await self._read_cold(slices) if resident is None else resident
 
     def copy_resident(self, slices: Sequence[LocatedSlice]) -> Sequence[Copy] | None:
-        """Copies of the slices, if all are in memory and none is one to `lend`. Raises LogDirFailure."""
+        """Returns copies of the slices, or None if a page is not in memory or a slice should be lent. Raises
+        LogDirFailure."""
         if self._can_lend and _has_files(slices):
             return None
         if not self._can_probe:
@@ -78,15 +81,14 @@ class RecordReader:
         return copies
 
     async def lend(self, slices: Sequence[LocatedSlice]) -> list[Copy | RecordFile]:
-        """The slices, to be kept as long as it takes to send them; the files among them are the caller's to close.
-
+        """Returns the slices as copies or as files, valid until they have been sent. The caller must close the files.
         Raises LogDirFailure."""
         may_lend = self._can_lend and self._lent_files + len(slices) <= LENT_FILES_MAX
         if may_lend and _has_files(slices):
             lent = self._lend_resident(slices)
             if lent is not None:
                 return lent
-        # The next fetch overwrites the scratch memory.
+        # Copy, because the next fetch overwrites the scratch memory.
         return [bytes(part) for part in await self.read(slices)]
 
     def _lend_resident(self, slices: Sequence[LocatedSlice]) -> list[Copy | RecordFile] | None:
@@ -141,7 +143,7 @@ class RecordReader:
         segment = one.where.segment
         if segment.files.is_open:
             return self._read_if_resident(one, segment.files.fd, into, one.where.part.position)
-        # A fetch of more segments than stay open.
+        # The fetch has more segments than stay open.
         fd = segment.files.duplicate_fd()
         try:
             return self._read_if_resident(one, fd, into, one.where.part.position)
@@ -149,7 +151,7 @@ class RecordReader:
             self._disk.close(fd)
 
     def _read_if_resident(self, one: LocatedSlice, fd: int, into: memoryview, position: int) -> bool:
-        """Whether all that is asked for was in memory; then it is in `into`."""
+        """Fills `into` if all requested bytes are in memory. Returns True if it did."""
         try:
             return self._disk.preadv(fd, [into], position, os.RWF_NOWAIT) == len(into)
         except BlockingIOError:
@@ -176,7 +178,7 @@ class RecordReader:
 
 
 def _has_files(slices: Sequence[LocatedSlice]) -> bool:
-    """Whether some of them are better sent as files."""
+    """Returns True if the fetch is long enough to send, and a slice is long enough to lend as a file."""
     return sum(one.size_bytes for one in slices) > COPIED_BYTES_MAX and any(
         one.size_bytes >= FILE_BYTES_MIN for one in slices
     )

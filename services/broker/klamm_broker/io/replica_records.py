@@ -1,4 +1,5 @@
-"""Reads records of a partition from another broker's replica, as a consumer would: what a repair takes them from."""
+"""Reads records of a partition from another broker's replica, as a consumer would, for the repair of damaged
+segments."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ FETCH_BYTES = 1024 * 1024
 TIMEOUT_MS = 10_000
 _CONSUMER = -1
 _ANY_RACK = "any"
-"""Followers answer those who name a rack (KIP-392)."""
+"""A rack name for fetches from followers, because followers answer only consumers that name a rack (KIP-392)."""
 
 
 class ReplicaUnreachable(KlammError):
-    """No records came; the text says why."""
+    """Raised if no records were received. The text gives the reason."""
 
 
 class ReplicaRecords:
-    """`close` ends the connections."""
+    """Fetches records from other brokers' replicas. `close` ends its connections."""
 
     def __init__(
         self, transport: Transport, address: Callable[[int], tuple[str, int] | None], *, receive_max_bytes: int
@@ -38,8 +39,7 @@ class ReplicaRecords:
     async def fetch(
         self, broker_id: int, name: TopicPartition, offset: int, *, leader_epoch: int, from_follower: bool
     ) -> memoryview:
-        """Whole committed batches from the one that holds `offset` on; empty: there are none.
-
+        """Returns whole committed batches, starting with the batch that contains `offset`. Empty if there are none.
         Raises ReplicaUnreachable."""
         address = self._address(broker_id)
         if address is None:

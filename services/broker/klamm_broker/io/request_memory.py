@@ -1,7 +1,8 @@
-"""Bounds the bytes of all requests and answers under way (`queued.max.request.bytes`).
+"""Bounds the bytes of all requests and answers in progress (`queued.max.request.bytes`).
 
-A unary produce that does not fit is refused, because its bytes are here already; a stream waits, so that its
-flow control slows the sender down; a fetch is given what room there is. One owner, the event loop: no locks.
+A unary produce that does not fit is refused, because its bytes are already in memory. A stream waits for room, so that
+its flow control slows the sender down. A fetch returns only as much as there is room for. Only the event loop uses the
+pool, so it needs no locks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _ThrottlingQuotaExceededError = EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
 class RequestMemory:
-    """A pool of `max_bytes`. A request that takes bytes gives back as many, once."""
+    """A pool of `max_bytes`. A request that takes bytes must give back the same number once."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -28,16 +29,17 @@ class RequestMemory:
 
     @property
     def free_bytes(self) -> int:
-        """Never negative: an answer may exceed the pool by its one batch too large for it (KIP-74)."""
+        """The free bytes of the pool, never negative. Use may exceed the pool, because an answer may have one batch of
+        any size (KIP-74)."""
         return max(0, self._max_bytes - self._held_bytes)
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether a request waits for room."""
+        """True while a request waits for room."""
         return any(not granted.cancelled() for _, granted in self._waiting)
 
     def take(self, size_bytes: int) -> None:
-        """Raises ThrottlingQuotaExceededError when the pool has no such room."""
+        """Takes the bytes. Raises ThrottlingQuotaExceededError if the pool has no room for them."""
         if size_bytes > self.free_bytes:
             raise _ThrottlingQuotaExceededError(
                 f"requests use {self._held_bytes} bytes of memory; {size_bytes} more would exceed"
@@ -46,16 +48,16 @@ class RequestMemory:
         self._held_bytes += size_bytes
 
     def take_anyway(self, size_bytes: int) -> None:
-        """Takes bytes for an answer that was read within `free_bytes`, apart from its one obligatory batch, or after
-        `has_room`."""
+        """Takes bytes without a check, for an answer that was read within `free_bytes` (its first batch may be larger),
+        or after `has_room`."""
         self._held_bytes += size_bytes
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether `wait_take` would not wait."""
+        """Returns True if `wait_take` would return without waiting."""
         return not self._waiting and self._admits(size_bytes)
 
     async def wait_take(self, size_bytes: int) -> None:
-        """Takes the bytes as soon as there is room for them, first come first served."""
+        """Takes the bytes as soon as there is room for them. Requests get room in the order of their calls."""
         if self.has_room(size_bytes):
             self._held_bytes += size_bytes
             return
@@ -83,5 +85,5 @@ class RequestMemory:
             granted.set_result(None)
 
     def _admits(self, size_bytes: int) -> bool:
-        # An idle pool lets anything in, or a request larger than the pool would wait for ever.
+        # An idle pool admits every request, because a request larger than the pool would otherwise wait for ever.
         return self._held_bytes + size_bytes <= self._max_bytes or not self._held_bytes

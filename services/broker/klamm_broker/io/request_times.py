@@ -1,15 +1,17 @@
-"""How long requests take, by API and phase. Kafka's RequestMetrics, of one event loop instead of two thread pools.
+"""Measures how long requests take, by API and phase.
 
-| phase    | Kafka's name       | here                                                                             |
-|----------|--------------------|----------------------------------------------------------------------------------|
-| `queue`  | RequestQueueTimeMs | waited for memory (`queued.max.request.bytes`); only of requests that did         |
-| `local`  | LocalTimeMs        | until it was answered, or had to wait for somebody                               |
-| `remote` | RemoteTimeMs       | in the purgatory, for other servers or the disk; only of requests that were       |
-| `send`   | ResponseSendTimeMs | until the client had taken the answer; only of requests that had to wait before  |
-| `total`  | TotalTimeMs        | all of it                                                                        |
+Kafka's RequestMetrics, but for one event loop instead of two thread pools.
 
-Before `queue` a request waits for the event loop's turn (`klamm_event_loop_lag_seconds`). There is no response queue.
-The requests that were answered are the count of `total`.
+| phase    | Kafka's name       | time                                                                   |
+|----------|--------------------|------------------------------------------------------------------------|
+| `queue`  | RequestQueueTimeMs | waiting for memory (`queued.max.request.bytes`), if it waited          |
+| `local`  | LocalTimeMs        | until the request was answered or first had to wait                    |
+| `remote` | RemoteTimeMs       | waiting in the purgatory, for other servers or the disk, if it waited  |
+| `send`   | ResponseSendTimeMs | until the client received the answer, if the request waited before     |
+| `total`  | TotalTimeMs        | the whole request                                                      |
+
+Before `queue`, a request waits until the event loop runs it (`klamm_event_loop_lag_seconds`). There is no response
+queue. The count of `total` is the number of answered requests.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class RequestTimes:
 
 
 async def waiting(work: Coroutine[Any, Any, T], times: RequestTimes) -> T:
-    """Awaits what a request has to wait for, as its phase `remote`."""
+    """Awaits work of a request, and counts the time as its phase `remote`."""
     began_s = perf_counter()
     try:
         return await work
@@ -72,7 +74,8 @@ async def waiting(work: Coroutine[Any, Any, T], times: RequestTimes) -> T:
 
 @types.coroutine
 def timed(work: Coroutine[Any, Any, T], times: RequestTimes) -> Generator[Any, Any, T]:
-    """Awaits a request that is served by a coroutine: up to its first wait it is `local`, from there on `remote`."""
+    """Awaits a coroutine that serves a request. The time until its first wait is phase `local`, and the rest is
+    `remote`."""
     began_s = perf_counter()
     waits_s = 0.0
     try:
@@ -85,7 +88,7 @@ def timed(work: Coroutine[Any, Any, T], times: RequestTimes) -> Generator[Any, A
             except GeneratorExit:
                 work.close()
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it is the work's
+            except BaseException as error:  # noqa: BLE001 - every exception is passed to the coroutine
                 waited = work.throw(error)
             else:
                 waited = work.send(sent)

@@ -1,4 +1,4 @@
-"""Holds worker threads together to a number of bytes per second, and ends them when the broker stops."""
+"""Limits worker threads together to a number of bytes per second, and ends their waits when the broker stops."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import threading
 import time
 
 _SLICE_S = 0.05
-"""Waiting for less is put off."""
+"""Waits shorter than this are postponed, so that they add up to fewer and longer ones."""
 
 
 class ThrottleStopped(Exception):
-    """The broker stops."""
+    """Raised in throttled threads when the broker stops."""
 
 
 class Throttle:
-    """Any number of threads, together. They call it with the bytes that they read or wrote, and it waits."""
+    """A limit on the bytes per second of all its threads together. Threads call it with the bytes they have read or
+    written, and the call waits."""
 
     def __init__(self, max_bytes_per_second: float) -> None:
         self._bytes_per_s = max_bytes_per_second
@@ -24,7 +25,8 @@ class Throttle:
         self._wake = threading.Event()
 
     def set_rate(self, max_bytes_per_second: float) -> None:
-        """Sets the rate from now on. Calls that wait return: they were waiting by the rate before."""
+        """Sets the rate. Calls that are waiting return immediately, because they computed their wait from the old
+        rate."""
         with self._lock:
             self._bytes_per_s = max_bytes_per_second
             self._free_at_s = 0.0
@@ -36,7 +38,7 @@ class Throttle:
         return self._stopped
 
     def stop(self) -> None:
-        """Every call from now on, and every one that waits, raises ThrottleStopped."""
+        """Stops the throttle. Waiting calls and all later calls raise ThrottleStopped."""
         with self._lock:
             self._stopped = True
             self._wake.set()

@@ -1,9 +1,10 @@
 """Asks transaction coordinators to add partitions to transactions that are about to write to them (KIP-890).
 
 Kafka's `AddPartitionsToTxnManager`, and `ReplicaManager.maybeSendPartitionsToTransactionCoordinator`. While the
-transaction before is still being ended everywhere the coordinator answers CONCURRENT_TRANSACTIONS; that takes a moment,
-so it is asked again here for a while: the producer would have to send all records again. Only the coordinator knows
-which producer has the transaction, and whether it is open; if it cannot say now, the producer has to ask again.
+previous transaction is still being ended, the coordinator answers CONCURRENT_TRANSACTIONS. That is short, so the
+registry repeats the request for a while. Otherwise the producer would have to send all records again. Only the
+coordinator knows which producer has the transaction and whether it is open. If the coordinator cannot answer now, the
+producer must retry.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _UNDECIDED = frozenset(
 
 
 class TransactionRegistry:
-    """`add` asks; `close` ends the connections. Event loop only."""
+    """Asks the owners of transactional ids with `add`. `close` ends the connections. Only the event loop may use it."""
 
     def __init__(
         self,
@@ -65,7 +66,10 @@ class TransactionRegistry:
         partitions: Sequence[TopicPartition],
         verify_only: bool,
     ) -> dict[TopicPartition, BrokerError]:
-        """Why partitions are no part of the transaction; those that are, for good, are not named."""
+        """Adds partitions to a transaction, or with `verify_only` checks that they are in it.
+
+        Returns the errors by partition. A partition without an error is in the transaction until the transaction ends.
+        """
         by_topic: defaultdict[str, list[int]] = defaultdict(list)
         for partition in partitions:
             by_topic[partition.topic].append(partition.partition)
@@ -87,7 +91,7 @@ class TransactionRegistry:
         }
 
     async def _ask_until_ended(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-        """Again, while the transaction before is being ended."""
+        """Sends the request again while the previous transaction is being ended, for at most `retry_backoff_max_ms`."""
         deadline_ms = self._clock.monotonic_ms() + self._retry_backoff_max_ms
         while True:
             response = await self._ask(request)
@@ -109,7 +113,8 @@ class TransactionRegistry:
 
 
 def _for_producer(code: ErrorCode, message: str) -> BrokerError:
-    """What a produce answers: errors that an old producer knows how to go on after (`ReplicaManager`)."""
+    """Returns the error for the producer. Codes are replaced by codes that old producers can handle
+    (`ReplicaManager`)."""
     if code in _UNDECIDED:
         return ErrorCode.NOT_ENOUGH_REPLICAS.exception(
             f"the partition could not be added to the transaction: {code.name} {message}".rstrip()

@@ -1,15 +1,15 @@
-"""The Kafka wire protocol: a second door to the broker, over the same handlers as gRPC.
+"""The Kafka wire protocol of the broker, over the same handlers as gRPC.
 
-    connection.py     frames off and onto a socket, one request at a time, answered in order
-    frame_buffer.py   what was read of a socket, and the frames in it
-    listener.py       the port, its connections and their bounds
-    requests.py       the request header, and which versions of which API are spoken
-    apis.py           request -> answer, by API key: the hot path's
-    cold_apis.py      the others', loaded when the first of them is asked for
-    wire.py           reading and writing the protocol's types by hand, for the hot messages
-    messages.py       the other messages, by kio's schemas
+    connection.py     reads frames from a socket, and serves one request at a time in order
+    frame_buffer.py   the bytes read from a socket, and the frames in them
+    listener.py       the port, its connections and their limits
+    requests.py       the request header, and the supported versions of each API
+    apis.py           answers requests by API key, for the hot path
+    cold_apis.py      the same for all other APIs, loaded at their first request
+    wire.py           reads and writes the protocol's types by hand, for the hot messages
+    messages.py       reads and writes the other messages, by kio's schemas
     produce.py, fetch.py, metadata.py, ...   one family of APIs each
 
-Kafka clients see brokers only. The broker forwards requests for coordinators and controllers to them over gRPC
+Kafka clients see only brokers. The broker forwards requests for coordinators and controllers to them over gRPC
 (`forwarding.py`). FindCoordinator always names a live broker.
 """

@@ -1,4 +1,5 @@
-"""Access control entries, passed on to the active controller: DescribeAcls, CreateAcls, DeleteAcls (KIP-140)."""
+"""Forwards requests about access control entries to the active controller: DescribeAcls, CreateAcls, DeleteAcls
+(KIP-140)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class AclApis:
         self._controller = controller
 
     async def describe(self, request: Request, wanted: Any) -> Fields:
-        """The entries that match, grouped by resource pattern as Kafka does."""
+        """Returns the matching entries, grouped by resource pattern as in Kafka."""
         ask = pb.DescribeAclsRequest(filter=_filter(wanted))
         try:
             answer = await self._controller.ask(AdminStub.describe_acls, ask, timeout_ms=TIMEOUT_MS)

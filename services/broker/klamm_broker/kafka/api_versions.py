@@ -1,6 +1,6 @@
-"""ApiVersions (KIP-35, KIP-511): the APIs and versions of this broker, and the cluster's features (KIP-584).
+"""ApiVersions (KIP-35, KIP-511): returns the APIs and versions of this broker, and the cluster's features (KIP-584).
 
-The request is answered in every version, and before a login."""
+The broker answers the request in every version, and before a login."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(request: Request, features_epoch: int, cluster_id: str, node_id: int) -> AnswerWriter:
-    """Answers a client of the node `node_id` in the cluster `cluster_id`. `features_epoch` never falls: clients believe
-    the broker with the greatest.
+    """Answers a client of the node `node_id` in the cluster `cluster_id`. `features_epoch` never decreases, because
+    clients trust the broker with the greatest epoch.
 
-    A client that means to talk to another node gets REBOOTSTRAP_REQUIRED (KIP-1242): addresses can change hands.
-    To a version that is not spoken the answer is one of version 0, which every client can read, and names the range
-    of this API."""
+    A client that expects another node at this address gets REBOOTSTRAP_REQUIRED (KIP-1242), because addresses can
+    change owners. An unsupported version gets an answer of version 0, which every client can read, with the supported
+    versions of ApiVersions."""
     if not request.is_spoken:
         return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, SPOKEN[ApiKey.API_VERSIONS])], (), 0)
     if request.version >= _SOFTWARE_SINCE:

@@ -1,4 +1,4 @@
-"""Answers requests by API key: the hot path's APIs here, the others in `cold_apis`."""
+"""Answers requests by API key: the APIs of the hot path here, the others in `cold_apis`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class KafkaApis:
-    """`handle` is what a `KafkaListener` takes."""
+    """Answers all requests of a `KafkaListener`, which calls `handle`."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class KafkaApis:
         self._cold: ColdApis | None = None
 
     def handle(self, request: Request) -> Answer | AnswerInTime:
-        """The body of the answer, at once or in time. Raises MalformedRequestError, or another KlammError that ends the
-        connection."""
+        """Returns the body of the answer, or a coroutine if the request must wait. Raises MalformedRequestError, or
+        another KlammError that ends the connection."""
         match request.api_key:
             case ApiKey.PRODUCE:
                 return produce(request, self._handlers.produce, self._cluster, self._topic_ids)

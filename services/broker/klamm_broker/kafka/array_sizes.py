@@ -36,11 +36,13 @@ _FIXED_BYTES: Final = {
 }
 
 _Skip = Callable[[memoryview, int], int]
-"""(message, where a field begins) -> where it ends; beyond the message's end if it is cut off."""
+"""A function of a message and the position of a field. It returns the field's end, which is beyond the message if the
+field is cut off."""
 
 
 def check_array_sizes(api_key: ApiKey, version: int, message: memoryview, start: int) -> None:
-    """Raises MalformedRequestError unless the body from `start` on has all it promises."""
+    """Checks a request's body, which begins at `start`. Raises MalformedRequestError if an array or field is
+    incomplete."""
     try:
         end = _skip_request(api_key, version)(message, start)
     except (IndexError, struct.error):
@@ -59,7 +61,8 @@ def _skip_request(api_key: ApiKey, version: int) -> _Skip:
 
 
 def _entity(schema: Any) -> _Skip:
-    """Field by field; those of fixed size that follow one another in one step."""
+    """Returns a function that skips an entity field by field. It skips neighbouring fields of fixed size in one
+    step."""
     flexible: bool = schema.__flexible__
     hints = typing.get_type_hints(schema)
     steps: list[_Skip] = []
@@ -100,7 +103,7 @@ def _field(hint: Any, kafka_type: str | None, flexible: bool) -> _Skip:
 
 
 def _not_none(hint: Any) -> Any:
-    """`T` of `T | None`."""
+    """Returns `T` for `T | None`, and other hints unchanged."""
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
     return kinds[0] if type(None) in typing.get_args(hint) else hint
 
@@ -140,7 +143,7 @@ def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null:
 
 
 def _nullable(inner: _Skip) -> _Skip:
-    """A structure behind a byte that is negative when it is null."""
+    """Skips a nullable structure. The byte before it is negative if the structure is null."""
     return lambda message, position: inner(message, position + 1) if message[position] < 128 else position + 1
 
 

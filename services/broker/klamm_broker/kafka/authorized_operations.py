@@ -1,5 +1,7 @@
-"""What a client may do with a resource, as a bit field (KIP-430). Bits and sets are Kafka's `AclOperation` and
-`AclEntry.supportedOperations`; where there is no authorizer, everything that the resource supports."""
+"""Returns the operations that a client may perform on a resource, as a bit field (KIP-430).
+
+The bits and sets are those of Kafka's `AclOperation` and `AclEntry.supportedOperations`. Without an authorizer, a
+client may perform all operations that the resource supports."""
 
 from __future__ import annotations
 
@@ -33,17 +35,17 @@ _ALL: Final = {resource_type: _bits(operations) for resource_type, operations in
 
 
 def of_cluster(is_asked_for: bool) -> int:
-    """What the client may do with the cluster, if it asks."""
+    """Returns the operations that the client may perform on the cluster, if it asked for them."""
     return _of(ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for)
 
 
 def of_topic(name: str, is_asked_for: bool = True) -> int:
-    """What the client may do with a topic, if it asks."""
+    """Returns the operations that the client may perform on a topic, if it asked for them."""
     return _of(ResourceType.TOPIC, name, is_asked_for)
 
 
 def of_group(group_id: str, is_asked_for: bool) -> int:
-    """What the client may do with a group, if it asks."""
+    """Returns the operations that the client may perform on a group, if it asked for them."""
     return _of(ResourceType.GROUP, group_id, is_asked_for)
 
 

@@ -1,5 +1,5 @@
-"""The cluster and its servers: DescribeCluster (KIP-700), DescribeQuorum (KIP-595, KIP-836), UnregisterBroker,
-UpdateFeatures (KIP-584)."""
+"""Answers requests about the cluster and its servers: DescribeCluster (KIP-700), DescribeQuorum (KIP-595, KIP-836),
+UnregisterBroker, UpdateFeatures (KIP-584)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from klamm_server.runtime.clock import Clock
 from klamm_server.security.session import may_be_shown_with_cluster, may_with_cluster
 
 _BROKERS, _CONTROLLERS = 1, 2
-"""Kinds of endpoints (KIP-919)."""
+"""The types of endpoints in DescribeCluster (KIP-919)."""
 
 
 class ClusterApis:
@@ -32,7 +32,7 @@ class ClusterApis:
         self._clock = clock
 
     async def describe(self, request: Request, wanted: Any) -> Fields:
-        """Clients may ask for brokers only: controllers have no Kafka listener."""
+        """Describes the brokers. Clients cannot ask for controllers, because controllers have no Kafka listener."""
         endpoint_type = getattr(wanted, "endpoint_type", _BROKERS)
         image = self._view.image
         if endpoint_type != _BROKERS:
@@ -56,7 +56,7 @@ class ClusterApis:
         }
 
     async def describe_quorum(self, request: Request, wanted: Any) -> Fields:
-        """The controllers' log is all there is."""
+        """Describes the quorum of the controllers' log, which is the only quorum."""
         asked = {(topic.topic_name, one.partition_index) for topic in wanted.topics for one in topic.partitions}
         if asked != {(CLUSTER_METADATA_TOPIC, 0)}:
             return _no_quorums(wanted)
@@ -67,7 +67,7 @@ class ClusterApis:
         except BrokerError as error:
             return _no_quorum(error.code, error.message)
         controllers = [one for one in quorum.replicas if one.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
-        # A coordinator may have a broker's id, and Kafka clients know none.
+        # Leave coordinators out: one may have a broker's id, and Kafka clients do not know coordinators.
         observers = [
             one for one in quorum.replicas if not one.is_voter and one.kind != pb.QUORUM_REPLICA_KIND_COORDINATOR
         ]
@@ -90,7 +90,8 @@ class ClusterApis:
         }
 
     def _replica(self, replica: pb.QuorumReplica, end_index: int) -> Fields:
-        """Brokers count records, not entries: they are shown as far behind the leader's end as they are behind."""
+        """Returns the state of a replica of the log. Brokers count records, not entries, so their end offset is the
+        leader's end minus their lag."""
         heard_ms = self._clock.wall_ms() - replica.silent_ms
         return {
             "replica_id": replica.node_id,
@@ -109,7 +110,7 @@ class ClusterApis:
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
     async def update_features(self, request: Request, wanted: Any) -> Fields:
-        """Accepts the levels that there are. Others are refused, and with one of them the whole request."""
+        """Accepts a request if all its levels are the current ones. Otherwise refuses the whole request."""
         if not may_with_cluster(AclOperation.ALTER):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
         for one in wanted.feature_updates:
@@ -148,7 +149,8 @@ def _no_quorum(code: ErrorCode, message: str) -> Fields:
 
 
 def _no_quorums(wanted: Any) -> Fields:
-    """Kafka refuses all partitions of a request that names another one than that of the controllers' log."""
+    """Returns an error for each partition, as Kafka does if a request names another partition than that of the
+    controllers' log."""
     topics = [
         {"topic_name": topic.topic_name, "partitions": [_no_partition(one.partition_index) for one in topic.partitions]}
         for topic in wanted.topics

@@ -29,11 +29,11 @@ from klamm_broker.kafka.voters import VoterApis
 from klamm_server.runtime.clock import Clock
 
 ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
-"""Takes a request and what kio made of it."""
+"""A handler of a request. It gets the request and its body as decoded by kio."""
 
 
 class ColdApis:
-    """`handle` and `list_offsets` answer what `KafkaApis` does not read by hand."""
+    """Answers the requests that `KafkaApis` does not decode by hand, with `handle` and `list_offsets`."""
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class ColdApis:
         }
 
     async def handle(self, request: Request) -> Parts:
-        """The body of the answer. Raises MalformedRequestError, or another KlammError that ends the connection."""
+        """Returns the body of the answer. Raises MalformedRequestError, or another KlammError that ends the
+        connection."""
         if request.api_key is ApiKey.LIST_OFFSETS:
             return self.list_offsets(request)
         answer = await self._handlers[request.api_key](request, messages.decode(request))

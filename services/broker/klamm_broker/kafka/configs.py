@@ -1,4 +1,4 @@
-"""Configs, passed on to the active controller: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs,
+"""Forwards requests about configs to the active controller: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs,
 ListConfigResources."""
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _CONFIG_TYPES: Final = {
     "CLASS": 8,
     "PASSWORD": 9,
 }
-"""DescribeConfigs' numbers (KIP-569)."""
+"""The numbers of config types in DescribeConfigs (KIP-569)."""
 _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
-"""Kinds of resources that Kafka has configs for, and this cluster nothing to list of."""
+"""Types of resources that have configs in Kafka, but no resources to list in this cluster."""
 
 
 class ConfigApis:
@@ -62,7 +62,8 @@ class ConfigApis:
         return {"results": [_described(one) for one in results]}
 
     async def alter(self, request: Request, wanted: Any) -> Fields:
-        """The older call: what it does not name goes back to its default."""
+        """Replaces all configs of resources (the older API). A config that the request does not name gets its
+        default."""
         resources = [
             pb.AlterConfigsResource(
                 resource=_resource(one.resource_type, one.resource_name),
@@ -160,7 +161,8 @@ class ConfigApis:
 
 
 def _resource(resource_type: int, name: str) -> pb.ConfigResource:
-    """The numbers are Kafka's on both sides; the controller refuses those it does not have."""
+    """Returns the resource of a request. Kafka's and Klamm's numbers are equal, and the controller refuses unknown
+    ones."""
     return pb.ConfigResource(type=resource_type, name=name)  # type: ignore[arg-type]
 
 

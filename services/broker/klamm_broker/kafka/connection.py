@@ -1,4 +1,4 @@
-"""One client's socket: frames off it, answers onto it, one request at a time and in order.
+"""One client's socket: reads frames, writes answers, and serves one request at a time in order.
 
 Kafka serves one request of a connection at a time too. If the broker can answer a request immediately, it does so in
 the turn of the event loop in which the request arrived. The answers of one turn are written together. Such a request
@@ -6,7 +6,7 @@ needs no task, future or further turn.
 
 A request that has to wait gets a task, and requests behind it are not served until the task ends. So a client can fill
 at most one frame (`socket.request.max.bytes`) and the bytes of one read. The task's last step serves the requests
-behind it. A turn ends when the buffer is empty, or earlier, to let other connections have theirs. A client that does
+behind it. A turn ends when the buffer is empty, or earlier, so that other connections are served. A client that does
 not read its answers is not served, so a slow reader stops only its own requests.
 
 After a client has used up a quota, the broker reads nothing from it during the throttle time (`throttle.py`).
@@ -14,7 +14,7 @@ After a client has used up a quota, the broker reads nothing from it during the 
 A frame that cannot be read ends the connection (`frame_buffer.py`). If a client speaks gRPC or HTTP, the broker answers
 that the client must use another port.
 
-With TLS the transport encrypts, and only the way of records into it differs. The client's principal comes from its
+With TLS, the transport encrypts, and only the sending of records differs. The client's principal comes from its
 certificate when the connection begins, or from its login.
 """
 
@@ -46,33 +46,34 @@ from klamm_server.security.session import Session
 log = logging.getLogger(__name__)
 
 TURN_REQUESTS_MAX = 64
-"""Requests that are served in one turn, before other connections have theirs."""
+"""The most requests that are served in one turn, so that other connections are served too."""
 TURN_ANSWERS_BYTES = 64 * 1024
-"""Bytes of answers after which the client has to take them before it gets more."""
+"""After this many bytes of answers, the client must read them before its next request is served."""
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a client that shows no certificate and has not logged in."""
 _ANSWER_HEADER = struct.Struct(">ii")
 _TAGGED_ANSWER_HEADER = struct.Struct(">iib")
 
 Parts = list[Part]
-"""The body of an answer, in pieces."""
+"""The body of an answer in pieces."""
 Answer = Parts | None
 """An answer, or None if the client expects none."""
 AnswerInTime = Coroutine[Any, Any, Answer]
-"""An answer that something has to be waited for."""
+"""The answer to a request that must wait."""
 
 
 class LoginOf(Protocol):
-    """The login of a connection, where clients log in."""
+    """The login of a connection, on a listener with logins."""
 
     def hold_back(self, rest_ms: int) -> None:
-        """The time for the login begins `rest_ms` later."""
+        """Delays the start of the login's time limit by `rest_ms`."""
 
     def begin(self, *, has_place: bool) -> str:
-        """The connection has come about; if it is one too many, says which bound has been reached."""
+        """Begins the login of a connection that is established. Returns the reached limit if there is no place for it,
+        otherwise ""."""
 
     def close(self) -> None:
-        """The connection has gone."""
+        """Ends the login, because the connection is closed."""
 
     def handler_of(self, request: Request) -> Callable[[Request], Answer | AnswerInTime] | None:
         """Returns the handler of a login's request, or None for other requests. Raises a KlammError to end the
@@ -80,35 +81,36 @@ class LoginOf(Protocol):
 
 
 class ConnectionOwner(Protocol):
-    """The listener, as its connections see it."""
+    """The interface of the listener for its connections."""
 
     memory: RequestMemory
     turns: LoopTurns
     request_max_bytes: int
     send_buffer_bytes: int
     slices: SliceSender | None
-    """Sends the records of files over TLS; None without TLS."""
+    """Sends the records of files over TLS. None without TLS."""
 
     def on_connected(self, connection: KafkaConnection) -> bool:
-        """Whether the connection is accepted: there is room for one more, and its principal is known."""
+        """Returns True if the connection is accepted: there is room for it, and its principal is known."""
 
     def on_closed(self, connection: KafkaConnection) -> None: ...
 
     def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
-        """Raises a KlammError to end the connection. Only an answer in time may have files."""
+        """Handles a request. Raises a KlammError to end the connection. Only a coroutine's answer may contain files."""
 
     def turn_away(self, visitor: Visitor, peer: str) -> str:
-        """Logs that it came; what to tell it."""
+        """Logs a visitor with another protocol. Returns the text to answer it with."""
 
     def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
-        """A request that had to wait is answered; its client took so long to take the answer."""
+        """Notes that a request that had to wait was answered, and that the client took `send_s` seconds to receive the
+        answer."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """See the module's docstring.
+    """The connection of one Kafka client.
 
-    Invariants: no frame is taken or dropped while a task is under way. `_next_turn` is set while the loop is to come
-    back here, and then nothing is read."""
+    Invariants: no frame is removed while a task runs. `_next_turn` is set while another turn for this connection is
+    scheduled, and then nothing is read."""
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
@@ -130,23 +132,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.principal = ANONYMOUS
         """The client's principal."""
         self.login: LoginOf | None = None
-        """Where clients log in."""
+        """The login, on a listener with logins."""
         self.request_max_bytes = owner.request_max_bytes
         self.session: Session | None = None
-        """What it may do, where there is an authorizer."""
+        """The client's rights, if there is an authorizer."""
         self.expires_ms: int | None = None
-        """When its certificate ends by the wall clock, and the connection with it; None: never."""
+        """The time when the client's certificate expires and the connection is closed, by the wall clock. None means
+        never."""
         self.throttle: Throttle | None = None
-        """What the request under way, or just answered, costs the client, where quotas are set."""
+        """The costs of the current or last request, if quotas are set."""
         self.last_request_ms = 0
         """The time of the client's last request. The listener closes connections that are idle for too long."""
         self.queued_s = self.began_s = 0.0
-        """How long the request under way waited for memory, if it had to, and when its time began, that wait
-        included."""
+        """`queued_s` is how long the current request waited for memory. `began_s` is when its time began, including
+        this wait."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has come about; with TLS, by the end of the handshake."""
+        """True after the connection is established. With TLS, this is at the end of the handshake."""
         return self._transport is not None
 
     @property
@@ -162,15 +165,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the client waits for something here."""
+        """True while a request of the client waits."""
         return self._task is not None
 
     @property
     def arrived_bytes(self) -> int | None:
-        """The bytes that have arrived of an incomplete frame that holds memory; None if there is no such frame."""
+        """The bytes that have arrived of an incomplete frame that holds memory, or None without such a frame."""
         return self._frames.filled if self._held.frame_bytes and not self.is_busy else None
 
-    # What the transport says
+    # Calls of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -213,44 +216,46 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._task is None:
             self._release()
         else:
-            # Behind its first step, which may be still to come: what it awaits wants to be begun.
+            # Cancel after the task's first step, which may not have run yet, because the coroutine that it awaits must
+            # be started.
             asyncio.get_running_loop().call_soon(self._task.cancel)
         self._owner.on_closed(self)
 
-    # What the listener says
+    # Calls of the listener
 
     def trim(self) -> None:
-        """Gives back what it holds for requests, if none is there."""
+        """Frees the memory for requests, if no request is there."""
         self._frames.trim()
 
     def cut_off(self, reason: str) -> None:
-        """Closes it and logs the reason."""
+        """Logs the reason and closes the connection."""
         log.warning("client=%s connection closed: %s", self._peer, reason)
         self.close()
 
     def hold_back(self, rest_ms: int) -> None:
-        """Nothing of it is served for so long."""
+        """Serves no request of the client for `rest_ms`."""
         if self.login is not None:
             self.login.hold_back(rest_ms)
         self._next_turn = asyncio.get_running_loop().call_later(rest_ms / 1000, self._on_next_turn)
 
     def end_after_answer(self) -> None:
-        """Closes it when the answer to the request under way, which has to wait, is on its way."""
+        """Closes the connection after the answer to the current request, which must be a waiting one."""
         self._ends_after_answer = True
 
     def close(self) -> None:
-        """Cuts it off."""
+        """Closes the connection immediately, without sending the rest."""
         self._is_over = True
         self._transport.abort()
 
     async def closed(self) -> None:
-        """When nothing of it is left."""
+        """Waits until the connection is closed and has released its memory."""
         await self._gone.wait()
 
     # Serving
 
     def _serve(self) -> None:
-        """Answers what is here, until something has to be waited for or the turn is over, and sees to its going on."""
+        """Answers the requests that have arrived, until one must wait or the turn is over, and schedules the next
+        turn."""
         if self._is_over:
             return
         frames = self._frames
@@ -268,16 +273,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
             except NotKafkaError as error:
                 self._turn_away(error.visitor)
                 return
-            except Exception as error:  # noqa: BLE001 - told apart there
+            except Exception as error:  # noqa: BLE001 - `_end` distinguishes the errors
                 self._end(error)
                 return
-            # A read that filled the buffer has left something behind.
+            # A read that filled the buffer may have left bytes in the socket.
             if has_more or (was_full and frames.has_served):
                 self._schedule_turn()
         self._read_on(self._next_turn is None and frames.filled < frames.capacity)
 
     def _serve_turn(self) -> bool:
-        """Whether there may be more to serve at once. Raises a KlammError, or what a handler of ours should not."""
+        """Serves requests of one turn. Returns True if there may be more to serve immediately. Raises a KlammError, or
+        an unexpected exception of a handler."""
         answers: list[Any] = []
         answers_bytes = 0
         frames, held = self._frames, self._held
@@ -320,7 +326,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frames.grow(size)
 
     def _rest(self) -> None:
-        """The client is not read for as long as it was told to rest (KIP-219)."""
+        """Stops reading from the client for the throttle time of its last request (KIP-219)."""
         throttle, self.throttle = self.throttle, None
         if throttle is not None and throttle.ms and not self._is_over:
             self.hold_back(throttle.ms)
@@ -342,7 +348,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    # Clients that want another port
+    # Clients that dialled the wrong port
 
     def _turn_away(self, visitor: Visitor) -> None:
         advice = self._owner.turn_away(visitor, self._peer)
@@ -355,7 +361,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.write(http_refusal(advice))
         self._transport.close()
 
-    # Requests that have to wait
+    # Requests that must wait
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = asyncio.create_task(self._work(work))
@@ -384,11 +390,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._serve()
 
     def _end(self, error: BaseException | None) -> None:
-        """Nothing more can be done for the client; None, or a ConnectionError: it has gone."""
+        """Closes the connection, because no more requests can be served. Logs `error` unless it is None or a
+        ConnectionError, which mean that the client has gone."""
         if isinstance(error, KlammError):
             log.warning("client=%s connection closed: %s", self._peer, error)
         elif error is not None and not isinstance(error, ConnectionError):
-            # Our mistake, which must not cost anybody else's connection.
+            # A bug of the broker must not affect other connections.
             log.error("client=%s connection closed after an internal error", self._peer, exc_info=error)
         self.close()
 
@@ -399,7 +406,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._gone.set()
 
     async def _handle_in_time(self, request: Request) -> None:
-        """Handles the request when there is memory for it."""
+        """Handles the request as soon as there is memory for it."""
         began_s = perf_counter()
         await self._held.wait_hold_frame(len(request.frame))
         self.queued_s = perf_counter() - began_s
@@ -421,7 +428,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._memory.take_anyway(size - file_bytes)
             try:
                 if self._transport.is_closing():
-                    # uvloop refuses to write with a RuntimeError.
+                    # A write to a closing transport of uvloop raises RuntimeError.
                     raise ConnectionResetError("the client closed the connection")
                 parts = [_header_of(request, size), *body]
                 if file_bytes:
@@ -445,7 +452,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             await self._writable.wait()
             return
         if self._file_sender is None:
-            # From now on `_writable` means that the transport has nothing left.
+            # With this limit, `_writable` is set only when the transport has nothing left to write.
             self._transport.set_write_buffer_limits(0)
             self._file_sender = FileSender(self._transport, self._owner.send_buffer_bytes)
         await self._writable.wait()

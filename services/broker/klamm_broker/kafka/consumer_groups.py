@@ -1,4 +1,5 @@
-"""Groups of the new protocol (KIP-848), passed on to coordinators: ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+"""Forwards requests about groups of the new protocol to coordinators (KIP-848): ConsumerGroupHeartbeat,
+ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from klamm_broker.kafka.seen_cluster import SeenCluster
 
 TIMEOUT_MS = 30_000
 CONSUMER_MEMBER = 1
-"""Kafka's number of a member that speaks the new protocol."""
+"""The number that Kafka gives members with the new protocol."""
 CLIENT_NAMES_MEMBER = 1
 """The first version of ConsumerGroupHeartbeat in which the client chooses its member id (KIP-1082)."""
 _NO_ID = bytes(16)

@@ -1,19 +1,21 @@
-"""FindCoordinator: Kafka clients are sent to a broker, which passes on what they ask.
+"""FindCoordinator: sends Kafka clients to a broker, which forwards their requests to the coordinator.
 
-What clients can rely on:
+Clients can rely on three things. First, a group or transactional id has one coordinator, one of the live brokers with
+the client's listener. Brokers with the same metadata name the same coordinator. It does not depend on the coordinator
+process that owns the id's shard. If this process dies, the broker stays, and forwards requests to the next owner.
 
-- A group or transactional id has one coordinator, one of the live brokers with the client's listener. Brokers that have
-  read the same metadata name the same one. It does not depend on which coordinator process owns the id's shard: when a
-  coordinator process dies the broker stays, and passes on what it is asked to the next owner.
-- It changes only when a broker comes or goes, and then for most ids. Members and producers need not notice. What they
-  send (joins, heartbeats, commits, all of a transaction) any broker passes on, for nothing depends on which broker does
-  so: the shard's owner decides. Kafka refuses it elsewhere, because there the broker is the owner; here a refusal would
-  only break off groups and transactions whenever a broker is added.
-- Lists, descriptions and deletions are the coordinator's alone, as in Kafka: clients ask every broker and join the
-  answers. `check_is_coordinator` refuses the rest with NOT_COORDINATOR, upon which a client asks FindCoordinator again.
-  While one broker has read more metadata than another they may name different ones; they agree as soon as both have
-  read the same. A broker that is cut off from the controllers' log may name the wrong one until it reads the log again,
-  as in Kafka.
+Second, the coordinator changes only when a broker joins or leaves, and then for most ids. Members and producers need
+not notice. Any broker forwards their requests (joins, heartbeats, commits, all of a transaction), because the shard's
+owner decides. Kafka refuses these requests on other brokers, because there the broker is the owner. In Klamm, a refusal
+would only interrupt groups and transactions whenever a broker is added.
+
+Third, only the coordinator lists, describes and deletes, as in Kafka, because clients ask every broker and join the
+answers. `check_is_coordinator` refuses these requests elsewhere with NOT_COORDINATOR, after which a client asks
+FindCoordinator again.
+
+While one broker has newer metadata than another, they may name different coordinators. They agree as soon as both have
+the same metadata. As in Kafka, a broker without connection to the controllers may name the wrong one until it reads
+their log again.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from klamm_broker.kafka.seen_cluster import SeenCluster
 
 
 async def find_coordinator(request: Request, wanted: Any, finder: CoordinatorFinder, cluster: SeenCluster) -> Fields:
-    """A coordinator is some live broker, once the key's real one is there to be asked."""
+    """Returns a live broker as the coordinator of each key, if the shard's owner is available."""
     keys = list(wanted.coordinator_keys) if request.version >= 4 else [wanted.key]
-    # The numbers are Kafka's on both sides.
+    # The numbers of key types are equal in Kafka and Klamm.
     key_type: int = getattr(wanted, "key_type", 0)
     found = [_found(key_type, key, finder, cluster) for key in keys]
     return {"coordinators": found} if request.version >= 4 else found[0]
@@ -62,7 +64,7 @@ def _found(key_type: int, key: str, finder: CoordinatorFinder, cluster: SeenClus
 
 
 def check_is_coordinator(cluster: SeenCluster, key: str) -> None:
-    """Raises NotCoordinatorError where clients are sent to another broker for a group or transactional id. An empty one
-    is refused further on, as no id."""
+    """Raises NotCoordinatorError if clients are sent to another broker for this group or transactional id. An empty id
+    is refused later, as invalid."""
     if key and not cluster.coordinated_here([key]):
         raise ErrorCode.NOT_COORDINATOR.exception(f"broker {cluster.broker_id} is not the coordinator of {key!r}")

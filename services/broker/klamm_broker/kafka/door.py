@@ -1,5 +1,8 @@
-"""The Kafka side of a broker, put together: bound early, for its ports are part of the registration, opened when the
-broker serves. Each listener shows the cluster as its own clients reach it; all else they share."""
+"""Connects the parts of a broker's Kafka listeners. They are bound early, because the broker registers their ports, and
+opened when the broker serves.
+
+Each listener shows the cluster with the addresses that its own clients can reach. The listeners share everything else.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,10 @@ from klamm_server.security.quotas.rate_window import WindowSpan
 
 
 class KafkaDoor:
-    """`bind`, then `open`, then `close`; does nothing where the config has no listeners for Kafka clients.
+    """All Kafka listeners of a broker. The owner calls `bind`, `open` and `close`. Without Kafka listeners in the
+    config they do nothing.
 
-    Raises UncheckedCallError if the table of operations does not say for an API which callers it is for."""
+    Raises UncheckedCallError if the table of operations does not define the callers of an API."""
 
     def __init__(
         self,
@@ -100,16 +104,17 @@ class KafkaDoor:
         self._idle_tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
-        """Connections."""
+        """Returns the number of open connections."""
         return sum(map(len, self._doors.values()))
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Connections that are there stay, also if they are too many."""
+        """Applies a new configuration. Existing connections stay, even if they exceed a new limit."""
         self._room.connections_max = config.max_connections
         self._pace.rate_max = config.max_connection_creation_rate
 
     async def bind(self, grpc: Sequence[Listener]) -> Sequence[Listener]:
-        """What Kafka clients dial. `grpc` is what others do. Raises KlammError when a port is taken."""
+        """Binds the listeners. Returns the listeners with the addresses that Kafka clients dial. `grpc` are the
+        listeners of gRPC clients. Raises KlammError if a port is in use."""
         addresses = " or ".join(f"{one.host}:{one.port}" for one in grpc)
         for door in self._doors.values():
             door.grpc_addresses = addresses
@@ -117,14 +122,14 @@ class KafkaDoor:
         return self._listeners.dialled(ports)
 
     async def open(self) -> None:
-        """Accepts clients from now on."""
+        """Starts accepting clients."""
         for one, door in self._doors.items():
             await door.open()
             task = asyncio.create_task(door.run(), name=f"kafka-idle-connections-{one.name}")
             self._idle_tasks.append(watch(task))
 
     async def close(self) -> None:
-        """Closes the listeners, also after a start that failed."""
+        """Closes the listeners, also after a failed start."""
         for task in self._idle_tasks:
             task.cancel()
         await asyncio.gather(*(door.close() for door in self._doors.values()))
@@ -133,7 +138,7 @@ class KafkaDoor:
 
 
 def _sasl_clients(listener: Listener, logins: Logins | None, room: HandshakeRoom, clock: Clock) -> SaslClients | None:
-    """The clients of that listener, if clients log in there; else None."""
+    """Returns the login state of the listener's clients, or None without logins."""
     if not listener.security.wants_sasl:
         return None
     its_own = None if logins is None else logins.at(listener.name)
@@ -148,7 +153,7 @@ def _tls_clients(
     config: BrokerConfig,
     auditor: Auditor | None,
 ) -> TlsClients | None:
-    """The clients of that listener, if it has TLS; else None."""
+    """Returns the TLS state of the listener's clients, or None without TLS."""
     if not listener.security.is_encrypted:
         return None
     its_own = None if tls is None else tls.of(listener.name)

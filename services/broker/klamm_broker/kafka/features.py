@@ -21,7 +21,7 @@ LEVELS: Final = {
     GROUP: 1,  # KIP-848
     KRAFT: 1,  # controllers join and leave, KIP-853
     METADATA: 33,  # 4.4-IV2
-    TRANSACTION: 2,  # KIP-890's second part
+    TRANSACTION: 2,  # the second part of KIP-890
 }
 
 UPGRADE: Final = 1
@@ -30,7 +30,7 @@ _UNSAFE_DOWNGRADE: Final = 3
 
 
 def why_refused(feature: str, level: int, upgrade_type: int) -> str:
-    """Returns why an update is refused with INVALID_UPDATE_VERSION, or empty text if it changes nothing."""
+    """Returns why an update is refused with INVALID_UPDATE_VERSION, or "" if it changes nothing."""
     current = LEVELS.get(feature)
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         why = "The controller does not support the given upgrade type."

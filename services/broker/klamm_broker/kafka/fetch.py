@@ -1,7 +1,7 @@
 """Fetch, versions 4 to 18: https://kafka.apache.org/protocol#The_Messages_Fetch.
 
-An answer without a session (`fetch_sessions.py`) contains every partition that was asked for, also those without
-records: Java's and kafka-python's clients get nothing at all otherwise.
+An answer without a session (`fetch_sessions.py`) contains every requested partition, even without records. Otherwise
+Java's and kafka-python's clients would get no records at all.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from klamm_server.security.session import CALLER
 _DIVERGING_EPOCH_TAG: Final = 0
 _CURRENT_LEADER_TAG: Final = 1
 _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
-"""Epoch, its end offset, and no tagged fields."""
+"""The epoch, its end offset, and the number of tagged fields, 0."""
 _NO_OFFSET: Final = -1
 _BY_TOPIC_ID: Final = 13
 """The first version that names topics by id."""
 _WITH_ENDPOINTS: Final = 16
-"""The first version whose answers contain the addresses of the leaders that refusals name."""
+"""The first version whose answers contain the addresses of leaders that errors name."""
 _HEAD: Final = struct.Struct(">iiibii")
-"""max_wait_ms, min_bytes, max_bytes, isolation level, session id and epoch."""
+"""The fields max_wait_ms, min_bytes, max_bytes, isolation level, session id and session epoch."""
 _HEAD_BEFORE_15: Final = struct.Struct(">iiiibii")
-"""The replica's id comes first."""
+"""The fields before version 15, which begin with the replica's id."""
 _HEAD_BEFORE_7: Final = struct.Struct(">iiiib")
-"""There are no sessions."""
+"""The fields before version 7, which have no session."""
 _TO_SESSION: Final = struct.Struct(">ihi")
-"""Throttle time, error code, session id."""
+"""The fields throttle time, error code and session id."""
 _FETCHED: Final = struct.Struct(">ihqqq")
-"""Partition, error code, high watermark, last stable offset, log start offset."""
+"""The fields partition, error code, high watermark, last stable offset and log start offset."""
 _FETCHED_BEFORE_5: Final = struct.Struct(">ihqq")
 _ABORTED: Final = struct.Struct(">qq")
-"""Producer id, first offset."""
+"""The fields producer id and first offset."""
 
 
 class Fetch:
-    """Handles Fetch."""
+    """Handles Fetch requests of Kafka clients."""
 
     def __init__(
         self, handler: FetchHandler, cluster: SeenCluster, topic_ids: TopicIds, sessions: FetchSessions, clock: Clock
@@ -64,7 +64,8 @@ class Fetch:
         self._clock = clock
 
     def fetch(self, request: Request) -> list[Part] | Coroutine[Any, Any, list[Part]]:
-        """The answer, at once or in time. Raises MalformedRequestError and InvalidRequestError."""
+        """Returns the answer, or a coroutine if the fetch must wait. Raises MalformedRequestError and
+        InvalidRequestError."""
         query, of_session = _read(request, self._topic_ids)
         try:
             turn = self._sessions.begin(of_session, self._topic_ids.name_of, self._clock.monotonic_ms())
@@ -146,7 +147,7 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionReq
 
 
 def _refusal(request: Request, error: BrokerError) -> list[Part]:
-    """An answer that refuses the session: an error instead of partitions."""
+    """Returns an answer with an error for the session instead of partitions."""
     writer = AnswerWriter(flexible=request.flexible)
     writer.fields(_TO_SESSION, request.throttle_ms, error.code, NO_SESSION)
     writer.array_size(0)
@@ -205,7 +206,7 @@ def _write_partition(writer: AnswerWriter, version: int, answer: PartitionAnswer
     name, partition = answer.topic_partition
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _BY_TOPIC_ID and unknown_id(name) is not None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
-    # Kafka tells no end beside an error.
+    # As in Kafka, an answer with an error has no end offsets.
     ends = (_NO_OFFSET, _NO_OFFSET) if code else (answer.high_watermark, answer.last_stable_offset)
     offsets = (*ends, answer.log_start_offset)
     if version >= 5:

@@ -1,12 +1,13 @@
 """Incremental fetch sessions (KIP-227): requests and answers contain only the partitions that changed.
 
-Kafka's `FetchSession` and `FetchSessionCache`. A session is a list of partitions that outlives a request. A partition
-is answered when it has records, an error or news for its reader, or when its high watermark or log start offset is not
-the one last sent; partitions that gave records go to the end of the list, so that none starves. A client that asks with
-an epoch other than the next one has missed an answer: it is refused and begins a new session. There are `slots`
-sessions with at most `PARTITIONS_PER_SLOT` partitions each on average; without room a client is served without one. A
-session makes room for another when nobody used it for `eviction_ms`, or for a larger one when it is that old itself.
-Pure.
+Kafka's `FetchSession` and `FetchSessionCache`. A session is a list of partitions that outlives a request. The answer
+contains a partition if it has records, an error or another change for its reader, or if its high watermark or log start
+offset differs from the last answer. Partitions with records move to the end of the list, so that no partition starves.
+If a client sends another epoch than the next one, it has missed an answer. It is refused and begins a new session.
+
+There are `slots` sessions with at most `PARTITIONS_PER_SLOT` partitions each on average. Without room, a client is
+served without a session. A session is evicted for another one if nobody used it for `eviction_ms`, or for a larger
+session if it is older than that. Pure.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 PARTITIONS_PER_SLOT: Final = 1_000
 LOOK_AGAIN_MS: Final = 1_000
-"""All sessions are looked at for a smaller one no sooner again: a client that gets none asks for one with every
-fetch."""
+"""The shortest time between two searches of all sessions for a smaller one, in milliseconds, because a client without a
+session asks for one with every fetch."""
 _INT32_MAX: Final = 2**31 - 1
 
 _SessionNotFoundError = EXCEPTIONS[ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
@@ -33,21 +34,21 @@ _InvalidEpochError = EXCEPTIONS[ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 _TopicIdError = EXCEPTIONS[ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR]
 
 Topic = bytes | str
-"""A topic as the client names it: by id, or by name."""
+"""A topic as the client names it, by id or by name."""
 _Key = tuple[Topic, int]
 
 
 class SessionRequest(NamedTuple):
-    """What a fetch says about its session."""
+    """The part of a fetch request that is about its session."""
 
     session_id: int
     epoch: int
     by_topic_id: bool
     changed: Sequence[tuple[Topic, FetchCursor]]
-    """The partitions to be read from now on, or from another offset; all partitions if the request has no session."""
+    """The new partitions, or those with another offset. Without a session, all partitions."""
     forgotten: Sequence[_Key]
     owner: str = ""
-    """Whose it is; nobody else's request can go on with the session, or end it."""
+    """The owner of the session. Requests of other owners cannot continue or end the session."""
 
 
 class _Followed:
@@ -57,13 +58,13 @@ class _Followed:
 
     def __init__(self, wanted: FetchCursor) -> None:
         self.wanted = wanted
-        # None that a partition has: the first answer has all of them.
+        # No partition has this value, so the first answer contains all partitions.
         self.high_watermark = self.log_start_offset = -2
 
     def has_news(self, answer: PartitionAnswer) -> bool:
-        """Whether the answer says something new; then it counts as told."""
+        """Returns True if the answer has changes for the reader, and remembers the answer as sent."""
         if answer.error_code:
-            # Once it is over, the reader is to know.
+            # When the error is over, the next answer must contain the partition.
             self.high_watermark = -2
             return True
         told = (self.high_watermark, self.log_start_offset)
@@ -95,7 +96,7 @@ class _Session:
                 known.wanted = wanted
 
     def select(self, keys: Sequence[_Key], answers: Sequence[PartitionAnswer]) -> list[PartitionAnswer]:
-        """The answers that have news, of those to `keys`."""
+        """Returns those of the answers to `keys` that have changes."""
         selected = []
         for key, answer in zip(keys, answers, strict=True):
             followed = self.followed.get(key)
@@ -108,20 +109,20 @@ class _Session:
 
 
 class FetchTurn(NamedTuple):
-    """One fetch of a session, or without one: what to read, and what of it to answer."""
+    """One fetch, with or without a session: the partitions to read, and the selection of answers to send."""
 
     session: _Session | None
     keys: Sequence[_Key]
     wanted: Sequence[FetchCursor]
     is_first: bool = False
-    """Whether the session begins with it."""
+    """True if the session begins with this fetch."""
 
     @property
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
 
     def select(self, answers: Sequence[PartitionAnswer]) -> Sequence[PartitionAnswer]:
-        """Which of the answers to `wanted` are to be sent, in their order."""
+        """Returns those of the answers to `wanted` that must be sent, in their order."""
         return answers if self.session is None else self.session.select(self.keys, answers)
 
 
@@ -137,11 +138,11 @@ class FetchSessions:
         self._partition_count = 0
         self._look_again_ms = 0
         self._looked_size = 0
-        """The last search found no session to evict for a new session of this many partitions. Until `_look_again_ms`,
-        a new session of at most this size can replace only a session that was unused for `eviction_ms`."""
+        """The size of the new session for which the last search found no session to evict. Until `_look_again_ms`, a
+        new session of at most this size can replace only a session that was unused for `eviction_ms`."""
 
     def __len__(self) -> int:
-        """Sessions."""
+        """Returns the number of sessions."""
         return len(self._sessions)
 
     @property
@@ -150,8 +151,10 @@ class FetchSessions:
         return self._partition_count
 
     def begin(self, request: SessionRequest, name_of: Callable[[bytes], str], now_ms: int) -> FetchTurn:
-        """Raises FetchSessionIdNotFoundError, InvalidFetchSessionEpochError or FetchSessionTopicIdError: the request
-        has no effect and the client begins a new session."""
+        """Begins, continues or ends a session. Returns the partitions to read.
+
+        Raises FetchSessionIdNotFoundError, InvalidFetchSessionEpochError or FetchSessionTopicIdError. Then the request
+        has no effect, and the client begins a new session."""
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if (ended := self._own(request)) is not None:
                 self._drop(ended)
@@ -184,8 +187,8 @@ class FetchSessions:
         return FetchTurn(session, list(session.followed), [each.wanted for each in session.followed.values()])
 
     def withdraw(self, turn: FetchTurn) -> int:
-        """The turn is answered with nothing, so a session that it has begun ends: the client begins another one, as
-        Kafka has it (KIP-219). Returns which session the client is in."""
+        """Withdraws a fetch that gets an empty answer. If the session began with it, the session ends, and the client
+        begins another one (KIP-219). Returns the client's session id."""
         session = turn.session
         if session is None:
             return NO_SESSION
@@ -237,7 +240,8 @@ class FetchSessions:
         return True
 
     def _giving_way(self, size: int, freed_min: int, now_ms: int) -> _Session | None:
-        """The session that gives its place to one of `size` partitions; it has at least `freed_min` itself."""
+        """Returns the session to evict for a new session of `size` partitions. It must have at least `freed_min`
+        partitions."""
         for session in self._sessions.values():
             if now_ms - session.used_ms <= self._eviction_ms:
                 break
@@ -256,7 +260,7 @@ class FetchSessions:
         self._partition_count -= len(session.followed)
 
     def check_invariants(self) -> None:
-        """Raises AssertionError; for tests."""
+        """Asserts the sizes and bounds of the sessions, for tests."""
         sizes = [len(session.followed) for session in self._sessions.values()]
         assert all(sizes), "a session follows nothing"
         assert sum(sizes) == self._partition_count, (sizes, self._partition_count)

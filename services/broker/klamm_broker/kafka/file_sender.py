@@ -1,8 +1,8 @@
-"""Sends an answer whose records are files by sendfile, past the transport, on the same socket.
+"""Sends an answer with files by sendfile, bypassing the transport, on the same socket.
 
-Neither asyncio's nor uvloop's transport lets others wait for its descriptor, and uvloop has no `loop.sendfile`. So the
-sender has its own descriptor for the socket. The client sees the end of the connection only when both are closed. When
-the socket's buffer is full, the sender continues as soon as the socket is writable, without another task's turn.
+Neither asyncio's nor uvloop's transport allows others to wait for its descriptor, and uvloop has no `loop.sendfile`. So
+the sender has its own descriptor for the socket. The client sees the end of the connection only when both are closed.
+When the socket's buffer is full, the sender continues as soon as the socket is writable, without another task's turn.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from klamm_broker.io.record_file import RecordFile
 from klamm_broker.kafka.wire import Part
 
 TURN_BYTES = 1024**2
-"""Bytes sent in one turn, before other connections have theirs, however fast the client reads."""
+"""The most bytes sent in one turn, so that other connections are served, however fast the client reads."""
 
 
 class FileSender:
-    """Sends files over one transport, which must have nothing left to write while `send` runs. `close` before or after
-    its end."""
+    """Sends files over one transport, which must have nothing left to write while `send` runs. The owner calls `close`,
+    even during a `send`."""
 
     def __init__(self, transport: Any, send_buffer_bytes: int) -> None:
         assert transport.get_extra_info("sslcontext") is None, "sendfile would write plain bytes into a stream of TLS"
@@ -33,13 +33,13 @@ class FileSender:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         self._pending: deque[memoryview | RecordFile] = deque()
         self._sent_bytes = 0
-        """How many bytes were sent of the first file that is pending."""
+        """The number of bytes sent of the first pending file."""
 
     def close(self) -> None:
         self._socket.close()
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """Returns when the kernel has all of it. Raises what `RecordFile.send` does, or OSError for a broken
+        """Returns when the kernel has all bytes of the answer. Raises as `RecordFile.send`, or OSError for a broken
         connection."""
         self._pending, self._sent_bytes = joined(parts), 0
         if self._send_some():
@@ -62,7 +62,7 @@ class FileSender:
             done.set_exception(error)
 
     def _send_some(self) -> bool:
-        """What the socket takes now, until the turn is over; whether that was the rest."""
+        """Sends as much as the socket accepts now, until the turn is over. Returns True if nothing is left."""
         room_bytes = TURN_BYTES
         try:
             while self._pending and room_bytes > 0:
@@ -72,8 +72,8 @@ class FileSender:
         return not self._pending
 
     def _send_first(self, max_bytes: int) -> int:
-        """Sends what is first among what is pending; returns how many bytes it sent. Raises BlockingIOError when the
-        socket takes none."""
+        """Sends bytes of the first pending part. Returns how many bytes it sent. Raises BlockingIOError if the socket
+        is full."""
         first = self._pending[0]
         if isinstance(first, RecordFile):
             sent_bytes = first.send(self._socket.fileno(), self._sent_bytes, max_bytes)
@@ -82,7 +82,7 @@ class FileSender:
                 self._sent_bytes = 0
                 self._pending.popleft()
             return sent_bytes
-        # A header goes into one segment with what follows it.
+        # MSG_MORE sends a header in one TCP segment with the bytes after it.
         sent_bytes = self._socket.send(first, socket.MSG_MORE if len(self._pending) > 1 else 0)
         if sent_bytes < len(first):
             self._pending[0] = first[sent_bytes:]
@@ -92,7 +92,7 @@ class FileSender:
 
 
 def joined(parts: Sequence[Part]) -> deque[memoryview | RecordFile]:
-    """Returns the files, and joins the parts between two files into one piece."""
+    """Returns the files and the bytes in order. Joins the parts between two files into one piece."""
     pending: deque[memoryview | RecordFile] = deque()
     between = bytearray()
     for part in parts:

@@ -1,7 +1,7 @@
-"""Asks coordinators and controllers on behalf of Kafka clients, which see brokers only.
+"""Forwards requests of Kafka clients to coordinators and controllers, because Kafka clients see only brokers.
 
-A coordinator is asked once: one that lost its shard answers NOT_COORDINATOR, and the client asks again, as it does with
-Kafka. The active controller is looked for until the request's time is over.
+A coordinator is asked once. If it has lost its shard, it answers NOT_COORDINATOR, and the client asks again, as with
+Kafka. The active controller is searched for until the request's time is over.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from klamm_server.security.gate import for_caller
 
 RETRY = Backoff(initial_ms=20, max_ms=500)
 TIMEOUT_MS = 30_000
-"""The timeout of calls that have none of their own."""
+"""The timeout of requests without their own timeout."""
 CATCH_UP_MAX_MS = 10_000
 
 _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-"""What the other server says of the caller, not of itself: asking again, or another one, would not help."""
+"""An error about the caller's rights, not about the server. Asking again, or asking another server, would not help."""
 _NotCoordinatorError = EXCEPTIONS[ErrorCode.NOT_COORDINATOR]
 _CoordinatorNotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
 _RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
@@ -49,17 +49,17 @@ class ChangeAnswer(ControllerAnswer, Protocol):
 
     @property
     def metadata_end_index(self) -> int:
-        """How far metadata have to be replayed to show the change."""
+        """The index up to which metadata must be replayed to contain the change."""
 
 
 ChangeT = TypeVar("ChangeT", bound=ChangeAnswer)
 
 
 class Coordinators:
-    """`close` it."""
+    """Forwards requests to coordinators. The owner must call `close`."""
 
     def __init__(self, transport: Transport, image: Callable[[], MetadataImage], own: Listener) -> None:
-        """`own` is the listener that this server uses of others."""
+        """`own` is the listener that this server uses to reach other servers."""
         self._image = image
         self._channels = CoordinatorChannels(transport, image, own)
 
@@ -103,7 +103,7 @@ class Coordinators:
     async def ask_all(
         self, rpc: Unary[CoordinatorStub, RequestT, ResponseT], request: RequestT, *, timeout_ms: int
     ) -> list[ResponseT]:
-        """Every live coordinator. Raises CoordinatorNotAvailableError when one does not answer."""
+        """Asks every live coordinator. Raises CoordinatorNotAvailableError if one does not answer."""
         stubs = [self._channels.to(coordinator) for coordinator in self._image().live_coordinators()]
         try:
             with for_caller():
@@ -112,12 +112,12 @@ class Coordinators:
             raise _CoordinatorNotAvailableError(str(error)) from error
 
     async def close(self) -> None:
-        """Ends the calls under way."""
+        """Ends all running calls."""
         await self._channels.close()
 
 
 class ActiveController:
-    """The Admin API of whichever controller is active; `close` it."""
+    """Forwards requests to the Admin API of the active controller. The owner must call `close`."""
 
     def __init__(self, transport: Transport, controllers: Controllers, metadata: MetadataWaiters, clock: Clock) -> None:
         self._channel = ControllerChannel(transport, controllers, ADMIN)

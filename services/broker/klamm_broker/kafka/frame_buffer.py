@@ -1,7 +1,7 @@
 """The bytes that a connection has read, and the frames in them.
 
-A frame that cannot be read ends the connection, as in Kafka: nobody could tell where the next one begins. If it is the
-first one, it may be of a client that wants another port.
+A frame that cannot be read ends the connection, as in Kafka, because the start of the next frame is unknown. If it is
+the first frame, the client may have dialled the wrong port.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_server.net.wrong_door import FIRST_BYTES, Visitor, recognised
 
 FIRST_BUFFER_BYTES = 2 * 1024
-"""What a connection holds that has not sent more at once: a consumer's requests are small."""
+"""The buffer of a connection that has not sent more at once. A consumer's requests are small."""
 BUSY_BUFFER_BYTES = 64 * 1024
-"""What one holds from then on, until it falls silent."""
+"""The buffer of a connection that has sent more, until the connection is idle."""
 GROWTH = 16
-"""A larger frame gets room for this many times what has arrived of it: to announce bytes costs a client nothing. One
-step takes a frame of a MiB."""
+"""The factor by which the buffer of a larger frame grows, relative to the bytes that have arrived. It grows step by
+step, because announcing bytes costs a client nothing. One step is enough for a frame of 1 MiB."""
 _SIZE = struct.Struct(">i")
 
 
 class NotKafkaError(Exception):
-    """Somebody else came here."""
+    """Raised if a client does not speak the Kafka protocol."""
 
     def __init__(self, visitor: Visitor) -> None:
         super().__init__(visitor)
@@ -30,7 +30,7 @@ class NotKafkaError(Exception):
 
 
 class FrameBuffer:
-    """Invariant: `room[_start:filled]` begins with a frame's length."""
+    """The buffer of a connection. Invariant: `room[_start:filled]` begins with a frame's length."""
 
     __slots__ = ("_buffer", "_is_first", "_start", "_view", "capacity", "filled", "room")
 
@@ -42,13 +42,13 @@ class FrameBuffer:
 
     @property
     def has_served(self) -> bool:
-        """Whether frames were dropped since it was packed."""
+        """True if frames were dropped since the last `pack`."""
         return self._start > 0
 
     def next_frame(self, max_bytes: int) -> memoryview | None:
-        """The next one, once all of it is here; valid until it is dropped.
+        """Returns the next frame if it is complete, otherwise None. It is valid until it is dropped.
 
-        Raises MalformedRequestError, and NotKafkaError if the first one is none."""
+        Raises MalformedRequestError, and NotKafkaError if the first frame is of another protocol."""
         begin = self._start + _SIZE.size
         if begin > self.filled:
             return None
@@ -62,7 +62,7 @@ class FrameBuffer:
         return self._view[begin:end] if end <= self.filled else None
 
     def drop_frame(self, size: int) -> None:
-        """The next frame was answered; it had this many bytes."""
+        """Drops the next frame, of `size` bytes, after it was answered."""
         self._start += _SIZE.size + size
         self._is_first = False
 
@@ -73,9 +73,9 @@ class FrameBuffer:
         return data
 
     def pack(self, was_full: bool) -> int:
-        """Moves what is left to the start, and has room for a whole frame, or for more than one if `was_full`.
+        """Moves the unread bytes to the start, and makes room for a whole frame, or for more if `was_full`.
 
-        Returns the size of a large frame that has filled a busy connection's buffer, for `grow`; else 0."""
+        Returns the size of a large frame that has filled a busy connection's buffer, for `grow`, otherwise 0."""
         rest = self.filled - self._start
         if self._start and rest:
             self.room[:rest] = self.room[self._start : self.filled]
@@ -85,17 +85,17 @@ class FrameBuffer:
         if needed_bytes > BUSY_BUFFER_BYTES <= rest:
             return size
         if self.capacity != BUSY_BUFFER_BYTES and (was_full or needed_bytes > self.capacity):
-            # Also gives back what a large frame took, which it filled.
+            # This also frees the memory of a large frame, which it filled.
             self._resize(BUSY_BUFFER_BYTES)
         return 0
 
     def grow(self, size: int) -> None:
-        """Has room for more of a large frame."""
+        """Makes room for more bytes of a large frame."""
         if self.filled == self.capacity:
             self._resize(min(_SIZE.size + size, GROWTH * self.filled))
 
     def trim(self) -> None:
-        """Gives back what it holds for requests, if none is here."""
+        """Frees the memory for requests, if no bytes are there."""
         if not self.filled and self.capacity > FIRST_BUFFER_BYTES:
             self._resize(FIRST_BUFFER_BYTES)
 

@@ -1,5 +1,5 @@
-"""Group membership, offsets and groups' administration, passed on to the coordinators: JoinGroup, SyncGroup, Heartbeat,
-LeaveGroup, OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DescribeGroups, DeleteGroups."""
+"""Forwards requests about groups and their offsets to coordinators: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
+OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DescribeGroups, DeleteGroups."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 JOIN_GRACE_MS = 5_000
-"""What a join may take beyond its rebalance timeout, as Kafka's clients allow."""
+"""The time that a join may take beyond its rebalance timeout, as with Kafka's clients."""
 KNOWS_MEMBER_ID_REQUIRED = 4
-"""Version of JoinGroup (KIP-394)."""
+"""The first version of JoinGroup whose clients know MEMBER_ID_REQUIRED (KIP-394)."""
 NAMES_ITS_PROTOCOL = 5
-"""The first version of SyncGroup in which a member has to send type and name of the group's protocol (KIP-559)."""
+"""The first version of SyncGroup in which a member must send the type and name of the group's protocol (KIP-559)."""
 BY_TOPIC_ID = 10
 """The first version of OffsetCommit and OffsetFetch that names topics by id."""
 KNOWS_GROUP_ID_NOT_FOUND = 6
-"""Version of DescribeGroups (KIP-1043); before, a group that does not exist is a dead one."""
+"""The first version of DescribeGroups with GROUP_ID_NOT_FOUND (KIP-1043). Older versions get a dead group instead."""
 NO_OFFSET = -1
 
 
@@ -50,7 +50,7 @@ class GroupApis:
 
     async def join_group(self, request: Request, wanted: Any) -> Fields:
         session_ms = milliseconds(wanted.session_timeout)
-        # Version 0 has one timeout for both.
+        # Version 0 has one timeout for both purposes.
         rebalance_ms = milliseconds(getattr(wanted, "rebalance_timeout", wanted.session_timeout))
         ask = pb.JoinGroupRequest(
             group_id=wanted.group_id,
@@ -82,7 +82,7 @@ class GroupApis:
             "error_code": answer.error_code,
             "generation_id": answer.generation_id if not answer.error_code else -1,
             "protocol_type": answer.protocol_type or None,
-            # Null only since version 7.
+            # Null is allowed only since version 7.
             "protocol_name": answer.protocol_name or (None if request.version >= 7 else ""),
             "leader": answer.leader,
             "skip_assignment": answer.skip_assignment,
@@ -169,7 +169,7 @@ class GroupApis:
     # Offsets
 
     async def offset_commit(self, request: Request, wanted: Any) -> Fields:
-        # Renamed by KIP-848, with the same meaning for a classic group.
+        # KIP-848 renamed this field. Its meaning for a classic group is the same.
         generation_id = getattr(wanted, "generation_id_or_member_epoch", None)
         topics = offset_topics(wanted.topics, self._topic_ids)
         ask = pb.OffsetCommitRequest(
@@ -214,7 +214,7 @@ class GroupApis:
             return {"groups": found}
         (only,) = found
         if only["error_code"] and request.version < 2:
-            # There is no code for the whole answer yet: every partition has it.
+            # This version has no code for the whole answer, so every partition gets the code.
             only = {**only, "topics": _failed_topics(offset_topics(wanted.topics, self._topic_ids), only["error_code"])}
         return only
 
@@ -263,7 +263,7 @@ class GroupApis:
         return {"error_code": answer.error_code, "topics": by_topic(answer.partitions, _outcome)}
 
     def _those_with_ids(self, topics: Iterable[Fields]) -> list[Fields]:
-        """The topics that have an id, which others do not have (any more)."""
+        """Returns the topics that have an id. Deleted topics have none."""
         named = ({**one, "topic_id": uuid.UUID(bytes=self._topic_ids.id_of(one["name"]))} for one in topics)
         return [one for one in named if one["topic_id"].int]
 
@@ -284,7 +284,7 @@ class GroupApis:
                 "group_id": one.group_id,
                 "protocol_type": one.protocol_type,
                 "group_state": one.state,
-                # As Kafka's clients spell it.
+                # Kafka's clients expect this spelling.
                 "group_type": one.type.capitalize(),
             }
             for one in found
@@ -361,7 +361,7 @@ class GroupApis:
 
 
 def by_topic(partitions: Iterable[Any], fields: Callable[[Any], Fields]) -> list[Mapping[str, Any]]:
-    """Kafka nests partitions in topics, where our answers are flat."""
+    """Groups flat partitions by topic, as Kafka's answers nest them."""
     return [
         {"name": topic, "topic": topic, "partitions": [fields(one) for one in group]}
         for topic, group in groupby(partitions, key=lambda one: one.topic)

@@ -1,7 +1,7 @@
-"""How many connections may be on their way in at once: connected, and not through with their handshake.
+"""Limits the connections that have not finished their handshake or login.
 
-Each holds memory, and may be silent until its time is up. So there is a bound for all of a broker, and of that a tenth
-for one address: one machine alone keeps nobody else out. Pure.
+Each of them holds memory, and may be silent until its time limit. So there is a limit for the whole broker, and a tenth
+of it for each address. One machine alone cannot lock others out. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _SETTING: Final = "max.unauthenticated.connections"
 
 
 class HandshakeRoom:
-    """Shared by the listeners of a broker."""
+    """The places for unfinished handshakes, shared by the listeners of a broker."""
 
     def __init__(self, connections_max: int) -> None:
         self._connections_max = connections_max
@@ -22,11 +22,11 @@ class HandshakeRoom:
         self._taken = 0
 
     def __len__(self) -> int:
-        """The number of connections on their way in."""
+        """Returns the number of connections that have not finished their handshake or login."""
         return self._taken
 
     def take(self, address: str) -> str:
-        """Takes room for one from that address; if there is none, says which bound has been reached."""
+        """Takes a place for a connection from the address. Returns the reached limit if there is none, otherwise ""."""
         if self._taken >= self._connections_max:
             return f"{_SETTING}={self._connections_max} connections are in their handshake or login"
         its_own = self._by_address.get(address, 0)
@@ -40,7 +40,7 @@ class HandshakeRoom:
         return ""
 
     def give_back(self, address: str) -> None:
-        """One is in, or has gone."""
+        """Returns the place of a connection that has finished or was closed."""
         self._taken -= 1
         its_own = self._by_address[address] - 1
         if its_own:

@@ -1,4 +1,4 @@
-"""What one connection holds of the memory that all requests share."""
+"""The share of one connection in the memory that all requests use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from klamm_broker.io.request_memory import RequestMemory
 
 
 class HeldMemory:
-    """`frame_bytes` are held for a frame that is large or waits, others for answers that the client does not take."""
+    """The memory of one connection. `frame_bytes` are held for a large or waiting frame, others for answers that the
+    client has not received."""
 
     __slots__ = ("_memory", "_unsent_bytes", "frame_bytes")
 
@@ -20,7 +21,7 @@ class HeldMemory:
             self.frame_bytes = size
 
     async def wait_hold_frame(self, size: int) -> None:
-        """When there is memory for it."""
+        """Takes memory for a frame, as soon as there is room."""
         await self._memory.wait_take(size)
         self.frame_bytes = size
 
@@ -30,11 +31,11 @@ class HeldMemory:
             self.frame_bytes = 0
 
     def hold_unsent(self, size: int) -> None:
-        """Answers that wait in the socket's buffer."""
+        """Takes memory for answers that wait in the socket's buffer."""
         self._memory.take_anyway(size)
         self._unsent_bytes += size
 
     def release_unsent(self) -> None:
-        """The client has taken them, or is gone."""
+        """Gives back the memory of answers, because the client has received them or is gone."""
         self._memory.give_back(self._unsent_bytes)
         self._unsent_bytes = 0

@@ -1,9 +1,9 @@
-"""Brokers that were fenced a moment ago, which Metadata still lists.
+"""Brokers that were fenced a moment ago and that Metadata still lists.
 
-librdkafka drops a broker that Metadata does not list and forgets to ask again who coordinates a group, if that was this
-broker: `send_offsets_to_transaction` may then never return. Kafka lists a dead broker until its session ends, and its
-clients have moved on by then. Here a broken connection fences a broker within half a second. None of these brokers
-leads or coordinates anything; a client that tries one anyway loses a connection that is refused.
+If librdkafka drops the coordinator of a group because Metadata does not list this broker, it forgets to search for the
+new coordinator. `send_offsets_to_transaction` may then never return. Kafka lists a dead broker until its session ends,
+and its clients have found another coordinator by then. In Klamm, a closed connection fences a broker within half a
+second. A listed fenced broker leads and coordinates nothing. A client that dials it gets a refused connection.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from klamm_server.runtime.clock import Clock
 
 
 class JustFenced:
-    """The brokers that were fenced less than `listed_ms` ago. A broker counts as fenced from the first question on that
-    finds it so. One that shut down in order is not among them, as in Kafka."""
+    """The brokers that were fenced less than `listed_ms` ago. A broker counts as fenced from the first call that finds
+    it fenced. A broker that was shut down cleanly is not listed, as in Kafka."""
 
     def __init__(self, image: Callable[[], MetadataImage], clock: Clock, *, listed_ms: int) -> None:
         self._image = image

@@ -1,4 +1,4 @@
-"""The leader and its address, in the answers of a broker that does not lead (KIP-951): tagged fields of Produce and
+"""The leader and its address in the answers of a broker that does not lead (KIP-951): tagged fields of Produce and
 Fetch."""
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from klamm_broker.kafka.seen_cluster import SeenCluster
 
 NODE_ENDPOINTS_TAG: Final = 0
 _LEADER: Final = struct.Struct(">iiB")
-"""Leader id, leader epoch, and no tagged fields of its own."""
+"""The leader's id, the leader epoch, and the number of tagged fields, 0."""
 
 
 def leader_hint(tag: int, partition: AnsweredPartition) -> list[tuple[int, bytes]]:
-    """The field of a partition, as `KafkaWriter.tagged_fields` takes it; none where there is nothing to say."""
+    """Returns a partition's tagged field with its leader, for `KafkaWriter.tagged_fields`. Empty without a hint."""
     if not partition.error_code or partition.current_leader < 0:
         return []
     return [(tag, _LEADER.pack(partition.current_leader, partition.current_leader_epoch, 0))]
 
 
 def node_endpoints(cluster: SeenCluster, partitions: Iterable[AnsweredPartition]) -> list[tuple[int, bytes]]:
-    """The field of the whole answer: what the client dials for the leaders that its partitions name."""
+    """Returns the answer's tagged field with the addresses of the leaders that its partitions name."""
     leaders = {one.current_leader for one in partitions if one.error_code and one.current_leader >= 0}
     nodes = [node for node in cluster.registered() if node.broker_id in leaders] if leaders else []
     if not nodes:

@@ -1,4 +1,5 @@
-"""The Kafka port: accepts connections, bounds their number and their silence, and closes them when the broker stops."""
+"""The Kafka listener: accepts connections, limits their number and their idle time, and closes them when the broker
+stops."""
 
 from __future__ import annotations
 
@@ -38,31 +39,32 @@ from klamm_server.security.session import CALL, Session, called_by
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-"""Connections that wait to be accepted."""
+"""The most connections that wait to be accepted."""
 STALL_S = 10.0
 STALL_BYTES = 64 * 1024
-"""A frame that holds memory and gets fewer bytes in `STALL_S` is cut off, if other requests wait for memory."""
+"""A frame that holds memory and gets fewer bytes than this in `STALL_S` is cut off, if other requests wait for
+memory."""
 
 _FREE: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""Requests between servers, and requests of a login, do not count against a quota."""
+"""The APIs that no quota counts: requests of servers and of logins."""
 
 
 def _camel_case(api_key: ApiKey) -> str:
-    """`LIST_OFFSETS` is ListOffsets."""
+    """Returns Kafka's name of an API, such as ListOffsets for `LIST_OFFSETS`."""
     return api_key.name.title().replace("_", "")
 
 
 class ConnectionRoom:
-    """How many connections there may be at all listeners together, or at one (`max.connections`, KIP-402)."""
+    """Limits the connections of all listeners together, or of one listener (`max.connections`, KIP-402)."""
 
     def __init__(self, connections_max: int, whole: ConnectionRoom | None = None) -> None:
-        """A listener's room is a part of the `whole` one of its broker."""
+        """`whole` is the room of the whole broker, for the room of one listener."""
         self.connections_max = connections_max
         self._whole = whole
         self._taken = 0
 
     def take(self) -> str:
-        """Takes room for one more; if there is none, says which bound has been reached."""
+        """Takes a place for a connection. Returns the reached limit if there is none, otherwise ""."""
         if self._taken >= self.connections_max:
             return f"{'max.connections of this listener' if self._whole else 'max.connections'}={self.connections_max}"
         if self._whole is not None and (reached := self._whole.take()):
@@ -77,7 +79,8 @@ class ConnectionRoom:
 
 
 class KafkaListener:
-    """`bind`, `open`, `run`, `close`. With `tls`, all that is said here is encrypted; with `sasl`, clients log in."""
+    """A Kafka listener. The owner calls `bind`, `open`, `run` and `close`. With `tls`, connections are encrypted. With
+    `sasl`, clients log in."""
 
     def __init__(
         self,
@@ -111,22 +114,23 @@ class KafkaListener:
         self._clock = clock
         self._connections: OrderedSet[KafkaConnection] = OrderedSet()
         self._arrived: dict[KafkaConnection, tuple[int, int]] = {}
-        """When `cut_stalled_frames` was last called: a connection's last request, and the bytes of its next frame."""
+        """The state at the last call of `cut_stalled_frames`: for each connection, its last request and the bytes of
+        its next frame."""
         self._servers: list[asyncio.Server] = []
         self._acceptors: list[TlsAcceptor] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._times: dict[ApiKey, RequestTimes] = {}
         self._porter = Porter(log, "the Kafka listener", clock.monotonic_ms)
         self.grpc_addresses = ""
-        """What a client of the gRPC API should have dialled, in words."""
+        """The addresses that a gRPC client should dial instead, as a text."""
 
     def __len__(self) -> int:
-        """Connections."""
+        """Returns the number of open connections."""
         return len(self._connections)
 
     async def bind(self, host: str, port: int) -> int:
-        """Takes the port at every address of the host, and returns it; a free one if `port` is 0. Raises KlammError
-        when it is taken."""
+        """Binds the port on every address of the host. Returns the port, a free one if `port` is 0. Raises KlammError
+        if the port is in use."""
         loop = asyncio.get_running_loop()
         sockets = await loop.run_in_executor(None, bound_sockets, host, port)
         bound: int = sockets[0].getsockname()[1]
@@ -140,7 +144,7 @@ class KafkaListener:
         return bound
 
     async def open(self) -> None:
-        """Accepts connections."""
+        """Starts accepting connections."""
         assert self._servers or self._acceptors, "bind comes first"
         for server in self._servers:
             await server.start_serving()
@@ -170,16 +174,16 @@ class KafkaListener:
                 connection.trim()
 
     def close_expired_connections(self, wall_ms: int) -> None:
-        """Closes connections whose client's certificate has expired: it would not let the client in again."""
+        """Closes connections whose client certificate has expired, because a new handshake would be refused too."""
         for connection in list(self._connections) if self._tls is not None else ():
             if connection.expires_ms is not None and connection.expires_ms <= wall_ms:
                 connection.cut_off("the client's certificate has expired")
 
     def cut_stalled_frames(self) -> None:
-        """Closes each connection of which too little of a frame has come since the last call, while others wait.
+        """Closes connections whose frame got too few bytes since the last call, if other requests wait for memory.
 
-        A frame takes memory for all of its bytes when it has sent the first 64 KiB. So a few clients that go no further
-        could hold all of the memory until `connections.max.idle.ms`."""
+        A frame takes memory for all its bytes after its first 64 KiB. Without this check, a few clients that send no
+        more could hold all memory until `connections.max.idle.ms`."""
         before, self._arrived = self._arrived, {}
         if not self.memory.is_waited_for:
             return
@@ -223,14 +227,14 @@ class KafkaListener:
     def on_closed(self, connection: KafkaConnection) -> None:
         if connection.login is not None:
             connection.login.close()
-        # One that was refused is not among them.
+        # A refused connection is not in the set.
         if connection in self._connections:
             self._connections.discard(connection)
             self._room.give_back()
 
     def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
         connection.last_request_ms = self._clock.monotonic_ms()
-        # Of ApiVersions any version is answered: 65,536 counters, if a client liked.
+        # ApiVersions accepts any version, so that a client could create 65,536 counters.
         version = request.version if request.is_spoken else "unknown"
         metrics.KAFKA_REQUESTS.labels(request.api_key, version).inc()
         times = self._times_of(request.api_key)
@@ -264,7 +268,7 @@ class KafkaListener:
         return answer
 
     def _charged(self, connection: KafkaConnection, request: Request) -> Request:
-        """The request, with what it costs its client."""
+        """Returns the request with its throttle, after it has charged a produce for its bytes."""
         throttle = Throttle(self._quotas, self._clock, connection.principal, request.client_id)
         if request.api_key is ApiKey.PRODUCE:
             throttle.charge_produce(len(request.frame))
@@ -286,7 +290,7 @@ class KafkaListener:
         times.total.observe(perf_counter() - connection.began_s)
 
     def _admit(self, peer: str) -> int | None:
-        """How many milliseconds one more connection is held back; None: there is no room for it."""
+        """Returns the delay of a new connection in milliseconds, or None if there is no room for it."""
         if reached := self._room.take():
             log.warning("refused a connection: %s are open", reached)
             return None
@@ -326,7 +330,7 @@ class KafkaListener:
 
 
 def _session(gate: Gate, connection: KafkaConnection) -> Session:
-    """The connection's; another one from when its client proves to be somebody else."""
+    """Returns the connection's authorization session. Creates a new one after the client's principal has changed."""
     session = connection.session
     if session is None or session.principal != connection.principal:
         session = connection.session = gate.session(connection.principal, connection.peer)

@@ -14,7 +14,7 @@ from klamm_server.security.session import may_with_cluster
 
 
 async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsHandler) -> Fields:
-    """Describes the log dirs; without topics, all partitions in them."""
+    """Describes the log directories. Without topics, the answer has all partitions in them."""
     if not may_with_cluster(AclOperation.DESCRIBE):
         return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     named = {one.topic: one.partitions for one in wanted.topics or ()}
@@ -23,7 +23,7 @@ async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsHandl
         {
             "error_code": one.error_code,
             "log_dir": one.path,
-            # To Kafka a topic without partitions is none of them, to the handler all.
+            # In Kafka, a topic without partitions selects none. In the handler, it selects all.
             "topics": by_topic(
                 (
                     replica
@@ -42,7 +42,7 @@ async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsHandl
 
 
 async def alter_replica_log_dirs(request: Request, wanted: Any, handler: LogDirsHandler) -> Fields:
-    """One after another; each is answered when its copy has begun."""
+    """Starts moves one after another. A move is answered when its copy has begun."""
     moves = [
         ReplicaMove(topic.name, number, log_dir.path)
         for log_dir in wanted.dirs

@@ -15,11 +15,11 @@ from klamm_broker.kafka.connection import Parts
 from klamm_broker.kafka.requests import ApiKey, Request
 
 _NOBODY: Final = {"node_id": -1, "port": -1, "producer_epoch": -1}
-"""What Kafka says of a coordinator and a producer that are none."""
+"""The values with which Kafka says that there is no coordinator and no producer."""
 
 
 def interrupted_answer(request: Request) -> Parts | None:
-    """The body of the answer; None: there is none."""
+    """Returns the body of the answer, or None if the API has no error for the whole request."""
     if request.api_key is ApiKey.API_VERSIONS and not request.is_spoken:
         request = request._replace(version=0)
     message = f"Unexpected Kafka request of type {request.api_key.name} during SASL authentication."

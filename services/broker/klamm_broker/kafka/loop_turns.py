@@ -28,17 +28,18 @@ class Waiting:
 
 
 class LoopTurns:
-    """A connection with work to do asks `may_begin`, and if refused, waits (`wait`)."""
+    """Shares the turns of the event loop among connections. A connection with work to do calls `may_begin`, and if
+    refused, `wait`."""
 
     def __init__(self, clock_s: Callable[[], float] = perf_counter) -> None:
         self._clock_s = clock_s
         self._end_s = 0.0
-        """When this turn's share ends; 0 while nobody asked in it."""
+        """The time when the clients' share of this turn ends, or 0 before the first call in the turn."""
         self._waiting: deque[Waiting] = deque()
         self._is_serving = False
 
     def may_begin(self) -> bool:
-        """Whether there is time left in this turn, and no other connection has waited for longer."""
+        """Returns True if there is time left in this turn, and no other connection has waited for longer."""
         if not self._end_s:
             self._begin_turn()
         elif self._clock_s() >= self._end_s:
@@ -46,7 +47,7 @@ class LoopTurns:
         return self._is_serving or not self._waiting
 
     def wait(self, begin: Callable[[], None]) -> Waiting:
-        """`begin` is called in a later turn."""
+        """Calls `begin` in a later turn."""
         waiting = Waiting(begin)
         self._waiting.append(waiting)
         return waiting

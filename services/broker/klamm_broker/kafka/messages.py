@@ -1,7 +1,8 @@
-"""Messages by kio's schemas, one dataclass for each version of each message: for everything but the hot path.
+"""Decodes and encodes messages by kio's schemas, for everything except the hot path.
 
-A handler says what it would answer in the newest version, in plain values (milliseconds, numbers of error codes,
-mappings for nested structures); what an older version has no field for is left out.
+kio has one dataclass for each version of each message. A handler returns the answer for the newest version, in plain
+values (milliseconds, numbers of error codes, mappings for nested structures). Fields that an older version lacks are
+left out.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LONGER_THAN_READ: Final = frozenset({ApiKey.ALTER_USER_SCRAM_CREDENTIALS})
 
 
 def decode(request: Request) -> Any:
-    """The request as kio's dataclass of its version. Raises MalformedRequestError."""
+    """Returns the request's body as kio's dataclass of its version. Raises MalformedRequestError."""
     if len(request.frame) > COLD_REQUEST_MAX_BYTES:
         raise MalformedRequestError(
             f"the {request.api_key.name} request has {len(request.frame)} bytes; expected at most"
@@ -51,7 +52,7 @@ def decode(request: Request) -> Any:
 
 
 def encode(request: Request, answer: Fields) -> bytes:
-    """The body of the answer to `request`, in its version."""
+    """Returns the body of the answer to `request`, in the request's version."""
     entity_class, write = _response_writer(request.api_key, request.version)
     buffer = io.BytesIO()
     if request.throttle is not None:
@@ -70,7 +71,7 @@ def encode_error(request: Request, error: Fields) -> bytes | None:
 
 
 def milliseconds(value: datetime.timedelta) -> int:
-    """A duration of a request."""
+    """Returns a duration of a request in milliseconds."""
     return value // datetime.timedelta(milliseconds=1)
 
 
@@ -132,7 +133,7 @@ def _none_of(hint: Any) -> Any:
 
 
 def _converter(hint: Any, kafka_type: str | None) -> Callable[[Any], Any]:
-    """The function that makes of a plain value what a field of that type holds."""
+    """Returns the function that converts a plain value for a field of that type."""
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None) and kind is not Ellipsis]
     if typing.get_origin(hint) is tuple or (kinds and typing.get_origin(kinds[0]) is tuple):
         item_hint = kinds[0] if typing.get_origin(hint) is tuple else typing.get_args(kinds[0])[0]

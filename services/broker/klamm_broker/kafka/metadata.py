@@ -1,6 +1,6 @@
 """Metadata, versions 0 to 13: https://kafka.apache.org/protocol#The_Messages_Metadata.
 
-Written by hand from the image: a client of a large cluster asks for thousands of partitions.
+The code writes the answer by hand from the image, because a client of a large cluster asks for thousands of partitions.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.security.session import may_be_shown_with_cluster
 
 CREATION_WAIT_MS = 1_000
-"""How long a Metadata request waits for a creation. Clients send no time-out with it, and no further request before its
-answer."""
+"""How long a Metadata request waits for a creation, in milliseconds. Clients send no timeout with it, and no further
+request before its answer."""
 _NO_ID = bytes(16)
 
 
@@ -34,13 +34,13 @@ class _Wanted(NamedTuple):
     with_cluster_operations: bool
     with_topic_operations: bool
     ids: Mapping[str, bytes]
-    """The ids of the topics that were asked for by id and may not be seen, by what stands for their names."""
+    """The ids of topics that the client named by id and may not see. The keys are placeholders for their names."""
 
 
 def metadata(
     request: Request, missing: MissingTopics, cluster: SeenCluster, topic_ids: TopicIds
 ) -> Answer | AnswerInTime:
-    """Answers at once, but for topics that have to be created first."""
+    """Answers a Metadata request, immediately unless topics must be created first."""
     wanted = _read(request, cluster, topic_ids)
     answer = _Answer(request, missing, cluster, wanted, frozenset())
     parts = answer.write().parts()
@@ -52,14 +52,14 @@ def metadata(
 async def _when_created(
     request: Request, missing: MissingTopics, cluster: SeenCluster, wanted: _Wanted, names: frozenset[str]
 ) -> Answer:
-    """Answers when the missing topics were created. After the timeout, a missing topic gets LEADER_NOT_AVAILABLE, and
+    """Answers after the missing topics were created. After the timeout, a missing topic gets LEADER_NOT_AVAILABLE, and
     the client asks again."""
     await missing.created(names, timeout_ms=CREATION_WAIT_MS)
     return _Answer(request, missing, cluster, wanted, names).write().parts()
 
 
 def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> _Wanted:
-    """Raises MalformedRequestError."""
+    """Reads the topics and options of the request. Raises MalformedRequestError."""
     version = request.version
     reader = request.body()
     ids: dict[str, bytes] = {}
@@ -68,7 +68,7 @@ def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> _Wante
         topic_id = reader.uuid() if version >= 10 else _NO_ID
         name = reader.nullable_string() if version >= 10 else reader.string()
         reader.skip_tagged_fields()
-        # As in Kafka an id counts whatever the name: Java's client sends an empty one with it.
+        # As in Kafka, an id counts whatever the name is, because Java's client sends an empty name with it.
         if name is not None and topic_id == _NO_ID:
             return name
         found = topic_ids.name_of(topic_id)
@@ -82,20 +82,20 @@ def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> _Wante
 
     names = reader.nullable_array(read_topic)
     if version == 0 and not names:
-        # Null does not exist yet: no topics are all topics.
+        # Version 0 cannot send null. No topics mean all topics.
         names = None
     may_create = version < 4 or reader.boolean()
     with_cluster_operations = 8 <= version <= 10 and reader.boolean()
     with_topic_operations = version >= 8 and reader.boolean()
     reader.skip_tagged_fields()
-    # More may follow, as with Kafka: librdkafka 2.16 asks for all topics with three bytes too many.
+    # Bytes may follow, as in Kafka. librdkafka 2.16 asks for all topics with three bytes too many.
     if names is None:
         names, may_create = list(filter(is_listed, sorted(cluster.image.topics_by_name))), False
     return _Wanted(list(dict.fromkeys(names)), may_create, with_cluster_operations, with_topic_operations, ids)
 
 
 class _Answer:
-    """One answer being written."""
+    """The answer to one Metadata request, while it is written."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class _Answer:
         self._end_of_topic(topic.name, self._wanted.with_topic_operations)
 
     def _denied(self, name: str) -> None:
-        """The client learns no more than it said itself."""
+        """Writes a topic that the client may not see, with only the name or id that the client sent."""
         writer = self._writer
         writer.int16(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         topic_id = self._wanted.ids.get(name)

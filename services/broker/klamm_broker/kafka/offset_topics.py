@@ -1,4 +1,5 @@
-"""Topics of requests about committed offsets: named by name or, from some version on, by id (KIP-848, KIP-1319)."""
+"""Topics of requests about committed offsets. Older versions name them by name, newer ones by id (KIP-848,
+KIP-1319)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
 
 
 class OffsetTopic(NamedTuple):
-    """A topic of a request."""
+    """A topic of a request about committed offsets."""
 
     name: str
     topic_id: uuid.UUID | None

@@ -1,4 +1,4 @@
-"""Questions about the partitions this broker leads: ListOffsets, OffsetForLeaderEpoch, DeleteRecords,
+"""Answers requests about the partitions that this broker leads: ListOffsets, OffsetForLeaderEpoch, DeleteRecords,
 DescribeProducers."""
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _ANSWERED_SINCE: Final = {
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
-"""The first version of ListOffsets that knows each timestamp below zero (KIP-734, 405, 1005, 1023)."""
+"""The first version of ListOffsets with each special timestamp (KIP-734, 405, 1005, 1023)."""
 _KNOWS_OFFSET_NOT_AVAILABLE: Final = 5
-"""Version of ListOffsets (KIP-207)."""
+"""The first version of ListOffsets whose clients know OFFSET_NOT_AVAILABLE (KIP-207)."""
 
 
 def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> Fields:
@@ -55,7 +55,7 @@ def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> 
 
 
 def _list_offsets_error(one: OffsetQuery, version: int, named: Counter[tuple[str, int]]) -> ErrorCode:
-    """What Kafka refuses before it looks at the partition."""
+    """Returns the error with which Kafka refuses a query before it reads the partition."""
     if named[one.topic, one.partition] > 1:
         return ErrorCode.INVALID_REQUEST
     if one.timestamp_ms < 0 and version < _ANSWERED_SINCE.get(one.timestamp_ms, version + 1):
@@ -83,7 +83,7 @@ async def delete_records(request: Request, wanted: Any, handler: DeleteRecordsHa
 
 
 async def describe_producers(request: Request, wanted: Any, handler: DescribeProducersHandler) -> Fields:
-    """The producers that have written, and those whose transactions are open (KIP-664)."""
+    """Describes the producers that a partition's leader remembers, with their open transactions (KIP-664)."""
     described = handler.describe_producers(
         TopicPartition(topic.name, number) for topic in wanted.topics for number in topic.partition_indexes
     )

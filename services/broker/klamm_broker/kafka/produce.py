@@ -20,29 +20,31 @@ from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 
 _CURRENT_LEADER_TAG: Final = 0
 _HINTED: Final = 10
-"""The first version in which a refusal names the leader."""
+"""The first version in which an error names the leader."""
 _ADDS_PARTITIONS: Final = 12
-"""The first version in which a produce adds its partitions to the transaction; before, the client does (KIP-890)."""
+"""The first version in which a produce adds its partitions to the transaction. In older versions, the client adds them
+(KIP-890)."""
 _ABORTABLE_SINCE: Final = 11
 """The first version whose clients know TRANSACTION_ABORTABLE. Older ones get INVALID_TXN_STATE instead (KIP-890)."""
 _BY_TOPIC_ID: Final = 13
 """The first version that names topics by id (KIP-516)."""
 _ACKS: Final = struct.Struct(">hi")
-"""acks, timeout_ms."""
+"""The fields acks and timeout_ms."""
 _PRODUCED: Final = struct.Struct(">ihqqq")
-"""Partition, error code, base offset, log append time, log start offset."""
+"""The fields partition, error code, base offset, log append time and log start offset."""
 _PRODUCED_BEFORE_5: Final = struct.Struct(">ihqq")
 _EMPTY = memoryview(b"")
 
 
 _Ids = dict[str, bytes]
-"""The ids by which the client names its topics, if it does."""
+"""The topic ids by topic name, if the client names topics by id."""
 
 
 def produce(
     request: Request, handler: ProduceHandler, cluster: SeenCluster, topic_ids: TopicIds
 ) -> Answer | AnswerInTime:
-    """The answer, at once if nothing has to be waited for; no answer with acks=0. Raises MalformedRequestError."""
+    """Returns the answer, or a coroutine if the produce must wait. With acks=0 there is no answer. Raises
+    MalformedRequestError."""
     wanted, ids = _read(request, topic_ids)
     if tracing.is_on():
         return _traced(request, wanted, ids, handler, cluster)
@@ -147,7 +149,7 @@ def _write_partition(writer: AnswerWriter, version: int, answer: Produced) -> No
 
 
 def _known(version: int, topic: str, code: ErrorCode) -> ErrorCode:
-    """The code as a client of that version knows it."""
+    """Returns the error code that a client of that version knows."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _BY_TOPIC_ID and unknown_id(topic) is not None:

@@ -1,5 +1,5 @@
-"""Quotas of clients: AlterClientQuotas, passed on to the active controller, and DescribeClientQuotas, from this
-broker's own metadata (KIP-546)."""
+"""Answers requests about clients' quotas (KIP-546). AlterClientQuotas is forwarded to the active controller.
+DescribeClientQuotas is answered from this broker's metadata."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class QuotaApis:
         }
 
     async def describe(self, request: Request, wanted: Any) -> Fields:
-        """The entities that the filter means."""
+        """Describes the quotas of the entities that the filter selects."""
         components = [FilterComponent(one.entity_type, one.match_type, one.match) for one in wanted.components]
         try:
             require_cluster(AclOperation.DESCRIBE_CONFIGS)

@@ -1,4 +1,4 @@
-"""A client of gRPC that dialled the Kafka port: its calls are refused in words for a while, then it is cut off."""
+"""A gRPC client that dialled the Kafka port. Its calls get a refusal for a while, then the connection is closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from klamm_server.net.grpc_refusal import GrpcRefusal
 
 REFUSAL_S = 5.0
-"""How long the client's calls are answered with a refusal."""
+"""How long the client's calls are answered with a refusal, in seconds."""
 
 
 class RefusedClient:
@@ -23,7 +23,7 @@ class RefusedClient:
         self._end = asyncio.get_running_loop().call_later(REFUSAL_S, close)
 
     def answer(self, data: bytes, *, is_writable: bool) -> None:
-        """Refuses what it has sent."""
+        """Answers the received bytes with a refusal. Closes the connection if the client does not read."""
         answer = self._refusal.answer(data)
         if is_writable:
             self._transport.write(answer)
@@ -31,5 +31,5 @@ class RefusedClient:
             self._close()
 
     def forget(self) -> None:
-        """It has gone."""
+        """Cancels the timer, after the connection was closed."""
         self._end.cancel()

@@ -1,4 +1,4 @@
-"""Changes of replicas and leaders, passed on to the active controller: ElectLeaders, AlterPartitionReassignments,
+"""Forwards changes of replicas and leaders to the active controller: ElectLeaders, AlterPartitionReassignments,
 ListPartitionReassignments."""
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class ReplicaApis:
         self._controller = controller
 
     async def elect_leaders(self, request: Request, wanted: Any) -> Fields:
-        """Elects leaders; without partitions, for all that need an election."""
+        """Elects leaders of the named partitions. Without partitions, elects leaders of all partitions that need an
+        election."""
         timeout_ms = milliseconds(wanted.timeout)
-        # The numbers are Kafka's on both sides; before version 1 only the preferred leader could be elected.
+        # The numbers are equal in Kafka and Klamm. Before version 1, only the preferred leader could be elected.
         election_type: Any = getattr(wanted, "election_type", pb.ELECTION_TYPE_PREFERRED)
         named = [
             pb.NamedPartition(topic=topic.topic, partition=number)
@@ -86,7 +87,8 @@ class ReplicaApis:
         return {**answer, "responses": by_topic(results, _outcome)}
 
     async def list_reassignments(self, request: Request, wanted: Any) -> Fields:
-        """Lists reassignments; without topics, all that are under way. Kafka ignores the request's timeout."""
+        """Lists the reassignments of the named topics. Without topics, lists all. Kafka ignores the request's
+        timeout."""
         named = [
             pb.NamedPartition(topic=topic.name, partition=number)
             for topic in wanted.topics or ()

@@ -1,7 +1,7 @@
-"""The header of a request, and which versions of which API this broker speaks.
+"""The header of a request, and the supported versions of each API.
 
-The ranges are Kafka 4.4's. Produce is advertised from 0 on and spoken from 3 on, as Kafka does: librdkafka before 2.11
-compresses only if it sees version 0.
+The ranges are those of Kafka 4.4. As in Kafka, Produce is listed from version 0 and supported from version 3, because
+librdkafka before 2.11 compresses only if it sees version 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers."""
+    """The APIs with their numbers in Kafka's protocol."""
 
     PRODUCE = 0
     FETCH = 1
@@ -106,8 +106,8 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.SYNC_GROUP: _spoken(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: _spoken(0, 6, 5),
     ApiKey.LIST_GROUPS: _spoken(0, 5, 3),
-    # After version 0, a client sends its tokens without frames. Like Kafka, the broker lists version 0; it does not
-    # answer it.
+    # After SaslHandshake version 0, a client sends its tokens without frames. As in Kafka, the broker lists version 0
+    # but does not answer it.
     ApiKey.SASL_HANDSHAKE: _spoken(1, 1, 2, advertised_min=0),
     ApiKey.API_VERSIONS: _spoken(0, 5, 3),
     ApiKey.CREATE_TOPICS: _spoken(2, 7, 5),
@@ -155,12 +155,13 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
 }
 
 _HEADER: Final = struct.Struct(">hhih")
-"""API key, version, correlation id, and the length of the client id, which stays a classic string in every version."""
+"""The fields API key, version, correlation id, and the length of the client id, which is a classic string in every
+version."""
 _BY_NUMBER: Final = {int(api_key): (api_key, versions) for api_key, versions in SPOKEN.items()}
 
 
 class Request(NamedTuple):
-    """A request off the wire."""
+    """A received request with its parsed header."""
 
     api_key: ApiKey
     version: int
@@ -168,17 +169,17 @@ class Request(NamedTuple):
     client_id: str
     client_host: str
     frame: memoryview
-    """All of it, header included; valid until the request is answered."""
+    """The whole frame with its header. It is valid until the request is answered."""
     body_start: int
-    """Where in `frame` the header ends."""
+    """The position in `frame` where the header ends."""
     flexible: bool
-    """Whether it is of a version with compact lengths."""
+    """True if the request's version has compact lengths."""
     throttle: Throttle | None = None
-    """What it costs its client, where quotas are set."""
+    """The costs of the request for its client, if quotas are set."""
 
     @property
     def is_spoken(self) -> bool:
-        """Whether this broker has that version."""
+        """True if this broker supports the request's version."""
         spoken = SPOKEN[self.api_key]
         return spoken.min <= self.version <= spoken.max
 
@@ -188,14 +189,15 @@ class Request(NamedTuple):
         return 0 if self.throttle is None else self.throttle.ms
 
     def body(self) -> RequestReader:
-        """The rest, to be read by hand."""
+        """Returns a reader of the body."""
         return RequestReader(self.frame, flexible=self.flexible, position=self.body_start)
 
 
 def parse_request(frame: memoryview, client_host: str) -> Request:
-    """Raises MalformedRequestError, also for an API or version that is not spoken: Kafka closes such connections.
+    """Parses a request's header. Raises MalformedRequestError, also for an unsupported API or version, because Kafka
+    closes such connections.
 
-    Only ApiVersions is answered whatever its version, for that is how clients find out."""
+    Only ApiVersions is accepted in any version, because clients find the supported versions with it."""
     if len(frame) < _HEADER.size:
         raise MalformedRequestError(
             f"the request has {len(frame)} bytes; expected at least {_HEADER.size}, the size of a header"
@@ -218,5 +220,5 @@ def parse_request(frame: memoryview, client_host: str) -> Request:
 
 
 def has_tagged_header(request: Request) -> bool:
-    """Whether the header of its answer ends with tagged fields; that of ApiVersions never does (KIP-511)."""
+    """Returns True if the answer's header ends with tagged fields. The header of ApiVersions never does (KIP-511)."""
     return request.flexible and request.api_key is not ApiKey.API_VERSIONS

@@ -1,4 +1,4 @@
-"""The clients of a listener where clients log in, before and after their login.
+"""The clients of a listener with logins, before and after their login.
 
 Until a client has logged in, its connection uses one of a limited number of places (`HandshakeRoom`). It has a time
 limit from the accept on, and its frames must be small. Only requests of a login are answered.
@@ -32,7 +32,8 @@ _LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 
 class SaslClients:
-    """The clients of one listener. `room` is for those that have not logged in, at all listeners together."""
+    """The clients of one listener. `room` has the places of clients that have not logged in, for all listeners
+    together."""
 
     def __init__(self, logins: ListenerLogins, room: HandshakeRoom, clock: Clock) -> None:
         self.logins = logins
@@ -42,12 +43,12 @@ class SaslClients:
         self._porter = Porter(log, f"the Kafka listener {logins.listener}", clock.monotonic_ms)
 
     def expect(self, connection: KafkaConnection) -> None:
-        """A connection that was accepted just now."""
+        """Gives a newly accepted connection its login, and limits the size of its frames."""
         connection.login = ClientLogin(self, connection)
         connection.request_max_bytes = self.logins.settings.sasl_server_max_receive_size
 
     def give_up(self, connection: KafkaConnection) -> None:
-        """Cuts off one that takes too long."""
+        """Closes a connection whose login took too long."""
         self._porter.report_refused(
             "a login", connection.peer, f"the login took longer than authentication.timeout.ms={self.timeout_ms}"
         )
@@ -55,7 +56,8 @@ class SaslClients:
 
 
 class ClientLogin:
-    """The login of one connection: `begin` when that has come about, `close` when it has gone."""
+    """The login of one connection. The connection calls `begin` when it is established and `close` when it has
+    ended."""
 
     def __init__(self, clients: SaslClients, connection: KafkaConnection) -> None:
         self._clients = clients
@@ -67,11 +69,11 @@ class ClientLogin:
         self._end_s = asyncio.get_running_loop().time() + clients.timeout_ms / 1000
 
     def hold_back(self, rest_ms: int) -> None:
-        """The time for the login begins `rest_ms` later. Called before `begin`."""
+        """Delays the start of the login's time limit by `rest_ms`. Called before `begin`."""
         self._end_s += rest_ms / 1000
 
     def begin(self, *, has_place: bool) -> str:
-        """Takes a place unless the connection `has_place`; if there is none, says which bound has been reached."""
+        """Takes a place unless the connection `has_place`. Returns the reached limit if there is none, otherwise ""."""
         connection, clients = self._connection, self._clients
         if not has_place and (reached := clients.room.take(connection.peer)):
             return reached
@@ -81,7 +83,7 @@ class ClientLogin:
         return ""
 
     def close(self) -> None:
-        """The connection has gone."""
+        """Ends the login, because the connection is closed."""
         self._leave()
         if self._login is not None:
             self._login.close()
@@ -102,7 +104,7 @@ class ClientLogin:
             case ApiKey.SASL_HANDSHAKE:
                 return self._handshake
             case ApiKey.SASL_AUTHENTICATE:
-                # Kafka answers one that is too late.
+                # As in Kafka, a SaslAuthenticate after the login gets an answer.
                 return None if door.is_complete else self._authenticate
             case ApiKey.API_VERSIONS:
                 door.api_versions()
@@ -135,7 +137,7 @@ class ClientLogin:
             raise SaslStateError(
                 f"a login message has {len(data)} bytes, which is more than sasl.server.max.receive.size"
             )
-        # What a check takes, or a failure waits, is bounded, and not the client's time.
+        # The time of a check or of a delay after a failure is bounded, and does not count against the client.
         self._stop_time()
         reply = await self._login.authenticate(data)
         if reply.code is not ErrorCode.NONE:
@@ -147,7 +149,7 @@ class ClientLogin:
         return authenticate_answer(request.version, reply)
 
     async def _interrupted(self, error: LoginInterruptedError, request: Request) -> Answer:
-        """Raises the error where no answer can tell of it."""
+        """Answers a request that interrupts the login. Raises the error if its API has no answer for that."""
         interrupted_answer = await asyncio.to_thread(_interrupted_answer)
         answer = interrupted_answer(request)
         if answer is None:
@@ -178,7 +180,7 @@ class ClientLogin:
 
 
 def _interrupted_answer() -> Callable[[Request], Parts | None]:
-    """Loads the module and all schemas of messages, which the start of a broker does not need."""
+    """Imports the module with all schemas of messages late, because a start of a broker does not need them."""
     from klamm_broker.kafka.login_interrupted import interrupted_answer
 
     return interrupted_answer

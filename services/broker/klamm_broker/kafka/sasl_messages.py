@@ -1,5 +1,5 @@
-"""SaslHandshake and SaslAuthenticate (KIP-43, KIP-152, KIP-368), read and written by hand: nothing else looks at bytes
-of clients that have not logged in."""
+"""SaslHandshake and SaslAuthenticate (KIP-43, KIP-152, KIP-368), read and written by hand, so that no other code reads
+bytes of clients that have not logged in."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from klamm_server.security.sasl.sasl_door import AuthenticateReply
 
 _LIFETIME_SINCE: Final = 1
 _OUT_OF_PLACE: Final = "SaslAuthenticate request received after successful authentication"
-"""Kafka's words, also where nobody logs in."""
+"""Kafka's error text. It is also used on listeners without logins."""
 
 
 def wanted_mechanism(request: Request) -> str:
-    """What a SaslHandshake names. Raises MalformedRequestError."""
+    """Returns the mechanism of a SaslHandshake. Raises MalformedRequestError."""
     reader = request.body()
     mechanism = reader.string()
     reader.expect_end()
@@ -25,7 +25,7 @@ def wanted_mechanism(request: Request) -> str:
 
 
 def auth_bytes(request: Request) -> bytes:
-    """What a SaslAuthenticate brings. Raises MalformedRequestError."""
+    """Returns the bytes of a SaslAuthenticate. Raises MalformedRequestError."""
     reader = request.body()
     data = bytes(reader.bytes_())
     reader.skip_tagged_fields()
@@ -34,7 +34,7 @@ def auth_bytes(request: Request) -> bytes:
 
 
 def handshake_answer(code: ErrorCode, mechanisms: Sequence[str]) -> list[Part]:
-    """The body of the answer to a SaslHandshake."""
+    """Returns the body of the answer to a SaslHandshake."""
     writer = AnswerWriter(flexible=False)
     writer.int16(code)
     writer.array(mechanisms, writer.string)
@@ -42,7 +42,7 @@ def handshake_answer(code: ErrorCode, mechanisms: Sequence[str]) -> list[Part]:
 
 
 def authenticate_answer(version: int, reply: AuthenticateReply) -> list[Part]:
-    """The body of the answer to a SaslAuthenticate of that version."""
+    """Returns the body of the answer to a SaslAuthenticate of that version."""
     writer = AnswerWriter(flexible=version >= 2)
     writer.int16(reply.code)
     writer.nullable_string(reply.message or None)
@@ -54,7 +54,7 @@ def authenticate_answer(version: int, reply: AuthenticateReply) -> list[Part]:
 
 
 def out_of_place(request: Request) -> list[Part]:
-    """The answer where nobody is logging in, as Kafka gives it."""
+    """Returns Kafka's answer to a login request outside a login."""
     code = ErrorCode.ILLEGAL_SASL_STATE
     if request.api_key is ApiKey.SASL_HANDSHAKE:
         return handshake_answer(code, ())

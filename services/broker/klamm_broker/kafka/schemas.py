@@ -1,9 +1,9 @@
-"""The schemas of requests and answers, by API and version: kio's, and those of Kafka 4.4 that kio does not have yet.
+"""The schemas of requests and answers by API and version. They are kio's, and those of Kafka 4.4 that kio lacks.
 
 The schemas here are dataclasses in kio's form. Each adds the fields of one version to the last version that kio has.
 Sources: Kafka's message definitions for DeleteGroups 3, TxnOffsetCommit 6 (KIP-1319) and ApiVersions 5 (KIP-1242).
 
-kio reads the types of fields as they are: annotations must not be strings here.
+kio evaluates the types of fields directly, so annotations must not be strings here.
 """
 
 import uuid
@@ -32,7 +32,7 @@ from klamm_broker.kafka.requests import ApiKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ApiVersionsRequest5(ApiVersionsRequest):
-    """The client says which node it means to talk to."""
+    """Adds the cluster and node that the client expects at this address."""
 
     __version__ = i16(5)
     cluster_id: str | None = field(metadata={"kafka_type": "string"}, default=None)
@@ -47,7 +47,7 @@ class _DeletableGroupResult3(DeletableGroupResult):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DeleteGroupsResponse3(DeleteGroupsResponse):
-    """Adds a message to each group's error."""
+    """Adds a message to the error of each group."""
 
     __version__ = i16(3)
     results: tuple[_DeletableGroupResult3, ...]
@@ -55,7 +55,7 @@ class _DeleteGroupsResponse3(DeleteGroupsResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TxnOffsetCommitRequestTopic6:
-    """A topic by its id."""
+    """A topic that is named by its id."""
 
     __type__ = TxnOffsetCommitRequestTopic.__type__
     __version__ = i16(6)
@@ -74,7 +74,7 @@ class _TxnOffsetCommitRequest6(TxnOffsetCommitRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TxnOffsetCommitResponseTopic6:
-    """A topic by its id."""
+    """A topic that is named by its id."""
 
     __type__ = TxnOffsetCommitResponseTopic.__type__
     __version__ = i16(6)
@@ -96,7 +96,7 @@ _NEWER: Final[dict[tuple[ApiKey, int], tuple[Any, Any]]] = {
     (ApiKey.DELETE_GROUPS, 3): (DeleteGroupsRequest, _DeleteGroupsResponse3),
     (ApiKey.TXN_OFFSET_COMMIT, 6): (_TxnOffsetCommitRequest6, _TxnOffsetCommitResponse6),
 }
-"""(request, answer) of the versions that kio does not have."""
+"""The (request, answer) dataclasses of the versions that kio lacks."""
 
 
 def request_schema(api_key: ApiKey, version: int) -> Any:

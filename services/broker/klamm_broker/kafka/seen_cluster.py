@@ -1,8 +1,8 @@
-"""The cluster as Kafka clients see it: brokers and nothing else.
+"""The cluster as Kafka clients see it: only brokers.
 
-A broker is shown with the address that it has under the name of the listener by which the client came in; one without
-is not shown. The controller is said to be the broker that answers: it passes on what
-is the controllers' business. A key's coordinator is a live broker (`coordinators.py` says what that guarantees).
+A broker is shown with its address on the listener that the client uses. A broker without this listener is not shown.
+The broker that answers says that it is the controller, and forwards the controllers' requests. A key's coordinator is a
+live broker (`coordinators.py` has the guarantees).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klamm_server.net.listeners import Listener, SecurityProtocol, find
 
 
 class SeenBroker(NamedTuple):
-    """A broker, and what the client dials."""
+    """A broker, with the address that the client dials."""
 
     broker_id: int
     host: str
@@ -27,7 +27,7 @@ class SeenBroker(NamedTuple):
 
 
 class SeenCluster:
-    """The cluster in the newest metadata, as clients see it that came in by the listener of that name."""
+    """The cluster in the newest metadata, as clients of one listener see it."""
 
     def __init__(
         self,
@@ -46,21 +46,22 @@ class SeenCluster:
         return self._image()
 
     def brokers(self) -> list[SeenBroker]:
-        """Live ones with that listener, by id."""
+        """Returns the live brokers with this listener, sorted by id."""
         return self._seen(self._image().live_brokers())
 
     def listed(self) -> list[SeenBroker]:
-        """What Metadata lists, by id: live ones, and those that were until a moment ago."""
+        """Returns the brokers that Metadata lists, sorted by id: live brokers, and those that were fenced a moment
+        ago."""
         just_fenced = self._just_fenced()
         return [one for one in self.registered() if not one.fenced or one.broker_id in just_fenced]
 
     def registered(self) -> list[SeenBroker]:
-        """Fenced ones, too."""
+        """Returns all registered brokers with this listener, including fenced ones, sorted by id."""
         brokers = self._image().brokers
         return self._seen(brokers[broker_id] for broker_id in sorted(brokers))
 
     def unreachable(self) -> frozenset[int]:
-        """The ids of live ones without that listener."""
+        """Returns the ids of live brokers without this listener."""
         return frozenset(one.broker_id for one in self._image().live_brokers() if self._dialled(one) is None)
 
     def _seen(self, brokers: Iterable[BrokerImage]) -> list[SeenBroker]:
@@ -75,17 +76,17 @@ class SeenCluster:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients take for the controller: this one, or the first that is live."""
+        """The broker that clients treat as the controller: this broker, or the first live one. -1 if there is none."""
         ids = [broker.broker_id for broker in self.brokers()]
         return self.broker_id if self.broker_id in ids else next(iter(ids), -1)
 
     def coordinator_of(self, key: str) -> SeenBroker | None:
-        """The broker that clients take for the coordinator of a group or transactional id; None while no broker is
-        live."""
+        """Returns the broker that clients treat as the coordinator of a group or transactional id, or None without a
+        live broker."""
         return _coordinator(self.brokers(), key)
 
     def coordinated_here(self, keys: Iterable[str]) -> set[str]:
-        """The keys for which clients take this broker for the coordinator."""
+        """Returns the keys whose coordinator is this broker for clients."""
         brokers = self.brokers()
         found = ((key, _coordinator(brokers, key)) for key in keys)
         return {key for key, broker in found if broker is not None and broker.broker_id == self.broker_id}

@@ -1,8 +1,8 @@
-"""Sends an answer whose records are files through a transport that encrypts: slice by slice, through one buffer.
+"""Sends an answer with files through an encrypting transport, slice by slice, through one buffer.
 
-sendfile would write past the transport, plain bytes into a stream of TLS. OpenSSL has encrypted a slice when `write`
-returns, so that all connections of a listener take turns with one buffer, which stays in the processor's cache. A
-client has at most what the transport's write buffer takes before the next slice is read.
+sendfile would bypass the transport and write plain bytes into a TLS stream. OpenSSL has encrypted a slice when `write`
+returns. So all connections of a listener can share one buffer, which stays in the processor's cache. The next slice is
+read only when the transport's write buffer has room.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ WRITE_BUFFER_BYTES: Final = 256 * 1024
 
 
 class SliceSender:
-    """One for a listener."""
+    """The sender of a listener's answers with files."""
 
     def __init__(self) -> None:
         self._buffer = memoryview(bytearray(SLICE_BYTES))
 
     async def send(self, parts: Sequence[Part], transport: Any, writable: asyncio.Event) -> None:
-        """Returns when the client has taken nearly all of it; `writable` is set while it takes more. Raises what
-        `RecordFile.read` does, or ConnectionResetError."""
+        """Returns when the client has received nearly all bytes. `writable` is set while the client takes more. Raises
+        as `RecordFile.read`, or ConnectionResetError."""
         turn_bytes = 0
         for part in joined(parts):
             for data in self._slices(part):
-                # The loop has not run since the slice was read.
+                # No other task has run since the slice was read, so the buffer is still valid.
                 transport.write(data)
                 turn_bytes += len(data)
                 if not writable.is_set():

@@ -1,8 +1,9 @@
-"""What a request of a Kafka client costs it, where quotas are set (KIP-13, KIP-124, KIP-219).
+"""The costs of a Kafka client's request for its quotas (KIP-13, KIP-124, KIP-219).
 
-The answer goes at once and says for how long the client is to rest; its connection is not read for that long. A produce
-is charged when it arrives, a fetch when its records are there: if they are too many it gets none, and they do not
-count. Time is charged when it was spent, so it throttles the request that follows; as in Kafka for a window at most.
+The answer is sent immediately, with the throttle time. The broker reads nothing from the connection for that time. A
+produce is charged when it arrives, and a fetch when its records are located. If a fetch has too many bytes, it gets no
+records, and they are not charged. Time is charged after it was spent, so it throttles the next request, as in Kafka for
+one window at most.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class Throttle:
-    """The costs of one request."""
+    """The costs of one request, and the resulting throttle time."""
 
     __slots__ = ("_client_id", "_clock", "_quotas", "_user", "ms")
 
@@ -31,21 +32,23 @@ class Throttle:
         self._user = principal.partition(":")[2]
         self._client_id = client_id
         self.ms = 0
-        """How long the client is to rest: the most that any quota asks for."""
+        """The throttle time in milliseconds, the longest of all quotas."""
         rest_ms = quotas.throttle_ms(REQUEST_PERCENTAGE, self._user, client_id, clock.monotonic_ms())
         self.rest(REQUEST_PERCENTAGE, min(rest_ms, quotas.span.window_ms))
 
     def charge_produce(self, size_bytes: int) -> None:
-        """The client has sent so much."""
+        """Charges the bytes of a produce."""
         self.rest(PRODUCER_BYTE_RATE, self._charge(PRODUCER_BYTE_RATE, size_bytes))
 
     def fetch_max_bytes(self, max_bytes: int) -> int:
-        """`max_bytes`, or what the client may have at once: more would be refused whenever it came."""
+        """Returns `max_bytes`, or the most bytes that the client's quota allows at once. A larger fetch would always be
+        refused."""
         burst = self._quotas.burst(CONSUMER_BYTE_RATE, self._user, self._client_id)
         return max_bytes if burst is None else min(max_bytes, int(burst))
 
     def charge_fetch(self, size_bytes: int) -> bool:
-        """Whether the client gets so much now."""
+        """Charges the bytes of a fetch. Returns True if the client gets the records now. Otherwise takes the charge
+        back."""
         rest_ms = self._charge(CONSUMER_BYTE_RATE, size_bytes)
         self.rest(CONSUMER_BYTE_RATE, rest_ms)
         if self.ms:
@@ -67,7 +70,7 @@ class Throttle:
 
 
 async def charged(work: Coroutine[Any, Any, T], throttle: Throttle) -> T:
-    """Awaits `work` and charges the time of its steps, not of its waits."""
+    """Awaits `work`, and charges the client for the time of its steps, but not of its waits."""
     return await _in_charged_steps(work, throttle)
 
 
@@ -83,7 +86,7 @@ def _in_charged_steps(work: Coroutine[Any, Any, T], throttle: Throttle) -> Gener
             except GeneratorExit:
                 work.close()
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it is the work's
+            except BaseException as error:  # noqa: BLE001 - every exception is passed to the coroutine
                 began_s = perf_counter()
                 waited = work.throw(error)
             else:

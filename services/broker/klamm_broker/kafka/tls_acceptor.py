@@ -1,15 +1,15 @@
-"""Accepts the connections of a listener with TLS at one socket, and sees them through their handshakes.
+"""Accepts the TLS connections of a listener on one socket, and runs their handshakes.
 
-It asks whether there is room, for a connection and for one more handshake, before it spends anything on the handshake.
-Each connection takes the context that is current when it is accepted, so a changed certificate holds from the next
-connection on. A handshake that takes too long is cut off. One that fails ends with TLS' alert, by which the client
-knows why; it is logged with its cause, once a minute: a client that repeats it must not fill the log.
+Before a handshake, the acceptor checks that there is room for a connection and for a handshake. Each connection uses
+the TLS context that is current when it is accepted, so a changed certificate applies from the next connection on. A
+handshake that takes too long is cut off. A failed handshake ends with a TLS alert, from which the client knows the
+reason. Its cause is logged once a minute, so that a client that retries cannot fill the log.
 
-After the alert, the acceptor reads and drops what the client still sends, until the client closes the connection. In
-TLS 1.3, a client sends its first request before the server has refused its certificate. If a socket closes before it
-has read that request, the kernel resets the connection. Then the client's next write fails, and on some systems the
-kernel drops the alert. The client then reports a broken connection, and not its wrong certificate. Kafka keeps the
-connection open for `connection.failed.authentication.delay.ms`.
+After the alert, the acceptor reads and drops the client's bytes, until the client closes the connection. In TLS 1.3, a
+client sends its first request before the server has refused its certificate. If a socket closes before it has read that
+request, the kernel resets the connection. Then the client's next write fails, and on some systems the kernel drops the
+alert. The client then reports a broken connection, and not its wrong certificate. Kafka keeps the connection open for
+`connection.failed.authentication.delay.ms`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from klamm_server.net.wrong_door import Porter, Visitor
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""How long to wait before the next connection is accepted, when the process has no descriptor left."""
+"""The wait in seconds before the next accept, if the process has no descriptor left."""
 SHUTDOWN_S: Final = 5.0
-"""How long a client may take to end its TLS session."""
+"""The seconds in which a client must end its TLS session."""
 ALERT_S: Final = 1.0
 """The seconds after an alert in which the client must close the connection. The acceptor closes it after that."""
 READ_BYTES: Final = 64 * 1024
@@ -51,7 +51,7 @@ _WITHOUT_TLS: Final = {
 
 
 class Handshakes(Protocol):
-    """How those of a listener are made."""
+    """The handshakes of a listener."""
 
     room: HandshakeRoom
 
@@ -59,14 +59,14 @@ class Handshakes(Protocol):
     def timeout_ms(self) -> int: ...
 
     def context(self) -> ssl.SSLContext:
-        """The current one."""
+        """Returns the current TLS context."""
 
     def refuse(self, peer: str, reason: str) -> None:
-        """One has failed, by OpenSSL's `reason`."""
+        """Notes a failed handshake. `reason` is OpenSSL's."""
 
 
 class TlsAcceptor:
-    """`listen`, `run` until it is cancelled, then `close`."""
+    """Accepts TLS connections on one socket. The owner calls `listen`, then `run` until it cancels it, then `close`."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class TlsAcceptor:
         self._listening.setblocking(False)
 
     async def run(self) -> None:
-        """Accepts one after the other, for ever."""
+        """Accepts connections one after another until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -122,7 +122,7 @@ class TlsAcceptor:
             task.add_done_callback(functools.partial(self._on_done, connection, peer))
 
     async def close(self) -> None:
-        """Stops accepting, and ends the handshakes under way."""
+        """Stops accepting, and cancels the running handshakes."""
         tasks = list(self._under_way)
         for task in tasks:
             task.cancel()
@@ -140,7 +140,7 @@ class TlsAcceptor:
                 if connection.login is not None:
                     connection.login.hold_back(rest_ms)
                 await asyncio.sleep(rest_ms / 1000)
-            # The event loop closes its descriptor when the handshake fails, and the alert has to leave by one.
+            # The event loop closes its descriptor when the handshake fails, so the alert needs another one.
             with accepted.dup() as for_alert:
                 try:
                     await self._connect(connection, accepted)
@@ -181,7 +181,7 @@ class TlsAcceptor:
 
 
 async def _send_alert(client: socket.socket, alert: bytes) -> None:
-    """Sends the alert, and waits until the client closes the connection or has reached one of the two bounds."""
+    """Sends the alert, and waits until the client closes the connection, or a limit of time or bytes is reached."""
     loop = asyncio.get_running_loop()
     left = ALERT_BYTES
     # A client that has gone, or does not read, gets no alert. TimeoutError is an OSError, too.
@@ -194,6 +194,6 @@ async def _send_alert(client: socket.socket, alert: bytes) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """Returns OpenSSL's name for the error, and the fault of the certificate."""
+    """Returns OpenSSL's name of the error, with the error of the certificate if there is one."""
     said = [getattr(error, name, None) for name in ("reason", "verify_message")]
     return ": ".join(part for part in said if part) or str(error)

@@ -1,4 +1,4 @@
-"""The clients of a listener with TLS: how handshakes with them are made, and their principals by their certificates."""
+"""The clients of a TLS listener: the settings of their handshakes, and the principals of their certificates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ABOUT_CERTIFICATES: Final = ("CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_
 
 
 class TlsClients:
-    """The clients of one listener."""
+    """The clients of one TLS listener."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Names for topic ids and back, for the versions of requests that name topics by id (KIP-516)."""
+"""Translates topic ids to names and back, for versions of requests that name topics by id (KIP-516)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_ID: Final = bytes(16)
 
 
 class TopicIds:
-    """Names and ids of topics, by the newest metadata."""
+    """The names and ids of topics in the newest metadata."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
@@ -24,7 +24,7 @@ class TopicIds:
         """The names of the topics of `_named` that were asked for, by topic id."""
 
     def name_of(self, topic_id: bytes) -> str:
-        """The topic's name; a name that no topic has when there is none."""
+        """Returns the topic's name. For an unknown id, returns a name that no topic can have."""
         image = self._image()
         if image is not self._named:
             self._named, self._names = image, {}
@@ -37,7 +37,8 @@ class TopicIds:
         return name
 
     def id_of(self, name: str) -> bytes:
-        """16 bytes: what `name_of` made the name from, or zeros for a topic that does not exist (any more)."""
+        """Returns the 16 bytes of a topic's id, also for a name that `name_of` made. Returns zeros for a topic that
+        does not exist."""
         if (topic_id := unknown_id(name)) is not None:
             return topic_id
         topic = self._image().topic(name)
@@ -45,11 +46,11 @@ class TopicIds:
 
 
 def id_bytes(topic_id: uuid.UUID | None) -> bytes:
-    """The 16 bytes of an id as kio gives it, which reads zeros as None."""
+    """Returns the 16 bytes of an id from kio, which decodes zeros as None."""
     return _NO_ID if topic_id is None else topic_id.bytes
 
 
 def unknown_id(name: str) -> bytes | None:
-    """The 16 bytes that stand behind a name which `name_of` made up; None for any other name."""
+    """Returns the 16 bytes of the id in a name that `name_of` made, or None for other names."""
     made_up = _UNKNOWN_TOPIC.fullmatch(name)
     return None if made_up is None else bytes.fromhex(made_up[1])

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (KIP-966): topics with their eligible leaders, some partitions at a time."""
+"""DescribeTopicPartitions (KIP-966): describes topics with their eligible leader replicas, in pages of partitions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 
 PAGE_PARTITIONS_MAX: Final = 500
-"""What one answer says at most, whatever was asked for: it is made in one turn of the event loop."""
+"""The most partitions of one answer, because one turn of the event loop makes it."""
 
 
 async def describe_topic_partitions(request: Request, wanted: Any, cluster: SeenCluster) -> Fields:
-    """Describes partitions in the order of topic names and partition numbers, from the cursor on; all topics if none is
-    named."""
+    """Describes partitions in the order of topic names and partition numbers, from the cursor on. Without named topics,
+    describes all topics."""
     image = cluster.image
     first_topic, first_partition = "", 0
     if wanted.cursor is not None:

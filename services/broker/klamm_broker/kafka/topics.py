@@ -1,4 +1,4 @@
-"""Topics, passed on to the active controller: CreateTopics, DeleteTopics, CreatePartitions."""
+"""Forwards requests about topics to the active controller: CreateTopics, DeleteTopics, CreatePartitions."""
 
 from __future__ import annotations
 
@@ -149,13 +149,13 @@ def _rest(request: Request, throttle_ms: int) -> None:
 
 
 def _shown_id(result: pb.NamedResult, ids: Mapping[str, bytes]) -> bytes:
-    """The topic's id; zeros for a caller that may not delete the topic by its name."""
+    """Returns the topic's id, or zeros if the caller may not delete the topic by its name."""
     denied = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return bytes(16) if denied else ids.get(result.name, bytes(16))
 
 
 def _named_badly(topic: Any) -> Fields:
-    """The answer to a topic that is to be deleted by name and id, or by neither."""
+    """Returns the error for a deletion that names a topic by both name and id, or by neither."""
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -187,13 +187,15 @@ def _configs_without_value(topic: Any) -> list[str]:
 
 
 def _new_replicas(topic: Any) -> list[pb.ReplicaAssignment]:
-    """Kafka's assignments carry no number: the first is that of the first new partition, the last that of the topic's
-    last one. Too many or too few get numbers that the controller refuses."""
+    """Returns the replicas of new partitions with their partition numbers.
+
+    Kafka's assignments have no numbers. They are for the last partitions that the topic will have. If there are too
+    many or too few, the controller refuses their numbers."""
     assignments = topic.assignments
     if assignments is None:
         return []
     if not assignments:
-        # Too few as well, where our own request would leave the choice to the controller.
+        # An empty list has too few assignments. In Klamm's request it would let the controller choose.
         return [pb.ReplicaAssignment(partition=topic.count)]
     numbers = range(topic.count - len(assignments), topic.count)
     return [

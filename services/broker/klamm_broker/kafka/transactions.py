@@ -1,10 +1,10 @@
-"""Transactions of Kafka clients, passed on to the coordinators: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn,
+"""Forwards requests about transactions to the coordinators: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn,
 EndTxn, TxnOffsetCommit, ListTransactions, DescribeTransactions.
 
-Both protocols are spoken, by the version of each request. In the first, which all clients have, they name a
-transaction's partitions themselves and keep their epoch from one transaction to the next. In that of KIP-890's second
-part (`transaction.version` 2) what is written is added on the way, and each transaction has an epoch of its own. The
-brokers ask the coordinator before a transaction's first write in either.
+The version of a request selects the protocol. In the first protocol, which all clients know, clients add a
+transaction's partitions themselves and keep their epoch between transactions. In the protocol of KIP-890's second part
+(`transaction.version` 2), a write adds its partition, and each transaction has its own epoch. In both, brokers ask the
+coordinator before a transaction's first write.
 """
 
 from __future__ import annotations
@@ -67,13 +67,14 @@ _STATES: Final = frozenset(
         "PrepareEpochFence",
     }
 )
-"""Kafka's names of what a transaction can be in; some occur in Kafka only."""
+"""Kafka's names of the states of transactions. Some occur only in Kafka."""
 
 
 _BUMPS_EPOCH: Final = 5
 """The first version of EndTxn in which each transaction has its own epoch, and the answer has the next epoch."""
 _ADDS_OFFSETS: Final = 5
-"""The first version of TxnOffsetCommit that adds the group to the transaction; before, the client does."""
+"""The first version of TxnOffsetCommit that adds the group to the transaction. In older versions, the client adds
+it."""
 
 
 RequestT = TypeVar("RequestT")
@@ -96,8 +97,8 @@ class TransactionApis:
         self._producer_ids = producer_ids
 
     async def init_producer_id(self, request: Request, wanted: Any) -> Fields:
-        """Gives a producer its id and epoch. A transactional one is asked of its coordinator; one that is only
-        idempotent gets a new id whenever it asks (KIP-360)."""
+        """Gives a producer its id and epoch. The coordinator gives them to a transactional producer. An idempotent
+        producer gets a new id at each request (KIP-360)."""
         if (getattr(wanted, "producer_id", -1) == -1) != (getattr(wanted, "producer_epoch", -1) == -1):
             return _identity(pb.InitTransactionalIdResponse(error_code=ErrorCode.INVALID_REQUEST))
         if wanted.transactional_id is None:
@@ -115,7 +116,8 @@ class TransactionApis:
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
     async def add_partitions_to_txn(self, request: Request, wanted: Any) -> Fields:
-        """Adds partitions to a transaction; from version 4 on to several, as Kafka's brokers ask it (KIP-890)."""
+        """Adds partitions to a transaction. From version 4 on, a request may have several transactions, as Kafka's
+        brokers send it (KIP-890)."""
         if request.version >= 4:
             by_transaction = await asyncio.gather(*(self._add_to_one(request, one) for one in wanted.transactions))
             return {"error_code": ErrorCode.NONE, "results_by_transaction": by_transaction}
@@ -282,7 +284,7 @@ class TransactionApis:
         *,
         verify_only: bool = False,
     ) -> list[PartitionResult]:
-        """An outcome for each partition."""
+        """Adds partitions to one transaction. Returns the outcome of each partition."""
         ask = pb.AddPartitionsToTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -294,7 +296,7 @@ class TransactionApis:
             answer = await self._ask(transactional_id, CoordinatorStub.add_partitions_to_txn, ask)
             if not answer.error_code:
                 return list(answer.partitions)
-            # A producer whose transaction timed out: its epoch has ended.
+            # The producer's transaction timed out, so its epoch has ended.
             is_ended = answer.error_code == ErrorCode.TRANSACTION_ABORTABLE
             code = ErrorCode.PRODUCER_FENCED if is_ended else answer.error_code
         except BrokerError as error:
@@ -331,14 +333,14 @@ def _added(request: Request, results: Iterable[PartitionResult]) -> list[Fields]
 
 
 def _identity(answer: Any) -> Fields:
-    """The producer's new id and epoch, from either service's InitProducerId or from EndTxn."""
+    """Returns the fields of a producer's new id and epoch, from an answer to InitProducerId or EndTxn."""
     if answer.error_code:
         return {"error_code": answer.error_code, "producer_id": -1, "producer_epoch": -1}
     return {"error_code": 0, "producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
 
 
 def _known(request: Request, code: int) -> int:
-    """The code, or the one that stood for it before a client's version."""
+    """Returns the error code that a client of the request's version knows."""
     if code == ErrorCode.PRODUCER_FENCED and request.version < _FENCED_SINCE.get(request.api_key, 0):
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code == ErrorCode.TRANSACTION_ABORTABLE and request.version < _ABORTABLE_SINCE.get(request.api_key, 0):

@@ -1,7 +1,7 @@
-"""WriteTxnMarkers: an operator ends a transaction in partitions that its coordinator has forgotten (KIP-664).
+"""WriteTxnMarkers: ends a transaction in partitions for an operator, after its coordinator has forgotten it (KIP-664).
 
-Kafka's `Admin.abortTransaction` and `kafka-transactions.sh abort` send it to the partition's leader; Klamm's own
-coordinators use gRPC. Markers in a partition of `__consumer_offsets` are its group coordinator's to write.
+Kafka's `Admin.abortTransaction` and `kafka-transactions.sh abort` send it to the partition's leader. Klamm's own
+coordinators use gRPC. For a partition of `__consumer_offsets`, the group coordinator writes the marker.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from klamm_server.security.session import may_with_cluster
 _NOT_READY: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-"""Codes of a group coordinator that is not ready. A caller of WriteTxnMarkers looks for leaders, so it gets
-NOT_LEADER_OR_FOLLOWER instead, as in Kafka."""
+"""The errors of a group coordinator that is not ready. The caller gets NOT_LEADER_OR_FOLLOWER instead, as in Kafka,
+because callers of WriteTxnMarkers search for leaders."""
 
 
 async def write_txn_markers(
     request: Request, wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators
 ) -> Fields:
-    """One answer for each producer."""
+    """Writes the markers. Returns one answer for each producer."""
     results: dict[int, dict[tuple[str, int], MarkedPartition]] = {}
     for one in wanted.markers:
         written = results.setdefault(one.producer_id, {})
@@ -52,7 +52,7 @@ async def write_txn_markers(
 
 
 async def _write(wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators) -> list[MarkedPartition]:
-    """A marker without partitions is written nowhere."""
+    """Writes one marker to its partitions. A marker without partitions has no effect."""
     offsets = [number for one in wanted.topics if one.name == GROUP_METADATA_TOPIC for number in one.partition_indexes]
     others = [
         TopicPartition(one.name, number)

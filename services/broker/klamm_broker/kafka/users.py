@@ -1,5 +1,5 @@
-"""Users who log in by SCRAM: AlterUserScramCredentials, passed on to the active controller, and
-DescribeUserScramCredentials, from this broker's own metadata (KIP-554)."""
+"""Answers requests about users with SCRAM logins (KIP-554). AlterUserScramCredentials is forwarded to the active
+controller. DescribeUserScramCredentials is answered from this broker's metadata."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class UserApis:
         }
 
     async def describe_scram_credentials(self, request: Request, wanted: Any) -> Fields:
-        """Describes the users that are named, or all."""
+        """Describes the named users, or all users if none is named."""
         if not may_with_cluster(AclOperation.DESCRIBE):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
         users = described_users(self._image(), [one.name for one in wanted.users or ()])

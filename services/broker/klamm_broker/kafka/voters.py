@@ -1,4 +1,4 @@
-"""AddRaftVoter and RemoveRaftVoter (KIP-853), passed on to the active controller."""
+"""Forwards AddRaftVoter and RemoveRaftVoter to the active controller (KIP-853)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.image import MetadataImage
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
-"""The name of the controllers' listeners that Kafka clients get."""
+"""The name that Kafka clients use for the controllers' listener."""
 
 
 class VoterApis:
@@ -30,7 +30,7 @@ class VoterApis:
         self._image = image
 
     async def add(self, request: Request, wanted: Any) -> Fields:
-        """Answered when the change is committed, even if the client asked for an earlier answer."""
+        """Adds a voter. Answers after the change is committed, even if the client asked for an earlier answer."""
         endpoint = next((one for one in wanted.listeners if one.name == CONTROLLER_LISTENER), None)
         ask = pb.AddRaftVoterRequest(
             timeout_ms=milliseconds(wanted.timeout),
@@ -61,7 +61,7 @@ class VoterApis:
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
     async def _remove(self, ask: pb.RemoveRaftVoterRequest) -> None:
-        """Raises VoterNotFoundError for the last voter, too, as Kafka does."""
+        """Removes a voter. Raises VoterNotFoundError also for the last voter, as Kafka does."""
         try:
             await self._controller.ask(AdminStub.remove_raft_voter, ask, timeout_ms=ask.timeout_ms)
         except BrokerError as error:
@@ -70,7 +70,7 @@ class VoterApis:
             raise
 
     def _check(self, wanted: Any) -> None:
-        """Raises InconsistentClusterIdError, InvalidRequestError."""
+        """Checks the cluster id and the voter. Raises InconsistentClusterIdError or InvalidRequestError."""
         cluster_id = self._image().cluster_id
         if wanted.cluster_id is not None and wanted.cluster_id != cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(
@@ -84,7 +84,7 @@ class VoterApis:
 
 
 def directory_id(text: str) -> uuid.UUID | None:
-    """The id that Kafka writes as 22 characters; None for any other text."""
+    """Returns the id of Kafka's 22 characters, or None for any other text."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except (ValueError, binascii.Error):
@@ -92,5 +92,5 @@ def directory_id(text: str) -> uuid.UUID | None:
 
 
 def directory_text(number: uuid.UUID | None) -> str:
-    """The 22 characters; empty for no id."""
+    """Returns the 22 characters of an id, or "" without an id."""
     return "" if number is None else base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""Requests and answers of Kafka's protocol, read and written by hand: for the hot messages, whose fields are few."""
+"""Reads and writes messages of Kafka's protocol by hand, for the hot messages, which have few fields."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Part = bytes | bytearray | memoryview | RecordFile
 
 
 class MalformedRequestError(KlammError):
-    """Bytes that are not what they must be: the connection they came over is closed."""
+    """Raised if received bytes do not follow the protocol. The connection is then closed."""
 
 
 class RequestReader(KafkaReader[memoryview]):
-    """Reads one request. What it takes out of it is valid as long as the frame is."""
+    """Reads one request. The values that it returns are valid as long as the frame is."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class RequestReader(KafkaReader[memoryview]):
 
 
 class AnswerWriter(KafkaWriter):
-    """Writes one answer; `parts` has it in pieces, the large ones as they were given."""
+    """Writes one answer. `parts` returns it in pieces. Large pieces are not copied."""
 
     __slots__ = ("_parts",)
 
@@ -36,11 +36,11 @@ class AnswerWriter(KafkaWriter):
         self._parts: list[Part] = []
 
     def parts(self) -> list[Part]:
-        """Everything written so far, in order."""
+        """Returns everything written so far, in order."""
         return [*self._parts, self._open]
 
     def records(self, records: Sequence[Part], size_bytes: int) -> None:
-        """Record batches as one `bytes` field, not copied."""
+        """Writes record batches as one `bytes` field, without a copy."""
         self.array_size(size_bytes)
         if size_bytes:
             self._parts.append(self._open)

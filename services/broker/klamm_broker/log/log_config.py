@@ -13,14 +13,14 @@ from klamm.setting import LONG_MAX, definitions, parse
 from klamm_server.config.topic_configs import TopicConfig
 
 NO_LIMIT_MS: Final = LONG_MAX
-"""Long.MAX_VALUE: how Kafka spells "never" in a `.ms` or `.messages` config."""
+"""The value Long.MAX_VALUE, which means "never" in Kafka's `.ms` and `.messages` configs."""
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
-"""Values of `message.timestamp.type`: whose clock a record's timestamp is."""
+"""The values of `message.timestamp.type`: the producer's clock or the broker's clock sets a record's timestamp."""
 
 
 class LogConfig(TopicConfig):
-    """One topic's effective settings."""
+    """The effective settings of one topic."""
 
     __slots__ = ()
 
@@ -30,11 +30,13 @@ class LogConfig(TopicConfig):
 
     @property
     def roll_ms(self) -> int:
-        """After how long a segment is rolled: `max.compaction.lag.ms` cannot be kept in the active one."""
+        """The time after which a segment is rolled. Compacted topics also roll after `max.compaction.lag.ms`, because
+        an active segment cannot be cleaned."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @classmethod
     def from_configs(cls, configs: Mapping[str, str]) -> Self:
-        """Reads Kafka's dotted names; names that are no topic's are ignored, missing ones take the default."""
+        """Parses settings by Kafka's dotted names. Ignores names that are not settings of topics. Missing settings get
+        their defaults."""
         known = definitions(cls)
         return cls(**parse(cls, {name: text for name, text in configs.items() if name in known}))

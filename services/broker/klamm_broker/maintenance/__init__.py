@@ -1,1 +1,1 @@
-"""Work beside requests: retention, compaction, scrubbing, moves between log dirs."""
+"""Background work on logs: retention, compaction, scrubbing, and moves between log directories."""

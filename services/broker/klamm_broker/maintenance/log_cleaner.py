@@ -1,10 +1,10 @@
 """Compacts the logs of topics with `cleanup.policy` compact, the dirtiest first. Kafka's `LogCleaner`.
 
-As many workers as there are `log.cleaner.threads` choose on the event loop, clean on a thread of their own
-(`log/log_cleaning.py`) and put each new segment into its log on the event loop again. A log that was truncated or
-deleted meanwhile, or lost segments to its retention, is left as it is then, and looked at again.
+There are `log.cleaner.threads` workers. A worker chooses a log on the event loop, cleans it on a thread
+(`log/log_cleaning.py`), and puts each new segment into the log on the event loop. If the log was meanwhile truncated or
+deleted, or retention removed segments, the worker leaves it unchanged and checks it again later.
 
-A log with a batch that cannot be read is uncleanable until the broker restarts: it is served as before, and grows.
+A log with a batch that cannot be read is uncleanable until the broker restarts. It is still served, and it grows.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SWITCH_INTERVAL_S = 0.0005
-"""While a thread computes, the event loop gets its turn after so long instead of Python's 5 ms. Measured with
-bench/compaction.py: a produce call then takes 7.5 instead of 16 ms (p99), and the cleaning a tenth longer."""
+"""The interpreter's switch interval while a cleaner thread runs, instead of Python's 5 ms, so that the event loop runs
+sooner. Measured with bench/compaction.py: a produce call then takes 7.5 instead of 16 ms (p99), and the cleaning takes
+a tenth longer."""
 
 
 class Replica(Protocol):
-    """What the cleaner must know of a partition replica, leader or follower."""
+    """The properties of a partition replica, leader or follower, that the cleaner needs."""
 
     @property
     def log(self) -> PartitionLog: ...
@@ -51,7 +52,7 @@ class Replica(Protocol):
 
 
 class _LogMovedOn(Exception):
-    """The log is no longer what was planned to be cleaned."""
+    """Raised if the log has changed since the cleaning was planned."""
 
 
 class _Candidate(NamedTuple):
@@ -62,7 +63,8 @@ class _Candidate(NamedTuple):
 
 
 class LogCleaner:
-    """`run` works until cancelled; then `close`. Event loop."""
+    """Chooses logs and cleans them. `run` works until it is cancelled; then the owner calls `close`. Event loop
+    only."""
 
     def __init__(
         self,
@@ -84,10 +86,10 @@ class LogCleaner:
         # Each worker has one job at a time, so there are no more threads than workers.
         self._threads = ThreadPoolExecutor(INT_MAX, thread_name_prefix="log-cleaner")
         self._working: set[int] = set()
-        """Numbers of the workers that there are."""
+        """The numbers of the running workers."""
         self._reconfigured = asyncio.Event()
         self._dedupe_bytes = 0
-        """Held by the cleanings under way."""
+        """The bytes of dedupe buffers that running cleanings hold."""
         self._under_way = 0
         self._usual_switch_interval_s = 0.0
         self._uncleanable: dict[TopicPartition, PartitionLog] = {}
@@ -103,19 +105,19 @@ class LogCleaner:
                 await self._reconfigured.wait()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Uses the new configuration. A cleaning that is under way only changes its rate."""
+        """Applies the new configuration. A running cleaning changes only its rate."""
         self._config = config
         self._throttle.set_rate(config.log_cleaner_io_max_bytes_per_second)
         self._reconfigured.set()
         self._reconfigured = asyncio.Event()
 
     def close(self) -> None:
-        """Waits for the threads."""
+        """Stops the cleaner and waits until its threads have ended."""
         self._throttle.stop()
         self._threads.shutdown(wait=True)
 
     async def _work(self, number: int) -> None:
-        """Cleans while the settings ask for more workers than `number`."""
+        """Cleans logs until the settings ask for no more than `number` workers."""
         while number < self._config.log_cleaner_threads:
             await self._roll_overdue()
             candidate = self._dirtiest()
@@ -127,11 +129,11 @@ class LogCleaner:
 
     async def _roll_overdue(self) -> None:
         """Rolls active segments that are older than `max.compaction.lag.ms`, because active segments cannot be cleaned.
-        So idle logs keep the lag too."""
+        So logs without appends keep the maximum lag, too."""
         for replica in list(self._replicas):
             try:
                 if replica.log.compaction.roll_overdue(now_ms=self._clock.wall_ms()):
-                    # Each makes files: others get their turn in between.
+                    # Each roll creates files, so let other tasks run in between.
                     await asyncio.sleep(0)
             except BrokerError as error:
                 log.error("%s", error)
@@ -178,7 +180,7 @@ class LogCleaner:
     # Cleaning
 
     async def _clean(self, candidate: _Candidate) -> bool:
-        """Whether the log is cleaner now; if not, the reason is in the log."""
+        """Cleans the log. Returns True if it is cleaner now. Otherwise the broker's log has the reason."""
         partition_log, to_clean = candidate
         topic_partition = partition_log.topic_partition
         started_ms = self._clock.monotonic_ms()
@@ -204,7 +206,8 @@ class LogCleaner:
 
     @contextmanager
     def _rewriting(self, partition_log: PartitionLog) -> Iterator[None]:
-        """Lasts as long as a log is cleaned: nobody else writes segments there, and the interpreter is shared."""
+        """Marks the log as being rewritten, so that no other task replaces its segments. Shortens the interpreter's
+        switch interval."""
         if not self._under_way:
             self._usual_switch_interval_s = sys.getswitchinterval()
             sys.setswitchinterval(min(_SWITCH_INTERVAL_S, self._usual_switch_interval_s))
@@ -233,7 +236,8 @@ class LogCleaner:
         self._dedupe_bytes += dedupe_bytes
         try:
             await self._on_thread(cleaning.build_offset_map)
-            # After a crash what is compacted is not scanned: a scan learns the leader epochs of the batches it meets.
+            # Store the checkpoints first. After a crash, a scan would learn the leader epochs only from batches that
+            # compaction kept.
             await self._on_thread(self._logs.checkpoints.plan_of(partition_log.log_dir).run)
             for group in cleaning.groups():
                 await self._clean_group(partition_log, plan, cleaning, group)
@@ -249,7 +253,8 @@ class LogCleaner:
                 await self._on_thread(cleaning.close)
 
     def _dedupe_share_bytes(self) -> int:
-        """A worker's part, or what is left of all where cleanings that began under another configuration have more."""
+        """Returns the dedupe buffer of one cleaning: an equal share, or what running cleanings have left if that is
+        less."""
         all_bytes = self._config.log_cleaner_dedupe_buffer_size
         return max(MIB, min(all_bytes // self._config.log_cleaner_threads, all_bytes - self._dedupe_bytes))
 
@@ -282,7 +287,7 @@ class LogCleaner:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, job)
         except asyncio.CancelledError:
-            # The broker stops, so the job on the thread has to end: the cancelled task may need the thread for one more
+            # The broker stops, so the job on the thread must end. The cancelled task may need the thread for one more
             # job.
             self._throttle.stop()
             raise

@@ -1,9 +1,9 @@
-"""Moves replicas between the log dirs of this broker, while they are used (KIP-113).
+"""Moves replicas between the log directories of this broker, while they are in use (KIP-113).
 
 Kafka's `ReplicaAlterLogDirsManager`. `log/dirs/log_move.py` changes the files on disk, and `replica/future_replica.py`
-decides which records to copy. This module reads and waits for the quota. When a future log is equal, it swaps the logs
-in one turn of the event loop. At most as many moves run at a time as there are log dirs. If a dir fails, its move ends:
-the replica stays where it is, or fails with its dir.
+decides which records to copy. This module reads records and waits for the quota. When the future log is equal to the
+current one, it swaps the logs in one turn of the event loop. At most as many moves run at a time as there are log
+directories. If a directory fails, its moves end. The replica stays where it is, or fails with its directory.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PART_BYTES_MAX = 1024**2
-"""Copied in one turn of the event loop, as much as a leader sends a follower at once."""
+"""The most bytes that are copied in one turn of the event loop, as many as in one message of a leader to a follower."""
 
 
 class LogDirMoves:
-    """`alter` at any time; `run` works until cancelled, then `close`."""
+    """Moves replicas. `alter` may be called at any time. `run` works until it is cancelled; then the owner calls
+    `close`."""
 
     def __init__(
         self,
@@ -64,7 +65,8 @@ class LogDirMoves:
         self._moves_max = moves_max
 
     async def alter(self, name: TopicPartition, path: str) -> None:
-        """The replica is to be in the log dir `path`: begins to copy it, or leaves off when it is there.
+        """Begins to copy the replica to the log directory `path`. If the replica is there already, cancels its move to
+        another one.
 
         Raises the exception of LOG_DIR_NOT_FOUND, KafkaStorageError or ReplicaNotAvailableError."""
         async with self._one_at_a_time:
@@ -97,12 +99,12 @@ class LogDirMoves:
             raise ErrorCode.REPLICA_NOT_AVAILABLE.exception(error.message) from None
 
     def wake(self) -> None:
-        """There may be something to move, or another quota."""
+        """Wakes the loop and all moves, because there may be a new move or another quota."""
         self._bell.set()
         self._bell = asyncio.Event()
 
     async def run(self) -> None:
-        """Moves whatever has a future log, also those that were there at the start."""
+        """Moves all replicas that have a future log, including future logs from before the start."""
         try:
             while True:
                 bell = self._bell
@@ -116,7 +118,7 @@ class LogDirMoves:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def close(self) -> None:
-        """Waits for the job under way."""
+        """Waits until the running job on the thread has ended."""
         self._thread.shutdown(wait=True)
 
     def _is_hosted(self, name: TopicPartition) -> bool:
@@ -127,7 +129,7 @@ class LogDirMoves:
         def end(task: asyncio.Task[None]) -> None:
             del self._tasks[name]
             if not task.cancelled():
-                self.wake()  # others wait for their turn
+                self.wake()  # other moves wait for their turn
 
         task = asyncio.create_task(self._move(name), name=f"log-dir-move-{name}")
         self._tasks[name] = watch(task)
@@ -156,7 +158,7 @@ class LogDirMoves:
                     await self._cancel(name)
 
     def _goes_on(self, name: TopicPartition, current: PartitionLog, future: PartitionLog) -> bool:
-        """Whether nobody cancelled it, or deleted the partition, or its dir failed."""
+        """Returns True unless the move was cancelled, the partition was deleted, or the current directory failed."""
         partition = self._replicas.get(name)
         is_there = partition is not None and partition.log is current
         return is_there and self._logs.hosted.futures.get(name) is future and current.log_dir.failure is None
@@ -170,7 +172,7 @@ class LogDirMoves:
         part = copy.next_part(min(PART_BYTES_MAX, quota.room_bytes(now_ms)))
         records: bytes | memoryview = b""
         if part.located is not None:
-            # Between here and `take` nobody else has a turn, unless the records have to be read from the disk.
+            # No other task runs between here and `take`, unless the records must be read from the disk.
             (records,) = await self._records.read([LocatedSlice(self._logs.hosted.current[name].log_dir, part.located)])
         partition = self._replicas.hosted(name)
         update = copy.take(part, records, high_watermark=partition.high_watermark, now_ms=self._clock.wall_ms())
@@ -180,7 +182,7 @@ class LogDirMoves:
             await self._wait_ms(self._backoff_ms)
         quota.add(len(records), now_ms)
         if not copy.is_caught_up:
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # let other tasks run
 
     async def _flush(self, future: PartitionLog) -> None:
         job = future.flusher.plan()
@@ -227,7 +229,7 @@ class LogDirMoves:
             self._retire(deletion)
 
     async def _wait_ms(self, delay_ms: int) -> None:
-        """Waits for `delay_ms`, or until the bell rings: settings or metadata changed."""
+        """Waits for `delay_ms`, or until `wake` is called after a change of settings or metadata."""
         bell = self._bell
         try:
             async with asyncio.timeout(delay_ms / 1000):

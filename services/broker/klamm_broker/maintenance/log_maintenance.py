@@ -1,8 +1,8 @@
-"""What the logs need done in the background: flushes, retention, checkpoints, removing files.
+"""Runs the regular background work on logs: flushes, retention, checkpoints and the removal of files.
 
-Kafka's `LogManager` schedules. One task plans on the event loop and lets one disk thread do the slow part, one
-job at a time, as `klamm_broker.log` asks. A log dir that failed is noticed here as well: its partitions go
-offline, and when none is left the process stops.
+Kafka's schedules in `LogManager`. One task plans on the event loop, and one disk thread runs the slow part, one job at
+a time. The task also notices failed log directories: their partitions go offline, and if no directory is left, the
+process stops.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ recovery point need not be scanned after a crash."""
 
 @dataclass(slots=True)
 class _Chore:
-    """Something done every `interval_ms`."""
+    """A task that runs every `interval_ms`."""
 
     run: Callable[[], Awaitable[None]]
     interval_ms: int
@@ -42,7 +42,7 @@ class _Chore:
 
 
 class LogMaintenance:
-    """`run` works until cancelled; then `close`."""
+    """Runs the chores. `run` works until it is cancelled; then the owner calls `close`."""
 
     def __init__(
         self,
@@ -73,17 +73,17 @@ class LogMaintenance:
         ]
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """The next check of the retention forgets producers by it."""
+        """Sets `producer.id.expiration.ms` for the next check of retention."""
         self._producer_id_expiration_ms = config.producer_id_expiration_ms
 
     def retire(self, deletion: PendingDeletion) -> None:
-        """Removes the files when they are due."""
+        """Schedules the removal of the files."""
         self._deletion_count += 1
         heapq.heappush(self._deletions, (deletion.due_ms, self._deletion_count, deletion))
         self._wake.set()
 
     async def run(self) -> None:
-        """Does every chore when it is due, one after the other."""
+        """Runs every chore when it is due, one after another."""
         for chore in self._chores:
             chore.due_ms = self._clock.monotonic_ms() + chore.interval_ms
         while True:
@@ -97,7 +97,7 @@ class LogMaintenance:
             await self._sleep()
 
     def close(self) -> None:
-        """Waits for the job under way."""
+        """Waits until the running job has ended."""
         self._thread.shutdown(wait=True)
 
     async def _sleep(self) -> None:
@@ -112,7 +112,7 @@ class LogMaintenance:
         self._wake.clear()
 
     async def _on_thread(self, job: Callable[[], None]) -> bool:
-        """Runs a job; False when the disk failed it."""
+        """Runs a job on the disk thread. Returns False if the disk failed."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, job)
         except BrokerError as error:
@@ -156,7 +156,8 @@ class LogMaintenance:
             self.retire(deletion)
 
     def _high_watermark(self, topic_partition: TopicPartition) -> int:
-        """The replica's high watermark; 0 if nobody told us about it yet: nothing is known to be replicated."""
+        """Returns the replica's high watermark, or 0 if the replica is not known yet, because then no record is known
+        to be replicated."""
         partition = self._replicas.get(topic_partition)
         return 0 if partition is None else partition.high_watermark
 

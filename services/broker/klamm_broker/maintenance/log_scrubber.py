@@ -53,21 +53,23 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FIRST_CHECK_MS = 30_000
-"""The wait after a start, when others need the disk first (Kafka's `log.initial.task.delay.ms`)."""
+"""The wait after a start, in milliseconds, because other parts need the disk first (Kafka's
+`log.initial.task.delay.ms`)."""
 CHECK_MS = 10_000
 """How often the scrubber checks which passes are due, and writes the checkpoint during a pass, in milliseconds."""
 HAND_OVER_MS = 10_000
 ATTEMPTS = 5
 ATTEMPT_PAUSE_MS = 1_000
-"""Another leader takes a moment until others agree with it."""
+"""The pause between attempts, in milliseconds. After an election, other replicas need a moment until they agree with
+the leader."""
 REMEMBERED_MAX = 1_000
-"""Findings that are closed."""
+"""The most repaired or dismissed damages that are remembered."""
 _REASON = "scrub"
 """The reason for which a damaged replica resigns."""
 
 
 class RecordSource(Protocol):
-    """Where other replicas' records come from (`ReplicaRecords`)."""
+    """Fetches records from other replicas (`ReplicaRecords`)."""
 
     async def fetch(
         self, broker_id: int, name: TopicPartition, offset: int, *, leader_epoch: int, from_follower: bool
@@ -82,28 +84,29 @@ class Resigner(Protocol):
 
 
 class ScrubStatus(NamedTuple):
-    """How far a replica here is."""
+    """The state of the scrub of one replica."""
 
     topic_partition: TopicPartition
     mark: ScrubMark
     is_asked: bool
-    """Somebody asked for a pass that has not ended yet."""
+    """True if an operator asked for a pass that has not ended yet."""
     is_running: bool
     damages: tuple[Damage, ...]
-    """The damages that are open, and the last ones that were closed."""
+    """The damages that are not repaired, and the last ones that were closed."""
 
     @property
     def is_damaged(self) -> bool:
-        """Whether some of it is not repaired."""
+        """True if some damage is not repaired."""
         return any(one.state is DamageState.UNREPAIRED for one in self.damages)
 
 
 class _LogMovedOn(Exception):
-    """The log is no longer what was planned to be checked."""
+    """Raised if the log has changed since the check was planned."""
 
 
 class LogScrubber:
-    """`load` when the logs are; `run` works until cancelled; then `close`. Event loop."""
+    """Scrubs the logs. The owner calls `load` after the logs were loaded, then `run` until it cancels it, then `close`.
+    Event loop only."""
 
     def __init__(
         self,
@@ -160,18 +163,18 @@ class LogScrubber:
                 await self._store()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Uses the new configuration, also for the segment that is being read."""
+        """Applies the new configuration, also to the segment that is being read."""
         self._throttle.set_rate(config.log_scrub_bytes_per_second)
         self._plan.interval_ms = config.log_scrub_interval_ms
         self._wake.set()
 
     def on_image(self) -> None:
-        """The replicas are in line with newer metadata."""
+        """Called after newer metadata were applied to the replicas. Wakes a repair that waits for another leader."""
         self._image_bell.set()
         self._image_bell = asyncio.Event()
 
     def close(self) -> None:
-        """Waits for the thread, and stores how far it came."""
+        """Waits until the thread has ended, and stores the scrub's checkpoints."""
         self._throttle.stop()
         self._thread.shutdown(wait=True)
         for job in self._plan_stores():
@@ -180,14 +183,14 @@ class LogScrubber:
     # Calls of operators
 
     def ask(self, is_wanted: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
-        """Begins a pass over the wanted replicas here, now; returns them."""
+        """Starts a pass over the selected replicas of this broker immediately. Returns their names."""
         names = [name for name in self._hosted() if is_wanted(name)]
         self._plan.ask(names)
         self._wake.set()
         return names
 
     def status(self) -> list[ScrubStatus]:
-        """How far the scrub of each replica here is, and what damage it found."""
+        """Returns the state of each replica's scrub, with the damages that it found."""
         damages: dict[TopicPartition, list[Damage]] = {}
         for one in [*self._open.values(), *self._closed]:
             damages.setdefault(one.topic_partition, []).append(one)
@@ -224,7 +227,7 @@ class LogScrubber:
         return None if due is None else (hosted[due[0]], due[1])
 
     def _forget_gone(self, sources_of: Callable[[TopicPartition], Sequence[CleaningSource]]) -> None:
-        """Damage of segments that were deleted, or of records below the log start."""
+        """Forgets damages in segments that were deleted, or whose records are below the log start."""
         for name, base_offset in list(self._open):
             if base_offset not in [one.base_offset for one in sources_of(name)]:
                 damage = self._open.pop((name, base_offset))
@@ -263,15 +266,16 @@ class LogScrubber:
             raise _LogMovedOn
 
     def _close_damage(self, name: TopicPartition, source: CleaningSource, closed: Damage | None) -> None:
-        """`closed`: how it ended; None: it is not there any more."""
+        """Removes the damage of a segment. `closed` is the damage in its final state, or None if the segment is
+        sound now."""
         self._open.pop((name, source.base_offset), None)
         if closed is not None:
             self._closed.append(closed)
 
-    # Healing
+    # Repairing
 
     async def _heal(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict) -> bool:
-        """Whether nothing is left of the damage; it is reported in any case."""
+        """Tries to repair the damage, and reports it in any case. Returns True if no damage is left."""
         name, source = partition.topic_partition, job.source
         damage = damage_of(job, verdict, now_ms=self._clock.wall_ms())
         known = self._open.get((name, source.base_offset))
@@ -333,7 +337,8 @@ class LogScrubber:
     async def _repair_from_any(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict) -> _Tried:
         """Repairs a segment from the first in-sync replica that has the records."""
         refusals: list[str] = []
-        # Where the leader has just changed, replicas do not agree with it yet, and are not all in sync.
+        # True if a later attempt may succeed. After an election, replicas do not agree with the new leader yet, and are
+        # not all in sync.
         is_passing = False
         for broker_id in self._candidates(partition) if verdict.ranges else [self._broker_id]:
             try:
@@ -382,7 +387,7 @@ class LogScrubber:
     async def _put_in_place(
         self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict, rewritten: Rewritten, broker_id: int
     ) -> _Outcome:
-        """Hands over, and has the new segment in the log."""
+        """Hands over the leadership, and puts the new segment into the log."""
         partition_log, segment = partition.log, rewritten.segment
         try:
             if not rewritten.changed_bytes and not verdict.indexes:
@@ -416,7 +421,7 @@ class LogScrubber:
             self._resigner.resume(key, _REASON)
 
     async def _handed_over(self, partition: Partition) -> bool:
-        """Waits until this broker leads no more; False: nobody took over in time."""
+        """Waits until another broker leads. Returns False if no broker becomes the leader in time."""
         try:
             async with asyncio.timeout(HAND_OVER_MS / 1000):
                 while partition.is_leader:
@@ -428,7 +433,7 @@ class LogScrubber:
             return False
         return True
 
-    # The checkpoint
+    # Checkpoints
 
     def load(self) -> None:
         """Continues from the stored checkpoints. If one is unreadable, the scrub of its log dir begins again."""
@@ -448,7 +453,7 @@ class LogScrubber:
             await self._on_thread(job)
 
     def _plan_stores(self) -> list[Callable[[], None]]:
-        """One for each log dir of which there is news."""
+        """Returns one job for each log directory whose states have changed."""
         by_dir: dict[LogDir, dict[TopicPartition, LogState]] = {}
         for name, partition_log in self._logs.hosted.current.items():
             if partition_log.log_dir.failure is None:
@@ -483,18 +488,18 @@ class LogScrubber:
 
 
 class _Outcome(NamedTuple):
-    """What came of a repair."""
+    """The result of a repair."""
 
     state: DamageState
     text: str
 
 
 class _Tried(NamedTuple):
-    """What came of one attempt."""
+    """The result of one attempt to repair."""
 
     outcome: _Outcome
     may_pass: bool
-    """What stood in the way may be gone in a moment."""
+    """True if the next attempt may succeed, because the obstacle may be temporary."""
 
 
 def _unrepaired(text: str) -> _Outcome:

@@ -1,7 +1,7 @@
-"""The logs of a broker and all that works on them in the background, put together.
+"""Connects the logs of a broker and all parts that work on them in the background.
 
-All parts are there from the start; there is something in them once `open` returned, which needs to know the cluster
-that the log dirs are of.
+All parts exist from the start. They have logs after `open`, which needs the id of the cluster that the log directories
+belong to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from klamm_server.runtime.clock import Clock
 
 
 class Storage:
-    """`open`, then have the `tasks` running; when they are cancelled, `close`."""
+    """The storage of a broker. The owner calls `open`, runs the `tasks`, and after it has cancelled them calls
+    `close`."""
 
     def __init__(
         self,
@@ -71,7 +72,8 @@ class Storage:
         self._log_dir_ids: dict[str, bytes] = {}
 
     async def open(self, cluster_id: str) -> None:
-        """Recovers the logs. Raises LogDirError when a log dir is in use, or another cluster's or broker's."""
+        """Recovers the logs. Raises LogDirError if a log directory is in use, or belongs to another cluster or
+        broker."""
         for log_dir in self._config.data_dirs:
             watch_disk(log_dir)
         defaults = LogConfig.from_configs(effective_topic_configs({}, self._config.originals))
@@ -85,11 +87,11 @@ class Storage:
 
     @property
     def log_dir_ids(self) -> tuple[bytes, ...]:
-        """The ids of the log dirs that could be used at the start."""
+        """The ids of the log directories that were usable at the start."""
         return tuple(self._log_dir_ids.values())
 
     def offline_log_dir_ids(self) -> Sequence[bytes]:
-        """The ids of the log dirs that failed since the start."""
+        """Returns the ids of the log directories that failed since the start."""
         return [self._log_dir_ids[path] for path in self._logs.directories.offline() if path in self._log_dir_ids]
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -97,7 +99,7 @@ class Storage:
             part.reconfigure(config)
 
     def on_image(self) -> None:
-        """The replicas are in line with newer metadata."""
+        """Called after newer metadata were applied to the replicas."""
         self.moves.wake()
         self.scrubber.on_image()
 
@@ -110,7 +112,8 @@ class Storage:
             yield "log-cleaner", self._cleaner.run()
 
     async def close(self, *, broker_epoch: int) -> None:
-        """Flushes and closes all logs. Raises nothing. A log dir that fails now recovers at the next start."""
+        """Flushes and closes all logs. Raises nothing. A log directory that fails now is recovered at the next
+        start."""
         self.maintenance.close()
         self._cleaner.close()
         self.moves.close()

@@ -1,1 +1,2 @@
-"""Metadata images: publishing one to logs and replicas, waiting for one, creating topics that clients name."""
+"""Metadata images: publishing an image to logs and replicas, waiting for an image, and creating topics that clients
+name."""

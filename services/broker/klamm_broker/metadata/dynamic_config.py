@@ -1,7 +1,7 @@
 """The broker's effective configuration, and the parts of the broker that it reconfigures after a change (KIP-226).
 
-Kafka's `DynamicBrokerConfig`. The parts of a broker are built with its own configuration. A part that reads a setting
-which can be changed at run time is reconfigured with each new one, in one turn of the event loop.
+Kafka's `DynamicBrokerConfig`. The parts of a broker are built with its static configuration. A part with settings that
+can be changed at run time is reconfigured with each new configuration, in one turn of the event loop.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from klamm_server.metadata.image import MetadataImage
 log = logging.getLogger(__name__)
 
 Reconfigure = Callable[[BrokerConfig], None]
-"""Takes over what is in force from now on."""
+"""The type of a function that applies a new configuration."""
 
 
 class DynamicConfig:
-    """`apply` each image of the metadata. Event loop."""
+    """The effective configuration. The owner calls `apply` with each image of the metadata. Event loop only."""
 
     def __init__(self, own: BrokerConfig) -> None:
         self._own = own
@@ -57,7 +57,7 @@ class DynamicConfig:
 
 
 def _fitting(layer: Mapping[str, str]) -> dict[str, str]:
-    """The configs without values that do not fit, as of a setting that has other values in another version."""
+    """Returns the configs without invalid values. Another version may have accepted such values."""
     fitting = {}
     for name, text in layer.items():
         try:

@@ -1,19 +1,19 @@
-"""Brings the replicas of this broker in line with each new metadata image.
+"""Applies each new metadata image to the replicas of this broker.
 
-Kafka's `BrokerMetadataPublisher`. When `publish` returns, every partition that the image gives to this broker has
-a log and knows its leader, those it takes away are gone, and configs are in force. Only then may a heartbeat
-report the image's end index, because that is what makes the controller count on this broker.
+Kafka's `BrokerMetadataPublisher`. When `publish` returns, every partition that the image assigns to this broker has a
+log and knows its leader. Partitions that it takes away are gone, and configs are applied. Only then may a heartbeat
+report the image's end index, because after that the controller relies on this broker.
 
-Images are published one after the other. Changes to existing replicas are made immediately. Creating and removing logs
+Images are published one after another. Changes to existing replicas are made immediately. Creating and removing logs
 waits for the disk, so a thread does it, for all logs of an image together, while the event loop serves requests.
-Requests see an image with new partitions only when those can be written to.
+Requests see an image with new partitions only when clients can write to those.
 
-A log whose topic id is not the image's belongs to a topic of the same name that was deleted while the broker
-was away: its directory is removed. A partition whose log cannot be opened is offline and answers
-KAFKA_STORAGE_ERROR; it does not keep the others from being served. The same holds for a partition that is not new and
-in no readable log dir, while a log dir cannot be read (KIP-112) or is missing: a new log would lack its records, and
-there would be two when the log dir is back. If a full disk prevents the creation or deletion of a log, the broker
-retries with every new image. Without a new image, it retries after a delay.
+If a log's topic id differs from the image's, the log belongs to a deleted topic of the same name, so its directory is
+removed. A partition whose log cannot be opened is offline and answers KAFKA_STORAGE_ERROR. The other partitions are
+served. A partition is also offline if it is not new, no readable log directory has its log, and a log directory is
+unreadable (KIP-112) or missing. A new log would lack its records, and there would be two logs when the directory is
+back. If a full disk prevents the creation or deletion of a log, the broker retries with every new image. Without a new
+image, it retries after a delay.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TopicConfigs = Callable[[MetadataImage, str], Mapping[str, str]]
-"""The effective configs of a topic: its own, over the brokers' dynamic ones, over this process's."""
+"""Returns the effective configs of a topic. Its own configs override the brokers' dynamic configs, which override this
+process's."""
 
 
 class _Wanted(NamedTuple):
-    """A replica that is to be here, and that is new or whose state is."""
+    """A replica of this broker that is new or whose state has changed."""
 
     log: NewLog
     image: PartitionImage
 
 
 class MetadataPublisher:
-    """`publish` each image and have `run` running; `close` when no more is to be. `retire` takes the files of deleted
-    logs."""
+    """Publishes metadata images. The owner calls `publish` with each image while `run` runs, and `close` at the end.
+    `retire` schedules the removal of deleted logs' files."""
 
     def __init__(
         self,
@@ -95,7 +96,8 @@ class MetadataPublisher:
                 await self._publish(published, image)
 
     async def run(self) -> None:
-        """Tries again what a full disk refused, until cancelled: no image may come to do so."""
+        """Retries creations and deletions that a full disk prevented, because no new image may arrive. Runs until it is
+        cancelled."""
         while True:
             await self._has_refused.wait()
             await asyncio.sleep(self._refused_backoff_ms / 1000)
@@ -105,7 +107,7 @@ class MetadataPublisher:
                     await self._publish(self._replicas.image, self._replicas.image)
 
     async def close(self) -> None:
-        """Waits for the image under way; later ones are ignored."""
+        """Waits until the current image is published. Later images are ignored."""
         self._closed = True
         async with self._one_at_a_time:
             self._thread.shutdown()
@@ -116,7 +118,7 @@ class MetadataPublisher:
         gone = self._gone(delta, new) if old.end_index else self._strays(new)
         here, missing = self._wanted(delta, new, frozenset(gone))
         if not missing:
-            self._replicas.image = new  # before those who wait for a partition that goes look why it went
+            self._replicas.image = new  # before requests that wait for a removed partition check why it was removed
         for topic_partition in gone:
             self._replicas.drop(topic_partition)
         for topic in delta.deleted:
@@ -133,7 +135,7 @@ class MetadataPublisher:
         self._replicas.image = new
         self._on_applied()
 
-    # Replicas that go
+    # Removed replicas
 
     def _is_hosted(self, image: MetadataImage, topic_partition: TopicPartition) -> bool:
         partition = image.partition(topic_partition.topic, topic_partition.partition)
@@ -164,18 +166,18 @@ class MetadataPublisher:
                 self._has_refused.set()
                 continue
             except BrokerError as error:
-                # The directories are found to be strays at the next start, and removed then.
+                # The next start finds these directories to be strays and removes them.
                 log.error("could not delete a log before the next start: %s", error)
                 continue
             for pending in deletion.complete(job):
                 self._retire(pending)
 
-    # Replicas that come or change
+    # New and changed replicas
 
     def _wanted(
         self, delta: TopicsDelta, image: MetadataImage, gone: frozenset[TopicPartition]
     ) -> tuple[list[tuple[Partition, PartitionImage]], list[_Wanted]]:
-        """Replicas that are here, with their new state, and those that are to be made."""
+        """Returns the existing replicas with their new state, and the replicas that must be created."""
         wanted = [one for topic in delta.created for one in self._wanted_of(topic, {}, image)]
         for before, after in delta.changed:
             wanted += self._wanted_of(after, {one.partition: one for one in before.partitions}, image)
@@ -190,7 +192,8 @@ class MetadataPublisher:
         return here, missing
 
     def _refused_before(self, wanted: set[TopicPartition], image: MetadataImage) -> list[_Wanted]:
-        """Replicas that a full disk refused a log, and that nothing else asks for: there may be space by now."""
+        """Returns replicas without a log because of a full disk, except those in `wanted`. There may be space by
+        now."""
         refused, self._refused = self._refused - wanted, set()
         topics = [image.topic(name) for name in sorted({name.topic for name in refused})]
         again = [one for topic in topics if topic is not None for one in self._wanted_of(topic, {}, image)]
@@ -207,7 +210,7 @@ class MetadataPublisher:
             yield _Wanted(new, partition)
 
     def _without_unreadable(self, missing: Sequence[_Wanted], old: MetadataImage) -> list[_Wanted]:
-        """Takes offline what may be in a log dir that cannot be read; returns the rest."""
+        """Takes replicas offline whose log may be in an unreadable log directory. Returns the other replicas."""
         unreadable = ", ".join(self._logs.directories.unreadable())
         if not unreadable:
             return list(missing)
@@ -222,7 +225,7 @@ class MetadataPublisher:
         return rest
 
     async def _open_logs(self, wanted: Sequence[NewLog]) -> None:
-        """Makes the logs that are missing; a partition that cannot have one goes offline."""
+        """Creates the missing logs. A partition whose log cannot be created goes offline."""
         await self._delete_logs([new.topic_partition for new in wanted if self._is_stale(new)])
         absent = [new for new in wanted if self._logs.get(new.topic_partition) is None]
         jobs, failures = self._logs.creation.plan(absent, now_ms=self._clock.wall_ms())
@@ -235,7 +238,7 @@ class MetadataPublisher:
             self._take_offline(next(new for new in absent if new.topic_partition == topic_partition), error)
 
     def _is_stale(self, new: NewLog) -> bool:
-        """Whether there is a log in its place that certainly is another topic's."""
+        """Returns True if a log in the partition's place certainly belongs to another topic."""
         found = self._logs.get(new.topic_partition)
         if found is None or found.topic_id == new.topic_id or _is_unidentified(found):
             return False
@@ -246,7 +249,7 @@ class MetadataPublisher:
         topic_partition = new.log.topic_partition
         partition_log = self._logs.get(topic_partition)
         if partition_log is None:
-            return  # offline already
+            return  # the partition is offline already
         try:
             _check_can_be_hosted(partition_log)
         except BrokerError as error:
@@ -269,7 +272,7 @@ class MetadataPublisher:
     def _take_offline(self, new: NewLog, error: BrokerError) -> None:
         if self._replicas.offline.reason(new.topic_partition) != str(error):
             log.error("partition=%s is offline: %s", new.topic_partition, error)
-        # A full disk may have room again before the broker is restarted.
+        # A full disk may have space again before the broker restarts.
         until_restart = not isinstance(error, DiskFull)
         self._replicas.take_offline(new.topic_partition, new.topic_id, str(error), until_restart=until_restart)
 
@@ -299,7 +302,7 @@ def _name(topic: TopicImage, partition: PartitionImage) -> TopicPartition:
 
 
 def _is_known(wanted: NewLog, old: MetadataImage) -> bool:
-    """Whether the partition is older than the image to come; at the start every one counts as such."""
+    """Returns True if the partition is older than the new image. At the start, every partition counts as older."""
     name, number = wanted.topic_partition
     topic = old.topic(name)
     was_there = topic is not None and topic.topic_id == wanted.topic_id and number < len(topic.partitions)
@@ -307,12 +310,12 @@ def _is_known(wanted: NewLog, old: MetadataImage) -> bool:
 
 
 def _is_unidentified(found: PartitionLog) -> bool:
-    """Whether a log has records, and no `partition.metadata` to say of which topic."""
+    """Returns True if a log has records, but no `partition.metadata` with its topic's id."""
     return found.topic_id is None and found.log_end_offset > 0
 
 
 def _check_can_be_hosted(found: PartitionLog) -> None:
-    """Raises KafkaStorageError."""
+    """Raises KafkaStorageError if the log's directory is offline or its topic id is unknown."""
     found.log_dir.check_online()
     if _is_unidentified(found):
         raise ErrorCode.KAFKA_STORAGE_ERROR.exception(

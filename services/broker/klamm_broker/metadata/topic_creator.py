@@ -23,19 +23,19 @@ from klamm_server.rpc.controllers import Controllers
 log = logging.getLogger(__name__)
 
 PENDING_MAX = 100
-"""Beyond that a topic stays LEADER_NOT_AVAILABLE until it is asked for again."""
+"""The most pending topics. Beyond it, a topic stays LEADER_NOT_AVAILABLE until it is requested again."""
 
 
 class _Pending(NamedTuple):
-    """A topic on its way."""
+    """A topic whose creation was requested."""
 
     topic: NewTopic
     outcome: asyncio.Future[int]
-    """How far metadata has to be replayed to show it; 0 when it was not created."""
+    """The index up to which metadata must be replayed to contain the topic, or 0 if it was not created."""
 
 
 class TopicCreator:
-    """Client of the controllers' Admin API; `run` sends what `create` was given."""
+    """Creates topics through the controllers' Admin API. `run` sends the requests of `create`."""
 
     def __init__(
         self, transport: Transport, controllers: Controllers, metadata: MetadataWaiters, *, timeout_ms: int
@@ -58,8 +58,8 @@ class TopicCreator:
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     async def created(self, names: Iterable[str], *, timeout_ms: int) -> None:
-        """Returns when this broker knows those of the topics that are on their way, or they were refused, or the time
-        is over."""
+        """Waits until this broker's metadata have those of the topics that are being created, or their creation was
+        refused, or the timeout is over."""
         outcomes = [self._pending[name].outcome for name in names if name in self._pending]
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -69,7 +69,7 @@ class TopicCreator:
             return
 
     async def run(self) -> None:
-        """Serves until cancelled."""
+        """Sends the requests until it is cancelled."""
         try:
             while True:
                 await self._has_pending.wait()
@@ -81,9 +81,10 @@ class TopicCreator:
             await self._channel.close()
 
     async def _create(self, topic: NewTopic) -> int:
-        """How far metadata has to be replayed to show what came of it."""
+        """Asks the controllers to create a topic. Returns the index up to which metadata must be replayed to contain
+        it, or 0 if it was not created."""
         request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms)
-        # Each controller once, and one more if the last of them points at another.
+        # Ask each controller once, and once more if the last one names another controller.
         for _ in range(len(self._controllers.to_try) + 1):
             try:
                 response = await self._channel.ask(AdminStub.create_topics, request, timeout_ms=self._timeout_ms)

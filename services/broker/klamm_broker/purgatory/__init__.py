@@ -1,1 +1,1 @@
-"""Where requests wait: a timing wheel, and the purgatory that parks operations on it."""
+"""A place for waiting requests: a timing wheel, and the purgatory that parks operations on it."""

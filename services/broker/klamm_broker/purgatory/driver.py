@@ -1,7 +1,7 @@
-"""Gives a purgatory its sense of time: one timer of the event loop, armed for the next deadline.
+"""Drives a purgatory with one timer of the event loop, set for the next deadline.
 
-The only part of the package that knows asyncio and a clock. However many operations are parked, there is one
-timer and no task; parking one with an earlier deadline re-arms it.
+Only this module of the package uses asyncio and a clock. For any number of parked operations, there is one timer and no
+task. An operation with an earlier deadline resets the timer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klamm_server.runtime.faults import fatal
 
 
 class PurgatoryDriver:
-    """A purgatory of at most `max_parked` operations on the running loop. `close` disarms it."""
+    """A purgatory of at most `max_parked` operations on the running event loop. `close` stops its timer."""
 
     def __init__(self, *, max_parked: int, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class PurgatoryDriver:
         self.check_and_complete = self._purgatory.check_and_complete
 
     def __len__(self) -> int:
-        """Operations parked."""
+        """Returns the number of parked operations."""
         return len(self._purgatory)
 
     @property
@@ -41,10 +41,11 @@ class PurgatoryDriver:
         keys: Iterable[TopicPartition],
         wait_ms: int,
     ) -> None:
-        """Waits until the operation completes, at most `wait_ms` from now; a little later where many complete at once.
+        """Waits until the operation completes, or for `wait_ms`. It takes a little longer if many operations complete
+        together.
 
-        `make_operation` gets what the operation is to call when it has completed or expired. The caller has
-        looked at `is_full`."""
+        `make_operation` gets the callback that the operation must call when it has completed or expired. The caller
+        must have checked `is_full`."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         operation = make_operation(lambda: self._wake_ups.wake(done))
         if operation.try_complete():
@@ -58,14 +59,14 @@ class PurgatoryDriver:
     def _park(self, operation: Operation, keys: Iterable[TopicPartition], wait_ms: int) -> Parked:
         now_ms = self._clock.monotonic_ms()
         if not len(self._purgatory):
-            # Nothing moved the wheel while it was empty; without this its clock would be arbitrarily old.
+            # Nothing advanced the wheel while it was empty, so its clock may be arbitrarily old.
             self._purgatory.advance(now_ms)
         parked = self._purgatory.park(operation, keys, now_ms + wait_ms)
         self._arm(now_ms)
         return parked
 
     def close(self) -> None:
-        """Expires nothing any more; for after the last RPC."""
+        """Stops the timer. Operations no longer expire. Called after the last RPC."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

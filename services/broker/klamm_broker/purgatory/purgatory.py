@@ -1,9 +1,9 @@
 """The purgatory: operations that wait for a partition to change, or for their deadline.
 
 Kafka's `DelayedOperationPurgatory`. An operation watches the partitions it depends on. Code that changes a partition
-calls `check_and_complete` for it, which asks the operations watching it whether they are done now. At its deadline, an
-operation has to complete with the results it has. An operation completes itself: it sets the future that its RPC waits
-for. No task sleeps here.
+calls `check_and_complete` for it, which checks the operations that watch it. At its deadline, an operation must
+complete with the results it has. An operation completes itself: it sets the future that its RPC waits for. No task
+sleeps here.
 
 Pure: time is an argument, and everything happens on the caller's thread. Kafka's watcher lists keep completed
 operations until a reaper purges them. Here, an operation that completes leaves every list. So the watched operations
@@ -20,18 +20,18 @@ from klamm_broker.purgatory.timing_wheel import Timer, TimingWheel
 
 
 class Operation(Protocol):
-    """Something that waits."""
+    """An operation that waits for partitions to change."""
 
     def try_complete(self) -> bool:
         """Completes the operation if possible, and returns whether it did. It is called again after every change of a
         watched partition."""
 
     def on_expiration(self) -> None:
-        """The deadline came first: completes with what there is."""
+        """Completes the operation with the results it has, because its deadline has come."""
 
 
 class Parked:
-    """An operation in the purgatory; what `cancel` takes."""
+    """A handle of an operation in the purgatory, for `cancel`."""
 
     __slots__ = ("keys", "operation", "timer")
 
@@ -42,10 +42,10 @@ class Parked:
 
 
 class Purgatory:
-    """Operations that wait, at most `max_parked` of them.
+    """Waiting operations, at most `max_parked`.
 
-    Invariant: an operation is watched under each of its keys and has a timer as long as it is parked, and
-    under none and without one otherwise."""
+    Invariant: while an operation is parked, it is watched under each of its keys and has a timer. Otherwise it has
+    neither."""
 
     def __init__(self, *, max_parked: int, start_ms: int) -> None:
         self._max_parked = max_parked
@@ -53,16 +53,17 @@ class Purgatory:
         self._watchers: dict[TopicPartition, dict[Parked, None]] = {}
 
     def __len__(self) -> int:
-        """Operations parked."""
+        """Returns the number of parked operations."""
         return len(self._wheel)
 
     @property
     def is_full(self) -> bool:
-        """Whether `park` would be refused; the caller then answers at once."""
+        """True if `park` would refuse an operation. The caller must then answer immediately."""
         return len(self._wheel) >= self._max_parked
 
     def park(self, operation: Operation, keys: Iterable[TopicPartition], deadline_ms: int) -> Parked:
-        """Watches `keys` for an operation that cannot complete yet. The caller has looked at `is_full`."""
+        """Parks an operation that cannot complete yet, and watches `keys` for it. The caller must have checked
+        `is_full`."""
         assert not self.is_full, (len(self), self._max_parked)
         parked = Parked(operation, tuple(dict.fromkeys(keys)))
         for key in parked.keys:
@@ -71,7 +72,7 @@ class Purgatory:
         return parked
 
     def cancel(self, parked: Parked) -> bool:
-        """Takes an operation out without completing it; False when it is out already."""
+        """Removes an operation without completing it. Returns False if it is no longer parked."""
         if parked.timer is None:
             return False
         self._wheel.cancel(parked.timer)
@@ -79,7 +80,7 @@ class Purgatory:
         return True
 
     def check_and_complete(self, key: TopicPartition) -> int:
-        """Asks the operations watching `key`, in the order they came; returns how many completed."""
+        """Checks the operations that watch `key`, in the order of their arrival. Returns how many completed."""
         watching = self._watchers.get(key)
         if watching is None:
             return 0
@@ -89,11 +90,11 @@ class Purgatory:
         return len(completed)
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` has to be called next."""
+        """Returns the time when `advance` must be called next, or None."""
         return self._wheel.next_deadline_ms()
 
     def advance(self, now_ms: int) -> int:
-        """Expires what is due; returns how many operations that were."""
+        """Expires the operations that are due. Returns how many there were."""
         expired = self._wheel.advance(now_ms)
         for parked in expired:
             self._unwatch(parked)
@@ -109,7 +110,7 @@ class Purgatory:
                 del self._watchers[key]
 
     def check_invariants(self) -> None:
-        """Raises AssertionError; for tests."""
+        """Asserts the invariant, for tests."""
         self._wheel.check_invariants()
         watched = {parked for watching in self._watchers.values() for parked in watching}
         assert all(watching for watching in self._watchers.values())

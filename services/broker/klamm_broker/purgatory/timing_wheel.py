@@ -1,4 +1,4 @@
-"""A hierarchical timing wheel: thousands of timers at O(1) each, and one deadline to sleep for.
+"""A hierarchical timing wheel: it schedules thousands of timers at O(1) each, and returns the next deadline.
 
 Kafka's `org.apache.kafka.server.util.timer.TimingWheel`, after Varghese and Lauck. A wheel is a ring of
 buckets one tick wide. Timers beyond its span go to an overflow wheel. One tick of an overflow wheel is the
@@ -7,7 +7,7 @@ that have timers, and empty buckets are not in it, so advancing costs nothing fo
 
     level 0   tick 1 ms     span 20 ms
     level 1   tick 20 ms    span 400 ms
-    level 2   tick 400 ms   span 8 s      ... levels are made as deadlines ask for them
+    level 2   tick 400 ms   span 8 s      ... levels are created when a deadline needs them
 
 Pure: time is an argument. Invariants: a timer fires at its deadline rounded up to a whole tick, never early;
 every bucket with a timer is queued, and expires after the clock.
@@ -22,7 +22,7 @@ ItemT = TypeVar("ItemT")
 
 
 class Timer(Generic[ItemT]):
-    """One pending item; what `cancel` takes."""
+    """A handle of one pending item, for `cancel`."""
 
     __slots__ = ("_bucket", "deadline_ms", "item")
 
@@ -33,7 +33,7 @@ class Timer(Generic[ItemT]):
 
 
 class _Bucket(Generic[ItemT]):
-    """The timers of one tick of one wheel, in order of arrival."""
+    """The timers of one tick of one wheel, in the order of arrival."""
 
     __slots__ = ("expires_ms", "queued", "timers")
 
@@ -44,7 +44,7 @@ class _Bucket(Generic[ItemT]):
 
 
 class _Wheel(Generic[ItemT]):
-    """One ring: which bucket a deadline belongs to, if it is within the span."""
+    """One ring of buckets. It finds the bucket of a deadline within its span."""
 
     __slots__ = ("_buckets", "span_ms", "tick_ms")
 
@@ -60,14 +60,14 @@ class _Wheel(Generic[ItemT]):
         tick = deadline_ms // self.tick_ms
         bucket = self._buckets[tick % len(self._buckets)]
         expires_ms = tick * self.tick_ms
-        # A slot comes round again only after its last turn was emptied: the clock has passed it.
+        # A slot is used again only after the clock has passed its last turn, so it must be empty.
         assert not bucket.timers or bucket.expires_ms == expires_ms, (bucket.expires_ms, expires_ms)
         bucket.expires_ms = expires_ms
         return bucket
 
 
 class TimingWheel(Generic[ItemT]):
-    """Items that come due at deadlines in milliseconds, on the clock whose present is `start_ms`."""
+    """Items that become due at deadlines in milliseconds. The clock starts at `start_ms`."""
 
     def __init__(self, *, start_ms: int, tick_ms: int = 1, bucket_count: int = 20) -> None:
         assert tick_ms > 0, tick_ms
@@ -82,18 +82,18 @@ class TimingWheel(Generic[ItemT]):
         self._count = 0
 
     def __len__(self) -> int:
-        """Timers pending."""
+        """Returns the number of pending timers."""
         return self._count
 
     def schedule(self, deadline_ms: int, item: ItemT) -> Timer[ItemT]:
-        """Adds `item`; one whose deadline has passed fires at the next `advance`."""
+        """Adds `item`. If its deadline has passed, it fires at the next `advance`."""
         timer = Timer(deadline_ms, item)
         self._count += 1
         self._place(timer)
         return timer
 
     def cancel(self, timer: Timer[ItemT]) -> bool:
-        """Takes a timer out; False when it has fired or been cancelled already."""
+        """Removes a timer. Returns False if it has fired or was cancelled already."""
         bucket = timer._bucket
         if bucket is None:
             return False
@@ -103,9 +103,9 @@ class TimingWheel(Generic[ItemT]):
         return True
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` has to be called next, or None. Never later than the first deadline asks for.
+        """Returns the time when `advance` must be called next, or None. It is never later than the first deadline.
 
-        It may be earlier: timers of an overflow wheel have to move down in time."""
+        It may be earlier, because timers of an overflow wheel must move down in time."""
         if self._due.timers:
             return self._now_ms
         while self._queue and not self._queue[0][2].timers:
@@ -113,7 +113,7 @@ class TimingWheel(Generic[ItemT]):
         return self._queue[0][0] if self._queue else None
 
     def advance(self, now_ms: int) -> list[ItemT]:
-        """Moves the clock (never back) and returns what came due, in order of deadline up to a tick."""
+        """Moves the clock forward. Returns the items that became due, in the order of their deadlines up to a tick."""
         expired = self._drain(self._due)
         while self._queue and self._queue[0][0] <= now_ms:
             expires_ms, _, bucket = heapq.heappop(self._queue)
@@ -153,7 +153,7 @@ class TimingWheel(Generic[ItemT]):
         return [timer.item for timer in timers]
 
     def check_invariants(self) -> None:
-        """Raises AssertionError; for tests."""
+        """Asserts the invariants, for tests."""
         queued = {id(bucket) for _, _, bucket in self._queue}
         buckets = [bucket for wheel in self._wheels for bucket in wheel._buckets]
         assert sum(len(bucket.timers) for bucket in [*buckets, self._due]) == self._count

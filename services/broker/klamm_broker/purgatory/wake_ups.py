@@ -1,7 +1,7 @@
-"""Wakes those whose wait is over, a few in each turn of the event loop, first come first served.
+"""Wakes requests whose wait is over, a few in each turn of the event loop, in the order of arrival.
 
-One append may end the wait of a thousand fetches. Answered all in one turn they would keep requests that arrived
-meanwhile, a producer's for instance, waiting for as long as that takes; a few at a time let those requests in between.
+One append may end the wait of a thousand fetches. If all were answered in one turn, new requests, such as a producer's,
+would have to wait for all of them. With a few per turn, new requests are served in between.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 
 WAKE_UPS_PER_TURN = 8
-"""Something like half a millisecond of answers."""
+"""The wake-ups per turn. They cost about half a millisecond of answers."""
 
 
 class WakeUps:

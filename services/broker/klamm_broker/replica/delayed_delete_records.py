@@ -1,4 +1,4 @@
-"""A DeleteRecords that waits until every live replica has moved its log's start.
+"""A DeleteRecords request that waits until every live replica has moved its log start offset.
 
 Kafka's `DelayedDeleteRecords`. Pure.
 """
@@ -14,7 +14,7 @@ LiveBrokers = Callable[[], frozenset[int]]
 
 
 class PendingRecordDeletion:
-    """One partition's new start, done when the low watermark has reached it."""
+    """The new log start offset of one partition. It is done when the low watermark has reached this offset."""
 
     __slots__ = ("_leader_epoch", "_live_brokers", "_required_offset", "code", "low_watermark", "partition")
 
@@ -25,10 +25,10 @@ class PendingRecordDeletion:
         self._live_brokers = live_brokers
         self.low_watermark = -1
         self.code: ErrorCode | None = None
-        """How it ended, once it has."""
+        """The outcome of the deletion, or None until it has ended."""
 
     def settle(self) -> bool:
-        """Whether it has ended."""
+        """Checks the partition if the deletion has no outcome yet. Returns True if it has one now."""
         if self.code is None:
             self._look()
         return self.code is not None
@@ -45,7 +45,7 @@ class PendingRecordDeletion:
 
 
 class DelayedDeleteRecords:
-    """Calls `on_done` once, when all of `deletions` have ended."""
+    """Calls `on_done` once, when all of `deletions` have an outcome."""
 
     __slots__ = ("_deletions", "_on_done")
 

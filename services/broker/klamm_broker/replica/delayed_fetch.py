@@ -1,7 +1,8 @@
 """A fetch that waits until enough bytes can be read.
 
-Kafka's `DelayedFetch`. It does not read again to find out: each partition counts the bytes that became
-readable, so a change costs a subtraction per partition. The read that follows decides what is answered. Pure.
+Kafka's `DelayedFetch`. A waiting fetch does not read the log to check this. Each partition counts the bytes that became
+readable, so a check costs one subtraction per partition. After the wait, the handler reads the log and answers with
+what it finds. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from klamm_broker.replica.partition import Partition
 
 
 class AwaitedPartition:
-    """A partition as it stood when its reader had read everything there was."""
+    """A partition whose reader has read everything, with the partition's state at that time."""
 
     __slots__ = ("_is_leader", "_leader_epoch", "_read_committed", "_readable_bytes", "partition")
 
@@ -27,7 +28,7 @@ class AwaitedPartition:
         return self.partition.bytes.total(read_committed=self._read_committed) - self._readable_bytes
 
     def is_lost(self) -> bool:
-        """Whether the reader must get an answer at once that is not about records, for example because the leader
+        """Returns True if the reader must get an answer without records immediately, for example because the leader
         changed."""
         partition = self.partition
         return (
@@ -38,7 +39,7 @@ class AwaitedPartition:
 
 
 class DelayedFetch:
-    """Calls `on_done` once: when `missing_bytes` more have arrived, a partition is lost, or the time is up."""
+    """Calls `on_done` once: when `missing_bytes` more bytes have arrived, a partition is lost, or the time is over."""
 
     __slots__ = ("_awaited", "_missing_bytes", "_on_done")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class DelayedNews:
-    """Calls `on_done` once, when this broker `is_behind` no longer, or the time is up."""
+    """Calls `on_done` once: when `is_behind` returns False, or the time is over."""
 
     __slots__ = ("_is_behind", "_on_done")
 

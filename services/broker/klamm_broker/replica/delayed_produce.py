@@ -1,7 +1,7 @@
 """A produce with acks=all that waits until every in-sync replica has its records.
 
-Kafka's `DelayedProduce`. Each appended partition is settled by itself: by the high watermark passing its
-records, by losing the leadership they were appended under, or by the time-out. Pure.
+Kafka's `DelayedProduce`. Each partition gets its own outcome. It ends when the high watermark passes its records, when
+this broker loses the leadership under which it appended, or at the time-out. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from klamm_broker.replica.partition import Partition
 
 
 class PendingAppend:
-    """One partition's records, appended under `leader_epoch`, done when `required_offset` is committed."""
+    """The records of one partition, appended under `_leader_epoch`. The append is done when the high watermark is
+    `required_offset`."""
 
     __slots__ = ("_leader_epoch", "code", "partition", "required_offset")
 
@@ -22,10 +23,10 @@ class PendingAppend:
         self.required_offset = required_offset
         self._leader_epoch = partition.leader_epoch
         self.code: ErrorCode | None = None
-        """How it ended, once it has."""
+        """The outcome of the append, or None until it has ended."""
 
     def settle(self) -> bool:
-        """Whether it has ended."""
+        """Checks the partition if the append has no outcome yet. Returns True if it has one now."""
         if self.code is None:
             self.code = self._outcome()
         return self.code is not None
@@ -36,12 +37,12 @@ class PendingAppend:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition.high_watermark < self.required_offset:
             return None
-        # The records are committed, but to fewer replicas than were there when they were accepted.
+        # The records are committed, but the in-sync set has become smaller than min.insync.replicas since the append.
         return ErrorCode.NONE if partition.has_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 class DelayedProduce:
-    """Calls `on_done` once, when all of `appends` have ended."""
+    """Calls `on_done` once, when all of `appends` have an outcome."""
 
     __slots__ = ("_appends", "_on_done")
 
@@ -50,7 +51,7 @@ class DelayedProduce:
         self._on_done = on_done
 
     def try_complete(self) -> bool:
-        # Every one is asked, not only up to the first that waits: an outcome is what held when it was reached.
+        # Check every append, even after one that waits, because a later check might find another outcome.
         settled = [append.settle() for append in self._appends]
         if not all(settled):
             return False

@@ -31,12 +31,12 @@ _SECRETIVE = frozenset((ErrorCode.TOPIC_AUTHORIZATION_FAILED,))
 
 @dataclass(slots=True)
 class FetchCursor:
-    """Where one reader stands in one partition."""
+    """A reader's position in one partition."""
 
     topic_partition: TopicPartition
     offset: int
     max_bytes: int
-    """The bytes to read at most; not negative."""
+    """The most bytes to read, not negative."""
     current_leader_epoch: int = -1
     """The leader epoch that the reader knows, or -1 (KIP-320)."""
     last_fetched_epoch: int = -1
@@ -55,26 +55,27 @@ class PartitionAnswer:
     error_message: str = ""
     records_bytes: int = 0
     aborted_transactions: Sequence[AbortedTransaction] = ()
-    """The aborted transactions among these records, for readers with read_committed."""
+    """The aborted transactions that overlap these records, for readers with read_committed."""
     diverging: LogEpochEnd | None = None
-    """Set, and nothing read, where the reader's log is another one."""
+    """Set, without records, if the reader's log diverges from this log (KIP-320)."""
     preferred_read_replica: int = -1
-    """Set, and nothing read, where this broker should be asked instead."""
+    """The broker that the reader should fetch from instead (KIP-392), without records. -1 to stay here."""
     current_leader: int = -1
-    """The leader, with an error that another leader explains (KIP-951)."""
+    """The leader, if the error is because this broker does not lead under the reader's epoch (KIP-951)."""
     current_leader_epoch: int = -1
 
 
 class ReaderTerms(NamedTuple):
-    """What a reader asks of every partition."""
+    """The options of a fetch that apply to all its partitions."""
 
     read_committed: bool
     rack: str = ""
-    """Where it is: a follower serves it, and a leader may name one that is closer. Empty: it reads from leaders."""
+    """The reader's rack (KIP-392). With a rack, followers serve the reader, and leaders may name a closer replica. If
+    it is empty, only leaders serve it."""
 
 
 class LocatedSlice(NamedTuple):
-    """Records of one partition."""
+    """The location of the records of one partition, with their log directory."""
 
     log_dir: LogDir
     where: LocatedRecords
@@ -86,21 +87,22 @@ class LocatedSlice(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class LocatedFetch:
-    """What a fetch finds: one answer per cursor, and where its records are."""
+    """The result of locating a fetch: one answer per cursor, and the locations of the records."""
 
     answers: list[PartitionAnswer]
     slices: list[LocatedSlice]
-    """The records of the answers that have some, in the order of the answers."""
+    """The locations of the answers' records, in the order of the answers. Answers without records have none."""
     awaited: list[AwaitedPartition]
-    """What a wait would look at: the partitions without error, as they were before this read."""
+    """The partitions without an error, as they were before this read. A fetch that waits checks them for new bytes."""
     size_bytes: int
     errors: list[BrokerError]
     is_urgent: bool = False
-    """There is an error, a divergence or a closer replica: the reader should know at once."""
+    """True if there is an error, a divergence or a closer replica, so that the answer must not wait."""
 
 
 class FetchReader:
-    """Reads from this broker's replicas. `selector`: which replica consumers should read from; None: the leader."""
+    """Locates records in this broker's replicas. `selector` chooses the replica that consumers should read from.
+    Without it they read from the leader."""
 
     def __init__(self, replicas: ReplicaManager, selector: ReplicaSelector | None = None) -> None:
         self._replicas = replicas
@@ -113,8 +115,8 @@ class FetchReader:
         terms: ReaderTerms,
         check: Callable[[str], None] | None = None,
     ) -> LocatedFetch:
-        """What there is for each of `cursors`, at most `max_bytes` unless the first batch is larger. `check` raises the
-        BrokerError of a topic that may not be read."""
+        """Locates the records for each of `cursors`. They have at most `max_bytes`, unless the first batch is larger.
+        `check` raises a BrokerError for a topic that the caller may not read."""
         fetch = LocatedFetch(answers=[], slices=[], awaited=[], size_bytes=0, errors=[])
         for cursor in cursors:
             try:
@@ -159,7 +161,7 @@ class FetchReader:
     def _sends_elsewhere(
         self, answer: PartitionAnswer, partition: Partition, cursor: FetchCursor, terms: ReaderTerms
     ) -> bool:
-        """Whether the reader must continue at another offset or another replica. Sets it in the answer."""
+        """Returns True if the reader must continue at another offset or another replica, and sets it in the answer."""
         answer.diverging = partition.divergence(cursor.last_fetched_epoch, cursor.offset)
         if answer.diverging is not None:
             return True
@@ -187,12 +189,12 @@ class FetchReader:
         return answer
 
     def _add_end(self, answer: PartitionAnswer) -> None:
-        """Tells a reader that is out of range where the records end."""
+        """Adds the high watermark and last stable offset to the answer of a reader that is out of range."""
         partition = self._replicas.get(answer.topic_partition)
         if partition is not None:
             answer.high_watermark, answer.last_stable_offset = partition.high_watermark, partition.last_stable_offset
 
     def _log_start_offset(self, topic_partition: TopicPartition) -> int:
-        """Tells a reader that is out of range where it could go on; -1 when there is no log."""
+        """Returns the log start offset, where a reader that is out of range can continue, or -1 without a log."""
         partition = self._replicas.get(topic_partition)
         return -1 if partition is None else partition.log.log_start_offset

@@ -1,12 +1,13 @@
-"""A follower's half of one partition under one leader epoch: where it stands, and what an answer of the leader does.
+"""A follower's state of one partition under one leader epoch: its next position, and how it applies the leader's
+answers.
 
 Kafka's `ReplicaFetcherThread.processPartitionData` and the truncation of `AbstractFetcherThread` (KIP-101, 279, 595).
-Every fetch says how far the log goes and which epoch wrote its last record; a leader whose log is another says where
-the two part. The log is cut there, or where its own entries say that they part already, and asked again, until they
-agree. It is never cut for a high watermark.
+Every fetch has the follower's end offset and the epoch of its last record. If the leader's log differs, its answer
+names the offset where the logs diverge. The follower truncates its log there, or at a lower offset if its own epochs
+show an earlier divergence. Then it fetches again, until both logs agree. A follower never truncates its log to the high
+watermark.
 
-A fetch is answered once, and an answer to another position than the present one is dropped: it is late. Pure but for
-the log.
+A fetch is answered once. If the log has moved since the fetch, the follower drops the answer. Pure, except for the log.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from klamm_broker.replica.follower_state import UNKNOWN_OFFSET
 from klamm_broker.replica.replica_log import ReplicaLog
 
 _SUPERSEDED = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
-"""There is a newer leader epoch: only metadata can help."""
+"""Errors after which only newer metadata help, because there is a newer leader epoch."""
 
 
 class LogEpochEnd(NamedTuple):
-    """An epoch of a log and one past its last offset; epoch -1: the log knows none as small."""
+    """An epoch of a log and the offset after its last record. Epoch -1 means that the log has no epoch that small."""
 
     epoch: int
     end_offset: int
 
 
 class FollowerPosition(NamedTuple):
-    """What the follower's next fetch says."""
+    """The position that the follower's next fetch sends."""
 
     leader_epoch: int
     fetch_offset: int
@@ -41,11 +42,11 @@ class FollowerPosition(NamedTuple):
 
 
 class LeaderAnswer(NamedTuple):
-    """One partition's part of a leader's answer."""
+    """The part of a leader's answer that is about one partition."""
 
     error_code: int
     fetch_offset: int
-    """The position that is answered."""
+    """The fetch offset of the request that this answers."""
     high_watermark: int
     log_start_offset: int
     log_end_offset: int
@@ -54,35 +55,36 @@ class LeaderAnswer(NamedTuple):
 
 
 class NextStep(enum.Enum):
-    """What the follower does after an answer."""
+    """The follower's next action after an answer."""
 
     FETCH = enum.auto()
     BACK_OFF = enum.auto()
-    """Fetch, but not at once."""
+    """The follower waits before it fetches again."""
     AWAIT_METADATA = enum.auto()
-    """Nothing, until the controller names a leader."""
+    """The follower does not fetch until newer metadata name a leader."""
 
 
 class FollowerUpdate(NamedTuple):
-    """What an answer came to."""
+    """The result of applying a leader's answer."""
 
     next_step: NextStep
     high_watermark: int
     truncated_from: int | None = None
-    """Where the log ended before it was cut. The caller stores the recovery point before it appends again."""
+    """The log end offset before a truncation, or None without one. The caller must store the recovery point before it
+    appends again."""
     lost_offsets: int = 0
-    """Offsets below the high watermark that were cut, as the leader does not have them: an unclean election."""
+    """The number of truncated offsets below the high watermark. The leader lacks them after an unclean election."""
 
 
 class FollowerPartition:
-    """See the module's docstring. A newer leader epoch has a new object."""
+    """A follower's state of one partition under one leader epoch. A newer leader epoch gets a new object."""
 
     def __init__(self, log: ReplicaLog, *, leader_epoch: int) -> None:
         self._log = log
         self.leader_epoch = leader_epoch
         self._leader_end_offset = UNKNOWN_OFFSET
         self.agrees = False
-        """The leader found its own log in all that is here."""
+        """True if the leader has confirmed that its log contains this log's records."""
 
     def replace_log(self, log: ReplicaLog) -> None:
         """Continues with another log, which has equal records (`future_replica.py`)."""
@@ -95,17 +97,18 @@ class FollowerPartition:
 
     @property
     def lag(self) -> int:
-        """Records of the leader, as of its last answer, that are not here."""
+        """The number of records that the leader had at its last answer and this log lacks."""
         return max(0, self._leader_end_offset - self._log.log_end_offset)
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether it has all that the leader had at its last answer; False before the first one."""
+        """True if the log has all records that the leader had at its last answer. False before the first answer."""
         return UNKNOWN_OFFSET < self._leader_end_offset <= self._log.log_end_offset
 
     def on_answer(self, answer: LeaderAnswer, *, high_watermark: int, now_ms: int) -> FollowerUpdate:
-        """`now_ms` is the wall clock's. Raises what the log raises, and a CorruptBatchError; the position is then what
-        the log says."""
+        """Applies a leader's answer to the log. `now_ms` is the wall clock's time.
+
+        Raises the errors of the log, and CorruptBatchError. After an error, `position` follows from the log's state."""
         log = self._log
         if answer.fetch_offset != log.log_end_offset:
             return FollowerUpdate(NextStep.FETCH, high_watermark)
@@ -127,7 +130,8 @@ class FollowerPartition:
         return FollowerUpdate(NextStep.FETCH, high_watermark)
 
     def _common_end(self, leader: LogEpochEnd) -> int:
-        """Returns the offset up to which the two logs agree, or the offset at which to ask again if more is unknown."""
+        """Returns the offset up to which the two logs agree. If this is not known yet, returns the offset for the next
+        fetch."""
         log_end_offset = self._log.log_end_offset
         if leader.epoch == NO_LEADER_EPOCH:
             return min(leader.end_offset, log_end_offset)
@@ -151,7 +155,7 @@ class FollowerPartition:
     def _truncate(self, offset: int, high_watermark: int, now_ms: int) -> FollowerUpdate:
         log_end_offset = self._log.log_end_offset
         if offset >= log_end_offset:
-            return FollowerUpdate(NextStep.BACK_OFF, high_watermark)  # the leader contradicts itself
+            return FollowerUpdate(NextStep.BACK_OFF, high_watermark)  # the leader's answer contradicts itself
         self._log.truncate_to(offset, now_ms=now_ms)
         return FollowerUpdate(
             NextStep.FETCH,

@@ -1,4 +1,5 @@
-"""A follower's half of its fetch session with one leader (KIP-227): the next request, and how an answer is matched.
+"""A follower's half of its fetch session with one leader (KIP-227): builds the next request, and matches answers to
+requests.
 
 A request names only partitions that are new or whose position changed. Requests and answers alternate, with one
 exception. If the follower has partitions to add or remove, or new positions to send, it sends another request
@@ -28,18 +29,18 @@ from klamm_broker.replica.replication_quota import ReplicationQuota
 REQUESTS_UNDER_WAY_MAX = 2
 
 PartitionKey = tuple[bytes, int]
-"""Topic id and partition number."""
+"""The topic id (16 bytes) and the partition number."""
 
 
 class FetchBounds(NamedTuple):
-    """How much to ask for: Kafka's `replica.fetch.*`."""
+    """The limits of a fetch, from the settings `replica.fetch.*`."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    """The most bytes of an answer: `replica.fetch.response.max.bytes`."""
+    """The most bytes of one answer (`replica.fetch.response.max.bytes`)."""
     partition_max_bytes: int
-    """The most bytes of one partition in an answer: `replica.fetch.max.bytes`."""
+    """The most bytes of one partition in an answer (`replica.fetch.max.bytes`)."""
 
 
 class _Followed:
@@ -48,13 +49,13 @@ class _Followed:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.requested_in = 0
-        """The number of the request that named it first, 0 before."""
+        """The number of the first request that named the partition, or 0 before it."""
         self.position: FollowerPosition | None = None
-        """The position that was sent last."""
+        """The position that was sent last, or None."""
 
 
 class FollowerSession:
-    """Partitions by key; `add` and `remove` at any time."""
+    """The followed partitions of one fetch session. `add` and `remove` may be called at any time."""
 
     def __init__(self, *, replica_id: int, session_id: int, bounds: FetchBounds, quota: ReplicationQuota) -> None:
         self._replica_id = replica_id
@@ -68,12 +69,13 @@ class FollowerSession:
 
     @property
     def may_send(self) -> bool:
-        """Whether a request is due: always when none is under way, earlier when there is something new to say."""
+        """True if no request is in flight, or if one is and there are changes to send."""
         under_way = self._sent - self._answered
         return not under_way or (under_way < REQUESTS_UNDER_WAY_MAX and bool(self._changed or self._forgotten))
 
     def add(self, partition: Partition) -> None:
-        """Follows it from where it stands; also when it is followed already, under an older epoch."""
+        """Follows the partition from its current position. This also replaces a partition that is followed under an
+        older epoch."""
         key = key_of(partition)
         self._followed[key] = _Followed(partition)
         self._changed[key] = None
@@ -86,7 +88,7 @@ class FollowerSession:
             self._forgotten[key] = None
 
     def request_again(self, partition: Partition) -> None:
-        """The leader is to hear where the partition stands, if it is followed still."""
+        """Names the partition in the next request, if it is still followed."""
         key = key_of(partition)
         followed = self._followed.get(key)
         if followed is not None and followed.partition is partition:
@@ -100,7 +102,7 @@ class FollowerSession:
             self.request_again(partition)
 
     def next_request(self, *, broker_epoch: int, now_ms: int) -> ReplicaFetchRequest:
-        """What there is to say; the caller sends it now. `now_ms` is monotonic."""
+        """Builds the next request. The caller must send it. `now_ms` is monotonic."""
         assert self.may_send, (self._sent, self._answered)
         self._sent += 1
         bounds = self._bounds
@@ -143,9 +145,8 @@ class FollowerSession:
     def on_answer(
         self, header: ReplicaFetchHeader, records: Sequence[memoryview]
     ) -> Iterator[tuple[Partition, LeaderAnswer]]:
-        """What the answer to the oldest request under way says of the partitions that it is still about.
-
-        `records` has one part for each partition of the header."""
+        """Yields the leader's answers to the oldest request in flight, for partitions that are still followed since
+        that request. `records` has one part for each partition of the header."""
         self._answered += 1
         assert self._answered <= self._sent, (self._answered, self._sent)
         number = self._answered

@@ -1,8 +1,8 @@
-"""What a leader knows of one follower, under one leader epoch. Kafka's `Replica` and `ReplicaState`.
+"""The leader's state of one follower under one leader epoch. Kafka's `Replica` and `ReplicaState`.
 
-A follower is *caught up* at a moment when it has everything the leader had at that moment. It need not be so at
-every fetch: one that at each fetch reaches what the leader had at the fetch before is caught up as of then, however
-fast the leader grows. Pure; times are monotonic milliseconds.
+A follower is *caught up* at a moment if it has all records that the leader had at that moment. It need not reach the
+leader's end at every fetch. If each fetch reaches the end that the leader's log had at the previous fetch, the follower
+was caught up at that previous fetch. This holds however fast the leader grows. Pure; times are monotonic milliseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NEVER_MS = -(2**62)
 
 
 class FollowerState:
-    """Nothing is known of it until it fetches."""
+    """The state of one follower. Its offsets are unknown (-1) until it fetches."""
 
     __slots__ = (
         "broker_epoch",
@@ -30,22 +30,22 @@ class FollowerState:
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.broker_epoch = UNKNOWN_EPOCH
-        """The registration under which it fetched last."""
+        """The epoch of the follower's registration at its last fetch."""
         self.session_id = -1
         self.end_offset = UNKNOWN_OFFSET
-        """It has every record before this one; unknown until it fetches under this leader epoch."""
+        """The follower has all records before this offset. Unknown until it fetches under this leader epoch."""
         self.log_start_offset = UNKNOWN_OFFSET
         self.caught_up_ms = NEVER_MS
-        """When it was caught up last."""
+        """The last time when the follower was caught up."""
         self.last_fetch_ms = NEVER_MS
         self.leader_end_offset = UNKNOWN_OFFSET
-        """Where the leader's log ended at its last fetch."""
+        """The end offset of the leader's log at the follower's last fetch."""
         self.is_joining = False
-        """Out of sync, but so close that the high watermark waits for it: else under steady writes it never gets
-        there."""
+        """True if the follower is out of sync but caught up, so that the high watermark waits for it. Otherwise it
+        could never join the in-sync set under steady writes."""
 
     def on_fetch(self, *, end_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """It asked for the records from `end_offset` on, which proves that it has all before."""
+        """Records a fetch from `end_offset`. The fetch proves that the follower has all records before this offset."""
         if end_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif end_offset >= self.leader_end_offset > UNKNOWN_OFFSET:
@@ -63,5 +63,6 @@ class FollowerState:
             self.last_fetch_ms = max(self.last_fetch_ms, fetch_ms)
 
     def is_caught_up(self, leader_end_offset: int, *, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Whether it is at the leader's end, or was not longer ago than `replica.lag.time.max.ms`."""
+        """Returns True if the follower is at the leader's end, or was caught up within the last
+        `replica.lag.time.max.ms`."""
         return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_time_max_ms

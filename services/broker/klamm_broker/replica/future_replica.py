@@ -1,7 +1,7 @@
-"""A log that copies another one of the same broker, to take its place in another log dir (KIP-113).
+"""Copies a log to another log directory of the same broker, to replace the current log there (KIP-113).
 
-Kafka's `ReplicaAlterLogDirsThread`. Both follow the local log as a follower follows its leader, and this module uses
-the same core as a follower. If the current log was truncated and written again, the epochs show where the two logs
+Kafka's `ReplicaAlterLogDirsThread`. The copy follows the current log as a follower follows its leader, with the same
+core (`FollowerPartition`). If the current log was truncated and written again, the epochs show where the two logs
 diverge. The copied records never reach beyond the end that the current log had when it was read. Pure, except for the
 logs.
 """
@@ -19,16 +19,16 @@ from klamm_broker.replica.follower_partition import FollowerPartition, FollowerU
 
 
 class NextPart(NamedTuple):
-    """The part of the log to copy next."""
+    """The next part of the log to copy."""
 
     answer: LeaderAnswer
-    """The leader's answer without the records."""
+    """The answer that a leader would send, without the records."""
     located: LocatedRecords | None
-    """Where they are; None: there are none."""
+    """The location of the records, or None if there are none."""
 
 
 class FutureReplica:
-    """`next_part`, read it, `take` it, until `is_caught_up`."""
+    """Copies a log. The caller repeats `next_part`, reads its records and calls `take`, until `is_caught_up`."""
 
     def __init__(self, current: PartitionLog, future: PartitionLog) -> None:
         self._current = current
@@ -37,7 +37,7 @@ class FutureReplica:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the two logs are equal. They may be swapped in the same turn of the event loop."""
+        """True if the two logs are equal. The caller may swap them in the same turn of the event loop."""
         current, future = self._current, self._future
         return (
             future.log_end_offset == current.log_end_offset
@@ -46,7 +46,8 @@ class FutureReplica:
         )
 
     def next_part(self, max_bytes: int) -> NextPart:
-        """Reads the next part, at most `max_bytes` unless the first batch is larger. Raises as `LogReader.locate`."""
+        """Locates the next part, of at most `max_bytes` unless the first batch is larger. Raises as
+        `LogReader.locate`."""
         current, offset = self._current, self._future.log_end_offset
         self._future.config = current.config
         diverging = self._divergence()
@@ -66,12 +67,13 @@ class FutureReplica:
         return NextPart(answer, located)
 
     def take(self, part: NextPart, records: Buffer, *, high_watermark: int, now_ms: int) -> FollowerUpdate:
-        """Takes over a part, with the partition's high watermark. Raises as `FollowerPartition.on_answer`."""
+        """Applies a part to the future log, with the partition's high watermark. Raises as
+        `FollowerPartition.on_answer`."""
         answer = part.answer._replace(records=records)
         return self._follower.on_answer(answer, high_watermark=high_watermark, now_ms=now_ms)
 
     def _divergence(self) -> LogEpochEnd | None:
-        """Where the logs part, if the future log's last record is not in the current one."""
+        """Returns where the logs diverge if the future log's last record is not in the current log, otherwise None."""
         current, offset = self._current, self._future.log_end_offset
         epoch = self._future.epochs.latest_epoch
         if epoch == NO_LEADER_EPOCH or offset < current.log_start_offset:

@@ -1,4 +1,4 @@
-"""The logs of this broker whose partitions have no leader, and the reports about where they end. Pure.
+"""Owns the logs of partitions without a leader, and builds the reports of their end offsets. Pure.
 
 From these reports the controller finds the most complete log (unclean recovery, KIP-966).
 """
@@ -25,7 +25,7 @@ class LeaderlessLogs:
         return len(self._partitions)
 
     def note(self, partition: Partition, *, is_hosted: bool) -> bool:
-        """Checks a partition whose metadata or place may have changed. Returns True if it must be reported."""
+        """Checks a partition whose metadata or hosting may have changed. Returns True if it must be reported."""
         key = (partition.topic_id.bytes, partition.topic_partition.partition)
         if not is_hosted or partition.image is None or partition.image.leader != NO_LEADER:
             self._partitions.pop(key, None)
@@ -34,7 +34,7 @@ class LeaderlessLogs:
         return True
 
     def requests(self, broker_epoch: int) -> Iterator[ReportReplicaLogsRequest]:
-        """Yields reports about all of them, at most LOGS_PER_REQUEST in each request."""
+        """Yields reports about all these logs, at most LOGS_PER_REQUEST in each request."""
         ends = [_end(partition) for partition in self._partitions.values()]
         for start in range(0, len(ends), LOGS_PER_REQUEST):
             yield ReportReplicaLogsRequest(

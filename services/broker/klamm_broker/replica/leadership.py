@@ -1,12 +1,12 @@
-"""The leader's picture of the other replicas for one leader epoch: which are in sync, and what each has.
+"""The leader's view of the other replicas for one leader epoch: which are in sync, and which records each has.
 
-Kafka's `PartitionState` and the follower half of `Partition` (KIP-497, 841, 903, 966). The in-sync set as the
-controller committed it may differ from the one the leader wants: a change is *pending* from when it is proposed until
-a newer partition epoch says what became of it, or the controller refuses it without having tried. Meanwhile the high
-watermark counts with the *maximal* set, the committed one and the replicas that the change adds: no other replica can
-be elected.
+Kafka's `PartitionState` and the follower half of `Partition` (KIP-497, 841, 903, 966). The in-sync set that the
+controller committed may differ from the set that the leader wants. A proposed change is *pending* until a newer
+partition epoch shows its outcome, or the controller refuses it without trying. While a change is pending, the high
+watermark counts the *maximal* set: the committed set and the replicas that the change adds. No other replica can be
+elected.
 
-A new leader epoch has a new object, so that nothing a follower said to an earlier one counts. Pure.
+A new leader epoch gets a new object, so that reports which followers sent under an earlier epoch do not count. Pure.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ _NotLeaderOrFollowerError = EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 class Brokers(Protocol):
-    """What the leader's metadata say of the other brokers."""
+    """The states of the other brokers in the leader's metadata."""
 
     def broker_epoch(self, broker_id: int) -> int:
-        """The epoch of its registration, or -1 without one."""
+        """Returns the epoch of the broker's registration, or -1 if it is not registered."""
 
     def is_eligible(self, broker_id: int) -> bool:
-        """Whether it may join in-sync sets: registered, neither fenced nor shutting down (KIP-841)."""
+        """Returns True if the broker may join in-sync sets: it is registered, and neither fenced nor shutting down
+        (KIP-841)."""
 
 
 class FollowerFetch(NamedTuple):
-    """A follower's fetch of one partition, less its bounds. It has every record before `fetch_offset`."""
+    """A follower's fetch of one partition, without its limits. The follower has all records before `fetch_offset`."""
 
     replica_id: int
     broker_epoch: int
     session_id: int
-    """The number of the follower's stream, which grows with each new stream. Requests of an older stream are late."""
+    """The number of the follower's stream, larger for each new stream. Requests of older streams are refused."""
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
-    """The leader epoch of the follower's last record; -1 if it has none."""
+    """The leader epoch of the follower's last record, or -1 without records."""
     log_start_offset: int
 
 
 class IsrMember(NamedTuple):
-    """A member of a proposed in-sync set, by the registration that the leader means; -1 for the leader itself."""
+    """A member of a proposed in-sync set, and the epoch of the registration that the leader means. The epoch is -1 for
+    the leader itself."""
 
     broker_id: int
     broker_epoch: int
@@ -56,11 +58,11 @@ class IsrMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsrChange:
-    """A proposal, made once. Its answer is matched by identity."""
+    """A proposed change of an in-sync set. Its answer is matched by the object's identity."""
 
     leader_epoch: int
     partition_epoch: int
-    """The one that the change builds on."""
+    """The partition epoch that the change is based on."""
     members: tuple[IsrMember, ...]
 
     @property
@@ -79,21 +81,22 @@ class Leadership:
         self._brokers = brokers
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
-        """Where the log ended when this epoch began."""
+        """The log end offset at the start of this leader epoch."""
         self.partition_epoch = -1
         self.followers: dict[int, FollowerState] = {}
         self.isr: tuple[int, ...] = ()
-        """The committed one."""
+        """The in-sync set that the controller committed."""
         self._resigned: tuple[int, ...] = ()
-        """They do not want to join it."""
+        """The replicas that have resigned and do not want to join the in-sync set."""
         self.pending: IsrChange | None = None
         self.waited_for: tuple[FollowerState, ...] = ()
-        """The high watermark is what all of these have, and the leader itself."""
+        """The followers that the high watermark waits for. All of them and the leader have the records below it."""
 
     def commit(self, image: PartitionImage, *, now_ms: int) -> None:
-        """The controller's state; a newer partition epoch than the one known ends a pending change.
+        """Applies the controller's state of the partition. A newer partition epoch ends a pending change.
 
-        A follower it puts in sync that has not fetched yet is given the time that all others have."""
+        A follower that becomes in sync before it has fetched counts as caught up now, so that it gets
+        `replica.lag.time.max.ms` to fetch."""
         assert image.partition_epoch >= self.partition_epoch, (image, self.partition_epoch)
         others = [replica for replica in image.replicas if replica != self._broker_id]
         known = self.followers
@@ -112,7 +115,8 @@ class Leadership:
         self._count()
 
     def refuse(self, change: IsrChange) -> None:
-        """The controller refused the pending change without having tried it: the committed set holds."""
+        """Drops the pending change, because the controller refused it without trying it. The committed set stays
+        valid."""
         assert change is self.pending, change
         self.pending = None
         self._count()
@@ -122,11 +126,11 @@ class Leadership:
         return 1 + len(self.followers)
 
     def effective_min_isr(self, min_insync_replicas: int) -> int:
-        """`min.insync.replicas`, or all replicas where there are fewer."""
+        """Returns `min.insync.replicas`, or the number of replicas if that is smaller."""
         return min(min_insync_replicas, self.replica_count)
 
     def refusal(self, min_insync_replicas: int) -> str:
-        """Why this leader takes no records with acks=all, in a word; empty: it does."""
+        """Returns the reason why this leader refuses records with acks=all, in one word, or "" if it accepts them."""
         if self._broker_id in self._resigned:
             return "resigned"
         return "" if len(self.isr) >= self.effective_min_isr(min_insync_replicas) else "below_min_isr"
@@ -136,7 +140,8 @@ class Leadership:
         return frozenset(self.isr if self.pending is None else (*self.isr, *self.pending.isr))
 
     def committed_offset(self, log_end_offset: int) -> int:
-        """What everybody has who is waited for; -1 while one of them has not fetched."""
+        """Returns the end offset that the leader and all `waited_for` followers have reached, or -1 if one of them has
+        not fetched."""
         end_offset = log_end_offset
         for state in self.waited_for:
             if state.end_offset < end_offset:
@@ -144,19 +149,19 @@ class Leadership:
         return end_offset
 
     def low_watermark(self, log_start_offset: int, live_brokers: frozenset[int]) -> int:
-        """Below it every replica on a live broker has deleted its records; -1 while one of them has not said.
-
-        `log_start_offset` is of the leader's own log."""
+        """Returns the lowest log start offset of the replicas on live brokers, or -1 if one of them has not fetched.
+        `log_start_offset` is the leader's own."""
         followers = self.followers.values()
         return min((log_start_offset, *(one.log_start_offset for one in followers if one.broker_id in live_brokers)))
 
     def closer_replica(
         self, fetch_offset: int, log_end_offset: int, client_rack: str, selector: ReplicaSelector
     ) -> int | None:
-        """The follower that a consumer in `client_rack` should ask for `fetch_offset` (KIP-392); None: this leader.
+        """Returns the follower that a consumer in `client_rack` should fetch `fetch_offset` from, or None for this
+        leader (KIP-392).
 
-        Only those in sync: a replica that lags would hold the reader up, and the leader would send it back there for
-        ever."""
+        Only replicas in sync are candidates. A replica that lags would delay the reader, and the leader would send the
+        reader back to it for ever."""
         views = [
             ReplicaView(state.broker_id, False, state.end_offset, state.caught_up_ms)
             for state in self.followers.values()
@@ -169,7 +174,8 @@ class Leadership:
     # Followers
 
     def on_fetch(self, fetch: FollowerFetch, *, log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> None:
-        """Believes what a follower says it has. Raises NotLeaderOrFollowerError when it is no replica, or is late."""
+        """Records the positions of a follower's fetch. Raises NotLeaderOrFollowerError if the broker has no replica, or
+        if its fetch belongs to an older registration or session."""
         state = self.followers.get(fetch.replica_id)
         if state is None:
             raise _NotLeaderOrFollowerError(
@@ -212,7 +218,8 @@ class Leadership:
         )
 
     def _is_eligible(self, state: FollowerState) -> bool:
-        """Whether the very process that fetched may join (KIP-903): a later life may have lost its log."""
+        """Returns True if the process that fetched may join the in-sync set (KIP-903). After a restart, the broker may
+        have lost its log."""
         return (
             state.broker_id not in self._resigned
             and state.broker_epoch != UNKNOWN_EPOCH
@@ -223,11 +230,12 @@ class Leadership:
     # Changes of the in-sync set
 
     def maybe_expand(self, high_watermark: int) -> IsrChange | None:
-        """Proposes to add who has everything that is committed, and all that this epoch began with."""
+        """Proposes to add followers that have all committed records and all records from before this leader epoch.
+        Returns None if there is none to add."""
         if self.pending is not None or len(self.isr) == self.replica_count:
             return None
         if not all(one == self._broker_id or self._brokers.is_eligible(one) for one in self.isr):
-            return None  # the controller refuses a set with a member that is about to leave
+            return None  # the controller refuses a set with a member that is fenced or shutting down
         needed_offset = max(high_watermark, self.start_offset)
         joining = [
             state.broker_id
@@ -237,7 +245,8 @@ class Leadership:
         return self._propose((*self.isr, *joining)) if joining else None
 
     def maybe_shrink(self, *, log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> IsrChange | None:
-        """Proposes to remove who has not been caught up for longer than `lag_time_max_ms`. Called regularly."""
+        """Proposes to remove followers that have not been caught up for longer than `lag_time_max_ms`, or returns None.
+        Called regularly."""
         self._note_joining(self.followers.values(), log_end_offset, now_ms, lag_time_max_ms)
         if self.pending is not None:
             return None

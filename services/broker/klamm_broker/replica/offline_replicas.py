@@ -1,4 +1,4 @@
-"""Replicas that should be here and cannot be reached, and why."""
+"""Replicas of this broker that are unavailable, and the reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from klamm.model import TopicPartition
 
 
 class OfflineReplicas:
-    """The reasons by name; `ReplicaManager` adds and removes them."""
+    """The reasons by partition. `ReplicaManager` adds and removes them."""
 
     def __init__(self) -> None:
         self._reasons: dict[TopicPartition, str] = {}
@@ -15,13 +15,14 @@ class OfflineReplicas:
         return len(self._reasons)
 
     def add(self, topic_partition: TopicPartition, reason: str) -> None:
-        """It cannot be reached from now on."""
+        """Marks the replica as unavailable."""
         self._reasons[topic_partition] = reason
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """It is here, or should not be any more."""
+        """Removes the replica, because it is available again or no longer assigned to this broker."""
         self._reasons.pop(topic_partition, None)
 
     def reason(self, topic_partition: TopicPartition) -> str | None:
-        """Why it cannot be reached; None when it can, or should not be here."""
+        """Returns the reason why the replica is unavailable, or None if it is available or not assigned to this
+        broker."""
         return self._reasons.get(topic_partition)

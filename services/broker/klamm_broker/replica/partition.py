@@ -4,9 +4,8 @@ Kafka's `kafka.cluster.Partition` (KIP-101, 320, 497, 966). The log stores recor
 and followers may read and write, and up to which offset. Event loop only: no call waits, and no lock is needed. The
 partition uses the log's members in `ReplicaLog`, its methods that append, and its queries for transactions.
 
-Invariants: the high watermark moves back only when a follower's log is cut below it, and log start <= last stable
-offset <= high watermark <= log end; leader epoch, partition epoch and the totals of `bytes` only
-grow.
+Invariants: the high watermark moves back only when a follower's log is truncated below it. Log start <= last stable
+offset <= high watermark <= log end. The leader epoch, the partition epoch and the totals of `bytes` only grow.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MARKER_SIZE_BYTES = 78
 """The size of a control batch: header, and a record with a key of 4 bytes and a value of 6."""
 
 _NOT_TRIED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""The controller did not try the change: the set that it committed holds."""
+"""Errors with which the controller did not try the change, so that the committed set stays valid."""
 _OVERTAKEN = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -47,18 +46,19 @@ _OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""The partition's state is another by now, maybe by this very change: its image is on the way."""
+"""Errors because the partition's state has changed, perhaps by this same change. The metadata with the new state will
+follow."""
 
 
 class PartitionEffects(NamedTuple):
-    """What the shell has to do after a change."""
+    """The effects of a change that `ReplicaManager` must tell its observer."""
 
     high_watermark_moved: bool = False
-    """Wake the requests that wait for records."""
+    """True if requests that wait for records must be woken."""
     log_start_moved: bool = False
-    """Wake the requests that wait for a deletion."""
+    """True if requests that wait for a deletion of records must be woken."""
     isr_change: IsrChange | None = None
-    """Send it to the controller."""
+    """The change to send to the controller."""
 
 
 class CommittedIsr(NamedTuple):
@@ -70,20 +70,20 @@ class CommittedIsr(NamedTuple):
 
 
 class FetchOutcome(NamedTuple):
-    """What a leader makes of a follower's fetch."""
+    """The result of a follower's fetch at the leader."""
 
     effects: PartitionEffects
     diverging: LogEpochEnd | None
-    """Set when the follower's log is not the leader's up to there; then nothing it said counts."""
+    """Set if the follower's log diverges from the leader's. Then the fetch has no other effect."""
 
 
 NO_EFFECTS = PartitionEffects()
 
 
 class Partition:
-    """A replica; while it leads it has a `leadership`, while it follows a `following`.
+    """A partition replica. While it leads, it has `leadership`; while it follows, it has `following`.
 
-    Times are monotonic unless they are called `wall_ms`."""
+    Times are monotonic unless their name is `wall_ms`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Partition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.image: PartitionImage | None = None
-        """What the metadata, or an answer of the controller, said last."""
+        """The newest state, from the metadata or from the controller's answer to a change."""
         self.leadership: Leadership | None = None
         self.following: FollowerPartition | None = None
         self.high_watermark = high_watermark
@@ -119,12 +119,13 @@ class Partition:
 
     @property
     def has_leader(self) -> bool:
-        """Whether this leads, or follows who does."""
+        """True if this replica leads, or follows a leader."""
         return self.leadership is not None or self.following is not None
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed stops: all before is decided and committed (KIP-98)."""
+        """The offset up to which read_committed consumers may read. All transactions before it are decided and
+        committed (KIP-98)."""
         first_unstable = self.log.first_unstable_offset
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
@@ -132,19 +133,19 @@ class Partition:
 
     @property
     def has_min_isr(self) -> bool:
-        """Whether this leads and enough replicas are in sync, this one included, as the controller committed it."""
+        """True if this replica leads and enough replicas are in sync, by the in-sync set that the controller
+        committed."""
         leadership = self.leadership
         if leadership is None:
             return False
         in_sync = len(leadership.isr)
         return in_sync >= self.log.config.min_insync_replicas or in_sync >= leadership.replica_count
 
-    # What the controller decides
+    # State from the controller
 
     def apply(self, image: PartitionImage, *, now_ms: int) -> PartitionEffects:
-        """Leads, follows or does neither from now on, as the metadata say.
-
-        An image that is older than what an answer of the controller said already changes nothing."""
+        """Makes the replica lead, follow, or do neither, as the metadata say. Ignores an image that is older than the
+        known state."""
         assert image.leader_epoch >= self.leader_epoch, (self.topic_partition, image, self.leader_epoch)
         if image.partition_epoch < self.partition_epoch:
             return NO_EFFECTS
@@ -173,13 +174,13 @@ class Partition:
         return NO_EFFECTS
 
     def resign(self) -> None:
-        """Ends leading and following, because the topic was deleted, the log dir failed or the broker stops. No client
-        reads or writes here afterwards."""
+        """Ends leading and following, because the topic was deleted, the log directory failed or the broker stops.
+        Afterwards, clients cannot read or write here."""
         self.leader = NO_LEADER
         self.leadership = self.following = None
 
     def replace_log(self, log: PartitionLog) -> None:
-        """The replica is in another log dir from now on, with a log that is equal."""
+        """Continues with an equal log in another log directory."""
         assert log.log_end_offset == self.log.log_end_offset, (log.log_end_offset, self.log.log_end_offset)
         self.log = log
         if self.following is not None:
@@ -188,7 +189,8 @@ class Partition:
     # Requests of clients
 
     def check_leader(self, current_leader_epoch: int = -1) -> Leadership:
-        """Raises NotLeaderOrFollowerError, and what KIP-320 says if the caller's epoch is not ours."""
+        """Returns the leadership. Raises NotLeaderOrFollowerError, or FencedLeaderEpochError or UnknownLeaderEpochError
+        if the caller's epoch differs (KIP-320)."""
         self._check_epoch(current_leader_epoch)
         if self.leadership is None:
             raise _NotLeaderOrFollowerError(f"{self.topic_partition} is not led by broker {self._broker_id}")
@@ -203,15 +205,16 @@ class Partition:
             )
 
     def check_reader(self, current_leader_epoch: int, fetch_offset: int, *, from_follower: bool) -> None:
-        """Whether a consumer may read here; a follower serves those who ask for it (KIP-392).
+        """Checks that a consumer may read here. A follower serves consumers that send their rack (KIP-392).
 
-        Raises as `check_leader`, and OffsetNotAvailableError while a follower lacks what the leader may have."""
+        Raises as `check_leader`, and OffsetNotAvailableError while the follower lacks the offset that the leader may
+        have."""
         following = self.following
         if following is None or not from_follower:
             self.check_leader(current_leader_epoch)
             return
         self._check_epoch(current_leader_epoch)
-        # Before that its log may be another one than the leader's, committed or not.
+        # Before the leader has confirmed the log, its records may differ from the leader's.
         if not following.agrees or fetch_offset > self.log.log_end_offset:
             raise _OffsetNotAvailableError(
                 f"{self.topic_partition}: broker {self._broker_id} does not have offset {fetch_offset} yet, because the"
@@ -219,7 +222,7 @@ class Partition:
             )
 
     def check_min_isr(self) -> None:
-        """Raises NotEnoughReplicasError if acks=all cannot be kept."""
+        """Raises NotEnoughReplicasError if fewer than `min.insync.replicas` replicas are in sync."""
         if not self.has_min_isr:
             in_sync = 0 if self.leadership is None else len(self.leadership.isr)
             raise _NotEnoughReplicasError(
@@ -228,9 +231,9 @@ class Partition:
             )
 
     def check_high_watermark(self) -> None:
-        """Raises OffsetNotAvailableError while a new leader does not know yet how much its predecessors committed.
+        """Raises OffsetNotAvailableError until a new leader knows all offsets that earlier leaders committed.
 
-        Until the high watermark reaches the start of the epoch, offsets told to clients could go back."""
+        Until the high watermark reaches the start of the leader epoch, the offsets that clients see could go back."""
         leadership = self.leadership
         if leadership is not None and self.high_watermark < leadership.start_offset:
             raise _OffsetNotAvailableError(
@@ -239,27 +242,28 @@ class Partition:
             )
 
     def readable_end_offset(self, *, read_committed: bool) -> int:
-        """One past the last record a consumer may have."""
+        """Returns the offset after the last record that a consumer may read."""
         return self.last_stable_offset if read_committed else self.high_watermark
 
     def epoch_end(self, epoch: int) -> LogEpochEnd:
-        """The greatest epoch of this log that is not above `epoch`, and its end; -1, -1 for one to come."""
+        """Returns the greatest epoch of this log that is not above `epoch`, and its end offset. Returns (-1, -1) for a
+        future epoch."""
         log_end_offset = self.log.log_end_offset
         if epoch == self.leader_epoch:
             return LogEpochEnd(epoch, log_end_offset)
         latest_epoch = self.log.epochs.latest_epoch
         if latest_epoch < epoch < self.leader_epoch:
-            # Nobody wrote in that epoch, nor anything since: an epoch without records has no entry.
+            # The log has no records of that epoch or later. Epochs without records have no entry.
             return LogEpochEnd(latest_epoch, log_end_offset)
         return LogEpochEnd(*self.log.epochs.end_offset_for(epoch, log_end_offset))
 
     def append(
         self, records: memoryview, *, now_ms: int, guard: VerificationGuard | None = None
     ) -> tuple[AppendResult, bool]:
-        """Appends a record set as the leader; returns where it is, and whether the high watermark moved.
+        """Appends a record set as the leader. Returns the result, and whether the high watermark moved.
 
-        What an idempotent producer sends again is not appended again. `now_ms` is the wall clock's. Raises as
-        `PartitionLog.append_as_leader`, and InvalidTopicError for an internal topic."""
+        Batches that an idempotent producer sends again are not appended again. `now_ms` is the wall clock's time.
+        Raises as `PartitionLog.append_as_leader`, and InvalidTopicError for an internal topic."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
             raise _coordinators_only(self.topic_partition)
         appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
@@ -268,14 +272,14 @@ class Partition:
     def append_as_coordinator(
         self, records: memoryview, writer: ShardWriter, *, now_ms: int
     ) -> tuple[AppendResult, bool]:
-        """Appends records of the shard's owner to a partition of an internal topic. Any server may append to the
-        audit's topic.
+        """Appends records of the coordinator that owns the shard to a partition of an internal topic. Any server may
+        append to the audit topic.
 
         Raises as `PartitionLog.append_as_coordinator`, and InvalidTopicError for other topics."""
         if self.topic_partition.topic not in INTERNAL_TOPICS:
             raise _InvalidTopicError(f"{self.topic_partition} is not a partition that a coordinator writes to")
         if self.topic_partition.topic == AUDIT_TOPIC:
-            # It has no owner: every server writes to it.
+            # The audit topic has no owner, because every server writes to it.
             appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
             return appended, self._count(appended, len(records))
         appended = self.log.append_as_coordinator(records, writer=writer, leader_epoch=self.leader_epoch, now_ms=now_ms)
@@ -299,13 +303,13 @@ class Partition:
         return self.log.producers.begin_verification(header, now_ms=now_ms)
 
     def _count(self, appended: AppendResult, size_bytes: int) -> bool:
-        """Takes note of an append; whether the high watermark moved."""
+        """Counts the bytes of an append. Returns True if the high watermark moved."""
         if appended.is_duplicate:
             return False
         end_offset = appended.last_offset + 1
         self.bytes.note(end_offset, size_bytes, is_unstable=self.log.first_unstable_offset is not None)
         if self.leadership is not None and not self.leadership.followers:
-            # The common case of a single replica, in short.
+            # A shortcut for the common case of a single replica.
             self._commit(end_offset)
             return True
         return self.maybe_advance_high_watermark()
@@ -320,7 +324,7 @@ class Partition:
     # Requests of followers, and the high watermark
 
     def on_follower_fetch(self, fetch: FollowerFetch, *, now_ms: int) -> FetchOutcome:
-        """Counts what a follower says it has, unless its log turns out to be another one.
+        """Records the position of a follower's fetch, unless the follower's log diverges from this log.
 
         Raises as `check_leader` and `Leadership.on_fetch`, and OffsetOutOfRangeError."""
         leadership = self.check_leader(fetch.current_leader_epoch)
@@ -341,9 +345,10 @@ class Partition:
         return FetchOutcome(effects._replace(log_start_moved=log_start_moved), None)
 
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> LogEpochEnd | None:
-        """Where the logs part, if the record before `fetch_offset`, of `last_fetched_epoch`, is not in this log.
+        """Returns where the logs diverge, if this log does not have the record of `last_fetched_epoch` before
+        `fetch_offset`. Otherwise returns None (KIP-595).
 
-        The reader, a follower or a consumer, may know no epoch (-1). KIP-595."""
+        If the follower or consumer knows no epoch (-1), the logs count as equal."""
         if last_fetched_epoch == NO_LEADER_EPOCH:
             return None
         end = self.epoch_end(last_fetched_epoch)
@@ -354,8 +359,8 @@ class Partition:
         return None if agrees else end
 
     def maybe_advance_high_watermark(self) -> bool:
-        """Moves the high watermark to the offset that all replicas have which are waited for, if enough are in sync.
-        Returns whether it moved."""
+        """Moves the high watermark to the offset that all `waited_for` followers have reached, if enough replicas are
+        in sync. Returns True if it moved."""
         leadership = self.leadership
         if leadership is None:
             return False
@@ -368,7 +373,7 @@ class Partition:
     # The in-sync set
 
     def review(self) -> PartitionEffects:
-        """Called after a change: moves the high watermark and adds the replicas that may join the in-sync set."""
+        """Moves the high watermark, and proposes replicas that may join the in-sync set. Called after every change."""
         moved = self.maybe_advance_high_watermark()
         if self.leadership is None:
             return NO_EFFECTS
@@ -377,7 +382,7 @@ class Partition:
         )
 
     def check_lag(self, *, now_ms: int) -> PartitionEffects:
-        """Removes who lags from the in-sync set; called every half of `replica.lag.time.max.ms`."""
+        """Proposes to remove lagging followers from the in-sync set. Called every half of `replica.lag.time.max.ms`."""
         if self.leadership is None:
             return NO_EFFECTS
         change = self.leadership.maybe_shrink(
@@ -387,13 +392,14 @@ class Partition:
         return effects if change is None else effects._replace(isr_change=change)
 
     def is_pending(self, change: IsrChange) -> bool:
-        """Whether the controller's answer to the change is still of interest."""
+        """Returns True while the change waits for the controller's answer."""
         return self.leadership is not None and self.leadership.pending is change
 
     def on_isr_committed(self, change: IsrChange, committed: CommittedIsr, *, now_ms: int) -> PartitionEffects:
-        """The controller answered a change with the partition's state.
+        """Applies the partition's state from the controller's answer to a change.
 
-        Only a newer partition epoch ends the change, and of another leader epoch the image will tell."""
+        Only a newer partition epoch ends the change. If the answer has another leader epoch, the metadata will follow.
+        """
         is_news = committed.leader_epoch == self.leader_epoch and committed.partition_epoch > self.partition_epoch
         if not self.is_pending(change) or not is_news:
             return NO_EFFECTS
@@ -402,7 +408,8 @@ class Partition:
         return self.apply(image, now_ms=now_ms)
 
     def on_isr_refused(self, change: IsrChange, code: ErrorCode) -> PartitionEffects:
-        """The controller refused a change, or nobody knows what it did with it."""
+        """Handles a change that the controller refused, or whose outcome is unknown. An unknown outcome is proposed
+        again."""
         if not self.is_pending(change) or code in _OVERTAKEN:
             return NO_EFFECTS
         assert self.leadership is not None
@@ -411,10 +418,10 @@ class Partition:
             return PartitionEffects(high_watermark_moved=self.maybe_advance_high_watermark())
         return PartitionEffects(isr_change=change)
 
-    # Following
+    # Following a leader
 
     def on_leader_answer(self, answer: LeaderAnswer, *, wall_ms: int) -> FollowerUpdate:
-        """Does what the leader's answer says. Raises as `FollowerPartition.on_answer`."""
+        """Applies the leader's answer. Raises as `FollowerPartition.on_answer`."""
         assert self.following is not None, self.topic_partition
         log_end_offset = self.log.log_end_offset
         update = self.following.on_answer(answer, high_watermark=self.high_watermark, now_ms=wall_ms)
@@ -428,7 +435,8 @@ class Partition:
 
 
 def _coordinators_only(topic_partition: TopicPartition) -> Exception:
-    """They write under the writer identity of their shard; anything else would damage it."""
+    """Returns the error for writes of clients to an internal topic. Coordinators write there with the writer identity
+    of their shard, and other records would damage it."""
     writers = "servers" if topic_partition.topic == AUDIT_TOPIC else "coordinators"
     return _InvalidTopicError(f"{topic_partition} is written by {writers} only")
 

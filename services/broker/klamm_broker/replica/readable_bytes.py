@@ -1,7 +1,8 @@
-"""How many bytes of a partition became readable: a fetch that waits compares two readings instead of reading again.
+"""Counts the bytes of a partition that became readable, so that a waiting fetch compares two counts instead of reading
+again.
 
-Bytes come with an append and are readable when the high watermark has passed it, or, for read_committed consumers, the
-last stable offset. Pure.
+The bytes of an append become readable when the high watermark passes it. For read_committed consumers, they become
+readable when the last stable offset passes it. Pure.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 
 APPENDS_MAX = 256
-"""Appends told apart while they wait for the high watermark; from then on the last one stands for all that follow."""
+"""The most appends that are counted separately while they wait for the high watermark. Further appends are added to the
+last one."""
 
 
 class ReadableBytes:
-    """`total` only grows. An append counts as a whole, when all of it is readable."""
+    """A count of readable bytes. `total` only grows. An append counts when all of it is readable."""
 
     __slots__ = ("_waiting", "total")
 
@@ -22,7 +24,7 @@ class ReadableBytes:
         self._waiting: deque[tuple[int, int]] = deque()
 
     def copy(self) -> ReadableBytes:
-        """Another one that has counted the same until now."""
+        """Returns a copy with the same counts."""
         other = ReadableBytes()
         other.total = self.total
         other._waiting = self._waiting.copy()
@@ -36,7 +38,7 @@ class ReadableBytes:
         waiting.append((end_offset, size_bytes))
 
     def reach(self, end_offset: int) -> None:
-        """Everything before `end_offset` can be read."""
+        """Counts all appends that end at or before `end_offset` as readable."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= end_offset:
             self.total += waiting.popleft()[1]
@@ -47,9 +49,9 @@ class ReadableBytes:
 
 
 class PartitionBytes:
-    """What a replica's fetches wait for: `readable`, and for readers of committed records `stable`.
+    """The counts that a replica's fetches wait for: `readable`, and `stable` for read_committed consumers.
 
-    `stable` is None until there is a transaction; until then both are the same."""
+    `stable` is None until the first transaction. Until then both counts are equal."""
 
     __slots__ = ("readable", "stable")
 
@@ -58,11 +60,11 @@ class PartitionBytes:
         self.stable: ReadableBytes | None = None
 
     def total(self, *, read_committed: bool) -> int:
-        """Bytes that became readable since the replica was opened."""
+        """Returns the bytes that became readable since the replica was opened."""
         return self.readable.total if self.stable is None or not read_committed else self.stable.total
 
     def note(self, end_offset: int, size_bytes: int, *, is_unstable: bool) -> None:
-        """The log has grown. `is_unstable`: it has an undecided transaction, maybe since this append."""
+        """Notes an append. `is_unstable` is True if the log has an undecided transaction, perhaps since this append."""
         if self.stable is None and is_unstable:
             self.stable = self.readable.copy()
         self.readable.note(end_offset, size_bytes)

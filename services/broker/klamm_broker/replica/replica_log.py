@@ -1,4 +1,4 @@
-"""What replication needs of a log: `PartitionLog` has it, and so has the simulation's log."""
+"""The methods of a log that replication needs. `PartitionLog` and the simulation's log implement them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from klamm_broker.log.log_config import LogConfig
 
 
 class ReplicaLog(Protocol):
-    """Records in order of their offsets, each stamped with the epoch of the leader that wrote it.
+    """Records in the order of their offsets, each with the epoch of the leader that wrote it.
 
-    Every call may raise a BrokerError when the disk fails; what it says of itself is then still true."""
+    Every call may raise a BrokerError if the disk fails. The log's properties stay true after that."""
 
     config: LogConfig
     epochs: LeaderEpochCache
 
     @property
     def log_start_offset(self) -> int:
-        """The offset of the first record that is served."""
+        """The offset of the first record that readers can fetch."""
 
     @property
     def log_end_offset(self) -> int:
@@ -27,19 +27,20 @@ class ReplicaLog(Protocol):
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is undecided, or decided by a marker that is not committed."""
+        """The first offset of the first transaction that is undecided, or whose marker is not committed. None if there
+        is none."""
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below the high watermark is committed."""
+        """Marks all records below the high watermark as committed."""
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> object:
-        """Appends whole batches as they are. Raises UnexpectedOffset unless they go on from the log end."""
+        """Appends whole batches unchanged. Raises UnexpectedOffset unless they start at the log end offset."""
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
-        """Cuts the records at and above `offset`; whether there were any."""
+        """Removes the records at and above `offset`. Returns True if there were any."""
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
-        """Drops everything; the next record gets `offset`."""
+        """Removes all records. The next record gets `offset`."""
 
     def advance_log_start(self, offset: int, *, high_watermark: int) -> bool:
-        """Records below `offset`, which is at most the high watermark, are no longer served."""
+        """Moves the log start offset to `offset`, which is at most the high watermark. Returns True if it moved."""

@@ -1,4 +1,4 @@
-"""All partition replicas of this broker, and the one way to change them.
+"""Owns all partition replicas of this broker. All changes to them go through this module.
 
 Kafka's `ReplicaManager`, without the waiting and the sending. The manager notifies an observer of the effects of each
 change. Event loop only.
@@ -34,32 +34,33 @@ class ReplicaObserver(Protocol):
     waiting requests, and informs followers and the controller."""
 
     def on_change(self, topic_partition: TopicPartition) -> None:
-        """There is more to read, or the leadership was lost or changed."""
+        """Called when there is more to read, or when the leadership was lost or changed."""
 
     def on_append(self, topic_partition: TopicPartition) -> None:
-        """There is more for followers, but not for readers."""
+        """Called when there are new records for followers that readers cannot fetch yet."""
 
     def on_log_start(self, topic_partition: TopicPartition) -> None:
-        """This leader's log, or a follower's, starts later."""
+        """Called when the log start offset of this leader or of a follower has moved."""
 
     def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
-        """The controller is to be asked for it."""
+        """Called when the controller must be asked for the change."""
 
     def on_role(self, partition: Partition) -> None:
-        """It leads, follows or does neither from now on; maybe it is gone."""
+        """Called when the partition starts or stops to lead or follow, or was removed."""
 
     def on_offline(self, topic_id: bytes, partition: int) -> None:
-        """The replica's log dir failed: it is gone until the broker restarts."""
+        """Called when the replica's log directory failed. The replica is offline until the broker restarts."""
 
     def on_no_space(self, topic_id: bytes, partition: int) -> None:
-        """A full disk refused the replica a log: it is not here until there is space."""
+        """Called when a full disk prevented the creation of the replica's log. The replica is unavailable until there
+        is space."""
 
     def on_disk_full(self, log_dir: LogDir) -> None:
-        """An append found no space there."""
+        """Called when an append failed because the disk of `log_dir` is full."""
 
 
 class ReplicaManager:
-    """Partitions by name. `image` is the metadata they were last brought in line with."""
+    """The replicas of this broker by partition. `image` is the metadata that was applied last."""
 
     def __init__(self, *, broker_id: int, clock: Clock, observer: ReplicaObserver) -> None:
         self.broker_id = broker_id
@@ -79,13 +80,13 @@ class ReplicaManager:
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
 
-    # What the metadata publisher does
+    # Calls of the metadata publisher
 
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         return self._partitions.get(topic_partition)
 
     def find(self, topic_id: bytes, partition: int) -> Partition | None:
-        """The partition of the topic with this id, 16 bytes; None if it is not here."""
+        """Returns the partition of the topic with this id (16 bytes), or None if this broker has no replica of it."""
         return self._by_id.get((topic_id, partition))
 
     def host(self, partition: Partition) -> None:
@@ -95,28 +96,31 @@ class ReplicaManager:
         self._by_id[partition.topic_id.bytes, partition.topic_partition.partition] = partition
 
     def note_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
-        """What the metadata say of the brokers from now on. Replicas that may join the in-sync sets do."""
+        """Sets the brokers of the newest metadata, and proposes replicas that may now join in-sync sets."""
         if brokers is self.brokers.images:
             return
         self.brokers.images = brokers
         self.check_lag()
 
     def apply(self, partition: Partition, image: PartitionImage) -> None:
-        """Hands the partition its new state and wakes the requests that waited for it."""
+        """Applies a new state to the partition, and wakes the requests that wait for the partition."""
         effects = partition.apply(image, now_ms=self._clock.monotonic_ms())
         self._observer.on_role(partition)
         self._observer.on_change(partition.topic_partition)
         self._apply_effects(partition, effects._replace(high_watermark_moved=False))
 
     def drop(self, topic_partition: TopicPartition) -> None:
-        """Takes a replica out: it is not to be here any more."""
+        """Removes a replica that is no longer assigned to this broker."""
         self.offline.remove(topic_partition)
         self._remove(topic_partition)
 
     def take_offline(
         self, topic_partition: TopicPartition, topic_id: TopicId, reason: str, *, until_restart: bool = True
     ) -> None:
-        """Takes a replica out that should be here. `until_restart`: its log dir failed, and others are to know."""
+        """Removes a replica that is still assigned to this broker but unavailable.
+
+        With `until_restart` its log directory failed, and the observer reports this to the controller. Otherwise a full
+        disk has no space for its log."""
         self.offline.add(topic_partition, reason)
         self._remove(topic_partition)
         if until_restart:
@@ -131,7 +135,7 @@ class ReplicaManager:
             self._resign(partition)
 
     def resign_all(self) -> None:
-        """The broker stops: waiting requests are answered, and no partition is led here any more."""
+        """Ends all leadership because the broker stops. Waiting requests are answered."""
         self._has_resigned = True
         for partition in self._partitions.values():
             self._resign(partition)
@@ -142,13 +146,13 @@ class ReplicaManager:
         self._observer.on_change(partition.topic_partition)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermark of every replica that is online, to be checkpointed."""
+        """Returns the high watermark of every online replica, for the checkpoint."""
         return {name: partition.high_watermark for name, partition in self._partitions.items()}
 
     # Calls of requests
 
     def leader(self, topic_partition: TopicPartition, current_leader_epoch: int = -1) -> Partition:
-        """The partition, led by this broker under the epoch the caller knows (-1: any).
+        """Returns the partition if this broker leads it under the epoch that the caller knows (-1 for any).
 
         Raises as `hosted`, and NotLeaderOrFollowerError, FencedLeaderEpochError or UnknownLeaderEpochError."""
         partition = self.hosted(topic_partition)
@@ -156,7 +160,8 @@ class ReplicaManager:
         return partition
 
     def hosted(self, topic_partition: TopicPartition) -> Partition:
-        """The replica here. Raises UnknownTopicOrPartitionError, KafkaStorageError or NotLeaderOrFollowerError."""
+        """Returns this broker's replica. Raises UnknownTopicOrPartitionError, KafkaStorageError or
+        NotLeaderOrFollowerError."""
         partition = self._partitions.get(topic_partition)
         if partition is None:
             raise self._why_not_here(topic_partition)
@@ -176,7 +181,8 @@ class ReplicaManager:
         return _NotLeaderOrFollowerError(f"{topic_partition} has no replica on broker {self.broker_id}")
 
     def awaits_epoch(self, topic_partition: TopicPartition, leader_epoch: int) -> bool:
-        """Whether the metadata are still to come by which somebody knows of that leader epoch of a replica here."""
+        """Returns True if this broker has a replica whose metadata are older than `leader_epoch`, which a client
+        knows."""
         replica = self._partitions.get(topic_partition)
         return replica is not None and replica.leader_epoch < leader_epoch and not self._has_resigned
 
@@ -188,9 +194,9 @@ class ReplicaManager:
         acks: int,
         guard: VerificationGuard | None = None,
     ) -> tuple[Partition, AppendResult]:
-        """Appends a record set to a partition this broker leads.
+        """Appends a record set to a partition that this broker leads.
 
-        Raises as `leader` does, NotEnoughReplicasError with acks=-1, and as `Partition.append`."""
+        Raises as `leader`, NotEnoughReplicasError with acks=-1, and as `Partition.append`."""
         partition = self.leader(topic_partition)
         if acks == -1:
             partition.check_min_isr()
@@ -230,7 +236,7 @@ class ReplicaManager:
         return partition, appended
 
     def begin_verification(self, topic_partition: TopicPartition, header: BatchHeader) -> VerificationGuard | None:
-        """Raises as `leader` does, and as `Partition.begin_verification`."""
+        """Begins the verification of a transaction. Raises as `leader` and `Partition.begin_verification`."""
         return self.leader(topic_partition).begin_verification(header, now_ms=self._clock.wall_ms())
 
     def _notify_append(self, topic_partition: TopicPartition, high_watermark_moved: bool) -> None:
@@ -240,37 +246,37 @@ class ReplicaManager:
             self._observer.on_append(topic_partition)
 
     def delete_records(self, partition: Partition, before_offset: int) -> None:
-        """Moves the log's start. Raises OffsetOutOfRangeError."""
+        """Moves the log start offset. Raises OffsetOutOfRangeError."""
         if partition.log.advance_log_start(before_offset, high_watermark=partition.high_watermark):
             self._observer.on_log_start(partition.topic_partition)
 
     # Calls for followers and the controller
 
     def on_follower_fetch(self, partition: Partition, fetch: FollowerFetch) -> FetchOutcome:
-        """Raises as `Partition.on_follower_fetch`."""
+        """Applies a follower's fetch and its effects. Raises as `Partition.on_follower_fetch`."""
         outcome = partition.on_follower_fetch(fetch, now_ms=self._clock.monotonic_ms())
         self._apply_effects(partition, outcome.effects)
         return outcome
 
     def check_lag(self) -> None:
-        """Looks at every in-sync set that this broker is responsible for."""
+        """Checks the in-sync set of every partition that this broker leads."""
         now_ms = self._clock.monotonic_ms()
         for partition in self._partitions.values():
             if partition.leadership is not None and partition.leadership.followers:
                 self._apply_effects(partition, partition.check_lag(now_ms=now_ms))
 
     def review(self, partition: Partition) -> None:
-        """Something it depends on has changed, such as `min.insync.replicas`."""
+        """Reviews a partition after a change that affects it, such as of `min.insync.replicas`."""
         self._apply_effects(partition, partition.review())
 
     def on_isr_committed(self, partition: Partition, change: IsrChange, committed: CommittedIsr) -> None:
-        """The controller answered a change of the in-sync set."""
+        """Applies the controller's answer to a change of the in-sync set."""
         effects = partition.on_isr_committed(change, committed, now_ms=self._clock.monotonic_ms())
         self._observer.on_change(partition.topic_partition)
         self._apply_effects(partition, effects._replace(high_watermark_moved=False))
 
     def on_isr_refused(self, partition: Partition, change: IsrChange, code: ErrorCode) -> None:
-        """The controller refused a change of the in-sync set, or nobody knows what it did."""
+        """Handles a change of the in-sync set that the controller refused, or whose outcome is unknown."""
         self._apply_effects(partition, partition.on_isr_refused(change, code))
 
     def _apply_effects(self, partition: Partition, effects: PartitionEffects) -> None:

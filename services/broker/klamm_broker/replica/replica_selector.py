@@ -1,8 +1,8 @@
-"""Which replica a consumer should read from (KIP-392): `replica.selector.class`.
+"""Chooses the replica that a consumer should read from (KIP-392), by `replica.selector.class`.
 
-Kafka's `ReplicaSelector` and its `RackAwareReplicaSelector`. The leader asks it for each fetch of a consumer that
-says in which rack it is, with those replicas that could serve it: in sync, and with the offset in their logs.
-Kafka loads any class by its name; here are its two, of which `LeaderSelector` needs none. Pure.
+Kafka's `ReplicaSelector` and its `RackAwareReplicaSelector`. The leader calls the selector for each fetch of a consumer
+that sends its rack. It passes only replicas that can serve the fetch: in sync, and with the offset in their logs. Kafka
+loads any class by name. Klamm has Kafka's two selectors; `LeaderSelector` needs no code. Pure.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ class ReplicaView(NamedTuple):
     is_leader: bool
     end_offset: int
     caught_up_ms: int
-    """When it had all that the leader had, last."""
+    """The last time when the replica had all records of the leader, in monotonic milliseconds."""
 
 
 RackOf = Callable[[int], str | None]
-"""A broker's `broker.rack`, or ""; None: it is not alive."""
+"""Returns a broker's `broker.rack` ("" without one), or None if the broker is not alive."""
 ReplicaSelector = Callable[[str, Sequence[ReplicaView]], ReplicaView | None]
-"""Chooses where to read, by the client's rack and the replicas; None: from the leader."""
+"""Chooses a replica by the client's rack and the candidates. Returns None for the leader."""
 
 _RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 
 def rack_aware_selector(rack_of: RackOf) -> ReplicaSelector:
-    """The leader if it is in the client's rack, else the replica there that is furthest, and caught up last."""
+    """Returns a selector that prefers the leader if it is in the client's rack. Otherwise it chooses the replica in
+    that rack with the highest end offset, then the one that was caught up last."""
 
     def select(client_rack: str, replicas: Sequence[ReplicaView]) -> ReplicaView | None:
         nearby = [replica for replica in replicas if rack_of(replica.broker_id) == client_rack]
@@ -42,5 +43,5 @@ def rack_aware_selector(rack_of: RackOf) -> ReplicaSelector:
 
 
 def replica_selector(name: str | None, rack_of: RackOf) -> ReplicaSelector | None:
-    """The selector that `replica.selector.class` names; None: consumers read from leaders."""
+    """Returns the selector that `replica.selector.class` names, or None if consumers read from leaders."""
     return rack_aware_selector(rack_of) if name is not None and name.rpartition(".")[2] == _RACK_AWARE else None

@@ -55,13 +55,13 @@ class SessionEntry:
         self.fetch = fetch
         self.max_bytes = 0
         self.has_records = False
-        """Records from its position on were sent: it will name another one."""
+        """True after the leader sent records from this position. The follower will send its next position."""
         self.diverging: LogEpochEnd | None = None
         self.told_high_watermark = self.told_log_start = _UNTOLD
 
     @property
     def is_lost(self) -> bool:
-        """Whether this broker does not lead the partition any more under the follower's epoch."""
+        """True if this broker no longer leads the partition under the follower's epoch."""
         partition = self.partition
         return not partition.is_leader or partition.leader_epoch != self.fetch.current_leader_epoch
 
@@ -73,13 +73,13 @@ class SessionAnswer(NamedTuple):
     slices: list[LocatedSlice]
     size_bytes: int
     is_urgent: bool
-    """There is an error or a divergence."""
+    """True if there is an error or a divergence, so that the answer must not wait."""
     held: frozenset[SessionEntry] = frozenset()
-    """Entries with records that the quota holds back."""
+    """Entries with records that the quota delays."""
 
 
 class SessionWatch:
-    """Which entries of which sessions a change concerns."""
+    """Finds the session entries that a change affects."""
 
     def __init__(self) -> None:
         self._entries: dict[TopicPartition, dict[SessionEntry, None]] = {}
@@ -103,26 +103,26 @@ class SessionWatch:
         self._waiting.pop(session, None)
 
     def on_append(self, name: TopicPartition) -> None:
-        """The leader's log has grown."""
+        """Notifies the entries that the leader's log has grown."""
         for entry in self._entries.get(name, ()):
             entry.session.on_append(entry)
 
     def on_change(self, name: TopicPartition) -> None:
-        """The high watermark or the log start moved, maybe the log has grown, or the leadership changed."""
+        """Notifies the entries that the high watermark, the log start, the log end or the leadership changed."""
         entries = self._entries.get(name)
         if entries is not None:
             for entry in tuple(entries):
                 entry.session.on_change(entry)
 
     def on_image(self) -> None:
-        """Newer metadata are in force."""
+        """Retries the positions that wait for metadata, after newer metadata were applied."""
         waiting, self._waiting = self._waiting, {}
         for session in waiting:
             session.retry_positions()
 
 
 class ReplicaSession:
-    """Positions by (topic id, partition). `close` when the stream has ended."""
+    """The follower's positions by (topic id, partition). The owner calls `close` when the stream has ended."""
 
     def __init__(self, replicas: ReplicaManager, watch: SessionWatch, on_ready: Callable[[], None]) -> None:
         self._replicas = replicas
@@ -145,7 +145,7 @@ class ReplicaSession:
         return bool(self._news)
 
     def on_request(self, request: ReplicaFetchRequest, *, now_ms: int) -> None:
-        """Takes over what the follower says. All that it does not mention stands where it stood until now."""
+        """Applies a follower's request. Partitions that it does not name keep their positions."""
         self._replica_id, self._broker_epoch = request.replica_id, request.broker_epoch
         self._session_id = request.session_id
         self._fetch_ms = now_ms
@@ -156,7 +156,7 @@ class ReplicaSession:
         self._place(request.positions)
 
     def retry_positions(self) -> None:
-        """Positions that were ahead of this broker's metadata may be understood now."""
+        """Retries positions that were ahead of this broker's metadata."""
         early, self._early = self._early, {}
         self._place(early.values())
         if self.has_ready:
@@ -207,7 +207,8 @@ class ReplicaSession:
             self._news[entry] = None
 
     def _entry(self, key: tuple[bytes, int], partition: Partition, fetch: FollowerFetch) -> SessionEntry:
-        """The one there is, if it is of the same leadership: what the follower was told is still true."""
+        """Returns the existing entry if it has the same leadership, because then the values that it has sent are still
+        valid. Otherwise creates an entry."""
         entry = self._entries.get(key)
         if entry is not None:
             if entry.partition is partition and entry.fetch.current_leader_epoch == fetch.current_leader_epoch:
@@ -227,7 +228,8 @@ class ReplicaSession:
         self._note_caught_up(entry)
 
     def _note_caught_up(self, entry: SessionEntry) -> None:
-        """Up to the newest request the follower was where it said, and had all there was if it had it then."""
+        """Notes that the follower was still at its position at its newest request, because that request did not name
+        the partition. If it had all records then, it was caught up."""
         leadership = entry.partition.leadership
         if leadership is None or entry.is_lost:
             return
@@ -243,7 +245,7 @@ class ReplicaSession:
         if entry not in self._ready:
             self._note_caught_up(entry)
             self._make_ready(entry)
-        self._on_ready()  # also when it is ready: there may be enough bytes now
+        self._on_ready()  # also if the entry is ready, because there may be enough bytes now
 
     def on_change(self, entry: SessionEntry) -> None:
         if entry.is_lost:
@@ -258,7 +260,7 @@ class ReplicaSession:
             self._on_ready()
 
     def _make_ready(self, entry: SessionEntry) -> None:
-        self._news.pop(entry, None)  # it goes with the records
+        self._news.pop(entry, None)  # the records' answer includes the news
         self._ready[entry] = None
 
     def _has_news(self, entry: SessionEntry) -> bool:
@@ -271,9 +273,10 @@ class ReplicaSession:
     # Answers
 
     def locate(self, max_bytes: int, *, now_ms: int) -> SessionAnswer:
-        """What there is to say: at most `max_bytes` of records unless the first batch is larger. Changes nothing.
+        """Builds the next answer: records of at most `max_bytes`, unless the first batch is larger. Does not change the
+        session.
 
-        Entries are served in the order in which they became ready; those that find no room are first next time."""
+        Entries are served in the order in which they became ready. Entries without room come first next time."""
         parts: list[tuple[SessionEntry, ReplicatedPartition]] = []
         slices: list[LocatedSlice] = []
         size_bytes, is_urgent = 0, bool(self._refused)
@@ -291,7 +294,7 @@ class ReplicaSession:
             answer, located = self._locate_one(entry, room_bytes, min_one=not size_bytes)
             if answer is None:
                 if is_throttled:
-                    continue  # those behind it may fit
+                    continue  # entries behind this one may fit
                 break
             parts.append((entry, answer))
             is_urgent |= bool(answer.error_code) or entry.diverging is not None
@@ -304,11 +307,12 @@ class ReplicaSession:
         return SessionAnswer(parts, slices, size_bytes, is_urgent, frozenset(held))
 
     def resume_at_ms(self, now_ms: int) -> int:
-        """When what the last answer held back may be sent."""
+        """Returns the time when records that the last answer held back may be sent."""
         return self._replicas.quotas.leader.free_at_ms(now_ms)
 
     def _is_throttled(self, entry: SessionEntry) -> bool:
-        """Whether its records may be held back: not of a replica in sync, nor an error or a divergence."""
+        """Returns True if the quota may delay the entry's records. It never delays in-sync replicas, errors or
+        divergences."""
         partition = entry.partition
         if not self._replicas.quotas.leader.is_throttled(partition.topic_partition):
             return False
@@ -319,7 +323,8 @@ class ReplicaSession:
     def _locate_one(
         self, entry: SessionEntry, room_bytes: int, *, min_one: bool
     ) -> tuple[ReplicatedPartition | None, LocatedRecords | None]:
-        """No answer when there are records and no room for one batch of them."""
+        """Returns the entry's answer and the location of its records. The answer is None if there is no room for the
+        next batch."""
         partition, fetch = entry.partition, entry.fetch
         try:
             partition.check_leader(fetch.current_leader_epoch)
@@ -351,11 +356,12 @@ class ReplicaSession:
         )
 
     def is_stale(self, answer: SessionAnswer) -> bool:
-        """Whether a leadership was lost while the records were read: they may be others by now."""
+        """Returns True if a leadership was lost while the records were read, because the records may have changed."""
         return any(part.records_bytes and entry.is_lost for entry, part in answer.parts)
 
     def sent(self, answer: SessionAnswer, *, now_ms: int) -> list[ReplicatedPartition]:
-        """The answer goes out; returns its parts, those with records first and in the order of the slices."""
+        """Updates the session for an answer that is being sent. Returns its parts: those with records first, in the
+        order of the slices."""
         refused, self._refused = self._refused, []
         for entry, part in answer.parts:
             if entry in answer.held:

@@ -21,7 +21,7 @@ from klamm_server.metadata.image import MetadataImage
 WINDOW_MS = 1_000
 WINDOW_COUNT = 11
 PORTION_MS = 100
-"""A throttled side is busy in portions of what it may copy in that time, not batch by batch."""
+"""A throttled side copies portions of at least the bytes that the quota allows in this time, not single batches."""
 NO_LIMIT = LONG_MAX
 EVERY_REPLICA = "*"
 
@@ -35,7 +35,7 @@ class _Window:
 
 
 class WindowedRate:
-    """Bytes over the time of the windows that are remembered, which is a second at least. Kafka's `SimpleRate`."""
+    """A rate in bytes per second over the remembered windows, of at least one second. Kafka's `SimpleRate`."""
 
     def __init__(self) -> None:
         self._windows: deque[_Window] = deque()
@@ -49,17 +49,18 @@ class WindowedRate:
         self._size_bytes += size_bytes
 
     def is_above(self, limit: int, now_ms: int) -> bool:
-        """Whether it is more than `limit` bytes per second."""
+        """Returns True if the rate is above `limit` bytes per second."""
         self._forget(now_ms)
         return self._size_bytes * 1000 > limit * self._elapsed_ms(now_ms)
 
     def room_bytes(self, limit: int, now_ms: int) -> int:
-        """How much more makes the rate `limit`; negative when it is above."""
+        """Returns the bytes that would raise the rate to `limit`, negative if the rate is above it."""
         self._forget(now_ms)
         return limit * self._elapsed_ms(now_ms) // 1000 - self._size_bytes
 
     def below_at_ms(self, limit: int, now_ms: int) -> int:
-        """When the rate is not above `limit` any more if nothing is added: `now_ms` if it is not now."""
+        """Returns the time when the rate is no longer above `limit`, if no bytes are added. Returns `now_ms` if it is
+        not above now."""
         self._forget(now_ms)
         size_bytes, at_ms = self._size_bytes, now_ms
         for oldest in self._windows:
@@ -82,29 +83,30 @@ class WindowedRate:
 
 
 class ReplicationQuota:
-    """One side's limit, and the partitions that it is for."""
+    """The quota of one side, and the throttled partitions that it limits."""
 
     def __init__(self) -> None:
         self.limit = NO_LIMIT
         """The limit in bytes per second."""
         self.copied_bytes = 0
-        """How many bytes of throttled partitions were copied since the start."""
+        """The bytes of throttled partitions that were copied since the start."""
         self._rate = WindowedRate()
         self._throttled: Mapping[str, frozenset[int] | None] = {}
 
     def configure(self, limit: int, throttled: Mapping[str, frozenset[int] | None]) -> None:
-        """`throttled` has the partition numbers by topic, None for all of them."""
+        """Sets the limit and the throttled partitions. `throttled` has the partition numbers by topic, None for all
+        partitions."""
         self.limit, self._throttled = limit, throttled
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
-        """Whether what is copied of it counts."""
+        """Returns True if the quota counts the partition's bytes."""
         if topic_partition.topic not in self._throttled:
             return False
         numbers = self._throttled[topic_partition.topic]
         return numbers is None or topic_partition.partition in numbers
 
     def record(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
-        """Counts `size_bytes` copied of the partition."""
+        """Counts `size_bytes` copied of the partition, if it is throttled."""
         if size_bytes and self.is_throttled(topic_partition):
             self.add(size_bytes, now_ms)
 
@@ -117,7 +119,7 @@ class ReplicationQuota:
         return self.limit != NO_LIMIT and self._rate.is_above(self.limit, now_ms)
 
     def free_at_ms(self, now_ms: int) -> int:
-        """When the limit is not exceeded any more; `now_ms` when it is not."""
+        """Returns the time when the limit is no longer exceeded, or `now_ms` if it is not exceeded."""
         return now_ms if self.limit == NO_LIMIT else self._rate.below_at_ms(self.limit, now_ms)
 
     def room_bytes(self, now_ms: int) -> int:
@@ -129,7 +131,8 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """The quotas of one broker, as the metadata say: of both sides, and for moves between its log dirs (KIP-113)."""
+    """The replication quotas of one broker: as leader, as follower, and for moves between its log directories
+    (KIP-113)."""
 
     def __init__(self) -> None:
         self.leader = ReplicationQuota()
@@ -138,7 +141,8 @@ class ReplicationQuotas:
         self._configs: object = None
 
     def apply(self, image: MetadataImage, config: BrokerConfig) -> bool:
-        """Takes over what the configs say, with the rates that are in force; whether they are others than before."""
+        """Applies the quotas of the configs. Returns True if the metadata's configs have changed since the last
+        call."""
         if image.configs is self._configs:
             return False
         self._configs = image.configs
@@ -160,7 +164,8 @@ class ReplicationQuotas:
 
 
 def _partitions(replicas: tuple[str, ...], broker_id: int) -> frozenset[int] | None:
-    """The numbers of `partition:broker` that are of this broker; None: all."""
+    """Returns the partition numbers of the pairs `partition:broker` that name this broker, or None for all
+    partitions."""
     if EVERY_REPLICA in replicas:
         return None
     pairs = (replica.split(":") for replica in replicas)

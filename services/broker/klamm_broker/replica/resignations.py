@@ -1,11 +1,12 @@
-"""Which replicas here are not to lead or to be in sync while another replica can, and what the controller is to hear.
+"""Owns the reasons why replicas of this broker should neither lead nor be in sync, and builds the requests to the
+controller.
 
-Anybody here may have a reason why a replica should `resign`; the replica does not resume before the last reason is
-gone. What the controller knows is read from the metadata, so a wish is repeated until they have it: after a call
-without an answer, one that overtook another, or when the broker has registered again. Pure.
+Any part of the broker may have a reason for a replica to `resign`. The replica resumes when its last reason is gone.
+The metadata show what the controller knows, so a request is repeated until the metadata contain it. This covers a call
+without an answer, calls that overtake each other, and a new registration of the broker. Pure.
 
-A replica that has resigned still leads, and is in sync, if no other in-sync replica can lead instead. Code that waits
-for it to be out of use looks at its partition in the metadata: `is_released`.
+A replica that has resigned still leads and stays in sync if no other in-sync replica can lead. Code that waits until
+the replica is not needed checks the partition's metadata with `is_released`.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from klamm_server.metadata.entities import PartitionImage
 from klamm_server.metadata.image import MetadataImage
 
 ReplicaKey = tuple[bytes, int]
-"""Topic id and partition number."""
+"""The topic id (16 bytes) and the partition number."""
 
 
 class Resignations:
-    """The wishes of one broker."""
+    """The reasons to resign of all replicas of one broker."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self._reasons: dict[ReplicaKey, set[Hashable]] = {}
         self._resumed: set[ReplicaKey] = set()
-        """The controller may not know yet that they have resumed."""
+        """Replicas that have resumed, where the controller may not know this yet."""
 
     def __contains__(self, key: ReplicaKey) -> bool:
         return key in self._reasons
@@ -38,14 +39,14 @@ class Resignations:
         return len(self._reasons)
 
     def resign(self, key: ReplicaKey, reason: Hashable) -> bool:
-        """Whether it had no reason before."""
+        """Adds a reason. Returns True if the replica had none before."""
         is_new = key not in self._reasons
         self._reasons.setdefault(key, set()).add(reason)
         self._resumed.discard(key)
         return is_new
 
     def resume(self, key: ReplicaKey, reason: Hashable) -> bool:
-        """The reason is gone, if it was there; whether it was the last one."""
+        """Removes the reason. Returns True if it was the replica's last one."""
         reasons = self._reasons.get(key)
         if reasons is None:
             return False
@@ -57,19 +58,20 @@ class Resignations:
         return True
 
     def note(self, key: ReplicaKey, partition: PartitionImage) -> bool:
-        """Notes that the replica's partition has changed. Returns whether the next request must repeat that the
-        replica has resumed, because a late call made it resign."""
+        """Notes that the replica's partition has changed. Returns True if the next request must repeat that the replica
+        has resumed, because a late call made it resign."""
         is_mistaken = self._broker_id in partition.resigned_replicas and key not in self._reasons
         if is_mistaken:
             self._resumed.add(key)
         return is_mistaken
 
     def resigned_for(self, reason: Hashable) -> list[ReplicaKey]:
-        """The replicas that have that reason."""
+        """Returns the replicas that have resigned for that reason."""
         return [key for key, reasons in self._reasons.items() if reason in reasons]
 
     def next_request(self, image: MetadataImage, *, broker_epoch: int) -> ResignReplicasRequest | None:
-        """What the controller does not know, as far as the metadata tell; None: nothing. Its own leaderships first."""
+        """Returns a request with all changes that the metadata do not show yet, or None. Replicas that lead come
+        first."""
         unknown: list[tuple[bool, ReplicaKey]] = []
         for key in self._reasons:
             partition = _partition(key, image)
@@ -87,14 +89,14 @@ class Resignations:
         )
 
     def on_answer(self, request: ResignReplicasRequest) -> None:
-        """The controller has done what the request asks for."""
+        """Notes that the controller has applied the request."""
         for topic in request.resumed:
             self._resumed.difference_update((topic.topic_id, number) for number in topic.partitions)
 
 
 def is_released(partition: PartitionImage, broker_id: int) -> bool:
-    """Whether the cluster does not need a broker's replica. It is neither in sync, so it cannot lead, nor an eligible
-    leader replica."""
+    """Returns True if the cluster does not need a broker's replica: it is neither in sync, so it cannot lead, nor an
+    eligible leader replica."""
     return broker_id not in partition.isr and broker_id not in partition.elr
 
 

@@ -1,1 +1,2 @@
-"""Keeping replicas in step: fetching from leaders, telling the controller who is in sync, resigning."""
+"""Keeps replicas in sync: fetches from leaders, sends changes of in-sync sets to the controller, and resigns
+replicas."""

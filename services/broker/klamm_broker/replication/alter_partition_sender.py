@@ -1,8 +1,9 @@
-"""Asks the controller for changes of in-sync sets: Kafka's `AlterPartitionManager` (KIP-497).
+"""Asks the controller for changes of in-sync sets. Kafka's `AlterPartitionManager` (KIP-497).
 
-Many partitions share a request, one request is under way at a time, and a partition has one change at most: it proposes
-the next when the answer is in. A request of unknown outcome is sent again for whatever is still of interest; should it
-have had its effect, the controller says that the partition epoch is another, and the partition waits for its image.
+Many partitions share a request, and one request is in flight at a time. A partition has at most one change, and
+proposes the next one after the answer. If the outcome of a request is unknown, its changes that are still pending are
+sent again. If the first request had succeeded, the controller answers that the partition epoch differs, and the
+partition waits for its metadata.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 log = logging.getLogger(__name__)
 
 CHANGES_MAX = 1_000
-"""The most changes that one request has."""
+"""The most changes in one request."""
 
 
 class AlterPartitionSender:
-    """`submit` at any time; `run` sends until cancelled."""
+    """Sends changes of in-sync sets. `submit` may be called at any time. `run` sends until it is cancelled."""
 
     def __init__(
         self, replicas: ReplicaManager, calls: ControllerCalls, *, broker_id: int, broker_epoch: Callable[[], int]
@@ -42,12 +43,12 @@ class AlterPartitionSender:
         self._has_unsent = asyncio.Event()
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Adds the change to the next request. The partition gets the outcome."""
+        """Adds the change to the next request. The partition gets the outcome later."""
         self._unsent[partition] = change
         self._has_unsent.set()
 
     async def run(self) -> None:
-        """Sends until cancelled."""
+        """Sends changes until it is cancelled."""
         while True:
             await self._has_unsent.wait()
             batch = self._next_batch()
@@ -57,7 +58,7 @@ class AlterPartitionSender:
                 await self._send(batch)
 
     def _next_batch(self) -> list[tuple[Partition, IsrChange]]:
-        """The next changes, without those that something else has ended."""
+        """Removes and returns the next changes that are still pending."""
         taken = list(islice(self._unsent.items(), CHANGES_MAX))
         for partition, _ in taken:
             del self._unsent[partition]

@@ -1,10 +1,11 @@
-"""Log dirs without space. Their replicas resign until there is space, so that other replicas lead without waiting.
+"""Resigns the replicas of a full log directory until there is space again, so that other replicas lead.
 
-A dir is full from the first write that is refused. It has space again when `enough_bytes` of its file system are free
-and some of them can be allocated: much more than one append needs, or its replicas would come and go. They take part
-again as any replica that was out of sync; leaderships come back with the balance of preferred leaders.
+A directory is full from the first write that fails for lack of space. It has space again when `enough_bytes` of its
+file system are free and a part of them can be allocated. This is much more than one append needs, so that its replicas
+do not resign and resume repeatedly. Then its replicas join the in-sync sets again, and the balance of preferred leaders
+returns the leadership.
 
-What is appended meanwhile, where nobody else can lead, is still tried: a refused write is undone.
+If no other replica can lead, the leader still tries to append, and undoes a write that fails.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ from klamm_server.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 CHECK_MS = 1_000
-"""How often a full dir is looked at."""
+"""The time between checks of a full directory, in milliseconds."""
 REPORT_MS = 60_000
-"""How often a log line says that a dir is still full, in milliseconds."""
+"""The time between log lines that a directory is still full, in milliseconds."""
 ENOUGH_PERCENT = 1
-"""This share of a file system must be free before its directory counts as having space."""
+"""The percentage of a file system that must be free before its log directory no longer counts as full."""
 ENOUGH_MAX_BYTES = 1 << 30
-"""More free space than this is enough anywhere."""
+"""More free space than this is enough on every file system."""
 ALLOCATED_MAX_BYTES = 16 << 20
-"""This part of it is allocated, to see whether the space can really be used."""
+"""This many of the free bytes are allocated for a test that the space is usable."""
 
 
 def enough_bytes(total_bytes: int) -> int:
-    """What must be free on a file system of that size before its log dir is not full any more."""
+    """Returns the free bytes that a file system of that size needs before its log directory no longer counts as
+    full."""
     return min(total_bytes * ENOUGH_PERCENT // 100, ENOUGH_MAX_BYTES)
 
 
@@ -47,7 +49,8 @@ class _Full:
 
 
 class FullDisks:
-    """`on_full` at any time; `run` looks for space until cancelled."""
+    """Knows the full log directories. `on_full` may be called at any time. `run` checks them for space until it is
+    cancelled."""
 
     def __init__(self, disk: Disk, replicas: ReplicaManager, resignations: ResignationSender, clock: Clock) -> None:
         self._disk = disk
@@ -58,14 +61,14 @@ class FullDisks:
         self._is_any = asyncio.Event()
 
     def __len__(self) -> int:
-        """Full log dirs."""
+        """Returns the number of full log directories."""
         return len(self._full)
 
     def __contains__(self, log_dir: LogDir) -> bool:
         return log_dir in self._full
 
     def on_full(self, log_dir: LogDir) -> None:
-        """A write there found no space. Only the first of many does anything."""
+        """Resigns the replicas of a directory where a write found no space. Repeated calls have no effect."""
         if log_dir in self._full:
             return
         now_ms = self._clock.monotonic_ms()
@@ -80,7 +83,7 @@ class FullDisks:
         self._is_any.set()
 
     async def run(self, log_dirs: Iterable[LogDir]) -> None:
-        """Begins with `look_first`."""
+        """Checks all log directories once, and then full directories regularly, until it is cancelled."""
         await self.look_first(log_dirs)
         while True:
             await self._is_any.wait()
@@ -88,13 +91,13 @@ class FullDisks:
             await self.look()
 
     async def look_first(self, log_dirs: Iterable[LogDir]) -> None:
-        """Whether there is space in `log_dirs`: after a restart nobody may have written there yet."""
+        """Checks `log_dirs` for space, because after a restart no write may have failed there yet."""
         for log_dir in log_dirs:
             if not await asyncio.to_thread(self._can_allocate, log_dir):
                 self.on_full(log_dir)
 
     async def look(self) -> None:
-        """Whether there is space in the full dirs by now."""
+        """Checks the full directories, and resumes the replicas of those with space."""
         for log_dir in list(self._full):
             await self._look_at(log_dir)
         if not self._full:
@@ -102,7 +105,7 @@ class FullDisks:
 
     async def _look_at(self, log_dir: LogDir) -> None:
         if log_dir.failure is not None:
-            self._forget(log_dir)  # its replicas are offline now, which is known
+            self._forget(log_dir)  # its replicas are offline now, which another part reports
             return
         space = await asyncio.to_thread(self._space, log_dir)
         full, now_ms = self._full[log_dir], self._clock.monotonic_ms()
@@ -126,7 +129,7 @@ class FullDisks:
             )
 
     def _resign_replicas(self, log_dir: LogDir) -> None:
-        """Every replica in it; those that were moved to another dir since resume."""
+        """Resigns every replica in the directory. Resumes replicas that were moved to another directory."""
         before = set(self._resignations.resigned_for(log_dir))
         there = {
             (partition.topic_id.bytes, partition.topic_partition.partition)
@@ -144,7 +147,7 @@ class FullDisks:
             self._resignations.resume(key, log_dir)
 
     def _space(self, log_dir: LogDir) -> DiskSpace | None:
-        """Blocks; None unless there is enough."""
+        """Returns the space of the directory's file system if it is enough, otherwise None. Blocks."""
         with contextlib.suppress(OSError):
             space = self._disk.space(log_dir.path)
             if space.usable_bytes >= enough_bytes(space.total_bytes):
@@ -152,10 +155,10 @@ class FullDisks:
         return None
 
     def _can_allocate(self, log_dir: LogDir) -> bool:
-        """Blocks."""
+        """Returns True if the directory's disk can allocate space. Blocks."""
         try:
             enough = enough_bytes(self._disk.space(log_dir.path).total_bytes)
             self._disk.allocate(log_dir.path, min(enough, ALLOCATED_MAX_BYTES))
         except OSError as error:
-            return not is_disk_full(error)  # whatever else is wrong there, writes will find it
+            return not is_disk_full(error)  # writes will report any other error
         return True

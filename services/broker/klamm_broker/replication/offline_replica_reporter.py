@@ -1,6 +1,6 @@
-"""Tells the controller which replicas lie in a log dir that failed, so that it elects others (KIP-858's purpose).
+"""Reports replicas in failed log directories to the controller, so that it elects other leaders (KIP-858).
 
-The report is repeated until the controller has it; a replica is reported once for each registration."""
+The report is repeated until the controller has it. A replica is reported once for each registration."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from klamm_broker.io.controller_calls import ControllerCalls
 log = logging.getLogger(__name__)
 
 ReplicaKey = tuple[bytes, int]
-"""Topic id and partition number."""
+"""The topic id (16 bytes) and the partition number."""
 
 
 class OfflineReplicaReporter:
-    """`report` at any time; `run` sends until cancelled."""
+    """Reports offline replicas. `report` may be called at any time. `run` sends until it is cancelled."""
 
     def __init__(self, calls: ControllerCalls, *, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._calls = calls
@@ -30,12 +30,12 @@ class OfflineReplicaReporter:
         self._has_unsent = asyncio.Event()
 
     def report(self, topic_id: bytes, partition: int) -> None:
-        """This replica cannot be read or written any more."""
+        """Adds a replica that can no longer be read or written to the next report."""
         self._unsent[topic_id, partition] = None
         self._has_unsent.set()
 
     async def run(self) -> None:
-        """Sends until cancelled."""
+        """Sends reports until it is cancelled."""
         while True:
             await self._has_unsent.wait()
             self._has_unsent.clear()

@@ -1,10 +1,10 @@
 """Owns the broker's metrics of single partitions.
 
-The thread of the metrics endpoint looks the values up whenever the metrics are read. That thread may only look. A
-change that happens at the same time may or may not show.
+The thread of the metrics endpoint reads the values whenever the metrics are requested. It must only read state. It may
+or may not see a change that happens at the same time.
 
-Prometheus computes the lag of groups from the offsets here and from the committed offsets, which the coordinator
-shows. `deploy/monitoring/prometheus/rules/lag.yml` has these rules.
+Prometheus computes the lag of groups from the offsets here and from the committed offsets, which the coordinator shows.
+`deploy/monitoring/prometheus/rules/lag.yml` has these rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _LOG_START = Readings(
     _LABELS,
 )
 FORECAST_MS: Final = 4 * 3_600_000
-"""How far ahead the log start offset is forecast, in milliseconds: four hours, which an operator can act in."""
+"""How far ahead the log start offset is forecast, in milliseconds. Four hours are enough time for an operator to
+react."""
 _LOG_START_IN_4H = Readings(
     "klamm_broker_partition_log_start_offset_in_4h",
     "The log start offset that retention will have set in four hours, of a partition led here. By retention.ms it is"
@@ -53,7 +54,7 @@ _OPEN_TRANSACTION = Readings(
 
 
 def watch_partitions(partitions: Callable[[], Sequence[Partition]], wall_ms: Callable[[], int]) -> None:
-    """Reports on `partitions()`, all replicas here, whenever the metrics are read."""
+    """Registers the metrics of all replicas. `partitions` returns the replicas whenever the metrics are read."""
 
     def of_led(value: Callable[[Partition], float]) -> Callable[[], Iterable[Reading]]:
         return lambda: [(one.topic_partition, value(one)) for one in partitions() if one.is_leader]

@@ -27,13 +27,14 @@ from klamm_broker.replica.replica_session import ReplicaSession, SessionAnswer, 
 from klamm_server.runtime.clock import Clock
 
 MESSAGE_BYTES_MAX = 1024**2
-"""Where gRPC's cost per message no longer matters; larger ones only hold memory."""
+"""The most record bytes in one message. Above this size, gRPC's cost per message no longer matters, and larger messages
+only hold memory."""
 NEWS_LINGER_MS = 10
-"""How long a high watermark waits for records to go with."""
+"""How long a moved high watermark waits for records to be sent with it, in milliseconds."""
 
 
 class ReplicaFetchRpc:
-    """Handles ReplicaFetch."""
+    """Handles ReplicaFetch streams of followers."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ReplicaFetchRpc:
     ) -> tuple[SessionAnswer, Sequence[Buffer]]:
         found = await self._wait(session, request, inbox)
         while True:
-            with contextlib.suppress(LogDirFailure):  # its partitions answer an error from now on
+            with contextlib.suppress(LogDirFailure):  # the failed directory's partitions get an error from now on
                 records = await self._records.read(found.slices)
                 if not session.is_stale(found):
                     metrics.REPLICATION_BYTES_OUT.inc(found.size_bytes)
@@ -89,7 +90,8 @@ class ReplicaFetchRpc:
         return session.locate(max_bytes, now_ms=self._clock.monotonic_ms())
 
     async def _wait(self, session: ReplicaSession, request: ReplicaFetchRequest, inbox: _Inbox) -> SessionAnswer:
-        """What there is to say when that is enough, or the time is up, or the follower has more to say."""
+        """Waits until there are enough bytes, an urgent answer, a timeout or a further request, and returns the
+        answer."""
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + request.max_wait_ms
         min_bytes = min(request.min_bytes, request.max_bytes)
@@ -110,18 +112,18 @@ class ReplicaFetchRpc:
             now_ms = self._clock.monotonic_ms()
 
     def wake(self) -> None:
-        """Looks at all sessions again: another quota is in force."""
+        """Makes all sessions check again, after the quota has changed."""
         for inbox in self._inboxes:
             inbox.wake()
 
     def close(self) -> None:
-        """Ends the sessions: the broker stops."""
+        """Ends all sessions because the broker stops."""
         for inbox in self._inboxes:
             inbox.end()
 
 
 class _Inbox:
-    """Requests of one stream as they come, and a bell that also rings for other news."""
+    """The unanswered requests of one stream. Its bell wakes the session for requests and for other changes."""
 
     def __init__(self) -> None:
         self._requests: list[ReplicaFetchRequest] = []
@@ -135,7 +137,7 @@ class _Inbox:
         return bool(self._requests) or self._ended
 
     async def fill(self, requests: AsyncIterator[ReplicaFetchRequest]) -> None:
-        """Reads one request ahead, until the stream ends."""
+        """Reads requests until the stream ends. It reads at most one request ahead."""
         try:
             async for request in requests:
                 self._requests.append(request)
@@ -147,12 +149,12 @@ class _Inbox:
             self.end()
 
     def end(self) -> None:
-        """Ends the session; requests that were read already are dropped."""
+        """Ends the session. Drops requests that were read already."""
         self._ended = True
         self._bell.set()
 
     async def next(self) -> ReplicaFetchRequest | None:
-        """The next request; None when there will be none."""
+        """Waits for the next request and removes it. Returns None after the end."""
         while not self._requests and not self._ended:
             self._bell.clear()
             await self._bell.wait()
@@ -163,7 +165,7 @@ class _Inbox:
         return request
 
     async def wait(self, timeout_s: float) -> None:
-        """Waits until the bell rings, at most `timeout_s`."""
+        """Waits until the bell rings, for at most `timeout_s` seconds."""
         self._bell.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

@@ -46,27 +46,28 @@ RECONNECT_MS = 50
 
 
 class FetcherPorts(Protocol):
-    """What a fetcher needs of the broker around it."""
+    """The methods of the broker that a fetcher needs."""
 
     @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration."""
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
-        """Where a broker listens, if the metadata know."""
+        """Returns the host and port of a broker, or None if the metadata do not have them."""
 
     def next_session_id(self) -> int:
-        """Greater than any before."""
+        """Returns a number that is greater than all earlier ones."""
 
     def on_update(self, partition: Partition, update: FollowerUpdate) -> None:
-        """An answer of the leader was applied. Raises a BrokerError when that could not be made durable."""
+        """Called after a leader's answer was applied. Raises a BrokerError if the change could not be made durable."""
 
     def on_disk_full(self, log_dir: LogDir) -> None:
-        """An answer could not be applied: there is no space."""
+        """Called if an answer could not be applied because the disk is full."""
 
 
 class ReplicaFetcher:
-    """`run` until cancelled; `follow` and `unfollow` at any time."""
+    """Fetches the partitions of one leader. `follow` and `unfollow` may be called at any time. `run` works until it is
+    cancelled."""
 
     def __init__(
         self,
@@ -94,16 +95,16 @@ class ReplicaFetcher:
         self._retries = ServerRetries("replica fetch stream", f"leader {leader}", reconnect, random.Random())
         self._partitions: dict[PartitionKey, Partition] = {}
         self._held: dict[PartitionKey, Partition] = {}
-        """The fetched partitions that are not in the session."""
+        """The partitions that the quota holds: they are followed, but not in the session."""
         self._release: asyncio.TimerHandle | None = None
-        """Set while some may be held."""
+        """The timer that releases held partitions, set while partitions may be held."""
         self._session = self._new_session()
         self._call: Duplex[ReplicaFetchRequest, bytes] | None = None
         self._writing = asyncio.Lock()
         self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     def follow(self, partition: Partition) -> None:
-        """Follows the partition from where it stands, under its present leader epoch."""
+        """Follows the partition from its current position, under its current leader epoch."""
         self._partitions[key_of(partition)] = partition
         self._held.pop(key_of(partition), None)
         self._session.add(partition)
@@ -116,13 +117,13 @@ class ReplicaFetcher:
         self._session.remove(partition)
 
     def on_quota_change(self) -> None:
-        """Another quota is in force, or for other partitions."""
+        """Releases held partitions, because the quota or its partitions have changed."""
         if self._release is not None:
             self._release.cancel()
             self._resume_held()
 
     async def run(self) -> None:
-        """Raises only what is a bug."""
+        """Opens one stream after another until it is cancelled. Other exceptions are bugs."""
         try:
             while True:
                 await self._retries.pause(await self._one_stream())
@@ -145,7 +146,7 @@ class ReplicaFetcher:
         return session
 
     async def _one_stream(self) -> str:
-        """Returns why it ended."""
+        """Opens a stream and exchanges messages until it ends. Returns the reason why it ended."""
         address = self._ports.address(self._leader)
         if address is None:
             return f"the metadata do not know broker {self._leader}"
@@ -186,7 +187,7 @@ class ReplicaFetcher:
             self._spawn(self._send_if_connected())
 
     async def _send_if_connected(self) -> None:
-        with contextlib.suppress(BrokerError):  # reading raises it too
+        with contextlib.suppress(BrokerError):  # the reader of the stream raises the same error
             await self._send_request()
 
     def _spawn(self, coroutine: Any) -> None:
@@ -222,7 +223,7 @@ class ReplicaFetcher:
     # Throttling
 
     def _apply_quota(self) -> None:
-        """Holds throttled partitions from the moment when the quota is exceeded."""
+        """Holds the throttled partitions once the quota is exceeded."""
         now_ms = self._clock.monotonic_ms()
         if self._release is not None or not self._quota.is_exceeded(now_ms):
             return
@@ -240,7 +241,8 @@ class ReplicaFetcher:
             self._session.remove(partition)
 
     def _resume_held(self) -> None:
-        """Follows what was held, unless the quota is still exceeded: others fetch under it too."""
+        """Follows the held partitions again. Holds them again if the quota is still exceeded, because other fetchers
+        share it."""
         self._release = None
         held, self._held = self._held, {}
         for partition in held.values():
@@ -259,18 +261,19 @@ class _Stream:
     fetcher: ReplicaFetcher
     task: asyncio.Task[None]
     placed: set[PartitionKey] = field(default_factory=set)
-    """All partitions placed here, also those that the fetcher left alone until there are newer metadata."""
+    """All partitions of this stream, including those that the fetcher does not follow until there are newer
+    metadata."""
 
 
 class ReplicaFetchers:
     """All fetchers of this broker: `num.replica.fetchers` streams to each leader that it follows.
 
-    Kafka's `ReplicaFetcherManager`. A partition stays with one of a leader's streams, by its name."""
+    Kafka's `ReplicaFetcherManager`. The topic id and the partition number choose one of a leader's streams."""
 
     def __init__(
         self, make_fetcher: Callable[[int], ReplicaFetcher], *, streams_per_leader: int, watch: Callable[[Any], Any]
     ) -> None:
-        """`watch` is given each fetcher's task."""
+        """Creates no streams yet. `watch` is called with each fetcher's task, and returns the task."""
         self._make_fetcher = make_fetcher
         self._streams_per_leader = streams_per_leader
         self._watch = watch
@@ -279,11 +282,12 @@ class ReplicaFetchers:
         self._closed = False
 
     def __len__(self) -> int:
-        """Streams."""
+        """Returns the number of streams."""
         return len(self._streams)
 
     def on_role(self, partition: Partition) -> None:
-        """The partition follows, or does not, or another leader or under another epoch."""
+        """Places the partition on a stream to its leader, or removes it, after its role, leader or leader epoch
+        changed."""
         key = key_of(partition)
         before = self._placed.get(key)
         if partition.following is None or self._closed:
@@ -302,10 +306,10 @@ class ReplicaFetchers:
         stream.fetcher.follow(partition)
 
     def resize(self, streams_per_leader: int, partitions: Iterable[Partition]) -> None:
-        """Another `num.replica.fetchers` is in force: `partitions` are all there are.
+        """Applies a new `num.replica.fetchers`. `partitions` are all replicas.
 
-        All streams begin again. A leader does not believe a stream that is older than the one it had a partition on, so
-        a partition could not go over to one that is there."""
+        All streams start again. A leader refuses fetches from a stream that is older than the one on which it last saw
+        the partition, so partitions cannot move to an existing stream."""
         if streams_per_leader == self._streams_per_leader:
             return
         self._streams_per_leader = streams_per_leader
@@ -317,12 +321,12 @@ class ReplicaFetchers:
             self.on_role(partition)
 
     def on_quota_change(self) -> None:
-        """Another quota is in force, or for other partitions."""
+        """Releases held partitions, because the quota or its partitions have changed."""
         for stream in self._streams.values():
             stream.fetcher.on_quota_change()
 
     async def close(self) -> None:
-        """Follows nothing any more."""
+        """Ends all streams. Later changes of roles have no effect."""
         self._closed = True
         tasks = [stream.task for stream in self._streams.values()]
         self._streams.clear()

@@ -1,4 +1,5 @@
-"""Reports to the controller where the logs without a leader end, until they have one (`replica/leaderless_logs.py`)."""
+"""Reports the end offsets of logs without a leader to the controller, until they have one
+(`replica/leaderless_logs.py`)."""
 
 from __future__ import annotations
 

@@ -45,13 +45,14 @@ from klamm_server.runtime.faults import watch
 log = logging.getLogger(__name__)
 
 _NO_LOG = "no log"
-"""Why a replica resigns that a full disk refused a log."""
+"""The reason why a replica resigns if a full disk has no space for its log."""
 ANSWER_OVERHEAD_BYTES = 1024**2
-"""What an answer of a leader has besides records, at most."""
+"""The most bytes that a leader's answer has besides records."""
 
 
 class Replication:
-    """`start` when the logs are open and the broker is registered, `close` after the replicas have resigned."""
+    """Connects the parts of replication. `start` is called after the logs are open and the broker is registered, and
+    `close` after the replicas have resigned."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Replication:
         self._clock = clock
         self._sessions = SessionWatch()
         self.servicer = ReplicaFetchRpc(self.replicas, self._sessions, records, memory, clock)
-        """Serves Replication. Before this broker leads anything, positions wait for the metadata."""
+        """Serves the fetches of followers. Positions wait until the metadata make this broker the leader."""
         self._calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
         self._changes = AlterPartitionSender(
             self.replicas, self._calls, broker_id=config.node_id, broker_epoch=broker_epoch
@@ -110,7 +111,7 @@ class Replication:
         self._watch_gauges()
 
     def start(self) -> None:
-        """Starts; called before the first image is published."""
+        """Starts the background tasks. Called before the first image is published."""
         self._spawn("alter-partition", self._changes.run())
         self._spawn("offline-replicas", self._offline.run())
         self._spawn("resignations", self.resignations.run())
@@ -119,12 +120,12 @@ class Replication:
         self._spawn("isr-expiration", self._expire())
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Throttles, and streams to the leaders."""
+        """Applies a new configuration. If `num.replica.fetchers` changed, all streams to leaders start again."""
         self._config = config
         self._fetchers.resize(config.num_replica_fetchers, list(self.replicas))
 
     async def close(self) -> None:
-        """Ends the sessions here and at the leaders."""
+        """Ends the sessions of followers and the streams to leaders."""
         self.servicer.close()
         await self._fetchers.close()
         for task in self._tasks:
@@ -139,12 +140,12 @@ class Replication:
         self._tasks.append(watch(asyncio.create_task(coroutine, name=f"broker-{name}")))
 
     async def _expire(self) -> None:
-        """Kafka's `isr-expiration`."""
+        """Checks the lag of followers regularly. Kafka's `isr-expiration` task."""
         while True:
             await asyncio.sleep(self._config.replica_lag_time_max_ms / 2 / 1000)
             self.replicas.check_lag()
 
-    # What the replica manager tells (`ReplicaObserver`)
+    # Calls of the replica manager (`ReplicaObserver`)
 
     def on_change(self, topic_partition: TopicPartition) -> None:
         self.produces.check_and_complete(topic_partition)
@@ -178,16 +179,16 @@ class Replication:
         self.resignations.resign((topic_id, partition), _NO_LOG)
 
     def on_disk_full(self, log_dir: LogDir) -> None:
-        """The disk of `log_dir` is full; also called by other code that finds that out."""
+        """Resigns the replicas of a full disk. Other code that finds a disk full also calls this."""
         self._full_disks.on_full(log_dir)
 
     def on_image(self) -> None:
-        """The replicas are in line with newer metadata."""
+        """Called after newer metadata were applied to the replicas."""
         self._sessions.on_image()
         self._leaderless.on_image()
         self._apply_quotas()
         if len(self.deletions):
-            # The brokers that were waited for may be dead.
+            # Deletions may wait for brokers that are fenced now.
             for partition in self.replicas:
                 self.deletions.check_and_complete(partition.topic_partition)
 
@@ -196,7 +197,7 @@ class Replication:
             self.servicer.wake()
             self._fetchers.on_quota_change()
 
-    # What the fetchers ask (`FetcherPorts`)
+    # Calls of the fetchers (`FetcherPorts`)
 
     @property
     def broker_epoch(self) -> int:
@@ -210,7 +211,7 @@ class Replication:
         return next(self._session_ids)
 
     def on_update(self, partition: Partition, update: FollowerUpdate) -> None:
-        self.fetches.check_and_complete(partition.topic_partition)  # consumers that read from this follower
+        self.fetches.check_and_complete(partition.topic_partition)  # consumers may read from this follower
         if update.truncated_from is None:
             return
         name, end_offset = partition.topic_partition, partition.log.log_end_offset
@@ -249,7 +250,7 @@ class Replication:
             ),
             quota=self.replicas.quotas.follower,
             backoff_ms=config.replica_fetch_backoff_ms,
-            # An answer is as long as asked for, or one batch long, and no batch is longer than a request may be.
+            # An answer has at most the requested bytes, or one batch, and no batch is longer than a request may be.
             receive_max_bytes=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes)
             + ANSWER_OVERHEAD_BYTES,
             clock=self._clock,
@@ -277,7 +278,8 @@ class Replication:
 
 
 def max_lag(partitions: Iterable[Partition]) -> int:
-    """The most records that a follower is behind what its leader said last."""
+    """Returns the largest number of records that a follower on this broker is behind its leader, as of the leaders'
+    last answers."""
     following = (one.following for one in list(partitions))
     return max((one.lag for one in following if one is not None), default=0)
 

@@ -1,4 +1,4 @@
-"""Tells the controller which replicas here resign and which resume (`replica/resignations.py`), until it knows."""
+"""Tells the controller which replicas of this broker resign and resume, until it knows (`replica/resignations.py`)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from klamm_server.metadata.image import MetadataImage
 log = logging.getLogger(__name__)
 
 LOOK_MS = 1_000
-"""How often the metadata are looked at while a replica here has resigned: a new registration ends what was asked."""
+"""How often the metadata are checked while a replica has resigned, in milliseconds, because a new registration clears
+its resignations."""
 
 
 class ResignationSender:
-    """`resign` and `resume` at any time; `run` sends until cancelled."""
+    """Sends resignations. `resign` and `resume` may be called at any time. `run` sends until it is cancelled."""
 
     def __init__(
         self,
@@ -38,28 +39,28 @@ class ResignationSender:
         self._is_news = asyncio.Event()
 
     def resign(self, key: ReplicaKey, reason: Hashable) -> None:
-        """The replica neither leads nor is in sync from now on, if another in-sync replica can lead.
+        """Asks that the replica neither leads nor is in sync, if another in-sync replica can lead.
 
-        It takes as long as the controller needs; `is_released` says of a partition's metadata that it is so."""
+        This takes effect when the controller has handled it. `is_released` checks it in the partition's metadata."""
         if self._resignations.resign(key, reason):
             self._is_news.set()
 
     def resume(self, key: ReplicaKey, reason: Hashable) -> None:
-        """`reason` is gone. With the last one the replica can join the in-sync set and lead again."""
+        """Removes `reason`. After the last one, the replica can join the in-sync set and lead again."""
         if self._resignations.resume(key, reason):
             self._is_news.set()
 
     def note(self, key: ReplicaKey, partition: PartitionImage) -> None:
-        """The metadata of a replica's partition have changed."""
+        """Called after the metadata of a replica's partition changed."""
         if self._resignations.note(key, partition):
             self._is_news.set()
 
     def resigned_for(self, reason: Hashable) -> list[ReplicaKey]:
-        """The replicas that have that reason."""
+        """Returns the replicas that have resigned for that reason."""
         return self._resignations.resigned_for(reason)
 
     async def run(self) -> None:
-        """Sends until cancelled."""
+        """Sends requests until it is cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_MS / 1000 if len(self._resignations) else None):

@@ -1,1 +1,1 @@
-"""Retention and compaction: which segments go, and which records of them."""
+"""Retention and compaction: which segments are deleted, and which records compaction removes."""

@@ -21,11 +21,11 @@ from klamm_broker.log.segment.time_index import ENTRY_SIZE_BYTES
 
 
 class SealedSegment(NamedTuple):
-    """A segment that is not the active one, as compaction sees it."""
+    """The properties of a sealed (not active) segment that compaction needs."""
 
     base_offset: int
     end_offset: int
-    """Where the next segment begins."""
+    """The base offset of the next segment."""
     size_bytes: int
     largest_timestamp_ms: int
 
@@ -43,7 +43,7 @@ class LogToClean:
 
     @property
     def cleanable_ratio(self) -> float:
-        """`max-dirty-percent` is the largest of these."""
+        """The dirty share of the log, 0.0 to 1.0. The metric `max-dirty-percent` is the largest one of all logs."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
@@ -51,7 +51,8 @@ class LogToClean:
 def first_uncleanable_offset(
     segments: Sequence[SealedSegment], *, first_dirty_offset: int, limit_offset: int, config: LogConfig, now_ms: int
 ) -> int:
-    """A segment's end: all before is below `limit_offset`, and older than `min.compaction.lag.ms`."""
+    """Returns the end of the last segment that may be cleaned. All records before it are below `limit_offset` and older
+    than `min.compaction.lag.ms`."""
     end = segments[0].base_offset if segments else 0
     for segment in segments:
         too_young = config.min_compaction_lag_ms > 0 and (
@@ -72,7 +73,8 @@ def log_to_clean(
     config: LogConfig,
     now_ms: int,
 ) -> LogToClean:
-    """What of `segments`, all that are sealed, is dirty. `cleaned_to_offset`: as checkpointed, 0 if never cleaned."""
+    """Returns the dirty part of the log. `segments` are all sealed segments. `cleaned_to_offset` comes from the
+    checkpoint, 0 if the log was never cleaned."""
     start = segments[0].base_offset if segments else 0
     first_dirty = max(start, cleaned_to_offset)
     end = first_uncleanable_offset(
@@ -89,7 +91,7 @@ def log_to_clean(
 
 
 class Groupable(Protocol):
-    """A segment to be put together with its neighbours."""
+    """A segment that may be combined with its neighbours."""
 
     @property
     def base_offset(self) -> int: ...
@@ -103,7 +105,7 @@ S = TypeVar("S", bound=Groupable)
 
 
 def group_by_size(segments: Sequence[S], config: LogConfig) -> Iterator[list[S]]:
-    """Runs of segments that fit one segment together, whatever is removed from them."""
+    """Yields groups of neighbouring segments. Each group fits into one segment even if no record is removed."""
     entries_max = config.segment_index_bytes // ENTRY_SIZE_BYTES
     max_bytes = min(config.segment_bytes, entries_max * max(1, config.index_interval_bytes))
     group: list[S] = []

@@ -1,8 +1,9 @@
-"""What compaction makes of transactions: which batches are of aborted ones, and which markers nobody needs any more.
+"""Decides for compaction which batches belong to aborted transactions, and which markers are no longer needed.
 
-Kafka's `CleanedTransactionMetadata`. What an aborted transaction wrote goes. A marker stays as long as anything of its
-transaction is there, if only a header, or a reader, or a replay of the log, would take it for open; and
-`delete.retention.ms` longer, as tombstones do, for a reader that was already past the data (KIP-534). Pure.
+Kafka's `CleanedTransactionMetadata`. The records of an aborted transaction are removed. A marker stays while any batch
+of its transaction is in the log, even a header without records. Without the marker, a reader or a replay of the log
+would treat the transaction as open. Like a tombstone, it stays `delete.retention.ms` longer, for a reader that is
+already past the data (KIP-534). Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from klamm_broker.log.segment.transaction_index import AbortedTransaction
 
 
 class AbortedRanges:
-    """Where the records of aborted transactions are."""
+    """The offset ranges of aborted transactions."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._by_producer: defaultdict[int, list[AbortedTransaction]] = defaultdict(list)
@@ -26,7 +27,7 @@ class AbortedRanges:
             self._by_marker[one.last_offset] = one
 
     def holds(self, header: BatchHeader) -> bool:
-        """Whether the batch is of an aborted transaction."""
+        """Returns True if the batch belongs to an aborted transaction."""
         if not header.is_transactional or header.is_control:
             return False
         of_producer: Sequence[AbortedTransaction] = self._by_producer.get(header.producer_id, ())
@@ -34,24 +35,24 @@ class AbortedRanges:
         return slot >= 0 and header.base_offset < of_producer[slot].last_offset
 
     def ended_by(self, header: BatchHeader) -> AbortedTransaction | None:
-        """The transaction that a marker aborted, if it wrote anything."""
+        """Returns the transaction that the marker aborted, or None if the marker ended no transaction with records."""
         return self._by_marker.get(header.base_offset)
 
 
 class MarkerNeeds:
-    """Goes through the batches of a log, in order: whose marker ends something that is still there."""
+    """Follows the batches of a log in order, to find the markers whose transactions still have batches in the log."""
 
     def __init__(self) -> None:
         self._unended: set[int] = set()
-        """Producers with a batch of a transaction whose marker is still to come."""
+        """The producers with a batch of a transaction whose marker has not come yet."""
 
     def note(self, header: BatchHeader) -> None:
-        """A data batch that was there before this cleaning."""
+        """Notes a data batch that was in the log before this cleaning."""
         if header.is_transactional:
             self._unended.add(header.producer_id)
 
     def take(self, header: BatchHeader) -> bool:
-        """Returns whether a control batch ends a transaction of which the log had a data batch before it."""
+        """Returns True if a control batch ends a transaction that had a data batch in the log before it."""
         is_needed = header.producer_id in self._unended
         self._unended.discard(header.producer_id)
         return is_needed

@@ -1,24 +1,24 @@
-"""Compacting one log: of each key the last record stays, where and as it is. Kafka's `Cleaner`.
+"""Compacts one log: keeps the last record of each key, unchanged and at its offset. Kafka's `Cleaner`.
 
-Two passes, on a thread of the cleaner. The first reads the dirty part and keeps the last offset of each key
-(`offset_map.py`), until that is full; the second writes every segment up to there again, without the records that have
-a later one, and without tombstones whose time is over (KIP-534). What it does to a batch:
+A thread of the cleaner makes two passes. The first pass reads the dirty part and keeps the last offset of each key
+(`offset_map.py`), until the map is full. The second pass rewrites every segment up to there. It drops records with a
+later record of the same key, and expired tombstones (KIP-534). A batch becomes:
 
 | batch | becomes |
 |---|---|
-| all of it stays | the same bytes, not encoded again |
+| all records stay | the same bytes, not encoded again |
 | some records stay | the batch with those: same offsets, same producer fields (`klamm.records.rewrite`) |
-| a tombstone is met for the first time | as above, with the time when it may go: `delete.retention.ms` from now |
-| all of it is of an aborted transaction | as if nothing stayed |
-| nothing stays | gone, unread if it is of the dirty part; two kinds leave their header: |
-| … the last one of a producer that may still write | the header: its sequence numbers stay known |
-| … the last one of the new segment | the header: the segment still ends where the next one begins |
-| a control batch, something of its transaction is there | the same bytes, and its entry of the transaction index |
-| a control batch, nothing is there any more | gone, `delete.retention.ms` after that was found to be so |
-| … the last of a producer that may still write | the same bytes: its epoch fences smaller ones |
+| it has a tombstone for the first time | as above, with the time when it expires: `delete.retention.ms` from now |
+| it belongs to an aborted transaction | as if no record stayed |
+| no record stays | removed (without decoding it in the dirty part), but two kinds leave their header: |
+| … the last batch of a producer that may still write | the header, so that its sequence numbers stay known |
+| … the last batch of the new segment | the header, so that the segment ends where the next one begins |
+| a marker whose transaction still has batches | the same bytes, and its entry of the transaction index |
+| a marker whose transaction has no batches | removed, `delete.retention.ms` after this was first found |
+| … the last batch of a producer that may still write | the same bytes, because its epoch fences smaller ones |
 
-Segments are replaced from the oldest on, so that a tombstone never goes before what it deletes. The thread touches no
-object of the log: it has paths and sizes, and finds out at the end, on the event loop, if the log went on without it.
+Segments are replaced oldest first, so that a tombstone is never removed before the records that it deletes. The thread
+uses no object of the log, only paths and sizes. At the end, the event loop checks that the log has not changed.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from klamm_broker.log.segment.transaction_index import AbortedTransaction
 
 
 class CleaningSource(NamedTuple):
-    """A sealed segment as it was when the cleaning was planned."""
+    """A sealed segment at the time when the cleaning was planned."""
 
     segment: Segment
-    """The segment. A cleaning only returns it to the log."""
+    """The segment object. A cleaning does not use it, and only returns it to the log."""
     path: str
     base_offset: int
     end_offset: int
-    """Where the next segment begins."""
+    """The base offset of the next segment."""
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningPlan:
-    """What `LogCompaction.plan` found to be cleaned."""
+    """The input of one cleaning, from `LogCompaction.plan`."""
 
     topic_partition: TopicPartition
     directory: str
@@ -69,36 +69,37 @@ class CleaningPlan:
     """The segments from the start of the log to the first uncleanable offset."""
     first_dirty_offset: int
     aborted: tuple[AbortedTransaction, ...]
-    """The transactions that wrote to the sources, or whose markers are there."""
+    """The transactions that wrote to the sources, or whose markers are in them."""
     generation: int
-    """The log's count of truncations."""
+    """The log's count of truncations when the cleaning was planned."""
 
 
 class Pacer(Protocol):
-    """Called with the bytes read or written, after each batch; may wait. Raises what is to end the cleaning."""
+    """Called after each batch with the number of bytes read or written. It may wait, and it raises an exception to end
+    the cleaning."""
 
     def __call__(self, size_bytes: int) -> None: ...
 
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What one cleaning did."""
+    """The statistics of one cleaning."""
 
     mapped_bytes: int = 0
-    """How many bytes the first pass has read."""
+    """The bytes that the first pass has read."""
     read_bytes: int = 0
-    """How many bytes the second pass has read."""
+    """The bytes that the second pass has read."""
     written_bytes: int = 0
     read_records: int = 0
     written_records: int = 0
     key_count: int = 0
     buffer_utilization: float = 0.0
-    """Part of the dedupe buffer that was used."""
+    """The share of the dedupe buffer that was used, 0.0 to 1.0."""
 
 
 class LogCleaning:
-    """`build_offset_map`, then `clean` for each of `groups`, then `close`; all may raise OSError, a CorruptBatchError,
-    and what the pacer raises."""
+    """One cleaning of one log. The caller calls `build_offset_map`, then `clean` for each of `groups`, then `close`.
+    All calls may raise OSError, CorruptBatchError and the exceptions of the pacer."""
 
     def __init__(
         self,
@@ -120,19 +121,19 @@ class LogCleaning:
         self._pace = pace
         self._now_ms = now_ms
         self._last_of_producer: dict[int, int] = {}
-        """The last offset of each producer's last batch, by producer id, or that of the marker after it if it has a
-        greater epoch; expired producers are left out."""
+        """The last offset of each producer's last batch, by producer id. If a marker with a greater epoch follows, its
+        offset instead. Expired producers have no entry."""
         self._epochs: dict[int, int] = {}
         self._aborted = AbortedRanges(plan.aborted)
         self._marker_needs = MarkerNeeds()
         self.end_offset = plan.first_dirty_offset
-        """Everything before is clean in the end: where the offset map ends."""
+        """The end of the offset map. After the cleaning, the log is clean before this offset."""
         self.stats = CleaningStats()
 
     # The first pass
 
     def build_offset_map(self) -> None:
-        """Reads the dirty part, up to where the map is full; of the clean part the headers."""
+        """Reads the dirty part of the log until the map is full, and the batch headers of the clean part."""
         for source in self._plan.sources:
             if self._map.is_full:
                 break
@@ -182,12 +183,13 @@ class LogCleaning:
     # The second pass
 
     def groups(self) -> list[list[CleaningSource]]:
-        """Segments that become one, oldest first."""
+        """Returns the groups of segments that are combined into one segment each, oldest first."""
         sources = [source for source in self._plan.sources if source.base_offset < self.end_offset]
         return list(group_by_size(sources, self._plan.config))
 
     def clean(self, group: Sequence[CleaningSource]) -> Segment | None:
-        """What the group becomes: on disk, synced, with the suffix `.cleaned`; None if it is to stay as it is."""
+        """Writes the new segment of a group, synced, with the suffix `.cleaned`. Returns None if the group must stay
+        unchanged."""
         cleaned = Segment(
             self._disk,
             self._plan.directory,
@@ -217,7 +219,7 @@ class LogCleaning:
         return cleaned
 
     def _clean_into(self, writer: _Writer, source: CleaningSource) -> bool:
-        """Whether a record is not where and as it was."""
+        """Copies the retained batches of a segment. Returns True if a record was removed or changed."""
         changed = False
         with _Opened(self._disk, source) as opened:
             for header, batch in self._batches(opened.fd, source):
@@ -237,7 +239,7 @@ class LogCleaning:
         return changed
 
     def _retained(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """`batch` itself if all of it stays, None if nothing of it does."""
+        """Returns `batch` itself if all of it stays, a rewritten batch if a part stays, or None if it is removed."""
         if header.is_control:
             return self._retained_marker(header, batch)
         self._marker_needs.note(header)
@@ -282,7 +284,8 @@ class LogCleaning:
     def _with_tombstones(
         self, header: BatchHeader, batch: memoryview, records: RecordKeys, indexes: list[int]
     ) -> Buffer | None:
-        """The batch with the records at `indexes`, but for tombstones that have been there long enough."""
+        """Returns the batch with the records at `indexes`, without expired tombstones. Returns None if no record is
+        left."""
         tombstones = [index for index in indexes if records.is_tombstone(index)]
         horizon_ms = None
         if not tombstones:
@@ -304,16 +307,16 @@ class LogCleaning:
             self._pace(len(batch))
 
     def sync_directory(self) -> None:
-        """After this the new segments are in their places even if the machine fails."""
+        """Syncs the directory, so that the names of the new segments survive a crash of the machine."""
         self._disk.fsync_directory(self._plan.directory)
 
     def close(self) -> None:
-        """Gives the map's memory back."""
+        """Frees the memory of the map."""
         self._map.clear()
 
 
 class _Opened:
-    """A segment's log file, open for a while."""
+    """A context manager that opens the log file of a segment."""
 
     def __init__(self, disk: Disk, source: CleaningSource) -> None:
         self._disk = disk
@@ -331,7 +334,7 @@ class _Opened:
 
 
 class _Writer:
-    """Appends batches to the new segment, several with one system call."""
+    """Appends batches to the new segment, several with each system call."""
 
     def __init__(self, segment: Segment, buffer_bytes: int, pace: Pacer) -> None:
         self._segment = segment
@@ -342,10 +345,10 @@ class _Writer:
         self._size_bytes = 0
         self.record_count = 0
         self.owed: BatchHeader | None = None
-        """The last batch that was read, if nothing is left of it."""
+        """The header of the last batch that was read, if the batch was removed."""
 
     def write(self, header: BatchHeader, batch: Buffer) -> None:
-        """Some whole batch, whose header this is."""
+        """Adds one whole batch, with its parsed header."""
         self.owed = None
         self.record_count += header.record_count
         self._buffers.append(batch)
@@ -355,11 +358,12 @@ class _Writer:
             self._flush()
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
-        """The marker that is written next ends an aborted transaction, something of which is still there."""
+        """Adds the transaction index entry of an aborted transaction whose marker is written next."""
         self._segment.aborted.append(entry)
 
     def finish(self) -> None:
-        """The segment is to end where the last one it was made from does."""
+        """Flushes. If the last batch was removed, writes its header first, so that the new segment ends where its last
+        source ends."""
         if self.owed is not None:
             self.write(self.owed._replace(record_count=0), retain_header(self.owed))
         self._flush()

@@ -1,13 +1,14 @@
-"""Which of a log's oldest segments may go: a pure decision over a few numbers per segment.
+"""Decides which of a log's oldest segments retention deletes. Pure: it needs a few numbers per segment.
 
-A segment goes for one of three reasons (Kafka's `UnifiedLog.deleteOldSegments`):
+A segment is deleted for one of three reasons (Kafka's `UnifiedLog.deleteOldSegments`):
 
-- the log start offset is beyond it (DeleteRecords), whatever the cleanup policy;
-- `retention.bytes`: without it the log is still at least that large;
-- `retention.ms`: its largest timestamp is older than that.
+- the log start offset is beyond it (DeleteRecords), whatever the cleanup policy is;
+- `retention.bytes`: without the segment, the log is still at least that large;
+- `retention.ms`: the segment's largest timestamp is older than that.
 
-Only from the oldest on without a gap, and never a segment with records at or above the high watermark: they are not
-known to be replicated yet. The active segment goes only if it has records and all of them expired.
+Only the oldest segments are deleted, without a gap. A segment with records at or above the high watermark stays,
+because these are not known to be replicated yet. The active segment is deleted only if it has records and all of them
+have expired.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from klamm_broker.log.log_config import LogConfig
 
 
 class SegmentSummary(NamedTuple):
-    """A segment as retention sees it."""
+    """The properties of a segment that retention needs."""
 
     end_offset: int
-    """Where the next segment begins, or the log ends."""
+    """The base offset of the next segment, or the log end offset."""
     size_bytes: int
     largest_timestamp_ms: int
-    """The latest timestamp of its records; the time of the last write if none has a timestamp."""
+    """The largest timestamp of its records, or the time of the last write if no record has a timestamp."""
 
 
 def expired_count(
@@ -36,7 +37,8 @@ def expired_count(
     log_start_offset: int,
     high_watermark: int,
 ) -> int:
-    """How many of the oldest segments may be deleted; all of them means that the active one is to be rolled first."""
+    """Returns how many of the oldest segments may be deleted. If it is all of them, the caller must first roll the
+    active segment."""
     deletable = _deletable_count(segments, high_watermark)
     count = _below_start(segments[: min(deletable, len(segments) - 1)], log_start_offset)
     if "delete" not in config.cleanup_policy:

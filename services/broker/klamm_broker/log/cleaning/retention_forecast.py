@@ -1,14 +1,12 @@
 """Forecasts where retention will have moved the start of a log a while from now. Pure.
 
 Retention deletes whole segments, so the start of a log moves in jumps. A line through its past positions does not
-show the next jump. The forecast therefore asks the rules of `retention.py`, with the clock and the log as they will
-be then:
+show the next jump. The forecast therefore applies the rules of `retention.py` to the expected clock and log:
 
 - The segments are those of now, and the clock shows a later time, for `retention.ms`.
 - The log grows as much as it grew in the same time before now, for `retention.bytes`.
 
-The forecast errs on the side of an early deletion. It assumes that the active segment is rolled in time, because
-records that are older than the retention have no promise of a longer life.
+The forecast errs on the side of an early deletion. It assumes that the active segment is rolled in time.
 """
 
 from __future__ import annotations

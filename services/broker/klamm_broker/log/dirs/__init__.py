@@ -1,1 +1,1 @@
-"""Log dirs: finding, opening, creating, moving and deleting the logs of all replicas."""
+"""Log directories: finding, opening, creating, moving and deleting the logs of all replicas."""

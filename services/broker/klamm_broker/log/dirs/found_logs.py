@@ -1,7 +1,8 @@
-"""Finds the logs in the log dirs at a start. Some were being copied to another dir, and some were being deleted.
+"""Finds the logs in the log directories at a start. Some were being copied to another directory or deleted when the
+broker stopped.
 
 A crash may have interrupted a move or a deletion at any step (`log_move.py`, `log_deletion.py`). Obsolete directories
-are removed. A dir that fails during the start goes offline with all its logs.
+are removed. A directory that fails during the start goes offline with all its logs.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ logger = logging.getLogger(__name__)
 
 
 class _Found(NamedTuple):
-    """A partition directory, as it was loaded."""
+    """A loaded partition directory."""
 
     log: PartitionLog
     is_future: bool
     replaces: uuid.UUID | None
-    """The log dir that it was or is to be moved from."""
+    """The id of the log directory that the log is moved from, or None."""
 
 
 class FoundLogs:
-    """`logs`, `futures` and `deletions` once `load` has returned."""
+    """The logs that were found. `logs`, `futures` and `deletions` are set after `load` has returned."""
 
     def __init__(
         self, directories: LogDirectories, opener: LogOpener, *, disk: Disk, rng: random.Random, now_ms: int
@@ -68,7 +69,8 @@ class FoundLogs:
         self._now_ms = now_ms
 
     def load(self, topic_config: Callable[[str], LogConfig], *, threads: int) -> None:
-        """Blocks. Raises LogDirError if a partition is found in two dirs."""
+        """Loads all logs, with `threads` threads. Blocks. Raises LogDirError if a partition is found in two
+        directories."""
         with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as executor:
             loading = []
             for directory in self._directories.online():
@@ -103,9 +105,9 @@ class FoundLogs:
     def _read_checkpoints(self, directory: LogDirectory) -> None:
         path = directory.log_dir.path
         directory.clean_shutdown_epoch = take_clean_shutdown(self._disk, path)
-        # A checkpoint that cannot be read costs a longer scan (recovery points), another compaction (cleaner offsets)
-        # or serves deleted records again (start offsets), as if the crash had come before it was written; it does
-        # not cost the directory.
+        # An unreadable checkpoint must not take the directory offline. As after a crash before its write, it costs a
+        # longer scan (recovery points), another compaction (cleaner offsets), or serves deleted records again (start
+        # offsets).
         directory.recovery_points = self._read_offsets(f"{path}/{RECOVERY_POINT_FILE}")
         directory.log_start_offsets = self._read_offsets(f"{path}/{LOG_START_OFFSET_FILE}")
         directory.high_watermarks = self._read_offsets(f"{path}/{HIGH_WATERMARK_FILE}")
@@ -122,7 +124,7 @@ class FoundLogs:
     def _load_log(
         self, directory: LogDirectory, topic_partition: TopicPartition, path: str, config: LogConfig
     ) -> _Found | None:
-        """Loads a log, or returns None if its dir has failed. Runs on a recovery thread."""
+        """Loads a log, or returns None if its directory has failed. Runs on a recovery thread."""
         if directory.log_dir.failure is not None:
             return None
         try:
@@ -148,7 +150,8 @@ class FoundLogs:
         return _Found(log, path.endswith(FUTURE_SUFFIX), replaces)
 
     def _add_loaded(self, one: _Found, found: Sequence[_Found]) -> None:
-        """Two logs of one partition: the one that was moved from goes. A crash came before its directory did."""
+        """Adds a loaded log. If a partition has two logs because of a crash during a move, removes the log that was
+        moved from."""
         log, name = one.log, one.log.topic_partition
         if self._is_replaced(one, found):
             logger.info(
@@ -177,14 +180,15 @@ class FoundLogs:
         return self._directories.of(log.log_dir).directory_id
 
     def _end_move(self, log: PartitionLog) -> None:
-        """The log that it replaced is gone."""
+        """Ends a move whose old log is gone, by removing `replaces.metadata`."""
         try:
             self._disk.remove([f"{log.directory}/{REPLACES_FILE}"])
         except OSError as error:
             logger.error("%s", log.log_dir.failed(error, f"move of {log.topic_partition}"))
 
     def _add_future(self, log: PartitionLog) -> None:
-        """Continues a move, unless the log that was to be moved is gone or belongs to another topic."""
+        """Adds a future log, so that its move continues. Removes it if the current log is gone or belongs to another
+        topic."""
         current = self.logs.get(log.topic_partition)
         if current is None and self._directories.unreadable():
             logger.warning("stopped copying log=%s: the current log is in no readable log directory", log.directory)
@@ -201,7 +205,7 @@ class FoundLogs:
             self.futures[log.topic_partition] = log
 
     def _retired(self, log: PartitionLog) -> list[PendingDeletion]:
-        """Renames the directory of a log that is not wanted."""
+        """Renames the directory of an obsolete log. Returns the directory for its removal."""
         log.abandon()
         renamed = f"{log.log_dir.path}/{unique_name(log.topic_partition, DELETE_SUFFIX, self._rng)}"
         try:

@@ -1,10 +1,10 @@
-"""The logs that a broker hosts, by partition, and where each of them stands. Event loop only.
+"""The logs that a broker hosts, by partition and kind. Event loop only.
 
 | kind | a partition's log |
 |---|---|
-| current | that is in service, also one whose dir went offline (its calls then raise LogDirFailure) |
-| future | that is being copied to another log dir, beside the current one (`log_move.py`) |
-| leaving | that was deleted, but whose directory can have its name still: until its deletion job has run |
+| current | in service, even if its directory is offline (its calls then raise LogDirFailure) |
+| future | being copied to another log directory, beside the current log (`log_move.py`) |
+| leaving | deleted, but until its deletion job has run, the directory may still have its name |
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from klamm_broker.log.partition.partition_log import PartitionLog
 
 
 class HostedLogs:
-    """See the module's docstring."""
+    """The logs of a broker: current, future, leaving and replaced ones."""
 
     def __init__(self) -> None:
         self.current: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.leaving: dict[TopicPartition, PartitionLog] = {}
         self.replaced: OrderedSet[tuple[LogDir, TopicPartition]] = OrderedSet()
-        """Moved from that dir, where the directory has its name still for a moment."""
+        """Logs that were replaced by a move, where the old directory still has its name."""
 
     def all(self) -> list[PartitionLog]:
-        """The current ones, and those that are being copied."""
+        """Returns the current and the future logs."""
         return [*self.current.values(), *self.futures.values()]
 
     def of(self, topic_partition: TopicPartition) -> list[PartitionLog]:
-        """The current one and the future one, as far as they are there."""
+        """Returns the current log and the future log of a partition, if they exist."""
         found = (self.current.get(topic_partition), self.futures.get(topic_partition))
         return [log for log in found if log is not None]
 
     def online(self) -> list[PartitionLog]:
-        """The current ones whose dir works."""
+        """Returns the current logs whose directory is online."""
         return [log for log in self.current.values() if log.log_dir.failure is None]
 
     def in_dir(self, log_dir: LogDir) -> list[PartitionLog]:
-        """Current and future ones."""
+        """Returns the current and future logs in a log directory."""
         return [log for log in self.all() if log.log_dir is log_dir]

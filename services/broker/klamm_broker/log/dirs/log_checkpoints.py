@@ -1,4 +1,5 @@
-"""What the checkpoints of the log dirs are to say (`log_checkpoint.py` writes them). Event loop only."""
+"""Collects the contents of the checkpoints of the log directories (`log_checkpoint.py` writes them). Event loop
+only."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from klamm_broker.log.partition.partition_log import PartitionLog
 
 
 class LogCheckpoints:
-    """Plans jobs for disk threads; a later job of a dir counts more than one before, in whatever order they run."""
+    """Plans checkpoint jobs for disk threads. Of two jobs of one directory, the job that was planned later wins, in
+    whatever order they run."""
 
     def __init__(self, logs: HostedLogs, directories: LogDirectories, disk: Disk) -> None:
         self._logs = logs
@@ -22,14 +24,14 @@ class LogCheckpoints:
         self._disk = disk
 
     def plan(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
-        """One job per online dir, every `log.flush.offset.checkpoint.interval.ms`.
+        """Returns one job per online directory. Called every `log.flush.offset.checkpoint.interval.ms`.
 
-        A log that `high_watermarks` lacks keeps the one checkpointed before."""
+        A log without an entry in `high_watermarks` keeps the value of the last checkpoint."""
         self.note_high_watermarks(high_watermarks)
         return [self._plan(directory) for directory in self._directories.online()]
 
     def plan_of(self, log_dir: LogDir) -> CheckpointJob:
-        """The job of one dir."""
+        """Returns the checkpoint job of one directory."""
         return self._plan(self._directories.of(log_dir))
 
     def _plan(self, directory: LogDirectory) -> CheckpointJob:
@@ -38,7 +40,7 @@ class LogCheckpoints:
             disk=self._disk,
             log_dir=directory.log_dir,
             recovery_points={log.topic_partition: log.flusher.recovery_point for log in logs},
-            # A start at a segment's beginning needs no row: the file name says it.
+            # A log that starts at the beginning of a segment needs no row, because the file name has the offset.
             log_start_offsets={
                 log.topic_partition: log.log_start_offset
                 for log in logs
@@ -55,9 +57,9 @@ class LogCheckpoints:
         )
 
     def store_recovery_points(self, truncated: Iterable[TopicPartition]) -> None:
-        """After truncations, before the next append to those logs: stores where they are to be recovered from. Blocks.
+        """Stores the recovery points of truncated logs, before the next append to them. Blocks.
 
-        Else a crash would trust, unread, records written later in the place of those cut."""
+        Otherwise, after a crash, the recovery would trust new records at the truncated offsets without reading them."""
         logs = [log for name in truncated for log in self._logs.of(name)]
         for log_dir in dict.fromkeys(log.log_dir for log in logs):
             self.plan_of(log_dir).run()
@@ -65,7 +67,8 @@ class LogCheckpoints:
     # High watermarks
 
     def plan_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[HighWatermarkJob]:
-        """One job per online dir in which one moved, every `replica.high.watermark.checkpoint.interval.ms`."""
+        """Returns one job per online directory in which a high watermark has moved. Called every
+        `replica.high.watermark.checkpoint.interval.ms`."""
         before = {directory: directory.high_watermarks for directory in self._directories.online()}
         self.note_high_watermarks(high_watermarks)
         return [
@@ -81,14 +84,14 @@ class LogCheckpoints:
         ]
 
     def note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Takes the high watermarks that the next checkpoints are to have; a log that `high_watermarks` lacks keeps its
-        own."""
+        """Sets the high watermarks for the next checkpoints. A log without an entry in `high_watermarks` keeps its
+        value."""
         for directory in self._directories.online():
             logs = (log.topic_partition for log in self._logs.in_dir(directory.log_dir))
             known = {**directory.high_watermarks, **high_watermarks}
             directory.high_watermarks = {name: known[name] for name in logs if name in known}
 
     def high_watermark(self, log: PartitionLog) -> int:
-        """The last one that was checkpointed, within what the log holds: where a replica starts from."""
+        """Returns the last checkpointed high watermark, limited to the log's offsets. A replica starts with it."""
         mark = self._directories.of(log.log_dir).high_watermarks.get(log.topic_partition, 0)
         return min(max(mark, log.log_start_offset), log.log_end_offset)

@@ -1,15 +1,15 @@
-"""Making the logs of new partitions, many at once, in three steps so that the slow one runs beside the event loop.
+"""Creates the logs of new partitions, many at once, in three steps, so that the slow step runs beside the event loop.
 
-1. `LogCreation.plan`, on the event loop: chooses a log dir for each.
-2. `CreationJob.run`, on a disk thread: directories and files, durable.
-3. `LogCreation.complete`, on the event loop: from then on the logs are found.
+1. `LogCreation.plan`, on the event loop: chooses a log directory for each log.
+2. `CreationJob.run`, on a disk thread: creates directories and files durably.
+3. `LogCreation.complete`, on the event loop: adds the logs to the hosted ones.
 
-A new log waits for the disk twice (its `partition.metadata`, its directory); several threads wait at once, because a
-file system commits what is waiting together. Kafka spares the wait: it writes `partition.metadata` behind, and before
-the first append at the latest (`PartitionMetadataFile.maybeFlush`). Here an append must not wait for the disk.
+A new log waits for the disk twice (its `partition.metadata`, its directory). Several threads wait at the same time,
+because a file system commits all waiting writes together. Kafka avoids the wait. It writes `partition.metadata` later,
+but before the first append (`PartitionMetadataFile.maybeFlush`). In Klamm, an append must not wait for the disk.
 
-A crash at any moment leaves of each partition nothing, a directory without records and `partition.metadata`, or one
-that says which topic it is of: no record is written before that is durable.
+A crash at any moment leaves one of three states of a partition: nothing, a directory without records and without
+`partition.metadata`, or a directory with the topic's id. No record is written before the topic's id is durable.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 
 THREADS_MAX = 8
-"""How many wait for the disk at once."""
+"""How many threads wait for the disk at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLog:
-    """A log to be made."""
+    """A log to be created."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -44,7 +44,7 @@ class NewLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreationJob:
-    """New logs of one log dir."""
+    """The new logs of one log directory."""
 
     disk: Disk
     log_dir: LogDir
@@ -53,8 +53,8 @@ class CreationJob:
     now_ms: int
 
     def run(self) -> list[PartitionLog | BrokerError]:
-        """Creates the `logs`. Returns for each one the log or its error: a LogDirFailure, which also takes the dir
-        offline, or a DiskFull."""
+        """Creates the `logs`. Returns for each one the log or its error: a LogDirFailure, which also takes the
+        directory offline, or a DiskFull."""
         with ThreadPoolExecutor(min(THREADS_MAX, len(self.logs)), thread_name_prefix="log-creation") as executor:
             outcomes = list(executor.map(self._create, self.logs))
         try:
@@ -84,7 +84,7 @@ class CreationJob:
 
 
 class LogCreation:
-    """The steps on the event loop."""
+    """The steps of a creation that run on the event loop."""
 
     def __init__(self, logs: HostedLogs, directories: LogDirectories, opener: LogOpener, disk: Disk) -> None:
         self._logs = logs
@@ -95,9 +95,9 @@ class LogCreation:
     def plan(
         self, wanted: Sequence[NewLog], *, now_ms: int
     ) -> tuple[list[CreationJob], dict[TopicPartition, BrokerError]]:
-        """Step 1: each new log goes into the online dir with the fewest.
+        """Runs step 1: assigns each new log to the online directory with the fewest logs.
 
-        None of `wanted` may have a log. Also returns why those that no job has cannot be made."""
+        No partition of `wanted` may have a log. Also returns the errors of the logs that cannot be created."""
         log_dirs = [directory.log_dir for directory in self._directories.online()]
         counts = {log_dir: len(self._logs.in_dir(log_dir)) for log_dir in log_dirs}
         placed: dict[LogDir, list[NewLog]] = {}
@@ -120,7 +120,7 @@ class LogCreation:
     def complete(
         self, job: CreationJob, outcomes: Sequence[PartitionLog | BrokerError]
     ) -> dict[TopicPartition, BrokerError]:
-        """Step 3, with what `job.run()` returned. Returns why the logs that are missing are."""
+        """Runs step 3, with the result of `job.run()`. Returns the errors of the logs that were not created."""
         failures = {}
         for new, outcome in zip(job.logs, outcomes, strict=True):
             if isinstance(outcome, PartitionLog):
@@ -131,7 +131,8 @@ class LogCreation:
 
 
 def _refusal(new: NewLog, former: PartitionLog | None) -> BrokerError:
-    """Why no log can be made now. DiskFull: its name will be free when there is space for the deletion of `former`."""
+    """Returns why the log cannot be created now. DiskFull means that the name becomes free when there is space to
+    delete `former`."""
     if former is None:
         return ErrorCode.KAFKA_STORAGE_ERROR.exception("no log directory is online")
     if former.log_dir.failure is None:

@@ -1,14 +1,14 @@
-"""Taking the directories of deleted logs out of the way, many at once, beside the event loop.
+"""Moves the directories of deleted logs out of the way, many at once, beside the event loop.
 
-1. `LogDeletion.plan`, on the event loop: the logs are out of service from then on.
-2. `DeletionJob.run`, on a disk thread: renames every directory to `<topic>-<partition>.<hex>-delete`, durably, then
-   stores checkpoints without those logs: a new log of the same name must not be taken, after a crash, to be as durable
-   as the old one was.
-3. `LogDeletion.complete`, on the event loop: the names are free again.
+1. `LogDeletion.plan`, on the event loop: takes the logs out of service.
+2. `DeletionJob.run`, on a disk thread: renames every directory to `<topic>-<partition>.<hex>-delete`, durably. Then it
+   stores checkpoints without those logs. Otherwise, after a crash, a new log of the same name would get the recovery
+   point of the old one.
+3. `LogDeletion.complete`, on the event loop: frees the names.
 
-A job that finds the disk full is kept (`LogDeletion.postpone`) and run again later: its names stay taken until then.
+If a job finds the disk full, it is kept (`LogDeletion.postpone`) and run again later. Until then its names stay in use.
 
-The renamed directories are removed when `file.delete.delay.ms` is over (`LogDeletion.remove_files`).
+The renamed directories are removed after `file.delete.delay.ms` (`LogDeletion.remove_files`).
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ logger = logging.getLogger(__name__)
 
 
 class DoomedLog(NamedTuple):
-    """A log on its way out."""
+    """A log that is being deleted."""
 
     topic_partition: TopicPartition
     directory: str
     renamed: str
-    """What the directory is renamed to."""
+    """The new path of the directory."""
     due_ms: int
-    """When it may be removed."""
+    """The time when the directory may be removed, in milliseconds."""
 
     def move_away(self, disk: Disk) -> None:
-        """Renames the directory, unless a job that found the disk full afterwards has done so. Raises OSError."""
+        """Renames the directory. Does nothing if an earlier run of the job has renamed it. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             disk.replace(self.directory, self.renamed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionJob:
-    """Deleted logs of one log dir."""
+    """The deleted logs of one log directory."""
 
     disk: Disk
     log_dir: LogDir
@@ -60,8 +60,8 @@ class DeletionJob:
     checkpoint: CheckpointJob
 
     def run(self) -> None:
-        """Raises LogDirFailure: the next start finds directories that were not renamed to be strays. Raises DiskFull:
-        the job can run again."""
+        """Renames the directories and stores the checkpoints. Raises LogDirFailure, after which the next start treats
+        directories that were not renamed as strays. Raises DiskFull, after which the job can run again."""
         try:
             for doomed in self.logs:
                 doomed.move_away(self.disk)
@@ -72,7 +72,7 @@ class DeletionJob:
 
 
 class LogDeletion:
-    """The steps on the event loop, and removing what they left."""
+    """The steps of a deletion that run on the event loop, and the removal of the renamed directories."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class LogDeletion:
         self._postponed: list[DeletionJob] = []
 
     def plan(self, doomed: Iterable[TopicPartition], *, now_ms: int) -> list[DeletionJob]:
-        """Step 1: takes the logs out of service at once.
+        """Runs step 1: takes the logs out of service immediately.
 
-        Each of `doomed` must have a log. Those in a dir that is offline stay: the next start finds them to be
+        Every partition of `doomed` must have a log. Logs in an offline directory stay. The next start treats them as
         strays."""
         logs = self._logs
         leaving: dict[LogDir, list[DoomedLog]] = {}
@@ -110,7 +110,7 @@ class LogDeletion:
 
     def plan_of_future(self, topic_partition: TopicPartition, *, now_ms: int) -> DeletionJob | None:
         """Cancels a move: takes the future log out of service and plans its deletion. Returns None if there is no
-        future log, or if its dir is offline."""
+        future log, or if its directory is offline."""
         future = self._logs.futures.pop(topic_partition, None)
         if future is None:
             return None
@@ -120,7 +120,7 @@ class LogDeletion:
         return self._job(future.log_dir, [self.doom(future, now_ms)])
 
     def doom(self, log: PartitionLog, now_ms: int) -> DoomedLog:
-        """Ends the use of a log; its directory is to be renamed."""
+        """Closes a log that is being deleted. Returns the planned rename of its directory."""
         log.abandon()
         renamed = f"{log.log_dir.path}/{unique_name(log.topic_partition, DELETE_SUFFIX, self._rng)}"
         return DoomedLog(log.topic_partition, log.directory, renamed, now_ms + log.config.file_delete_delay_ms)
@@ -133,7 +133,7 @@ class LogDeletion:
         return DeletionJob(disk=self._disk, log_dir=log_dir, logs=tuple(logs), checkpoint=checkpoint)
 
     def complete(self, job: DeletionJob) -> list[PendingDeletion]:
-        """Ends the deletion after `job.run()` (step 3). Returns the directories that are still to be removed."""
+        """Ends the deletion after `job.run()` (step 3). Returns the directories that must still be removed."""
         leaving = self._logs.leaving
         for doomed in job.logs:
             former = leaving.get(doomed.topic_partition)
@@ -144,16 +144,16 @@ class LogDeletion:
         ]
 
     def postpone(self, job: DeletionJob) -> None:
-        """Keeps a job whose `run` raised DiskFull."""
+        """Keeps a job whose `run` raised DiskFull, so that it can run again later."""
         self._postponed.append(job)
 
     def take_postponed(self) -> list[DeletionJob]:
-        """Returns the jobs that were kept, to be run now."""
+        """Removes and returns the postponed jobs, so that the caller can run them now."""
         postponed, self._postponed = self._postponed, []
         return postponed
 
     def remove_files(self, deletion: PendingDeletion) -> None:
-        """Removes what a deletion left behind. Disk thread. Raises LogDirFailure."""
+        """Removes the files and directories of a deletion. Runs on a disk thread. Raises LogDirFailure."""
         deletion.log_dir.check_online()
         try:
             for path in deletion.paths:

@@ -1,4 +1,4 @@
-"""What the log dirs hold, and how much room they have (DescribeLogDirs)."""
+"""Describes the contents and the space of log directories (DescribeLogDirs)."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaOnDisk(NamedTuple):
-    """One log of a dir that is online."""
+    """A log in a log directory that is online."""
 
     log: PartitionLog
     is_future: bool
     offset_lag: int
-    """How far a future log is behind the current one; 0 for a current log."""
+    """How many records a future log is behind the current log. 0 for a current log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """One row of DescribeLogDirs."""
+    """The description of one log directory for DescribeLogDirs."""
 
     path: str
     directory_id: uuid.UUID | None
-    """The dir's id, or None if the dir could not be opened."""
+    """The id of the directory, or None if the directory could not be opened."""
     error_code: ErrorCode
     total_bytes: int
-    """-1 if unknown, as `usable_bytes`."""
+    """The size of the file system in bytes. -1 if unknown, as for `usable_bytes`."""
     usable_bytes: int
     replicas: tuple[ReplicaOnDisk, ...]
 
 
 def describe_log_dir(directory: LogDirectory, logs: HostedLogs, disk: Disk) -> LogDirDescription:
-    """Takes the dir offline if it cannot say how much room it has."""
+    """Describes a log directory. Takes it offline if reading its space fails."""
     log_dir = directory.log_dir
     total = usable = -1
     if log_dir.failure is None:

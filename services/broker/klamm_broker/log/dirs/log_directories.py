@@ -1,7 +1,7 @@
-"""The log dirs of a broker: claimed and locked, known by their ids, and how their last use ended.
+"""The log directories of a broker: locks them, checks their ids, and knows how their last use ended.
 
-One that fails is taken offline; the others serve on. So is an empty one, at the start, while one that this broker had
-is missing (`meta_properties.py`).
+A directory that fails is taken offline, and the other directories stay in service. If a directory that this broker had
+is missing at the start, an empty directory is also taken offline (`meta_properties.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDirectory:
-    """A log dir this process uses: its lock, its identity, and how the last use ended."""
+    """A log directory that this process uses: its lock, its identity, and how its last use ended."""
 
     def __init__(self, log_dir: LogDir) -> None:
         self.log_dir = log_dir
@@ -43,17 +43,18 @@ class LogDirectory:
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """The high watermarks last checkpointed: the replicas own them, the file outlives the replicas."""
+        """The last checkpointed high watermarks. The replicas own the current values; these remain after a replica is
+        gone."""
 
     @property
     def directory_id(self) -> uuid.UUID:
-        """The id of a log dir that is online, or was."""
+        """The id of a log directory that is or was online."""
         assert self.properties is not None, self.log_dir.path
         return self.properties.directory_id
 
 
 class LogDirectories:
-    """All of them, in the order of `log.dirs`, from the start on; of use once `claim` returned."""
+    """All log directories in the order of `log.dirs`. They are usable after `claim` has returned."""
 
     def __init__(
         self,
@@ -70,7 +71,8 @@ class LogDirectories:
         self._rng = rng
         self._directories = [LogDirectory(LogDir(path)) for path in paths]
         self._missing_ids: frozenset[uuid.UUID] = frozenset()
-        """Ids of log dirs that this broker had, and has no more: they may hold what is nowhere else."""
+        """The ids of log directories that this broker had and that are missing. They may have logs that are in no other
+        directory."""
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._directories)
@@ -82,17 +84,17 @@ class LogDirectories:
         return [directory for directory in self._directories if directory.log_dir.failure is None]
 
     def offline(self) -> dict[str, str]:
-        """Path and reason of each that failed."""
+        """Returns the failure of each failed directory, by path."""
         dirs = (directory.log_dir for directory in self._directories)
         return {log_dir.path: log_dir.failure for log_dir in dirs if log_dir.failure is not None}
 
     def unreadable(self) -> list[str]:
-        """Where a log may be that none of those online has: those that failed, and those that are missing."""
+        """Returns the directories that may have logs which no online directory has: failed ones and missing ones."""
         missing = (f"the log dir with directory.id {encode_uuid(one)}" for one in sorted(self._missing_ids))
         return [*self.offline(), *missing]
 
     def ids(self) -> dict[str, uuid.UUID]:
-        """The ids of the log dirs that are online, by path."""
+        """Returns the ids of the online log directories, by path."""
         return {
             directory.log_dir.path: directory.directory_id
             for directory in self.online()
@@ -100,7 +102,8 @@ class LogDirectories:
         }
 
     def clean_shutdown_epoch(self) -> int | None:
-        """The broker epoch of the last orderly stop, None unless every dir says that there was one."""
+        """Returns the broker epoch of the last clean shutdown, or None unless all directories had the same clean
+        shutdown."""
         epochs = {directory.clean_shutdown_epoch for directory in self._directories}
         return epochs.pop() if len(epochs) == 1 else None
 
@@ -108,7 +111,7 @@ class LogDirectories:
         return next(directory for directory in self._directories if directory.log_dir is log_dir)
 
     def at(self, path: str) -> LogDirectory:
-        """Raises the exception of LOG_DIR_NOT_FOUND."""
+        """Returns the directory with this path. Raises the exception of LOG_DIR_NOT_FOUND."""
         for directory in self._directories:
             if directory.log_dir.path == path:
                 return directory
@@ -125,9 +128,9 @@ class LogDirectories:
     # Claiming
 
     def claim(self, cluster_id: str) -> None:
-        """Locks each for this broker of that cluster, and formats those that are new.
+        """Locks each directory for this broker and cluster, and formats the new ones.
 
-        Raises LogDirError when one is another's, or none can be used."""
+        Raises LogDirError if a directory belongs to another broker or cluster, or if none can be used."""
         try:
             for directory in self._directories:
                 self._claim(directory, cluster_id)
@@ -149,7 +152,8 @@ class LogDirectories:
             logger.error("%s", directory.log_dir.take_offline(error, "open"))
 
     def _format_new(self, cluster_id: str) -> None:
-        """Formats the dirs that are new; none of them counts as new while one that this broker had is missing."""
+        """Formats the new directories. While a directory that this broker had is missing, no directory counts as
+        new."""
         found = [directory.properties for directory in self._directories if directory.properties is not None]
         self._missing_ids = missing_directory_ids(found, lost=self._lost_ids)
         missing = ",".join(map(encode_uuid, sorted(self._missing_ids)))
@@ -187,7 +191,8 @@ class LogDirectories:
             logger.error("%s", directory.log_dir.take_offline(error, "format"))
 
     def _note_siblings(self) -> None:
-        """Lets each dir know all, once those that are new are formatted: what could not be is not to be missed."""
+        """Stores the ids of all directories in each directory, after the new ones were formatted. A directory that
+        could not be formatted is left out, so that it does not count as missing later."""
         ids = self._missing_ids.union(self.ids().values())
         for directory in self.online():
             assert directory.properties is not None, directory.log_dir.path
@@ -198,14 +203,14 @@ class LogDirectories:
                 write_meta_properties(self._disk, directory.log_dir.path, properties)
                 directory.properties = properties
             except OSError as error:
-                # A full disk is no reason to refuse the one that is to help it; the next start tries again.
+                # A full disk must not stop the start, because the broker's retention may free space. The next start
+                # tries again.
                 logger.error("%s", directory.log_dir.failed(error, "update of meta.properties"))
 
 
 def stored_cluster_id(disk: Disk, paths: Sequence[str]) -> str:
-    """Returns the id of the cluster that the log dirs were used in, or "" if all of them are new.
-
-    Raises LogDirError if `meta.properties`, which has the id, is damaged."""
+    """Returns the id of the cluster that the log directories were used in, or "" if all of them are new. Raises
+    LogDirError if `meta.properties`, which has the id, is damaged."""
     for log_dir in paths:
         path = f"{log_dir}/{META_PROPERTIES_FILE}"
         try:

@@ -1,23 +1,23 @@
-"""All partition logs of a broker, over one or more `log.dirs`. Kafka's `LogManager`.
+"""Owns all partition logs of a broker, over one or more `log.dirs`. Kafka's `LogManager`.
 
-The manager loads them, has old segments go, and closes them. The rest is with its parts:
+The manager loads logs, applies retention, and closes logs. Its parts do the rest:
 
 | part | module | what it does |
 |---|---|---|
-| `hosted` | `hosted_logs.py` | knows the logs, by partition |
-| `directories` | `log_directories.py` | knows the log dirs: their ids, and which failed |
-| `creation` | `log_creation.py` | makes logs |
-| `deletion` | `log_deletion.py` | takes logs out of service and their directories away |
-| `moves` | `log_move.py` | moves logs to another log dir |
-| `checkpoints` | `log_checkpoints.py` | says what a crash may rely on |
+| `hosted` | `hosted_logs.py` | knows the logs by partition |
+| `directories` | `log_directories.py` | knows the log directories: their ids, and which failed |
+| `creation` | `log_creation.py` | creates logs |
+| `deletion` | `log_deletion.py` | takes logs out of service and removes their directories |
+| `moves` | `log_move.py` | moves logs to another log directory |
+| `checkpoints` | `log_checkpoints.py` | stores the offsets that recovery relies on after a crash |
 
-A log dir that fails is taken offline with the logs in it; the others serve on. Which thread may call what:
+A log directory that fails is taken offline with its logs, and the other directories stay in service. Threads may call:
 
-- before serving: `load`, which uses threads of its own;
-- event loop: everything else, none of it waiting for the disk but truncations, which are rare;
-- disk threads: `run()` of what the event loop was handed (`FlushJob`, `CheckpointJob`, `CreationJob`,
-  `DeletionJob`) and `LogDeletion.remove_files`. At most one round of flushes and checkpoints is under way at a time,
-  and at most one of deletions and creations: the shell plans the next when the last is done;
+- before serving: `load`, which uses its own threads;
+- event loop: everything else. Only truncations wait for the disk, and these are rare;
+- disk threads: `run()` of the jobs that the event loop planned (`FlushJob`, `CheckpointJob`, `CreationJob`,
+  `DeletionJob`) and `LogDeletion.remove_files`. At most one round of flushes and checkpoints runs at a time, and at
+  most one round of deletions and creations. The caller plans the next round after the last one has ended;
 - after serving: `close`.
 """
 
@@ -54,26 +54,27 @@ from klamm_broker.log.segment.segment_pool import SegmentPool
 from klamm_server.config.broker_configs import BrokerConfig
 
 CLOSING_THREADS = 8
-"""How many logs wait for the disk at once: a file system commits what is waiting together."""
+"""How many logs wait for the disk at the same time while they are closed. A file system commits all waiting writes
+together."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerConfig:
-    """Settings of this process."""
+    """The settings of the log manager."""
 
     log_dirs: tuple[str, ...]
-    """`log.dirs`."""
+    """The paths of `log.dirs`."""
     node_id: int
     lost_directory_ids: frozenset[uuid.UUID] = frozenset()
-    """`log.dirs.lost` (ours): log dirs that are not to be missed."""
+    """The ids in `log.dirs.lost` (Klamm only): log directories that do not count as missing."""
     open_segments_max: int = 512
-    """`log.open.segments.max` (ours): sealed segments kept open for reading, over all logs."""
+    """The value of `log.open.segments.max` (Klamm only): how many sealed segments of all logs stay open for reading."""
     recovery_threads_per_data_dir: int = 2
-    """`num.recovery.threads.per.data.dir`."""
+    """The value of `num.recovery.threads.per.data.dir`."""
     producer_ids_max: int = DEFAULT_IDS_MAX
-    """`producer.ids.per.partition.max` (ours)."""
+    """The value of `producer.ids.per.partition.max` (Klamm only)."""
 
     def __post_init__(self) -> None:
         assert self.log_dirs, "log.dirs is empty"
@@ -93,7 +94,7 @@ class LogManagerConfig:
 
 
 class LogManager:
-    """See the module's docstring."""
+    """All logs of a broker: loads them, applies retention, and closes them. Its parts have the other operations."""
 
     def __init__(self, config: LogManagerConfig, disk: Disk, rng: random.Random) -> None:
         self._config = config
@@ -121,15 +122,16 @@ class LogManager:
         self.is_loaded = False
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """`num.recovery.threads.per.data.dir` are also those that close logs, if they are more than usual."""
+        """Applies the new configuration. `num.recovery.threads.per.data.dir` also sets the threads that close logs, if
+        it is above CLOSING_THREADS."""
         self._closing_threads = max(CLOSING_THREADS, config.num_recovery_threads_per_data_dir)
 
     def load(self, cluster_id: str, topic_config: Callable[[str], LogConfig], *, now_ms: int) -> list[PendingDeletion]:
-        """Claims the log dirs for a cluster and opens every partition found in them; blocks, with
-        `recovery_threads_per_data_dir` threads per dir.
+        """Claims the log directories for a cluster and opens all partitions in them. Blocks, with
+        `recovery_threads_per_data_dir` threads per directory.
 
-        Returns directories that were being deleted when the last process ended. Raises LogDirError as
-        `LogDirectories.claim`, or if a partition is found in two dirs."""
+        Returns directories whose deletion the last process had not finished. Raises LogDirError as
+        `LogDirectories.claim`, or if a partition is found in two directories."""
         self.directories.claim(cluster_id)
         found = FoundLogs(self.directories, self._opener, disk=self._disk, rng=self._rng, now_ms=now_ms)
         found.load(topic_config, threads=self._config.recovery_threads_per_data_dir * len(self.directories))
@@ -138,19 +140,19 @@ class LogManager:
         return found.deletions
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The current log, also one whose dir went offline (its calls then raise LogDirFailure)."""
+        """Returns the current log, even if its directory is offline. Calls of an offline log raise LogDirFailure."""
         return self.hosted.current.get(topic_partition)
 
     # Background work
 
     def complete_flush(self, job: FlushJob) -> None:
-        """After `job.run()` of a log's flusher returned, if that log is still there."""
+        """Completes a flush after `job.run()` of a log's flusher has returned, if the log still exists."""
         for log in self.hosted.of(job.topic_partition):
             if log.log_dir is job.log_dir:
                 log.flusher.complete(job)
 
     def apply_retention(self, high_watermark: Callable[[TopicPartition], int], *, now_ms: int) -> list[PendingDeletion]:
-        """Drops expired segments of every log, every `log.retention.check.interval.ms`."""
+        """Drops the expired segments of every log. Called every `log.retention.check.interval.ms`."""
         deletions = []
         for log in self.hosted.online():
             mark = high_watermark(log.topic_partition)
@@ -169,11 +171,12 @@ class LogManager:
     # Stopping
 
     def close(self, *, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
-        """Makes everything durable, leaves the clean-shutdown marker in each dir that managed to, unlocks all dirs.
+        """Flushes and closes all logs, writes the clean-shutdown marker into each directory that succeeded, and unlocks
+        all directories.
 
-        Does nothing unless they are loaded: a dir that was not read must not be said to have been closed in order. A
-        log that `high_watermarks` lacks keeps the one checkpointed before. A dir that fails here is reported in the
-        log and recovers at the next start."""
+        Does nothing unless the logs are loaded, because a directory that was not read must not get a clean-shutdown
+        marker. A log without an entry in `high_watermarks` keeps its last checkpoint. A directory that fails is logged,
+        and recovers at the next start."""
         if not self.is_loaded:
             return
         self.is_loaded = False

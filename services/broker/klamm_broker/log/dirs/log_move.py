@@ -1,17 +1,17 @@
-"""Moves a log to another log dir of its broker (KIP-113). The table has the files on disk after each step and a crash.
+"""Moves a log to another log directory of its broker (KIP-113). The table has the files on disk after each step.
 
-A *future* log, `<topic>-<partition>.<hex>-future`, is a log of its own in the other dir that copies the current one.
-When it has all records, it takes its place:
+A *future* log, `<topic>-<partition>.<hex>-future`, is a separate log in the other directory that copies the current
+log. When it has all records, it replaces the current log:
 
 | step | on disk | a crash after it leaves |
 |---|---|---|
-| `FutureCreationJob` | the directory, `partition.metadata`, `replaces.metadata` | both: the start continues the copy |
-| `LogMoves.swap` | the future log gets its name; it is written to from now on | both: the one replaced goes |
-| `SwapJob`, part 1 | that name is durable, the old directory is renamed to `…-delete` | the new log |
-| `SwapJob`, part 2 | checkpoints know, `replaces.metadata` goes | the new log |
+| `FutureCreationJob` | the directory, `partition.metadata`, `replaces.metadata` | both logs, and the start continues |
+| `LogMoves.swap` | the future log has its final name, and gets new records | both, and the start deletes the old one |
+| `SwapJob`, part 1 | that name is durable, and the old directory is renamed to `…-delete` | the new log |
+| `SwapJob`, part 2 | the checkpoints have the new log, and `replaces.metadata` is removed | the new log |
 
-`replaces.metadata` has the directory.id of the dir moved from: so the start knows which of two is out of date. A
-future log without a current one, though all log dirs are readable, is removed: its topic is gone.
+`replaces.metadata` has the directory.id of the old directory, so that the start knows which log is out of date. If a
+future log has no current log although all log directories are readable, its topic is deleted, so the log is removed.
 """
 
 from __future__ import annotations
@@ -41,15 +41,14 @@ REPLACES_FILE = "replaces.metadata"
 
 
 def write_replaced(disk: Disk, directory: str, directory_id: uuid.UUID) -> None:
-    """Stores, durably, which log dir's log this one is to replace. Raises OSError."""
+    """Stores the id of the log directory whose log this log will replace, durably. Raises OSError."""
     disk.write_atomically(
         f"{directory}/{REPLACES_FILE}", f"version: 0\ndirectory_id: {encode_uuid(directory_id)}\n".encode()
     )
 
 
 def read_replaced(disk: Disk, directory: str) -> uuid.UUID | None:
-    """Returns the id of the replaced log dir, or None if there is no such file or its content is wrong. Raises
-    OSError."""
+    """Returns the id of the log directory whose log is replaced, or None without a valid file. Raises OSError."""
     path = f"{directory}/{REPLACES_FILE}"
     if not disk.exists(path):
         return None
@@ -62,19 +61,19 @@ def read_replaced(disk: Disk, directory: str) -> uuid.UUID | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FutureCreationJob:
-    """Makes a future log, empty and durable. Disk thread; then `LogMoves.complete`."""
+    """Creates an empty, durable future log. Runs on a disk thread. `LogMoves.complete` follows."""
 
     disk: Disk
     log_dir: LogDir
     new: NewLog
     directory: str
     replaces: uuid.UUID
-    """The directory.id of the log dir that the current log is in."""
+    """The directory.id of the log directory with the current log."""
     opener: LogOpener
     now_ms: int
 
     def run(self) -> PartitionLog:
-        """Raises LogDirFailure, which also takes the dir offline, or DiskFull."""
+        """Creates the future log. Raises LogDirFailure, which also takes the directory offline, or DiskFull."""
         self.log_dir.check_online()
         try:
             self.disk.make_directory(self.directory)
@@ -83,7 +82,7 @@ class FutureCreationJob:
             log = self._open()
             self.disk.fsync_directory(self.log_dir.path)
         except OSError as error:
-            # Or the next start would go on with a move that was refused.
+            # Remove it, because the next start would otherwise continue a move that was refused.
             with contextlib.suppress(OSError):
                 self.disk.remove_tree(self.directory)
             raise self.log_dir.failed(error, f"creation of {self.directory}") from error
@@ -98,21 +97,21 @@ class FutureCreationJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapJob:
-    """Makes the swap durable, and takes the log that was replaced out of the way. Disk thread; then
-    `LogMoves.complete_swap`."""
+    """Makes the swap durable, and renames the replaced log's directory. Runs on a disk thread. `LogMoves.complete_swap`
+    follows."""
 
     disk: Disk
     log_dir: LogDir
-    """Where the log is now."""
+    """The new log directory of the log."""
     directory: str
     old_log_dir: LogDir
     doomed: DoomedLog
-    """The log that was replaced."""
+    """The replaced log."""
     checkpoints: tuple[CheckpointJob, ...]
 
     def run(self) -> None:
-        """Raises LogDirFailure, which also takes one of the dirs offline: the next start does the rest. Raises
-        DiskFull: the job can run again."""
+        """Runs the job. Raises LogDirFailure, which also takes one of the directories offline. The next start then
+        completes the swap. Raises DiskFull, after which the job can run again."""
         try:
             self.disk.fsync_directory(self.log_dir.path)
         except OSError as error:
@@ -152,7 +151,8 @@ class LogMoves:
         self._rng = rng
 
     def plan(self, topic_partition: TopicPartition, path: str, *, now_ms: int) -> FutureCreationJob | None:
-        """A future log in the log dir `path` for a partition that has a log and no future one; None: it is there.
+        """Plans a future log in the log directory `path`, for a partition with a log and no future log. Returns None if
+        the log is there already.
 
         Raises the exception of LOG_DIR_NOT_FOUND, LogDirFailure, or KafkaStorageError."""
         current = self._logs.current[topic_partition]
@@ -181,13 +181,13 @@ class LogMoves:
         )
 
     def complete(self, log: PartitionLog) -> None:
-        """The future log is there: what `FutureCreationJob.run` returned."""
+        """Adds the future log that `FutureCreationJob.run` returned."""
         self._logs.futures[log.topic_partition] = log
 
     def swap(self, topic_partition: TopicPartition, *, now_ms: int) -> SwapJob:
-        """The future log, which has all records of the current one, takes its place at once.
+        """Puts the future log, which has all records of the current log, in the current log's place immediately.
 
-        Raises LogDirFailure or DiskFull, and then nothing has changed."""
+        Raises LogDirFailure or DiskFull. Then nothing has changed."""
         current, future = self._logs.current[topic_partition], self._logs.futures[topic_partition]
         assert future.log_end_offset == current.log_end_offset, (future.log_end_offset, current.log_end_offset)
         directory = f"{future.log_dir.path}/{topic_partition}"
@@ -199,7 +199,7 @@ class LogMoves:
         future.relocate(directory)
         future.config = current.config
         if current.epochs.latest_epoch > future.epochs.latest_epoch:
-            # All records of it are gone.
+            # All records of this epoch are gone.
             future.epochs.assign(current.epochs.latest_epoch, future.log_end_offset)
         self._logs.current[topic_partition] = self._logs.futures.pop(topic_partition)
         self._logs.replaced.add((current.log_dir, topic_partition))
@@ -215,6 +215,6 @@ class LogMoves:
         )
 
     def complete_swap(self, job: SwapJob) -> PendingDeletion:
-        """Ends the swap after `job.run()`. Returns the directory that is still to be removed."""
+        """Ends the swap after `job.run()`. Returns the old directory, which must still be removed."""
         self._logs.replaced.discard((job.old_log_dir, job.doomed.topic_partition))
         return PendingDeletion(log_dir=job.old_log_dir, paths=(job.doomed.renamed,), due_ms=job.doomed.due_ms)

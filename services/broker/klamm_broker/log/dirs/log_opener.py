@@ -1,4 +1,4 @@
-"""Opens a partition's log with what all logs of a broker share. Any thread."""
+"""Opens a partition's log with the objects that all logs of a broker share. Any thread may use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm_broker.log.segment.segment_pool import SegmentPool
 
 
 class LogOpener:
-    """`producer_ids_max` is `producer.ids.per.partition.max`."""
+    """Opens logs. `producer_ids_max` is `producer.ids.per.partition.max`."""
 
     def __init__(self, *, disk: Disk, pool: SegmentPool, rng: random.Random, producer_ids_max: int) -> None:
         self._disk = disk
@@ -35,9 +35,8 @@ class LogOpener:
         recovery_point: int = 0,
         clean_shutdown: bool = False,
     ) -> PartitionLog:
-        """The log in the directory `path`, a new one if there is none; offsets are those that were checkpointed.
-
-        Raises OSError."""
+        """Opens the log in the directory `path`, or creates it. The offsets are those of the checkpoints. Raises
+        OSError."""
         context = LoadContext(
             config=config,
             log_start_offset=log_start_offset,

@@ -1,14 +1,15 @@
-"""Kafka's checkpoint files: small texts that are replaced as a whole, never edited.
+"""Kafka's checkpoint files: small text files that are always replaced as a whole.
 
     0                   version
     2                   number of rows
-    orders 0 1200       one row a line, columns parted by a space
+    orders 0 1200       one row per line, with columns separated by a space
     orders 1 1187
 
-Per log dir there are four with rows of `topic partition offset`: `recovery-point-offset-checkpoint` (all
-below is on disk), `log-start-offset-checkpoint` (where DeleteRecords moved the start to),
-`replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (all below is compacted); per log,
-`leader-epoch-checkpoint` with rows of `epoch startOffset`. Follows Kafka's `CheckpointFile`.
+Each log directory has four files with rows of `topic partition offset`. In `recovery-point-offset-checkpoint`, all
+records below the offset are on disk. `log-start-offset-checkpoint` has the log starts that DeleteRecords set.
+`replication-offset-checkpoint` has the high watermarks. In `cleaner-offset-checkpoint`, all records below the offset
+are compacted. Each log has `leader-epoch-checkpoint` with rows of `epoch startOffset`. Follows Kafka's
+`CheckpointFile`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _VERSION = 0
 
 
 class CheckpointError(KlammError):
-    """A checkpoint file does not follow its format; the text names the file and the line."""
+    """Raised if a checkpoint file does not follow its format. The text names the file and the line."""
 
 
 def encode_checkpoint(rows: Sequence[Iterable[object]]) -> bytes:
@@ -36,7 +37,7 @@ def encode_checkpoint(rows: Sequence[Iterable[object]]) -> bytes:
 
 
 def decode_checkpoint(path: str, data: bytes, columns: tuple[type, ...]) -> list[list[str | int]]:
-    """The rows of a checkpoint file, each with one value per column type. Raises CheckpointError."""
+    """Returns the rows of a checkpoint file. Each row has one value per column type. Raises CheckpointError."""
     lines = data.decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or lines[0] != str(_VERSION) or not lines[1].isdigit():
         raise CheckpointError(f"checkpoint {path}: expected version {_VERSION} and a row count")
@@ -64,7 +65,7 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint, none if there is no file. Raises CheckpointError and OSError."""
+    """Returns the offsets of a checkpoint, or an empty dict without a file. Raises CheckpointError and OSError."""
     if not disk.exists(path):
         return {}
     rows = decode_checkpoint(path, disk.read_file(path), (str, int, int))

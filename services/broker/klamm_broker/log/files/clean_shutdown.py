@@ -1,9 +1,9 @@
-"""`.kafka_cleanshutdown`: the broker that used this log dir last stopped in order, so nothing needs recovering.
+"""`.kafka_cleanshutdown`: the marker that the last broker on this log directory shut down cleanly, without recovery.
 
     {"version":0,"brokerEpoch":17}
 
-Removed as soon as a start has taken note of it: whatever happens then is a crash until the next orderly
-stop. The broker epoch lets the controller see that no write of that epoch was lost (KIP-966). Follows
+The next start reads and removes the marker. From then on, every end of the process counts as a crash until the next
+clean shutdown. With the broker epoch, the controller checks that no write of that epoch was lost (KIP-966). Follows
 Kafka's `CleanShutdownFileHandler`.
 """
 
@@ -18,15 +18,15 @@ NO_BROKER_EPOCH = -1
 
 
 def write_clean_shutdown(disk: Disk, log_dir: str, broker_epoch: int) -> None:
-    """Leaves the marker, durably. Everything it vouches for must be on disk already. Raises OSError."""
+    """Writes the marker durably. All data of the log directory must be on disk before. Raises OSError."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     disk.write_atomically(f"{log_dir}/{CLEAN_SHUTDOWN_FILE}", content.encode())
 
 
 def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
-    """The broker epoch of the marker, which is removed; None if there is none.
+    """Removes the marker and returns its broker epoch, or None without a marker.
 
-    A marker that cannot be read still says that the stop was clean; its epoch is then -1. Raises OSError."""
+    An unreadable marker still means a clean shutdown. Its epoch is -1. Raises OSError."""
     path = f"{log_dir}/{CLEAN_SHUTDOWN_FILE}"
     if not disk.exists(path):
         return None

@@ -1,10 +1,9 @@
-"""Reading a sealed `.log` file from the disk itself, and leaving the page cache as it was.
+"""Reads a sealed `.log` file from the disk itself, and leaves the page cache as it was.
 
-What is in the page cache says nothing of the disk: a byte that went bad below it would be seen only when memory had run
-short. So the pages of a block are dropped before it is read; that takes clean pages only, and sealed segments below the
-recovery point have no others. Scrubbing reads what nobody reads, and must not push out what others do: the pages are
-dropped again afterwards, but for blocks of which a page was there before. Readahead is switched off for the same
-reason: what it brings would be dropped unread.
+The page cache may hide damage on the disk until the pages are dropped. So the reader drops the pages of a block before
+it reads it. This drops only clean pages, and sealed segments below the recovery point have no others. Scrubbing reads
+data that no client needs, and must not evict data that clients use. So the pages are dropped again after the read,
+unless the block was cached before. Readahead is switched off, because its pages would be dropped unread.
 
 Worker threads only.
 """
@@ -17,13 +16,14 @@ from collections.abc import Callable
 from klamm_broker.log.files.disk import Disk
 
 BLOCK_BYTES = 1024 * 1024
-"""Read with one call; a multiple of every page size."""
+"""The bytes of one read, a multiple of every page size."""
 _CAN_DROP = hasattr(os, "posix_fadvise")
 _CAN_PROBE = hasattr(os, "RWF_NOWAIT")
 
 
 class ColdFile:
-    """Open from the constructor to `close`; both and `read` raise OSError. `pace` gets the bytes of each block."""
+    """A file that is open from the constructor to `close`. The constructor and `read` raise OSError. `pace` is called
+    with the bytes of each block."""
 
     def __init__(self, disk: Disk, path: str, *, pace: Callable[[int], None]) -> None:
         self._disk = disk
@@ -38,7 +38,7 @@ class ColdFile:
         self._disk.close(self._fd)
 
     def read(self, position: int, size_bytes: int) -> memoryview:
-        """The bytes, or less where the file ends."""
+        """Returns the bytes of the range, or fewer at the end of the file."""
         end = position + size_bytes
         if self._block_position <= position and end <= self._block_position + len(self._block):
             at = position - self._block_position
@@ -65,13 +65,13 @@ class ColdFile:
         self._pace(len(self._block))
 
     def _is_cached(self, start: int) -> bool:
-        """Whether readers may want the block: its first byte is in memory."""
+        """Returns True if the block's first byte is in memory, because readers may then use the block."""
         if not _CAN_PROBE:
             return True
         try:
             return bool(self._disk.preadv(self._fd, [bytearray(1)], start, os.RWF_NOWAIT))
         except OSError:
-            return False  # it is not there, or the file system cannot tell
+            return False  # the byte is not in memory, or the file system cannot tell
 
     def _drop(self, start: int) -> None:
         if _CAN_DROP:
@@ -79,7 +79,7 @@ class ColdFile:
 
 
 def read_cold(disk: Disk, path: str) -> bytes:
-    """All of a small file, from the disk. Raises OSError."""
+    """Returns the content of a small file, read from the disk itself. Raises OSError."""
     fd = disk.open(path, os.O_RDONLY)
     try:
         if _CAN_DROP:

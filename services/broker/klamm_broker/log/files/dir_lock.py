@@ -1,6 +1,6 @@
-"""The `.lock` file of a log dir: no two brokers use one directory at a time.
+"""The `.lock` file of a log directory, so that no two brokers use one directory at the same time.
 
-An advisory lock that the kernel drops when the process ends, however it ends; the file itself stays.
+The kernel drops this advisory lock when the process ends in any way. The file itself stays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ LOCK_FILE = ".lock"
 
 
 class DirectoryLock:
-    """Held from construction to `release`. Raises LogDirError if another process holds it, OSError otherwise."""
+    """A lock that is held from construction to `release`. The constructor raises LogDirError if another process holds
+    the lock, or OSError."""
 
     def __init__(self, disk: Disk, log_dir: str) -> None:
         self._disk = disk

@@ -1,7 +1,7 @@
-"""The disk as the log sees it: one port, thin over `os`, so that tests can make it fail where they want.
+"""The interface to the disk for logs, a thin layer over `os`. Tests replace it to make calls fail.
 
-Every call raises OSError as the operating system does; the caller decides what that means
-(`storage_failure.py`). File descriptors are plain ints. Nothing here buffers.
+Every call raises OSError as the operating system does, and the caller decides about the consequences
+(`storage_failure.py`). File descriptors are plain ints. The layer does not buffer.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Buffer = bytes | bytearray | memoryview
 
 
 class DiskSpace(NamedTuple):
-    """Room on the file system that holds a path, in bytes."""
+    """The space of the file system that has a path, in bytes."""
 
     total_bytes: int
     usable_bytes: int
-    """What an unprivileged process may still write."""
+    """The bytes that an unprivileged process may still write."""
 
 
 class Disk:
-    """The real disk. Paths are str: on the hot path nothing here may cost more than the system call."""
+    """The real disk. Paths are str, because conversions would cost more than the system call on the hot path."""
 
     writev = staticmethod(os.writev)
     pread = staticmethod(os.pread)
@@ -36,11 +36,11 @@ class Disk:
     dup = staticmethod(os.dup)
 
     def fadvise(self, fd: int, position: int, size_bytes: int, advice: int) -> None:
-        """posix_fadvise, which macOS has not; the size 0 means up to the end."""
+        """Calls posix_fadvise, which macOS lacks. Size 0 means up to the end of the file."""
         os.posix_fadvise(fd, position, size_bytes, advice)
 
     def open(self, path: str, flags: int) -> int:
-        """Opens close-on-exec; a created file gets mode 0644 less the umask."""
+        """Opens a file close-on-exec. A created file gets mode 0644 minus the umask."""
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def fsync_directory(self, path: str) -> None:
@@ -64,19 +64,19 @@ class Disk:
         return os.path.exists(path)
 
     def make_directory(self, path: str) -> None:
-        """Creates the directory and its parents; one that is there already is fine."""
+        """Creates the directory and its parents. An existing directory is no error."""
         os.makedirs(path, exist_ok=True)
 
     def list_files(self, path: str) -> list[str]:
-        """Names of the regular files in a directory, sorted."""
+        """Returns the names of the regular files in a directory, sorted."""
         return sorted(entry.name for entry in os.scandir(path) if entry.is_file())
 
     def list_directories(self, path: str) -> list[str]:
-        """Names of the directories in a directory, sorted."""
+        """Returns the names of the directories in a directory, sorted."""
         return sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Removes files; one that is gone already is fine."""
+        """Removes files. A missing file is no error."""
         for path in paths:
             try:
                 os.unlink(path)
@@ -84,7 +84,7 @@ class Disk:
                 continue
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory and all below it; one that is gone already is fine."""
+        """Removes a directory and its content. A missing directory is no error."""
         if os.path.exists(path):
             shutil.rmtree(path)
 
@@ -93,8 +93,8 @@ class Disk:
         return DiskSpace(stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize)
 
     def allocate(self, directory: str, size_bytes: int) -> None:
-        """Takes so much of the file system of `directory`, and gives it back. Raises OSError where it cannot be had: of
-        a quota `space` knows nothing."""
+        """Allocates `size_bytes` on the file system of `directory` and frees them. Raises OSError if that fails, for
+        example because of a quota, which `space` does not see."""
         path = os.path.join(directory, ALLOCATION_FILE)
         fd = self.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
@@ -111,7 +111,7 @@ class Disk:
             self.close(fd)
 
     def read_all(self, fd: int, size_bytes: int, position: int = 0) -> bytes:
-        """`size_bytes` from `position`, or less only where the file ends."""
+        """Returns `size_bytes` bytes from `position`, or fewer at the end of the file."""
         data = self.pread(fd, size_bytes, position)
         while len(data) < size_bytes:
             more = self.pread(fd, size_bytes - len(data), position + len(data))
@@ -121,7 +121,7 @@ class Disk:
         return data
 
     def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
-        """Writes all of `data` at `position`, however short the kernel's writes are."""
+        """Writes all of `data` at `position`, with more calls if the kernel writes less than requested."""
         rest = memoryview(data)
         while rest:
             written = self.pwrite(fd, rest, position)
@@ -129,9 +129,9 @@ class Disk:
             position += written
 
     def writev_all(self, fd: int, buffers: Sequence[Buffer], size_bytes: int) -> None:
-        """Appends all buffers (together `size_bytes`) at the end of a file opened with O_APPEND.
+        """Appends all buffers (together `size_bytes`) at the end of a file that was opened with O_APPEND.
 
-        Normally one writev; more only beyond IOV_MAX buffers or after a short write."""
+        Usually this takes one writev. More are needed for more than IOV_MAX buffers or after a short write."""
         if len(buffers) <= IOV_MAX:
             written = self.writev(fd, buffers)
             if written == size_bytes:
@@ -151,7 +151,7 @@ class Disk:
             total += skip
 
     def sync_path(self, path: str) -> None:
-        """fdatasync of a file by name; FileNotFoundError if it is gone."""
+        """Calls fdatasync for a file by name. Raises FileNotFoundError if the file is gone."""
         fd = self.open(path, os.O_RDONLY)
         try:
             self.fdatasync(fd)
@@ -172,7 +172,7 @@ class Disk:
 
 
 ALLOCATION_FILE = ".klamm-space"
-"""What `allocate` gives a name for a moment."""
+"""The name of the temporary file of `allocate`."""
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
-"""Buffers that one writev takes (1024 on Linux)."""
+"""The most buffers of one writev (1024 on Linux)."""

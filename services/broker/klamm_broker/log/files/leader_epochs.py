@@ -1,12 +1,12 @@
 """The start offset of each leader epoch of a partition (KIP-101, KIP-279). Truncation relies on it.
 
-`LeaderEpochCache` is pure. Its entries grow strictly in epoch and in start offset; an epoch without records has no
-entry once a later epoch began at the same offset. Follows Kafka's `LeaderEpochFileCache`.
+`LeaderEpochCache` is pure. Its entries grow strictly in epoch and in start offset. An epoch without records loses its
+entry when a later epoch begins at the same offset. Follows Kafka's `LeaderEpochFileCache`.
 
-`LeaderEpochFile` keeps the cache in `leader-epoch-checkpoint`. Kafka writes the file, synced, at every new epoch; here
-it is written when the log is flushed, truncated or closed, because whatever the file lacks is in the headers of batches
-at or above the recovery point, and those are read anyway after a crash. Before the recovery point moves past a batch,
-the file with its epoch is on disk (`log_flush.py`).
+`LeaderEpochFile` stores the cache in `leader-epoch-checkpoint`. Kafka writes and syncs the file at every new epoch. In
+Klamm, it is written when the log is flushed, truncated or closed. Epochs that the file lacks are in the headers of
+batches at or above the recovery point, which are read after a crash anyway. Before the recovery point moves past a
+batch, the file with its epoch is on disk (`log_flush.py`).
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
-    """The first record of `epoch` has `start_offset`."""
+    """A leader epoch and the offset of its first record."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochCache:
-    """The epochs of one log. `version` grows with every change, so that a writer knows what is new."""
+    """The epochs of one log. `version` grows with every change, so that a writer detects unwritten changes."""
 
     __slots__ = ("_entries", "latest_epoch", "version")
 
     def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
         self._entries: list[EpochEntry] = []
         self.latest_epoch = NO_LEADER_EPOCH
-        """Largest epoch with an entry, or -1. A plain attribute: every append compares against it."""
+        """The largest epoch with an entry, or -1. It is a plain attribute because every append reads it."""
         self.version = 0
         for entry in entries:
             self.assign(*entry)
@@ -63,10 +63,11 @@ class LeaderEpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch <= `epoch` and where it ends (exclusive), as OffsetsForLeaderEpoch answers.
+        """Returns the largest known epoch <= `epoch` and its exclusive end offset, as in the answer of
+        OffsetsForLeaderEpoch.
 
-        The current epoch ends at `log_end_offset`. An epoch before all known ones ends where the first known
-        one begins. (-1, -1) for an epoch that is unknown because it is newer, or undefined."""
+        The current epoch ends at `log_end_offset`. An epoch before all known epochs ends where the first known epoch
+        begins. Returns (-1, -1) for an epoch that is undefined, or newer than all known epochs."""
         if epoch <= NO_LEADER_EPOCH or epoch > self.latest_epoch:
             return NO_LEADER_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest_epoch:
@@ -76,12 +77,12 @@ class LeaderEpochCache:
         return (self._entries[higher - 1].epoch if higher else epoch), end_offset
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written, or -1 if it is before all entries."""
+        """Returns the epoch in which the record at `offset` was written, or -1 if it is before all entries."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[after - 1].epoch if after else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: epochs that began there or later are gone."""
+        """Drops the epochs that began at or after `end_offset`, the new end of the log."""
         count = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
@@ -89,7 +90,8 @@ class LeaderEpochCache:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now starts at `start_offset`: the epoch in force there begins there."""
+        """Drops the epochs before `start_offset`, the new start of the log. The epoch at this offset begins there
+        now."""
         below = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if below and (below > 1 or self._entries[0].start_offset != start_offset):
             self._entries[:below] = [EpochEntry(self._entries[below - 1].epoch, start_offset)]
@@ -112,7 +114,7 @@ class LeaderEpochCache:
 
 
 class LeaderEpochFile:
-    """`leader-epoch-checkpoint` of one log: lines of `epoch startOffset`."""
+    """The file `leader-epoch-checkpoint` of one log, with lines of `epoch startOffset`."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -123,10 +125,10 @@ class LeaderEpochFile:
         self._lock = threading.Lock()
 
     def read(self) -> LeaderEpochCache:
-        """The stored cache, empty if there is no file. Raises CheckpointError if the file is damaged."""
+        """Returns the stored cache, empty if there is no file. Raises CheckpointError if the file is damaged."""
         if not self._disk.exists(self.path):
             cache = LeaderEpochCache()
-            self._written_version = cache.version  # no file says the same as one without entries
+            self._written_version = cache.version  # a missing file has the same meaning as a file without entries
             return cache
         rows = decode_checkpoint(self.path, self._disk.read_file(self.path), (int, int))
         entries = tuple(EpochEntry(int(epoch), int(offset)) for epoch, offset in rows)
@@ -137,7 +139,7 @@ class LeaderEpochFile:
         return cache
 
     def relocate(self, directory: str) -> None:
-        """The log's directory was renamed."""
+        """Sets the new path, after the log's directory was renamed."""
         with self._lock:
             self.path = f"{directory}/{LEADER_EPOCH_FILE}"
 
@@ -145,9 +147,9 @@ class LeaderEpochFile:
         return cache.version > self._written_version
 
     def write(self, version: int, entries: tuple[EpochEntry, ...]) -> None:
-        """Stores the entries the cache had at `version`, durably, unless newer ones are stored already.
+        """Stores the cache's entries of `version` durably, unless newer entries are stored already.
 
-        Any thread. Raises OSError."""
+        Any thread may call it. Raises OSError."""
         with self._lock:
             if version > self._written_version:
                 self._disk.write_atomically(self.path, encode_checkpoint(entries))

@@ -24,7 +24,7 @@ from klamm_broker.log.files.storage_failure import LogDir
 
 
 class CheckpointOrder:
-    """Keeps checkpoints of one dir in the order in which they were planned.
+    """Keeps checkpoints of one directory in the order in which they were planned.
 
     A truncation writes its checkpoint on the event loop. A disk thread may still be writing an earlier one. Without the
     lock and the number, the recovery points from before the truncation could be written last."""
@@ -34,9 +34,10 @@ class CheckpointOrder:
         self.planned = 0
         self.written = 0
         self.high_watermarks_written = 0
-        """The job whose high watermarks are on disk: those are also written by themselves."""
+        """The number of the job whose high watermarks are on disk. High watermarks are also written without the other
+        checkpoints."""
         self.cleaner_offsets: Mapping[TopicPartition, int] = {}
-        """The cleaner's offsets as they are on disk. Most checkpoints do not change them."""
+        """The cleaner's offsets on disk. Most checkpoints do not change them."""
 
     def next(self) -> int:
         self.planned += 1
@@ -45,7 +46,8 @@ class CheckpointOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkJob:
-    """The high watermarks of one log dir as they were when it was planned: written more often than the rest."""
+    """The high watermarks of one log directory when the job was planned. They are written more often than the other
+    checkpoints."""
 
     disk: Disk
     log_dir: LogDir
@@ -54,7 +56,7 @@ class HighWatermarkJob:
     number: int
 
     def run(self) -> None:
-        """Writes the file, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
+        """Writes the file durably, unless a later job has written it. Raises LogDirFailure or DiskFull."""
         with self.order.lock:
             if self.number < self.order.high_watermarks_written:
                 return
@@ -67,7 +69,7 @@ class HighWatermarkJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointJob:
-    """The offsets of one log dir as they were when it was planned."""
+    """The offsets of one log directory when the job was planned."""
 
     disk: Disk
     log_dir: LogDir
@@ -79,7 +81,8 @@ class CheckpointJob:
     number: int
 
     def run(self) -> None:
-        """Writes the checkpoint files, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
+        """Writes the checkpoint files durably, unless a later job has written them. Raises LogDirFailure or
+        DiskFull."""
         with self.order.lock:
             if self.number < self.order.written:
                 return

@@ -1,4 +1,4 @@
-"""`meta.properties` of a log dir: which cluster and node it belongs to, and its own id (KIP-858).
+"""`meta.properties` of a log directory: its cluster, its node, and its own id (KIP-858).
 
     version=1
     cluster.id=kAFi-uhTRZ2xVXcNkFUEJA
@@ -6,14 +6,15 @@
     directory.id=Yd8cKqv2T9ShQ5ZyV1rE3g
     broker.directory.ids=Yd8cKqv2T9ShQ5ZyV1rE3g,kAXi-uhTRZ2xVXcNkFUE-A
 
-Written when a dir is first used, compared ever after: a broker must never take another cluster's data for
-its own, nor two brokers each other's. Follows Kafka's `MetaProperties`, version 1.
+The first use of a directory writes the file, and every later start compares it. So a broker never uses the data of
+another cluster or another broker. Follows Kafka's `MetaProperties`, version 1.
 
-Kafka's dirs are formatted by a tool, and one without this file is refused. Ours are formatted by the start, which
-must not take the mount point of a disk that is not mounted for a new dir. So each dir names all of its broker's in
-`broker.directory.ids` (ours; Kafka ignores properties it does not know), and while one of them is missing no dir is
-new. To go on, mount or configure it again, or say with `log.dirs.lost=<directory.id>` that it will not come back; the
-ids said to be lost are forgotten, so that the setting can go with the next start.
+In Kafka, a tool formats directories, and a broker refuses a directory without this file. In Klamm, the start formats
+them. It must not treat the mount point of an unmounted disk as a new directory. So each directory lists all
+directories of its broker in `broker.directory.ids` (Klamm only; Kafka ignores unknown properties). While one of them
+is missing, no directory counts as new. The operator must then mount or configure the directory again, or declare it
+lost with `log.dirs.lost=<directory.id>`. Lost ids are removed from the files, so that the next start no longer needs
+the setting.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ META_PROPERTIES_FILE = "meta.properties"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """The content of the file."""
+    """The content of `meta.properties`."""
 
     cluster_id: str
     node_id: int
     directory_id: uuid.UUID
-    """Names this directory in the cluster's metadata, wherever it is mounted."""
+    """The id of this directory in the cluster's metadata. It does not depend on the path."""
     broker_directory_ids: frozenset[uuid.UUID]
-    """The ids of every log dir of the broker, this one included; empty if the file is Kafka's."""
+    """The ids of all log directories of the broker, including this one. Empty if Kafka wrote the file."""
 
     def encode(self) -> bytes:
         lines = (
@@ -53,7 +54,8 @@ class MetaProperties:
 
     @classmethod
     def decode(cls, log_dir: str, data: bytes) -> MetaProperties:
-        """Raises LogDirError naming the dir and the property that is missing or not usable."""
+        """Parses the file's content. Raises LogDirError, which names the directory and the missing or invalid
+        property."""
         values = _properties(data.decode("utf-8", "replace"))
         if values.get("version") != "1":
             raise LogDirError(f"{log_dir}/{META_PROPERTIES_FILE}: version={values.get('version')}; expected 1")
@@ -69,21 +71,21 @@ class MetaProperties:
 
 
 def decode_uuids(texts: Iterable[str]) -> frozenset[uuid.UUID]:
-    """Raises ValueError unless each is 16 bytes in base64url."""
+    """Parses ids. Raises ValueError unless each is 16 bytes in base64url."""
     return frozenset(map(decode_uuid, texts))
 
 
 def _properties(text: str) -> dict[str, str]:
-    """`key=value` lines of a Java properties file; `#` and `!` begin comments."""
+    """Parses the `key=value` lines of a Java properties file. Lines that start with `#` or `!` are comments."""
     lines = (line.strip() for line in text.splitlines())
     pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
     return {key.strip(): value.strip().replace("\\", "") for key, _, value in pairs}
 
 
 def read_meta_properties(disk: Disk, log_dir: str, *, cluster_id: str, node_id: int) -> MetaProperties | None:
-    """The dir's properties, None if it has none.
+    """Returns the directory's properties, or None without a file.
 
-    Raises LogDirError if the dir belongs to another cluster or node, OSError if the disk fails."""
+    Raises LogDirError if the directory belongs to another cluster or node, and OSError if the disk fails."""
     path = f"{log_dir}/{META_PROPERTIES_FILE}"
     if not disk.exists(path):
         return None
@@ -102,11 +104,11 @@ def read_meta_properties(disk: Disk, log_dir: str, *, cluster_id: str, node_id: 
 
 
 def write_meta_properties(disk: Disk, log_dir: str, properties: MetaProperties) -> None:
-    """Stores them durably. Raises OSError."""
+    """Stores the properties durably. Raises OSError."""
     disk.write_atomically(f"{log_dir}/{META_PROPERTIES_FILE}", properties.encode())
 
 
 def missing_directory_ids(found: Sequence[MetaProperties], *, lost: frozenset[uuid.UUID]) -> frozenset[uuid.UUID]:
-    """Ids of the log dirs that the broker had, as any of those `found` knows, that are neither here nor `lost`."""
+    """Returns the ids of the broker's log directories, as listed in `found`, that are neither found nor `lost`."""
     known = frozenset[uuid.UUID]().union(*(one.broker_directory_ids for one in found))
     return known - {one.directory_id for one in found} - lost

@@ -1,10 +1,11 @@
-"""`partition.metadata`: which topic, by id, the files of a partition directory belong to.
+"""`partition.metadata`: the id of the topic that a partition directory belongs to.
 
     version: 0
     topic_id: kAFi-uhTRZ2xVXcNkFUEJA
 
-A topic that is deleted and created again has the same name and another id; this file keeps the old topic's records from
-being served as the new one's. Ids are 16 bytes in unpadded base64url, as Kafka prints them (`PartitionMetadataFile`).
+If a topic is deleted and created again, it has the same name and another id. With this file, the broker never serves
+the old topic's records as the new one's. Ids are 16 bytes in unpadded base64url, as Kafka prints them
+(`PartitionMetadataFile`).
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ PARTITION_METADATA_FILE = "partition.metadata"
 
 
 class PartitionMetadataError(KlammError):
-    """A partition.metadata file does not follow its format."""
+    """Raised if a partition.metadata file does not follow its format."""
 
 
 def encode_uuid(value: uuid.UUID) -> str:
-    """22 characters of base64url."""
+    """Returns 22 characters of base64url."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> uuid.UUID:
-    """Raises ValueError unless `text` is 16 bytes in base64url."""
+    """Parses an id. Raises ValueError unless `text` is 16 bytes in base64url."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except binascii.Error as error:
@@ -38,13 +39,13 @@ def decode_uuid(text: str) -> uuid.UUID:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: TopicId) -> None:
-    """Stores the id durably. Raises OSError."""
+    """Stores the topic id durably. Raises OSError."""
     content = f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n"
     disk.write_atomically(f"{directory}/{PARTITION_METADATA_FILE}", content.encode())
 
 
 def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
-    """The stored id, None if there is no file. Raises PartitionMetadataError and OSError."""
+    """Returns the stored topic id, or None without a file. Raises PartitionMetadataError and OSError."""
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     if not disk.exists(path):
         return None

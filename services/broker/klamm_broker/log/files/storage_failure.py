@@ -1,17 +1,15 @@
 """The failures of a log's disk, as exceptions that a caller can distinguish.
 
-- `LogDirFailure`: the disk failed (EIO, EROFS ...). The whole log dir is offline until a restart, and each of
+- `LogDirFailure`: the disk failed (EIO, EROFS ...). The whole log directory is offline until a restart, and each of
   its partitions answers KAFKA_STORAGE_ERROR.
-- `DiskFull`: no space for this write (ENOSPC, EDQUOT). Nothing changed, reads go on, a later write may succeed;
-  this request answers KAFKA_STORAGE_ERROR.
+- `DiskFull`: no space for this write (ENOSPC, EDQUOT). Nothing changed, reads still work, and a later write may
+  succeed. This request answers KAFKA_STORAGE_ERROR.
 - `UnexpectedOffset`: a leader sent a follower records that do not continue its log.
-- `LogDirError`: a log dir cannot be used at all at start-up (other cluster, in use). The process stops with
-  this one line.
+- `LogDirError`: a log directory cannot be used at start-up (other cluster, in use). The process stops with this text.
 
-Kafka takes a directory offline on every IOException, a full disk included, and leaves it so until restart.
-A full disk is the one failure that heals by itself (retention, or an operator deleting files) and that
-loses nothing when the write is undone, so here it refuses the write and keeps the directory. Its replicas resign
-meanwhile (`full_disks.py`).
+Kafka takes a directory offline on every IOException, including a full disk, until a restart. In Klamm, a full disk
+only refuses the write. A full disk may get space again (retention, or an operator who deletes files), and nothing is
+lost when the write is undone. Until then, the directory's replicas resign (`full_disks.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class LogDirFailure(BrokerError):
-    """A log dir failed and is offline: its partitions are gone from this broker until it restarts."""
+    """Raised if a log directory failed and is offline. Its partitions are unavailable until the broker restarts."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
     retriable = True
@@ -37,7 +35,7 @@ class LogDirFailure(BrokerError):
 
 
 class DiskFull(BrokerError):
-    """A write found no space and was undone; the log is as it was before."""
+    """Raised if a write found no space and was undone. The log is unchanged."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
     retriable = True
@@ -49,18 +47,19 @@ class DiskFull(BrokerError):
 
 
 class UnexpectedOffset(KlammError):
-    """Records for a follower start before its log end offset, or are not in order."""
+    """Raised if records for a follower start before its log end offset, or are not in order."""
 
 
 class LogDirError(KlammError):
-    """A configured log dir cannot be used; the text is one line that names it and says what to do."""
+    """Raised if a configured log directory cannot be used. The text is one line that names the directory and the
+    remedy."""
 
 
 class LogDir:
-    """One entry of `log.dirs` and whether it still works.
+    """An entry of `log.dirs`, and its failure if it has failed.
 
-    `failure` goes from None to a text once and stays. It is set by the code that meets the error, on the event loop or
-    on a disk thread: a single attribute store, so no lock."""
+    `failure` changes from None to a text once and stays. The code that meets the error sets it, on the event loop or on
+    a disk thread. It needs no lock, because it is a single attribute store."""
 
     __slots__ = ("failure", "path")
 
@@ -69,19 +68,19 @@ class LogDir:
         self.failure: str | None = None
 
     def check_online(self) -> None:
-        """Raises LogDirFailure if the dir is offline."""
+        """Raises LogDirFailure if the directory is offline."""
         if self.failure is not None:
             raise LogDirFailure(self.path, self.failure)
 
     def failed(self, error: OSError, action: str) -> BrokerError:
-        """The exception to raise for `error` met during `action`; any but a full disk takes the dir
-        offline."""
+        """Returns the exception to raise for `error` during `action`. Takes the directory offline, unless its disk is
+        full."""
         if is_disk_full(error):
             return DiskFull(self, action)
         return self.take_offline(error, action)
 
     def take_offline(self, error: OSError, action: str) -> LogDirFailure:
-        """Whatever `error` is, the dir is offline from now on; the exception says why."""
+        """Takes the directory offline because of `error`, even if its disk is full. Returns the exception to raise."""
         if self.failure is None:
             self.failure = f"{action}: {os.strerror(error.errno) if error.errno else error}"
         return LogDirFailure(self.path, self.failure)

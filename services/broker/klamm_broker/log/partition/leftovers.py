@@ -4,12 +4,12 @@
 |---|---|---|
 | `.deleted` | a segment waiting for `file.delete.delay.ms` | removed |
 | `.cleaned` | output of a compaction that had not finished | removed |
-| `.swap` | finished output of a compaction, about to take the place of the segments it covers | put in place |
+| `.swap` | finished output of a compaction, about to replace the segments it covers | put in their place |
 | `.tmp` | a small file that was being replaced | removed |
-| `.index`, `.timeindex`, `.txnindex` without `.log` | the log was removed first by somebody else | removed |
+| `.index`, `.timeindex`, `.txnindex` without `.log` | the index of a log that another program removed | removed |
 
-Follows Kafka's `LogLoader`, KAFKA-6264 included: a `.swap` at or above the lowest `.cleaned` belongs to an
-operation that had not finished.
+Follows Kafka's `LogLoader`, including KAFKA-6264: a `.swap` at or above the lowest `.cleaned` belongs to an unfinished
+operation.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ _REMOVED_SUFFIXES = (".deleted", ".cleaned", ".tmp")
 
 
 def base_offset_of(name: str) -> int | None:
-    """The base offset in a segment file's name, whatever suffix follows it; None for another file."""
+    """Returns the base offset in a segment file's name, whatever suffix follows it, or None for another file."""
     found = _SEGMENT_FILE.match(name)
     return int(found[1]) if found else None
 
 
 def sweep_leftovers(disk: Disk, directory: str) -> list[int]:
-    """Removes or puts in place what was left over; returns the base offsets of the live segments, in order.
-
-    Raises OSError."""
+    """Removes or completes the leftovers of a crash. Returns the base offsets of the live segments, in order. Raises
+    OSError."""
     names = disk.list_files(directory)
     cleaned = [base_offset_of(name) for name in names if name.endswith(".cleaned")]
     lowest_cleaned = min((offset for offset in cleaned if offset is not None), default=None)
@@ -66,7 +65,7 @@ def _complete_swaps(disk: Disk, directory: str) -> None:
 
 
 def _next_offset(disk: Disk, path: str, base_offset: int) -> int:
-    """One past the last record of a log file."""
+    """Returns the offset after the last record of a log file."""
     fd = disk.open(path, os.O_RDONLY)
     try:
         for _, header in scan_headers(disk, fd, 0, disk.size(path)):

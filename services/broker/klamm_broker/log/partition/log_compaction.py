@@ -1,6 +1,6 @@
-"""What compaction does with one log on the event loop: finds what is dirty, and plans a cleaning for a thread.
+"""Plans the compaction of one log on the event loop: finds the dirty part, and prepares a cleaning for a thread.
 
-The thread's part is `log_cleaning.py`; what it wrote is put into the log by `segment_replacement.py`.
+`log_cleaning.py` runs on the thread. `segment_replacement.py` puts its result into the log.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from klamm_broker.log.segment.segment import Segment
 
 
 class LogCompaction:
-    """How far one log is compacted. `cleaned_to_offset` is never beyond the recovery point."""
+    """The state of compaction of one log. `cleaned_to_offset` is never beyond the recovery point."""
 
     def __init__(self, segments: LogSegments, flusher: LogFlusher, reader: LogReader) -> None:
         self._segments = segments
         self._flusher = flusher
         self._reader = reader
         self.cleaned_to_offset = 0
-        """Compaction has been through all records below."""
+        """The offset up to which compaction has cleaned the log."""
 
     def truncated(self) -> None:
-        """The log was cut."""
+        """Limits `cleaned_to_offset` to the log end, after a truncation."""
         self.cleaned_to_offset = min(self.cleaned_to_offset, self._segments.end_offset)
 
     def to_clean(self, *, last_stable_offset: int, now_ms: int) -> LogToClean:
-        """What compaction would find to do."""
+        """Returns the part of the log that compaction can clean now."""
         segments = self._segments
         return log_to_clean(
             segments.topic_partition,
@@ -46,9 +46,10 @@ class LogCompaction:
         return SealedSegment(segment.base_offset, end_offset, segment.files.size_bytes, largest_ms)
 
     def roll_overdue(self, *, now_ms: int) -> bool:
-        """Rolls the active segment if its first record is older than `max.compaction.lag.ms`; whether it did.
+        """Rolls the active segment if its first record is older than `max.compaction.lag.ms`. Returns True if it did.
 
-        Records with timestamps of long ago count from the segment's begin, or each look would roll. Raises DiskFull."""
+        The segment itself must be as old, too. Otherwise records with old timestamps would cause a roll at each check.
+        Raises DiskFull."""
         segments = self._segments
         active, lag_ms = segments.active, segments.config.max_compaction_lag_ms
         if not segments.config.is_compacted or lag_ms == NO_LIMIT_MS or segments.is_closed:
@@ -67,7 +68,8 @@ class LogCompaction:
         return True
 
     def delay_ms(self, to_clean: LogToClean, *, now_ms: int) -> int:
-        """How long a record has been due by `max.compaction.lag.ms`; 0 or less: none is."""
+        """Returns how long the oldest dirty record is overdue by `max.compaction.lag.ms`, in milliseconds. 0 or less
+        means that none is overdue."""
         segments = self._segments
         if segments.config.max_compaction_lag_ms == NO_LIMIT_MS:
             return 0
@@ -77,7 +79,7 @@ class LogCompaction:
         return now_ms - segments.config.max_compaction_lag_ms - earliest_ms
 
     def plan(self, to_clean: LogToClean) -> CleaningPlan:
-        """What a thread needs to know to clean the log up to the first uncleanable offset."""
+        """Plans a cleaning up to the first uncleanable offset, for a thread."""
         segments = self._segments
         segments.check_usable()
         sources = [

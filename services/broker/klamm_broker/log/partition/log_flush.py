@@ -1,11 +1,11 @@
-"""Making a log durable up to an offset, in three steps so that the slow one runs beside the event loop.
+"""Makes a log durable up to an offset, in three steps, so that the slow step runs beside the event loop.
 
-1. `LogFlusher.plan`, on the event loop: writes index entries to the page cache and takes a `FlushJob`.
-2. `FlushJob.run`, on a disk thread: the fdatasyncs. The job holds descriptors of its own (dup) and copies of the
-   rest, so that rolls, truncations and deletions meanwhile cannot make it sync the wrong file or none.
-3. `LogFlusher.complete`, on the event loop: moves the recovery point, unless the log was truncated meanwhile.
+1. `LogFlusher.plan`, on the event loop: writes index entries to the page cache and returns a `FlushJob`.
+2. `FlushJob.run`, on a disk thread: calls fdatasync. The job has its own descriptors (dup) and copies of all other
+   values, so that concurrent rolls, truncations and deletions cannot make it sync a wrong file.
+3. `LogFlusher.complete`, on the event loop: moves the recovery point, unless the log was truncated since the plan.
 
-A job that is not run must be discarded, or its descriptors leak; one that ran has closed them.
+A job that is not run must be discarded, because otherwise its descriptors leak. `run` closes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm_broker.log.partition.log_segments import LogSegments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushJob:
-    """All that must be on disk before the recovery point may become `end_offset`."""
+    """The files to sync before the recovery point may become `end_offset`."""
 
     disk: Disk
     log_dir: LogDir
@@ -32,15 +32,16 @@ class FlushJob:
     log_fds: tuple[int, ...]
     index_paths: tuple[str, ...]
     directory: str | None
-    """The partition directory if files in it were created since the last flush."""
+    """The partition directory if files were created in it since the last flush, otherwise None."""
     files_created: int
-    """The log's count of segments begun when the job was planned."""
+    """The log's count of created segments when the job was planned."""
     epoch_file: LeaderEpochFile
     epoch_version: int
     epochs: tuple[EpochEntry, ...]
 
     def run(self) -> None:
-        """Blocks until all of it is on disk. Raises LogDirFailure, which also takes the dir offline, or DiskFull."""
+        """Blocks until everything is on disk. Raises LogDirFailure, which also takes the directory offline, or
+        DiskFull."""
         try:
             for fd in self.log_fds:
                 self.disk.fdatasync(fd)
@@ -67,13 +68,13 @@ class FlushJob:
             return  # the partition was deleted since the flush was planned
 
     def discard(self) -> None:
-        """Gives the descriptors back without syncing."""
+        """Closes the descriptors without syncing."""
         for fd in self.log_fds:
             self.disk.close(fd)
 
 
 class LogFlusher:
-    """How much of one log is on disk. The recovery point is never beyond the log end."""
+    """Knows how much of one log is on disk. The recovery point is never beyond the log end."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class LogFlusher:
         self._epochs = epochs
         self._epoch_file = epoch_file
         self.recovery_point = recovery_point
-        """All records below are on disk, with the index entries and epochs that belong to them."""
+        """All records below the recovery point are on disk, with their index entries and epochs."""
         self._generation_synced = 0
         self._files_synced = int(is_durable)
         self._unflushed_since_ms: int | None = None
@@ -103,18 +104,18 @@ class LogFlusher:
             self.flush()
 
     def advance(self, offset: int) -> None:
-        """Nothing below `offset` needs to be recovered any more."""
+        """Moves the recovery point forward to `offset`, because records below it need no recovery."""
         self.recovery_point = max(self.recovery_point, offset)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a sealed segment or `flush.ms` waits for a flush."""
+        """Returns True if a sealed segment is not flushed, or if `flush.ms` is over."""
         if self.recovery_point < self._segments.active.base_offset:
             return True
         since_ms = self._unflushed_since_ms
         return since_ms is not None and now_ms - since_ms >= self._segments.config.flush_ms
 
     def plan(self) -> FlushJob:
-        """Step 1 of a flush, up to the current log end. Raises DiskFull."""
+        """Runs step 1 of a flush, up to the current log end. Raises DiskFull."""
         segments = self._segments
         segments.check_usable()
         unflushed = segments.items[segments.slot_of(self.recovery_point) :]
@@ -144,22 +145,22 @@ class LogFlusher:
         )
 
     def complete(self, job: FlushJob) -> None:
-        """Step 3 of a flush, after `job.run()` returned."""
+        """Runs step 3 of a flush, after `job.run()` has returned."""
         if job.generation != self._segments.generation:
-            return  # some of what was synced is gone, and other records may have its offsets
+            return  # the log was truncated since, so other records may have the synced offsets
         self.recovery_point = max(self.recovery_point, job.end_offset)
         self._files_synced = job.files_created
         self._generation_synced = job.generation
 
     def flush(self) -> None:
-        """All three steps here and now: blocks for the disk. Raises DiskFull."""
+        """Runs all three steps of a flush immediately. Blocks on the disk. Raises DiskFull."""
         job = self.plan()
         job.run()
         self.complete(job)
 
     @property
     def is_durable(self) -> bool:
-        """Whether a flush would find nothing to do; also a new log that nothing was written to."""
+        """True if a flush has nothing to do. Also True for a new log without records."""
         segments = self._segments
         if self._epoch_file.is_behind(self._epochs) or segments.generation != self._generation_synced:
             return False
@@ -167,11 +168,11 @@ class LogFlusher:
         return is_synced or (segments.end_offset == 0 and segments.created_count == 1)
 
     def truncated(self) -> None:
-        """The log was cut, and its epochs. Writes the epochs: they must not say more than the log has. Raises
-        OSError."""
+        """Limits the recovery point to the log end after a truncation, and writes the epochs, which must not go beyond
+        the log. Raises OSError."""
         self.recovery_point = min(self.recovery_point, self._segments.end_offset)
         self._epoch_file.write(self._epochs.version, self._epochs.entries)
 
     def relocate(self, directory: str) -> None:
-        """The log's directory was renamed."""
+        """Sets the new directory, after the log's directory was renamed."""
         self._epoch_file.relocate(directory)

@@ -1,6 +1,6 @@
-"""Opens a partition directory, after an orderly stop or after a crash.
+"""Opens a partition directory, after a clean shutdown or after a crash.
 
-After an orderly stop, the files are complete, and the loader makes cheap checks only. After a crash, everything below
+After a clean shutdown, the files are complete, and the loader makes cheap checks only. After a crash, everything below
 the recovery point is on disk and trusted. From the segment with the recovery point on, the loader reads and checks
 every batch. It truncates the log at the first byte that does not continue the log with a valid batch. It removes the
 segments after the cut, and leaves everything before the cut as it was.
@@ -48,11 +48,12 @@ class LoadContext:
     clean_shutdown: bool
     now_ms: int
     producer_ids_max: int = DEFAULT_IDS_MAX
-    """`producer.ids.per.partition.max` (ours)."""
+    """The value of `producer.ids.per.partition.max` (Klamm only)."""
 
 
 def load_partition(disk: Disk, directory: str, context: LoadContext, rng: random.Random) -> LoadedLog:
-    """Makes the directory a log that can be served, creating it if need be. Raises OSError."""
+    """Loads the log in the directory, creating the directory if it does not exist. Repairs damage from a crash. Raises
+    OSError."""
     disk.make_directory(directory)
     return _Loader(disk, directory, context, rng).load()
 
@@ -66,7 +67,7 @@ class _Loader:
         self._segments: list[Segment] = []
         self._epochs = LeaderEpochCache()
         self._cut = False
-        """Whether something was not as an orderly stop leaves it."""
+        """True if the directory differs from its state after a clean shutdown."""
 
     def load(self) -> LoadedLog:
         self._segments = [self._segment(offset) for offset in sweep_leftovers(self._disk, self._directory)]
@@ -106,7 +107,8 @@ class _Loader:
         )
 
     def _first_to_scan(self) -> int:
-        """Position in the list of the segment that holds the recovery point; its length if nothing needs a scan."""
+        """Returns the list position of the segment with the recovery point, or the length of the list if nothing must
+        be scanned."""
         if self._context.clean_shutdown:
             return len(self._segments)
         bases = [segment.base_offset for segment in self._segments]
@@ -125,7 +127,7 @@ class _Loader:
         except CheckpointError as error:
             logger.warning("rebuilt the leader epoch cache from the log, log=%s reason=%s", self._directory, error)
         if scanned_from < len(self._segments):
-            # What the file says of the part to be scanned may be of records that a truncation removed.
+            # In the part to be scanned, the file may have epochs of records that a truncation removed.
             self._epochs.truncate_from_end(self._segments[scanned_from].base_offset)
         if not self._epochs.entries:
             for segment in trusted:
@@ -159,21 +161,21 @@ class _Loader:
                 return
 
     def _lost_its_end(self, position: int) -> bool:
-        """Whether a segment stops short of the next one: whole batches were lost, where a torn one would show.
+        """Returns True if a segment ends before the next one begins, because whole batches were lost at its end.
 
-        Compaction leaves such gaps on purpose; in its topics they cannot be told apart."""
+        Compaction leaves such gaps on purpose, so the check does not apply to compacted topics."""
         if position + 1 == len(self._segments) or "compact" in self._context.config.cleanup_policy:
             return False
         return self._segments[position].next_offset != self._segments[position + 1].base_offset
 
     def _remove_segments(self, start: int) -> None:
-        """Newest first, so that a crash in between leaves a log without a gap."""
+        """Removes the segments from `start` on, newest first, so that a crash in between leaves a log without a gap."""
         self._cut = True
         while len(self._segments) > start:
             self._segments.pop().delete()
 
     def _open_last(self) -> None:
-        """Makes the last segment the active one, checking it as after a crash if it turns out damaged."""
+        """Makes the last segment the active one. If it is damaged, recovers it as after a crash."""
         if self._segments:
             last = self._segments[-1]
             last.open()

@@ -1,7 +1,7 @@
-"""Reading one log: by offset, by time, and which of its transactions were aborted.
+"""Reads one log: finds records by offset and by time, and aborted transactions.
 
-It decides where records lie and takes nothing from their files that it need not: `locate` names a part of a file, and
-the caller reads or sends that part. Every call may raise LogDirFailure.
+The reader reads as little as possible from the files. `locate` names a part of a file, and the caller reads or sends
+that part. Every call may raise LogDirFailure.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ from klamm_broker.log.segment.transaction_index import AbortedTransaction
 
 
 class FetchData(NamedTuple):
-    """What a read found."""
+    """The result of a read."""
 
     records: bytes
-    """Whole batches, as on disk; the first holds the offset asked for. Empty at the end."""
+    """Whole batches, as on disk. The first batch contains the requested offset. Empty at the log end."""
     log_start_offset: int
     log_end_offset: int
 
 
 class LocatedRecords(NamedTuple):
-    """Where the records of a read lie; valid until the next call that changes the log."""
+    """The location of the records of a read. It is valid until the next call that changes the log."""
 
     segment: Segment
     part: FileSlice
 
 
 class LogReader:
-    """See the module's docstring."""
+    """Finds records and aborted transactions in one log."""
 
     def __init__(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
         self._segments = segments
         self._epochs = epochs
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one: bool = True) -> FetchData:
-        """Batches from the one that holds `offset` on, up to `max_bytes` and below `max_offset` (default: all).
+        """Returns batches from the one with `offset` on, at most `max_bytes`, below `max_offset` (default: the log
+        end).
 
-        With `min_one` a first batch larger than `max_bytes` is given whole (KIP-74). Raises the exception of
-        OFFSET_OUT_OF_RANGE, or a CorruptBatchError where the log is damaged."""
+        With `min_one`, the first batch is returned even if it is larger than `max_bytes` (KIP-74). Raises the exception
+        of OFFSET_OUT_OF_RANGE, or CorruptBatchError if the log is damaged."""
         segments = self._segments
         located = self.locate(offset, max_bytes, max_offset=max_offset, min_one=min_one)
         if located is None or not located.part.size_bytes:
@@ -91,8 +92,8 @@ class LogReader:
     # Aborted transactions
 
     def aborted_in(self, located: LocatedRecords, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records in a read from `start_offset` on, bounded by `end_offset`; maybe
-        some that begin after it."""
+        """Returns the aborted transactions that have records in a read from `start_offset`, bounded by `end_offset`.
+        The list may have some that begin after the read."""
         segments = self._segments
         if not any(segment.aborted.count for segment in segments.items[segments.slot_of(start_offset) :]):
             return []
@@ -102,9 +103,9 @@ class LogReader:
         return self.aborted_between(start_offset, end_offset)
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that wrote, or whose marker is, in `[start_offset, end_offset)`.
+        """Returns the aborted transactions that wrote in `[start_offset, end_offset)`, or whose marker is there.
 
-        That is said where their markers are: there, or in any later segment."""
+        The entry of a transaction is in the segment with its marker, which is this one or a later one."""
         segments = self._segments
         found: list[AbortedTransaction] = []
         for segment in segments.items[segments.slot_of(start_offset) :]:
@@ -119,7 +120,7 @@ class LogReader:
     # Offsets by time
 
     def find_timestamp(self, timestamp_ms: int) -> TimestampHit | None:
-        """The first record from the log start on with this timestamp or a later one."""
+        """Returns the first record with this timestamp or a later one, or None. It searches from the log start."""
         segments = self._segments
         segments.check_usable()
         start_offset = segments.start_offset
@@ -132,17 +133,18 @@ class LogReader:
         return None
 
     def find_max_timestamp(self) -> TimestampHit | None:
-        """The first record that has the largest timestamp of the log (KIP-734); None for a log without any."""
+        """Returns the first record with the largest timestamp of the log, or None if no record has a timestamp
+        (KIP-734)."""
         segments = self._segments
         segments.check_usable()
         start_offset = segments.start_offset
         first, *later = segments.items[segments.slot_of(start_offset) :]
-        # In the first segment the record with the largest timestamp may be one that was deleted.
+        # In the first segment, the record with the largest timestamp may be below the log start.
         in_first = segments.look_in(first, lambda s: s.reader.largest_timestamp_from(start_offset))
         timestamp_ms = max([in_first, *(segment.indexes.largest.timestamp_ms for segment in later)])
         return None if timestamp_ms == NO_TIMESTAMP_MS else self.find_timestamp(timestamp_ms)
 
     def earliest(self) -> TimestampHit:
-        """The log start offset with its epoch (-1 if unknown); it has no timestamp."""
+        """Returns the log start offset with its epoch (-1 if unknown) and without a timestamp."""
         start_offset = self._segments.start_offset
         return TimestampHit(NO_TIMESTAMP_MS, start_offset, self._epochs.epoch_for_offset(start_offset))

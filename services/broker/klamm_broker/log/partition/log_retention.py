@@ -1,6 +1,6 @@
 """Owns the start of a log: moves it, drops expired segments, and forecasts it.
 
-`retention.py` decides which segments expire, and `retention_forecast.py` which ones will.
+`retention.py` decides which segments expire, and `retention_forecast.py` which ones will expire.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ class LogRetention:
         self._epochs = epochs
 
     def start_at(self, offset: int) -> None:
-        """Records below `offset` are no longer served; their files go with the next `apply`."""
+        """Sets the log start offset. Records below it are no longer served. The next `apply` removes their files."""
         self._segments.start_offset = offset
         self._epochs.truncate_from_start(offset)
         self._flusher.advance(min(offset, self._segments.end_offset))
 
     def apply(self, *, now_ms: int, high_watermark: int) -> PendingDeletion | None:
-        """Drops the oldest segments that expired; their files are renamed now and to be removed when due."""
+        """Drops the oldest segments that have expired. Renames their files now, and returns the files for later
+        removal."""
         segments = self._segments
         segments.check_usable()
         count = expired_count(
@@ -54,12 +55,12 @@ class LogRetention:
     def forecast_start(self, *, now_ms: int, ahead_ms: int, high_watermark: int) -> int:
         """Returns the log start offset that retention will have set `ahead_ms` after `now_ms`.
 
-        The method only looks, so another thread than the event loop may call it. A change that happens meanwhile may
-        or may not show."""
+        The method only reads, so threads other than the event loop's may call it. It may or may not see a change that
+        happens at the same time."""
         segments = self._segments
         try:
             summaries = self._summaries(now_ms)
-        except OSError:  # a segment was just deleted, or the disk fails, which the event loop will notice
+        except OSError:  # a segment was just deleted, or the disk failed, which the event loop will notice
             return segments.start_offset
         return forecast_start(
             summaries,
@@ -71,7 +72,7 @@ class LogRetention:
         )
 
     def _summaries(self, now_ms: int) -> list[SegmentSummary]:
-        """Returns the segments as the rules see them, oldest first. Raises OSError."""
+        """Returns the segments as the rules need them, oldest first. Raises OSError."""
         found = list(self._segments.items)
         ends = [*(segment.base_offset for segment in found[1:]), found[-1].next_offset]
         return [

@@ -1,4 +1,4 @@
-"""Which segments of one log a scrub can check, and the job for each (`log_scrubbing.py`)."""
+"""Selects the segments of one log that a scrub can check, and plans a job for each (`log_scrubbing.py`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LogScrub:
         self._epochs = epochs
 
     def sources(self) -> list[CleaningSource]:
-        """The sealed segments that are on disk and have records that are not deleted."""
+        """Returns the sealed segments that are on disk and have records above the log start."""
         segments, limit = self._segments, self._flusher.recovery_point
         return [
             source
@@ -32,7 +32,7 @@ class LogScrub:
         ]
 
     def plan(self, source: CleaningSource) -> ScrubJob:
-        """What a thread needs to know to check one of `sources`."""
+        """Plans the check of one of `sources`, for a thread."""
         segments = self._segments
         segments.check_usable()
         config = segments.config

@@ -1,11 +1,10 @@
-"""The segments of one log as one sequence of offsets, with the producer snapshots that lie beside them.
+"""The segments of one log as one sequence of offsets, with the producer snapshots beside them.
 
-Kafka's `LogSegments` and `LocalLog`. It owns the files: which segments there are, which one is appended to, which ones
-are open, and where the records begin that are still served.
+Kafka's `LogSegments` and `LocalLog`. The module owns the files: which segments exist, which one is appended to, which
+ones are open, and the log start offset.
 
-Invariants (`check_invariants`):
-- segments are in order of base offset and do not overlap; the last one is *active*, open, and alone appended to;
-- first base offset <= start offset <= end offset.
+Invariants (`check_invariants`): segments are in the order of their base offsets and do not overlap. The last segment is
+*active*: it is open, and only it is appended to. First base offset <= start offset <= end offset.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ T = TypeVar("T")
 
 
 class LogSegments:
-    """The segments of a log; see the module's docstring. Methods that change files raise OSError, which `failed` turns
-    into the log's exception."""
+    """The segments of a log. Methods that change files raise OSError, and `failed` makes the log's exception of it."""
 
     def __init__(
         self,
@@ -57,16 +55,16 @@ class LogSegments:
         self.topic_partition = topic_partition
         self.config = config
         self.items = segments
-        """Oldest first, at least one. Only for reading."""
+        """The segments, oldest first, at least one. Other modules must only read the list."""
         self.active = segments[-1]
         self.start_offset = start_offset
-        """The log start offset: records below are not served, though their segment may still be there."""
+        """The log start offset. Records below it are not served, but their segment may still exist."""
         self.generation = 0
-        """How often the log was truncated or moved to another directory. Plans made before are obsolete."""
+        """How often the log was truncated or moved to another directory. Earlier plans are obsolete."""
         self.created_count = 1
-        """How many segments were begun, the first included."""
+        """The number of segments created, including the first one."""
         self.active_since_ms: int | None = None
-        """When the active segment was begun; None: it was there when the log was opened."""
+        """The time when the active segment was created, or None if it existed when the log was opened."""
         self.is_closed = False
         self._bases = [segment.base_offset for segment in segments]
         self._producers = producers
@@ -89,11 +87,11 @@ class LogSegments:
 
     @property
     def sealed(self) -> list[Segment]:
-        """All but the active one, oldest first."""
+        """The sealed segments, oldest first: all but the active one."""
         return self.items[:-1]
 
     def check_usable(self) -> None:
-        """Raises LogDirFailure when the log dir is offline, KafkaStorageError when the log is closed."""
+        """Raises LogDirFailure if the log directory is offline, and KafkaStorageError if the log is closed."""
         self.log_dir.check_online()
         if self.is_closed:
             raise ErrorCode.KAFKA_STORAGE_ERROR.exception(f"the log of {self.topic_partition} is closed")
@@ -106,29 +104,29 @@ class LogSegments:
     # Finding and reading
 
     def slot_of(self, offset: int) -> int:
-        """Where the segment is in `items` that holds an offset, or the first one for an offset before all."""
+        """Returns the position in `items` of the segment with an offset, or 0 for an offset before all segments."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
     def end_offset_of(self, segment: Segment) -> int:
-        """Where the next segment begins, or the log ends."""
+        """Returns the base offset of the next segment, or the log end offset."""
         if segment is self.active:
             return segment.next_offset
         return self._bases[bisect_right(self._bases, segment.base_offset)]
 
     def source_of(self, segment: Segment) -> CleaningSource:
-        """A sealed segment as a thread may know it."""
+        """Returns the path and sizes of a sealed segment, for a thread that must not use the segment itself."""
         return CleaningSource(
             segment, segment.files.path(), segment.base_offset, self.end_offset_of(segment), segment.files.size_bytes
         )
 
     def opened(self, segment: Segment) -> Segment:
-        """The segment, open until the pool needs its place."""
+        """Returns the segment, open. It stays open until the pool closes it for another segment."""
         return segment if segment is self.active else self._pool.use(segment)
 
     def look_in(self, segment: Segment, look: Callable[[Segment], T]) -> T:
-        """Looks something up in a segment, rebuilding its indexes once if they turn out not to fit the log.
+        """Returns `look(segment)`. Rebuilds the segment's indexes once if they do not match the log.
 
-        Raises LogDirFailure, and what `look` raises."""
+        Raises LogDirFailure, and the exceptions of `look`."""
         try:
             self.opened(segment)
             try:
@@ -141,7 +139,7 @@ class LogSegments:
             raise self.failed(error, "read of") from error
 
     def reading(self, action: Callable[[], T]) -> T:
-        """Does something that only reads. Raises LogDirFailure."""
+        """Runs `action` and turns an OSError into the exception of `failed`, such as LogDirFailure."""
         try:
             return action()
         except OSError as error:
@@ -150,7 +148,8 @@ class LogSegments:
     # Growing
 
     def roll(self, base_offset: int, now_ms: int) -> None:
-        """Seals the active segment and begins one at `base_offset`; one without records is replaced."""
+        """Seals the active segment and begins a new one at `base_offset`. An active segment without records is
+        replaced."""
         sealed = self.active
         sealed.seal()
         self._begin(base_offset, now_ms)
@@ -179,7 +178,7 @@ class LogSegments:
     # Shrinking
 
     def retire_oldest(self, count: int) -> tuple[str, ...]:
-        """Takes the `count` oldest segments out; returns their files, which have the suffix `.deleted` now."""
+        """Removes the `count` oldest segments from the log. Returns their files, which are renamed to `.deleted`."""
         paths: list[str] = []
         for segment in self.items[:count]:  # oldest first, so that a crash in between leaves a log without a gap
             paths += segment.files.rename_deleted()
@@ -188,18 +187,18 @@ class LogSegments:
         return tuple(paths)
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts the records at and above `offset`, which the oldest segment or a later one holds."""
+        """Removes the records at and above `offset`, which must be in the oldest segment or a later one."""
         self._producers.prepare_truncation(offset)
         self._delete(bisect_right(self._bases, offset), len(self.items))
         self.active = self.items[-1]
-        self._pool.forget(self.active)  # it is no longer the pool's to close
+        self._pool.forget(self.active)  # the pool must no longer close it
         self.active.activate()
         self.active.truncate_to(offset)
         self._producers.truncated(self.items)
         self.generation += 1
 
     def truncate_fully(self, offset: int, now_ms: int) -> None:
-        """Drops everything; the next record gets `offset`."""
+        """Removes all records. The next record gets `offset`."""
         self._producers.clear()
         self._delete(0, len(self.items))
         self._begin(offset, now_ms)
@@ -214,21 +213,21 @@ class LogSegments:
         return gone
 
     def _delete(self, start: int, end: int) -> None:
-        """Newest first, so that a crash in between leaves a log without a gap."""
+        """Deletes the segments, newest first, so that a crash in between leaves a log without a gap."""
         for segment in reversed(self._forget(start, end)):
             segment.files.remove()
 
     # Replacing
 
     def has(self, segments: Sequence[Segment]) -> bool:
-        """Whether these segments are still side by side in the log."""
+        """Returns True if these segments are still neighbours in the log."""
         slot = bisect_left(self._bases, segments[0].base_offset) if segments else 0
         return self.items[slot : slot + len(segments)] == segments
 
     def replace(self, replaced: Sequence[Segment], announced: Segment) -> list[str]:
-        """Puts a segment that is announced (`segment_swap.py`) in the place of others; returns the files of those.
+        """Puts an announced segment (`segment_swap.py`) in the place of others. Returns the files of the others.
 
-        An OSError leaves the directory half-way: only the recovery of a restart gets out of it."""
+        After an OSError, only the recovery of a restart can complete or undo the replacement."""
         slot = bisect_left(self._bases, replaced[0].base_offset)
         paths = take_place(self.disk, announced, replaced)
         self._forget(slot, slot + len(replaced))
@@ -247,7 +246,7 @@ class LogSegments:
             segment.release()
 
     def relocate(self, directory: str) -> None:
-        """Notes that the directory was renamed to this. Plans made before are obsolete."""
+        """Sets the new path, after the directory was renamed. Earlier plans are obsolete."""
         self.directory = directory
         for segment in self.items:
             segment.files.directory = directory
@@ -255,7 +254,7 @@ class LogSegments:
         self.generation += 1
 
     def check_invariants(self) -> None:
-        """Asserts what the module's docstring states; costs a scan of every segment."""
+        """Asserts the invariants in the module's docstring. Scans every segment."""
         assert self._bases == [segment.base_offset for segment in self.items]
         assert self.active is self.items[-1]
         assert self.active.state is SegmentState.ACTIVE, self.active.state

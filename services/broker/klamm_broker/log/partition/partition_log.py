@@ -1,30 +1,29 @@
 """The log of one partition replica: an ordered list of segments, offsets, epochs. Kafka's `UnifiedLog`.
 
-Owns everything in its directory. What it does not own: the high watermark and how far each reader may read (the
-replica tells it), and when background work runs (the shell calls, with the time as an argument).
+The log owns everything in its directory. The replica owns the high watermark and the limits of readers, and passes
+them in. The callers decide when background work runs, and pass the time as an argument.
 
-The log itself appends and truncates. The rest is with its parts, and callers ask those:
+The log itself appends and truncates. Its parts do the rest, and callers use them directly:
 
 | part | module | owns |
 |---|---|---|
-| `segments` | `log_segments.py` | the files: which segments there are, and where the log starts |
+| `segments` | `log_segments.py` | the files: which segments exist, and where the log starts |
 | `reader` | `log_reader.py` | nothing: finds records by offset and time, and aborted transactions |
-| `flusher` | `log_flush.py` | the recovery point, and what the disk lacks |
+| `flusher` | `log_flush.py` | the recovery point, and the unflushed part |
 | `retention` | `log_retention.py` | nothing: moves the log start, drops expired segments |
 | `compaction` | `log_compaction.py` | how far the log is compacted |
 | `scrub` | `log_scrub.py` | nothing: plans the check of sealed segments |
-| `replacement` | `segment_replacement.py` | whether somebody rewrites segments |
+| `replacement` | `segment_replacement.py` | whether a compaction or repair rewrites segments |
 | `producers` | `producers/log_producers.py` | idempotent and transactional producers |
 | `epochs` | `files/leader_epochs.py` | where each leader epoch began |
 
-Invariants (`check_invariants`), beside those of the parts:
+Invariants (`check_invariants`), in addition to those of the parts:
 - first base offset <= log_start_offset <= log_end_offset; recovery point <= log_end_offset;
 - a call that raises DiskFull has changed nothing.
 
-Everything here runs on the event loop; there are no locks. What a disk thread does for a log it does with values
-handed out here: `FlushJob` (plan, run, complete), `CleaningPlan`, `ScrubJob` and `PendingDeletion`.
-Appending and reading go to the page cache and stay on the loop: handing a small write to a thread costs ten times the
-write.
+Everything here runs on the event loop, without locks. Disk threads use only values that the log has planned:
+`FlushJob` (plan, run, complete), `CleaningPlan`, `ScrubJob` and `PendingDeletion`. Appends and reads use the page cache
+and stay on the event loop, because a thread would cost ten times as much as a small write.
 """
 
 from __future__ import annotations
@@ -70,26 +69,27 @@ from klamm_broker.log.segment.transaction_index import AbortedTransaction
 
 
 class AppendResult(NamedTuple):
-    """Where a record set went."""
+    """The offsets of an appended record set."""
 
     base_offset: int
     last_offset: int
     log_append_time_ms: int
-    """The time all its records were given, or -1 if they keep their own."""
+    """The log append time of all its records, or -1 if they keep their own timestamps."""
     log_start_offset: int
     is_duplicate: bool = False
-    """It was there already and nothing was written."""
+    """True if the record set was in the log already, so that nothing was written."""
 
 
 class ShardWriter(NamedTuple):
-    """The owner of the shard of an internal topic, as it presents itself (`WriterFence`)."""
+    """The identity of the coordinator that owns a shard of an internal topic, as sent with its writes
+    (`WriterFence`)."""
 
     producer_id: int
     producer_epoch: int
     transaction_version: int = 0
-    """The version of the marker that it writes."""
+    """The transaction version of the marker that the coordinator writes."""
     base_offset: int | None = None
-    """Where it believes that the log ends: it is the only one to append here."""
+    """The log end offset that the coordinator expects, because only it appends here. None if it expects none."""
 
 
 class TransactionEnd(NamedTuple):
@@ -104,7 +104,7 @@ class TransactionEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """What loading a partition directory found (`log_loader.py`)."""
+    """The result of loading a partition directory (`log_loader.py`)."""
 
     segments: list[Segment]
     """The segments in order, at least one; the last is open."""
@@ -114,11 +114,11 @@ class LoadedLog:
     log_start_offset: int
     recovery_point: int
     is_durable: bool
-    """Whether an orderly stop left it, and all of it is on disk."""
+    """True if the broker was shut down cleanly, so that the whole log is on disk."""
 
 
 class PartitionLog:
-    """See the module's docstring. Every call may raise LogDirFailure."""
+    """The log of one partition replica. Its parts have the other operations. Every call may raise LogDirFailure."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class PartitionLog:
 
     @property
     def config(self) -> LogConfig:
-        """May be replaced at any time; segments that exist keep their index settings."""
+        """The settings of the topic. They may be replaced at any time. Existing segments keep their index settings."""
         return self.segments.config
 
     @config.setter
@@ -174,12 +174,12 @@ class PartitionLog:
 
     @property
     def directory(self) -> str:
-        """The path of the directory that holds all its files."""
+        """The path of the directory with all files of the log."""
         return self.segments.directory
 
     @property
     def log_start_offset(self) -> int:
-        """The offset of the first record that is served."""
+        """The offset of the first record that readers can fetch."""
         return self.segments.start_offset
 
     @property
@@ -192,11 +192,11 @@ class PartitionLog:
     def append_as_leader(
         self, records: Buffer, *, leader_epoch: int, now_ms: int, guard: VerificationGuard | None = None
     ) -> AppendResult:
-        """Checks a record set, gives it the next offsets and writes it with one system call.
+        """Checks a record set, assigns offsets, and writes it with one system call.
 
-        What an idempotent producer sends again is not written again. `guard`: of the transaction that begins with it
-        (`begin_verification`). `records` is not kept and not changed. Raises what `check_produced` and
-        `LogProducers.check` raise, or DiskFull."""
+        Batches that an idempotent producer sends again are not written again. `guard` belongs to the transaction that
+        begins with this set (`begin_verification`). `records` is neither kept nor changed. Raises the exceptions of
+        `check_produced` and `LogProducers.check`, and DiskFull."""
         self.segments.check_usable()
         batches = check_produced(records, self.segments.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
         duplicate = self.producers.check([header for header, _ in batches], guard=guard)
@@ -207,12 +207,11 @@ class PartitionLog:
     def append_as_coordinator(
         self, records: Buffer, *, writer: ShardWriter, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """Appends records of the owner of an internal topic's shard, like `append_as_leader`. They may also be one
-        control batch, or batches of a transaction without sequence, which the writer has verified.
+        """Appends records of the coordinator that owns an internal topic's shard, like `append_as_leader`.
 
-        Raises the exception of INVALID_PRODUCER_EPOCH when the shard has a later writer, of
-        OUT_OF_ORDER_SEQUENCE_NUMBER when the log does not end where the writer believes, and what `check_marker`
-        raises."""
+        It may also be one control batch, or batches of a verified transaction without sequence numbers. Raises the
+        exceptions of INVALID_PRODUCER_EPOCH if the shard has a later writer, and of OUT_OF_ORDER_SEQUENCE_NUMBER if the
+        log does not end where the writer expects. Also raises the exceptions of `check_marker`."""
         self.segments.check_usable()
         batches = check_produced(records, self.segments.config, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
         self.producers.check_epoch(writer.producer_id, writer.producer_epoch)
@@ -226,10 +225,10 @@ class PartitionLog:
         return self._append_checked(batches, leader_epoch, now_ms)
 
     def append_marker(self, end: TransactionEnd, *, leader_epoch: int, now_ms: int) -> AppendResult:
-        """Ends a producer's transaction, if it has one open here, and fences its smaller epochs (KIP-98).
+        """Writes the marker that ends a producer's open transaction, and fences the producer's smaller epochs (KIP-98).
 
-        Raises the exception of INVALID_PRODUCER_EPOCH when the producer has a greater one, or when the marker is of the
-        transaction before, of TRANSACTION_COORDINATOR_FENCED, or DiskFull."""
+        Raises the exception of INVALID_PRODUCER_EPOCH if the producer has a greater epoch, or if the marker belongs to
+        the previous transaction. Raises the exception of TRANSACTION_COORDINATOR_FENCED, and DiskFull."""
         self.segments.check_usable()
         batch = end_transaction_marker(
             ControlRecordType.COMMIT if end.is_committed else ControlRecordType.ABORT,
@@ -253,7 +252,7 @@ class PartitionLog:
         is_written = self.producers.check_marker(header, marker, transaction_version=transaction_version)
         self.producers.end_verification(header, transaction_version=transaction_version)
         if is_written:
-            # It is in the log, and committed no later than everything that is there now.
+            # The marker is in the log already. It is committed when all current records are.
             end_offset = self.log_end_offset
             return AppendResult(end_offset - 1, end_offset - 1, NO_TIMESTAMP_MS, self.log_start_offset, True)
         return self._append_checked(batches, leader_epoch, now_ms)
@@ -287,7 +286,8 @@ class PartitionLog:
         )
 
     def _written_before(self, batches: list[CheckedBatch], base_offset: int) -> AppendResult:
-        """What a batch without sequence was answered that is in the log, at `base_offset`; it comes again, or late."""
+        """Returns the result for a coordinator's batch without sequence that was sent again and is already in the log
+        at `base_offset`. Raises the exception of OUT_OF_ORDER_SEQUENCE_NUMBER if the log has another batch there."""
         ours, _ = batches[0]
         if len(batches) == 1 and self.log_start_offset <= base_offset < self.log_end_offset:
             there = read_header(self.reader.read(base_offset, 1).records)
@@ -307,12 +307,12 @@ class PartitionLog:
         )
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
-        """Appends what the leader sent, offsets and epochs as they are; more than one segment may be filled.
+        """Appends the leader's batches with their offsets and epochs. They may fill several segments.
 
-        The leader has checked sequences and epochs of producers; here they are only remembered. Offsets may have gaps
-        (compaction) but go on from the log end offset, else UnexpectedOffset; only in an empty log the first batch may
-        begin before, where the leader's log starts within it. Raises a CorruptBatchError or DiskFull; batches before
-        the one that failed may have been appended."""
+        The leader has checked the sequences and epochs of producers. Here they are only noted. Offsets may have gaps
+        (compaction), but must start at or after the log end offset. Otherwise it raises UnexpectedOffset. Only an empty
+        log accepts a first batch that begins earlier, if the leader's log starts within the batch. Raises
+        CorruptBatchError or DiskFull. Earlier batches may then have been appended."""
         self.segments.check_usable()
         log_start_offset = self.log_start_offset
         if log_start_offset == self.log_end_offset:
@@ -330,7 +330,8 @@ class PartitionLog:
         return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
 
     def _make_room_for(self, records: Buffer, now_ms: int) -> None:
-        """Begins the empty log where the first batch does, if records of it were deleted (DeleteRecords)."""
+        """Restarts an empty log at the first batch's base offset, if DeleteRecords removed some of the batch's
+        records."""
         if read_header(records).base_offset >= self.log_end_offset:
             return
         first = validate_batch(memoryview(records), 0, allow_gaps=True)
@@ -354,10 +355,10 @@ class PartitionLog:
         self.flusher.note_append(now_ms)
 
     def _next_base(self, record_set: RecordSet) -> int:
-        """A new segment begins where the last one ends, though the records may begin later (compaction).
+        """Returns the base offset of a new segment: the log end offset, even if the records begin later (compaction).
 
-        So recovery can tell a segment that lost its end from one that is complete. Only a gap too wide for the
-        indexes makes an exception."""
+        This lets recovery detect a segment that lost its end. If the gap is too wide for the indexes, returns the first
+        record's offset."""
         if record_set.last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX:
             return self.log_end_offset
         return record_set.base_offset
@@ -366,11 +367,13 @@ class PartitionLog:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is undecided, or decided by a marker that is not committed."""
+        """The first offset of the first transaction that is undecided, or whose marker is not committed. None if there
+        is none."""
         return self.producers.first_unstable_offset
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below the high watermark is committed: markers there count."""
+        """Notes that all records below the high watermark are committed, so that transactions with markers there become
+        stable."""
         self.producers.commit(high_watermark)
 
     # Removing from the start
@@ -415,7 +418,7 @@ class PartitionLog:
         return True
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
-        """Drops everything; the next record gets `offset`. For a follower whose log the leader no longer covers."""
+        """Removes all records, for a follower whose log the leader no longer covers. The next record gets `offset`."""
         segments = self.segments
         segments.check_usable()
         try:
@@ -438,7 +441,7 @@ class PartitionLog:
     def close(self) -> None:
         """Flushes everything and closes the files. The log cannot be used afterwards.
 
-        Different logs may be closed on different threads once none of them is served any more."""
+        Different logs may be closed on different threads, after none of them is served any more."""
         segments = self.segments
         segments.check_usable()
         is_durable = self.flusher.is_durable
@@ -453,16 +456,16 @@ class PartitionLog:
         self.abandon()
 
     def abandon(self) -> None:
-        """Gives the files back without writing: the disk failed, or the log is being deleted."""
+        """Closes the files without writing, because the disk failed or the log is being deleted."""
         self.segments.release()
 
     def relocate(self, directory: str) -> None:
-        """The directory was renamed to this. Flushes planned before do not count."""
+        """Sets the new path, after the directory was renamed. Flushes that were planned earlier have no effect."""
         self.segments.relocate(directory)
         self.flusher.relocate(directory)
 
     def check_invariants(self) -> None:
-        """Asserts what the module's docstring states; costs a scan of every segment."""
+        """Asserts the invariants in the module's docstring. Scans every segment."""
         self.segments.check_invariants()
         assert self.flusher.recovery_point <= self.log_end_offset, (self.flusher.recovery_point, self.log_end_offset)
         self.epochs.check_invariants()
@@ -470,8 +473,8 @@ class PartitionLog:
 
 
 def _is_same(there: BatchHeader, ours: BatchHeader) -> bool:
-    """Whether two batches that begin in one place are the same. Only one writer appends; a rewritten batch has another
-    checksum, so that is not compared."""
+    """Returns True if two batches with the same base offset are the same. Only one writer appends here. The checksum is
+    not compared, because a rewritten batch has another one."""
     return (there.producer_id, there.producer_epoch, there.last_offset_delta, there.is_control) == (
         ours.producer_id,
         ours.producer_epoch,

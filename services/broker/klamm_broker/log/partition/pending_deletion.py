@@ -1,4 +1,4 @@
-"""Files that are out of the way, and are removed later."""
+"""Files that were renamed and will be removed later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klamm_broker.log.files.storage_failure import LogDir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDeletion:
-    """Files that were renamed out of the way and are to be removed, on a disk thread, at `due_ms`."""
+    """Files that were renamed, and that a disk thread removes at `due_ms`."""
 
     log_dir: LogDir
     paths: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Putting what a thread wrote, a compacted segment or a repaired one, into the log it was planned for."""
+"""Puts a compacted or repaired segment, which a thread has written, into the log."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Planned(Protocol):
 
     @property
     def generation(self) -> int:
-        """The log's count of truncations."""
+        """The log's count of truncations when the change was planned."""
 
 
 class SegmentReplacement:
-    """One at a time rewrites a log, a compaction or a repair, for both write `.cleaned` files in its directory."""
+    """Lets one compaction or repair at a time rewrite a log, because both write `.cleaned` files into its directory."""
 
     def __init__(self, segments: LogSegments) -> None:
         self._segments = segments
         self.is_under_way = False
-        """A compaction or a repair rewrites the log."""
+        """True while a compaction or a repair rewrites the log."""
 
     def has_planned(self, plan: Planned, sources: Sequence[CleaningSource]) -> bool:
-        """Whether these segments are still side by side in the log, and hold what they held."""
+        """Returns True if the segments are still neighbours in the log, and unchanged since the plan."""
         segments = self._segments
         unchanged = segments.has([source.segment for source in sources])
         return unchanged and segments.generation == plan.generation and not segments.is_closed
@@ -37,9 +37,9 @@ class SegmentReplacement:
     def replace(
         self, sources: Sequence[CleaningSource], cleaned: Segment, *, now_ms: int, action: str = "compaction"
     ) -> PendingDeletion:
-        """Puts a rewritten segment in the place of those it was made from, which `has_planned`.
+        """Puts a rewritten segment in the place of its sources, for which `has_planned` must be True.
 
-        Raises DiskFull, and then nothing has changed, or LogDirFailure."""
+        Raises LogDirFailure, or DiskFull without any change."""
         segments = self._segments
         segments.check_usable()
         try:
@@ -49,7 +49,8 @@ class SegmentReplacement:
         try:
             paths = segments.replace([source.segment for source in sources], cleaned)
         except OSError as error:
-            # Half-way between the old segments and the new one: only the recovery of a restart gets out of it.
+            # The directory is between the old segments and the new one. Only the recovery of a restart can resolve
+            # this.
             raise segments.log_dir.take_offline(error, f"{action} of {segments.topic_partition}") from error
         due_ms = now_ms + segments.config.file_delete_delay_ms
         return PendingDeletion(log_dir=segments.log_dir, paths=tuple(paths), due_ms=due_ms)

@@ -1,1 +1,1 @@
-"""What a log knows of idempotent and transactional producers (KIP-98)."""
+"""The state of a log's idempotent and transactional producers (KIP-98)."""

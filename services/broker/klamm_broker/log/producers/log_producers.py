@@ -1,8 +1,9 @@
-"""The producers of one log, in memory and in its snapshots: what the log calls as it grows, rolls, is cut and closed.
+"""Connects the parts of the producers' state of one log, in memory and in its snapshots. The log calls it at appends,
+rolls, truncations and closing.
 
-The rules are in `producer_state.py`, `open_transactions.py` and `verification.py`, the files in `producer_snapshot.py`,
-reading the state from the log in `producer_recovery.py`. All calls that write may raise OSError; the log says what
-that means for its directory.
+The rules are in `producer_state.py`, `open_transactions.py` and `verification.py`. The files are in
+`producer_snapshot.py`, and reading the state from the log is in `producer_recovery.py`. All calls that write may raise
+OSError. The log decides what this means for its directory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from klamm_broker.log.segment.transaction_index import AbortedTransaction
 
 
 class LogProducers:
-    """What all records of a log say of their producers, those deleted since included."""
+    """The state of producers from all records of a log, including records that were deleted."""
 
     def __init__(self, disk: Disk, directory: str, *, ids_max: int = DEFAULT_IDS_MAX) -> None:
         self._disk = disk
@@ -41,11 +42,11 @@ class LogProducers:
         return len(self._states)
 
     def descriptions(self) -> list[ProducerDescription]:
-        """All of them."""
+        """Returns a description of each producer."""
         return list(self._states.descriptions())
 
     def reload(self, segments: Sequence[Segment]) -> None:
-        """Finds out from the log, which consists of `segments`."""
+        """Reads the state again from snapshots and the log's `segments`."""
         reload_producers(self._states, self._snapshots, segments, self._disk)
 
     # Appending
@@ -53,10 +54,10 @@ class LogProducers:
     def check(
         self, headers: Sequence[BatchHeader], *, guard: VerificationGuard | None = None, is_verified: bool = False
     ) -> Run | None:
-        """What `ProducerStates.check` says of a producer's record set; None for one without a producer id.
+        """Checks a producer's record set as `ProducerStates.check`. Returns None for one without a producer id.
 
-        `guard`: what `begin_verification` gave for its transaction; of no interest if that is open by now.
-        `is_verified`: a coordinator writes for it. Raises as both checks."""
+        `guard` comes from `begin_verification`, and is ignored if the transaction is open by now. `is_verified` is True
+        if a coordinator writes for the producer. Raises as both checks."""
         for header in headers:
             if header.producer_id >= 0:
                 break
@@ -71,11 +72,12 @@ class LogProducers:
         return None
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Raises the exception of INVALID_PRODUCER_EPOCH when a greater one was seen."""
+        """Raises the exception of INVALID_PRODUCER_EPOCH if the producer has a greater epoch."""
         self._states.check_epoch(producer_id, producer_epoch)
 
     def check_marker(self, header: BatchHeader, marker: ControlRecord, *, transaction_version: int) -> bool:
-        """Whether the marker need not be written. Raises as `ProducerStates.check_marker`."""
+        """Returns True if the marker is in the log already and need not be written. Raises as
+        `ProducerStates.check_marker`."""
         return self._states.check_marker(
             header.producer_id,
             header.producer_epoch,
@@ -84,13 +86,14 @@ class LogProducers:
         )
 
     def end_verification(self, header: BatchHeader, *, transaction_version: int) -> None:
-        """A marker with that header is about to be written: its transaction may not write any more."""
+        """Drops the guard of the transaction that a marker is about to end, so that it cannot write after the
+        marker."""
         has_next_epoch = transaction_version >= EPOCH_PER_TRANSACTION
         self._verifications.end(header.producer_id, header.producer_epoch - has_next_epoch)
 
     def begin_verification(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard | None:
-        """Before the append of a transaction's batch: what to show with it once its coordinator was asked; None if
-        there is nothing to ask.
+        """Returns the guard for the append of a transaction's first batch. Returns None if the transaction is open, so
+        that the coordinator need not be asked.
 
         Raises the exception of INVALID_PRODUCER_EPOCH."""
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
@@ -102,7 +105,7 @@ class LogProducers:
     def note_appended(
         self, batches: Iterable[CheckedBatch], *, base_offset: int, now_ms: int
     ) -> list[AbortedTransaction]:
-        """The leader wrote the batches, which do not have their offsets yet, from `base_offset` on.
+        """Notes batches that the leader wrote from `base_offset` on. Their headers do not have their offsets yet.
 
         Returns the transactions that they aborted."""
         aborted: list[AbortedTransaction] = []
@@ -112,7 +115,7 @@ class LogProducers:
         return aborted
 
     def note_replicated(self, batches: Iterable[CheckedBatch], *, now_ms: int) -> list[AbortedTransaction]:
-        """The batches were written as the leader sent them: they have their offsets. Returns as `note_appended`."""
+        """Notes batches that were written as the leader sent them, with their offsets. Returns as `note_appended`."""
         aborted: list[AbortedTransaction] = []
         for batch in batches:
             self._note(batch, batch.header.base_offset, now_ms, aborted)
@@ -132,7 +135,7 @@ class LogProducers:
         if header.is_transactional and not header.is_control:
             self._verifications.end(header.producer_id, header.producer_epoch)
 
-    # How far the log is stable
+    # The last stable offset
 
     def open_transaction_last_ms(self) -> int | None:
         """Returns the time of the last append of open transactions (`ProducerStates.open_transaction_last_ms`)."""
@@ -140,37 +143,37 @@ class LogProducers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is undecided, or decided by a marker that is not committed."""
+        """The first offset of the first transaction that is undecided, or whose marker is not committed. None if there
+        is none."""
         return self._states.transactions.first_unstable_offset
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below the high watermark is committed."""
+        """Notes that all records below the high watermark are committed."""
         self._states.transactions.commit(high_watermark)
 
-    # Segments come and go
+    # Creation and removal of segments
 
     def rolled(self, base_offset: int) -> None:
-        """A segment begins at `base_offset`, which is the end of the log."""
+        """Writes a snapshot for the new segment at `base_offset`, the end of the log."""
         self._snapshots.write(base_offset, self._states)
 
     def retain_snapshots(self, base_offsets: Sequence[int]) -> None:
-        """The log consists of the segments with these base offsets now."""
+        """Removes snapshots that belong to none of the log's segments, which have these base offsets."""
         self._snapshots.retain(base_offsets)
 
     def expire(self, *, older_than_ms: int) -> None:
-        """Forgets producers that have not written since (`producer.id.expiration.ms`)."""
+        """Forgets producers without writes since `older_than_ms` (`producer.id.expiration.ms`)."""
         self._states.expire(older_than_ms=older_than_ms)
         self._verifications.expire(older_than_ms=older_than_ms)
 
     # Truncating and closing
 
     def prepare_truncation(self, offset: int) -> None:
-        """Called before other records are written from `offset` on: removes the snapshots that speak of the present
-        ones."""
+        """Removes the snapshots beyond `offset`, before other records are written from `offset` on."""
         self._snapshots.truncate_to(offset)
 
     def truncated(self, segments: Sequence[Segment]) -> None:
-        """The log was cut, and consists of `segments`."""
+        """Adapts the state to a truncated log, which has these `segments`."""
         end_offset = segments[-1].next_offset
         decided = self._states.transactions.decided_before(end_offset)
         if not self._states.truncate_to(end_offset):
@@ -178,23 +181,23 @@ class LogProducers:
             self._states.transactions.add_decided(decided)
 
     def clear(self) -> None:
-        """Forgets everything, before all records are dropped."""
+        """Forgets everything, before all records are removed."""
         self._snapshots.truncate_to(-1)
         self._states.clear()
 
     def take_over(self, other: LogProducers, *, end_offset: int) -> None:
-        """The log has become equal to another, up to `end_offset`: what that one knows of records gone counts too."""
+        """Takes the state of another log that is equal up to `end_offset`, including its state of removed records."""
         self._states.clear()
         self._states.restore(other._states.rows())
         self._states.transactions, self._verifications = other._states.transactions, other._verifications
         self._snapshots.write(end_offset, self._states)
 
     def relocate(self, directory: str) -> None:
-        """The log's directory was renamed."""
+        """Sets the new path, after the log's directory was renamed."""
         self._snapshots.directory = directory
 
     def store(self, *, first_offset: int, end_offset: int) -> None:
-        """Makes a snapshot for the end of the log, which begins with the segment of `first_offset`."""
+        """Writes a snapshot for the end of the log. `first_offset` is the base offset of the first segment."""
         if end_offset > max(self._snapshots.offsets, default=first_offset):
             self._snapshots.write(end_offset, self._states)
 

@@ -1,8 +1,8 @@
-"""Which transactions of one log are open, and up to where the log is stable. Kafka's `ProducerStateManager`, in part.
+"""The open transactions of one log, and the log's last stable offset. Kafka's `ProducerStateManager`, in part.
 
-A transaction is open here from its first batch to its marker. Its marker counts when it is committed, that is below the
-high watermark: until then the transaction is decided, and nothing that it wrote is stable. The log is stable up to the
-first record of the earliest transaction that is neither (KIP-98). Pure.
+A transaction is open from its first batch to its marker. When the marker is written, the transaction is decided. Its
+records become stable when the marker is committed, that is, below the high watermark. The log is stable up to the first
+record of the earliest transaction that is open or decided but not committed (KIP-98). Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm_broker.log.segment.transaction_index import AbortedTransaction
 
 
 class CompletedTransaction(NamedTuple):
-    """What a marker ended."""
+    """A transaction that a marker ended."""
 
     producer_id: int
     first_offset: int
@@ -23,11 +23,11 @@ class CompletedTransaction(NamedTuple):
     """The offset of the marker."""
     is_aborted: bool
     last_stable_offset: int
-    """Where the first transaction begins that is still open, else one past the marker."""
+    """The first offset of the earliest transaction that is still open, or the offset after the marker."""
 
 
 def aborted_by(completed: CompletedTransaction) -> AbortedTransaction:
-    """The transaction index's entry of a transaction that an abort marker ended."""
+    """Returns the transaction index entry of a transaction that an abort marker ended."""
     assert completed.is_aborted, completed
     return AbortedTransaction(
         completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
@@ -35,38 +35,41 @@ def aborted_by(completed: CompletedTransaction) -> AbortedTransaction:
 
 
 class OpenTransactions:
-    """Invariant: open transactions are in order of their first offsets, decided ones in order of their markers'."""
+    """The open and decided transactions of one log.
+
+    Invariant: open transactions are in the order of their first offsets, decided ones in the order of their markers."""
 
     __slots__ = ("_decided", "_open", "first_unstable_offset")
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
         self._decided: deque[tuple[int, int]] = deque()
-        """(first offset, marker's offset) of each transaction whose marker is not committed."""
+        """The (first offset, marker's offset) of each transaction whose marker is not committed."""
         self.first_unstable_offset: int | None = None
-        """Where the earliest transaction begins that is open, or whose marker is not committed; None: all is stable."""
+        """The first offset of the earliest transaction that is open, or whose marker is not committed. None if all
+        records are stable."""
 
     def __len__(self) -> int:
-        """How many transactions are open."""
+        """Returns the number of open transactions."""
         return len(self._open)
 
     def first_offset(self, producer_id: int) -> int | None:
-        """The first offset of the producer's open transaction; None if it has none."""
+        """Returns the first offset of the producer's open transaction, or None if it has none."""
         return self._open.get(producer_id)
 
     def earliest_producer_id(self) -> int | None:
-        """Whose open transaction begins first; None if none is open. Safe to call from another thread."""
+        """Returns the producer whose open transaction begins first, or None. Other threads may call it."""
         return next(iter(list(self._open)), None)
 
     def write(self, producer_id: int, offset: int) -> None:
-        """A transactional batch of the producer is at `offset`, the end of the log until now."""
+        """Notes a transactional batch of the producer at `offset`, the end of the log before it."""
         if producer_id not in self._open:
             self._open[producer_id] = offset
             if self.first_unstable_offset is None:
                 self.first_unstable_offset = offset
 
     def complete(self, producer_id: int, marker_offset: int, *, is_aborted: bool) -> CompletedTransaction | None:
-        """A marker of the producer is at `marker_offset`; None if it ends nothing here."""
+        """Notes a marker of the producer at `marker_offset`. Returns the transaction that it ended, or None."""
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
@@ -75,7 +78,7 @@ class OpenTransactions:
         return CompletedTransaction(producer_id, first_offset, marker_offset, is_aborted, stable_offset)
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below the high watermark is committed."""
+        """Drops decided transactions whose markers are below the high watermark, because they are committed."""
         decided = self._decided
         if not decided or decided[0][1] >= high_watermark:
             return
@@ -89,7 +92,8 @@ class OpenTransactions:
         self.first_unstable_offset = min(first_offsets, default=None)
 
     def decided_before(self, end_offset: int) -> list[tuple[int, int]]:
-        """Transactions whose markers are below `end_offset`, but not committed: (first offset, marker's offset)."""
+        """Returns the (first offset, marker's offset) of transactions whose markers are below `end_offset` and not
+        committed."""
         return [one for one in self._decided if one[1] < end_offset]
 
     def add_decided(self, decided: Iterable[tuple[int, int]]) -> None:
@@ -99,13 +103,13 @@ class OpenTransactions:
         self._find_first_unstable()
 
     def restore(self, open_transactions: Iterable[tuple[int, int]]) -> None:
-        """(Producer id, first offset) of all that are open; nothing else is known."""
+        """Sets the open transactions, given as (producer id, first offset), and forgets the decided ones."""
         self._decided.clear()
         self._open = dict(sorted(open_transactions, key=lambda one: one[1]))
         self.first_unstable_offset = next(iter(self._open.values()), None)
 
     def check_invariants(self, log_end_offset: int) -> None:
-        """Asserts what the class's docstring states."""
+        """Asserts the invariant in the class's docstring."""
         first_offsets = list(self._open.values())
         assert first_offsets == sorted(first_offsets), first_offsets
         markers = [marker for _, marker in self._decided]

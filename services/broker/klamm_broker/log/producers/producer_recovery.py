@@ -1,13 +1,13 @@
-"""Finding out again what a log says of its producers: a snapshot, then the batch headers and markers after it.
+"""Reads the state of producers from a log: from a snapshot, then from the batch headers and markers after it.
 
-Kafka's `UnifiedLog.rebuildProducerState`. A batch that is read counts as written when its segment was written last: not
-when it says, which is its producer's to choose, lest a producer be forgotten that may still send it again.
+Kafka's `UnifiedLog.rebuildProducerState`. A batch counts as written at the last modification of its segment. Its own
+timestamp does not count, because the producer chooses it. Otherwise a producer that may still retry could be forgotten.
 
-Compaction leaves of each producer that has not expired the header of its last batch, or the marker after it, though all
-records in it are gone; that is why snapshots stay valid when compaction has been through the log.
+For each producer that has not expired, compaction keeps the header of its last batch, or the marker after it, even if
+all its records are removed. So snapshots stay valid after a compaction.
 
-A segment whose transaction index was lost gets it from the same walk, which for that begins at or before the segment:
-an aborted transaction may have begun in an earlier one.
+A segment whose transaction index was lost gets it from the same walk. The walk then begins at or before this segment,
+because an aborted transaction may have begun in an earlier one.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 def reload_producers(
     states: ProducerStates, snapshots: ProducerSnapshots, segments: Sequence[Segment], disk: Disk
 ) -> None:
-    """Makes `states` what the log consists of `segments` says. Raises OSError.
+    """Sets `states` to the producers of the log with these `segments`. Raises OSError.
 
-    Segments are read that reach beyond the latest snapshot, or lack their transaction index, and closed again unless
-    they were open; without any snapshot the whole log is read. A segment that is damaged counts up to where it is."""
+    Reads the segments that reach beyond the latest snapshot or lack their transaction index. Closes them again unless
+    they were open. Without a snapshot, reads the whole log. A damaged segment counts up to its damage."""
     started = time.monotonic()
     end_offset = segments[-1].next_offset
     snapshots.truncate_to(end_offset)
@@ -105,7 +105,7 @@ def _headers(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader
         try:
             found = segment.reader.find_batch(position)
         except CorruptIndexError:
-            pass  # from the start, then; the next read there has the index rebuilt
+            pass  # read from the start; the next read there rebuilds the index
         else:
             start = segment.files.size_bytes if found is None else found[0]
     return ((at, header) for at, header in segment.files.headers(start) if header.last_offset >= position)

@@ -1,4 +1,4 @@
-"""`<offset, 20 digits>.snapshot`: what the log below `offset` says of its producers, lest it be read for that again.
+"""`<offset, 20 digits>.snapshot`: the state of producers below `offset`, so that this part of the log need not be read.
 
 Kafka's format (`ProducerSnapshot`, version 1); all integers are big-endian:
 
@@ -12,12 +12,12 @@ Kafka's format (`ProducerSnapshot`, version 1); all integers are big-endian:
                                               34  4  coordinator_epoch: of the last marker, or -1
                                               38  8  current_txn_first_offset: of the open transaction, or -1
 
-Kafka writes the last batch of a producer; here there is an entry for each run, the latest last, which is the one that
-Kafka's reader would keep. A producer without one has an entry with last_sequence, last_offset = -1.
+Kafka writes the last batch of a producer. Klamm writes an entry for each run, the latest last, which Kafka's reader
+would keep. A producer without a run has an entry with last_sequence and last_offset = -1.
 
-There is one for the beginning of each segment, and one for the end of the log after an orderly stop. Files are written
-without fsync, and none has to be there: one that is missing or damaged means that more of the log is read. Any that
-speaks of more than there is in the log is removed before the log is cut.
+There is a snapshot for the beginning of each segment, and one for the end of the log after a clean shutdown. Files are
+written without fsync. If a file is missing or damaged, more of the log must be read. Before a log is truncated,
+snapshots beyond its new end are removed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class CorruptSnapshotError(KlammError):
-    """A snapshot does not follow its format; the text says where."""
+    """Raised if a snapshot does not follow its format. The text names the error."""
 
 
 def encode_snapshot(rows: Iterable[ProducerRow]) -> bytes:
@@ -65,14 +65,14 @@ def encode_snapshot(rows: Iterable[ProducerRow]) -> bytes:
 
 
 def _run_fields(run: Run | None) -> tuple[int, int, int]:
-    """Last sequence, last offset, offset delta."""
+    """Returns the last sequence, the last offset and the offset delta."""
     return (
         (NO_SEQUENCE, NO_OFFSET, 0) if run is None else (run.last_sequence, run.next_offset - 1, run.record_count - 1)
     )
 
 
 def decode_snapshot(data: bytes) -> list[ProducerRow]:
-    """Raises CorruptSnapshotError."""
+    """Returns the rows of a snapshot. Raises CorruptSnapshotError."""
     if len(data) < _HEADER.size + _COUNT.size:
         raise CorruptSnapshotError(f"the file has {len(data)} bytes; expected {_HEADER.size + _COUNT.size} or more")
     version, crc = _HEADER.unpack_from(data)
@@ -130,7 +130,7 @@ class ProducerSnapshots:
         return f"{self.directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
     def write(self, offset: int, states: ProducerStates) -> None:
-        """Stores the state of all records below `offset`, unless the disk is full."""
+        """Stores the state of all records below `offset`. If the disk is full, stores nothing."""
         try:
             fd = self._disk.open(self.path(offset), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             self._offsets.add(offset)
@@ -144,8 +144,8 @@ class ProducerSnapshots:
             logger.warning("could not write a producer snapshot, snapshot=%s reason=%s", self.path(offset), error)
 
     def read_latest(self, *, up_to: int) -> tuple[int, list[ProducerRow]] | None:
-        """Offset and rows of the latest one at or below `up_to`, None if there is none. Those that are damaged are
-        removed."""
+        """Returns the offset and rows of the latest snapshot at or below `up_to`, or None. Removes damaged
+        snapshots."""
         while offsets := [offset for offset in self._offsets if offset <= up_to]:
             offset = max(offsets)
             try:
@@ -158,11 +158,12 @@ class ProducerSnapshots:
         return None
 
     def truncate_to(self, end_offset: int) -> None:
-        """Removes those that speak of records at `end_offset` or after."""
+        """Removes snapshots of records at or after `end_offset`."""
         self._remove([offset for offset in self._offsets if offset > end_offset])
 
     def retain(self, base_offsets: Collection[int]) -> None:
-        """Removes those that belong to none of the segments, which have these offsets, but for the latest."""
+        """Removes snapshots that are at no segment's base offset, except those after the latest segment's base
+        offset."""
         latest_base = max(base_offsets)
         keep = set(base_offsets)
         self._remove([offset for offset in self._offsets if offset < latest_base and offset not in keep])

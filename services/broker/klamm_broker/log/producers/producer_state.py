@@ -2,7 +2,7 @@
 
 KIP-98, KIP-360, KIP-890; Kafka's `ProducerStateManager` and `ProducerAppendInfo`. A record set with a producer id is
 
-- refused with INVALID_PRODUCER_EPOCH if its epoch is older than one seen, because a newer owner of the id writes now;
+- refused with INVALID_PRODUCER_EPOCH if its epoch is older than one seen, because a newer owner writes with the id now;
 - a duplicate if all of it is in the log: it gets its first answer again and is not appended;
 - refused with OUT_OF_ORDER_SEQUENCE_NUMBER if its sequence does not follow the last one (0 in a new epoch). If the
   producer is unknown, every sequence is accepted;
@@ -13,13 +13,14 @@ A marker ends the transaction, and its epoch fences smaller ones. A marker with 
 is refused with TRANSACTION_COORDINATOR_FENCED. Records that coordinators write for a producer (offset commits) have no
 sequence.
 
-Where Kafka keeps the last five batches of a producer, this keeps its last five *runs*: batches that follow one another
-both in sequence and in offset are one, so that a run says where each of its records is. Batches among which others
-write are runs of their own, as in Kafka; a record set of several batches is one run always.
+Kafka keeps the last five batches of a producer. Klamm keeps its last five *runs*. A run is a series of batches with
+consecutive sequences and offsets, so that the offset of each of its records is known. If other producers write in
+between, each batch is a separate run, as in Kafka. A record set of several batches is always one run.
 
-The state is what the headers in the log say: replaying them gives it back (`producer_recovery.py`), and compaction
-keeps the header of the last batch of each producer for it. A producer is forgotten by time, not when its records are
-deleted (KIP-360), or when `ids_max` others have written since, but never while its transaction is open. Pure.
+The state follows from the batch headers in the log. A replay restores it (`producer_recovery.py`), and compaction keeps
+the header of each producer's last batch for that. A producer is forgotten after a time without writes (KIP-360), or
+when `ids_max` others have written since. It is not forgotten when its records are deleted, or while its transaction is
+open. Pure.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from klamm_broker.log.producers.open_transactions import CompletedTransaction, O
 RUNS_KEPT = 5
 """The number of batches that a producer may have in flight (`max.in.flight.requests.per.connection`)."""
 RUN_LENGTH_MAX = 2**30
-"""A run must not grow so long that a sequence number stands for two of its records."""
+"""The most records of one run. In a longer run, one sequence number could name two records."""
 DEFAULT_IDS_MAX = 10_000
 NO_COORDINATOR_EPOCH = -1
 NO_OFFSET = -1
 EPOCH_PER_TRANSACTION = 2
-"""The transaction version from which on each transaction has an epoch of its own (KIP-890)."""
+"""The first transaction version in which each transaction has its own epoch (KIP-890)."""
 
 _InvalidProducerEpochError = EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]
 _InvalidRecordError = EXCEPTIONS[ErrorCode.INVALID_RECORD]
@@ -58,13 +59,13 @@ _OutOfOrderSequenceNumberError = EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMB
 
 
 class Run(NamedTuple):
-    """`record_count` records with consecutive sequence numbers at consecutive offsets."""
+    """A run of `record_count` records with consecutive sequence numbers at consecutive offsets."""
 
     base_sequence: int
     base_offset: int
     record_count: int
     timestamp_ms: int
-    """When the last of them were written here; their log append time if they have one, then the same for all."""
+    """The time when the last record was written here. For records with a log append time, this time, equal for all."""
 
     @property
     def last_sequence(self) -> int:
@@ -75,7 +76,7 @@ class Run(NamedTuple):
         return self.base_offset + self.record_count
 
     def part(self, base_sequence: int, record_count: int) -> Run | None:
-        """The records with these sequence numbers, None unless all of them are in this run."""
+        """Returns the records with these sequence numbers, or None unless all of them are in this run."""
         start = (base_sequence - self.base_sequence) & SEQUENCE_MAX
         if start + record_count > self.record_count:
             return None
@@ -83,16 +84,16 @@ class Run(NamedTuple):
 
 
 class ProducerRow(NamedTuple):
-    """One run of one producer, as snapshots hold it; or a producer without any."""
+    """One run of one producer, or a producer without a run, as in snapshots."""
 
     producer_id: int
     epoch: int
     run: Run | None
     last_ms: int
-    """When the run was written, or, without one, anything for the producer."""
+    """The time when the run was written. Without a run, the time of the producer's last write."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     txn_first_offset: int = NO_OFFSET
-    """The first offset of the open transaction; -1: none is open."""
+    """The first offset of the open transaction, or -1 if none is open."""
 
 
 class ProducerDescription(NamedTuple):
@@ -101,7 +102,7 @@ class ProducerDescription(NamedTuple):
     producer_id: int
     epoch: int
     last_sequence: int
-    """-1: nothing was written in this epoch."""
+    """The last sequence number, or -1 if the producer has not written in this epoch."""
     last_ms: int
     coordinator_epoch: int
     txn_first_offset: int
@@ -115,9 +116,9 @@ class _Producer:
         self.coordinator_epoch = coordinator_epoch
         """The coordinator epoch of the last marker."""
         self.last_ms = NO_OFFSET
-        """When something was written for it last."""
+        """The time of the last write for the producer, in milliseconds."""
         self.runs: deque[Run] = deque(maxlen=RUNS_KEPT)
-        """Oldest first; none in an epoch that only markers, or coordinators, have written in."""
+        """The runs, oldest first. None if only markers or coordinators have written in this epoch."""
 
     def next_sequence(self) -> int:
         return increment_sequence(self.runs[-1].last_sequence, 1) if self.runs else 0
@@ -131,7 +132,8 @@ class _Producer:
 
 
 class ProducerStates:
-    """The producers of one log, in the order of their last write. `check` before an append, `note` after it."""
+    """The producers of one log, in the order of their last write. The log calls `check` before an append and `note`
+    after it."""
 
     def __init__(self, ids_max: int = DEFAULT_IDS_MAX) -> None:
         assert ids_max > 0, ids_max
@@ -146,11 +148,11 @@ class ProducerStates:
     # Appending
 
     def check(self, headers: Sequence[BatchHeader], *, is_verified: bool = False) -> Run | None:
-        """The part of the log that a record set repeats, or None when it may be appended.
+        """Checks a record set before its append. Returns the run that it repeats, or None if it may be appended.
 
-        `is_verified`: the coordinator knows that its transaction is about to write here. Raises the exception of
-        INVALID_RECORD when its batches are not one producer's in sequence, of INVALID_PRODUCER_EPOCH, of
-        OUT_OF_ORDER_SEQUENCE_NUMBER or of INVALID_TXN_STATE."""
+        `is_verified` is True if the coordinator has confirmed that the transaction writes here. Raises the exception of
+        INVALID_RECORD if the batches do not belong to one producer in sequence. Raises the exceptions of
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE."""
         first = headers[0]
         record_count = _count_in_sequence(headers)
         producer = self._producers.get(first.producer_id)
@@ -193,7 +195,7 @@ class ProducerStates:
             )
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Raises the exception of INVALID_PRODUCER_EPOCH when a greater one was seen."""
+        """Raises the exception of INVALID_PRODUCER_EPOCH if the producer has a greater epoch."""
         producer = self._producers.get(producer_id)
         if producer is not None and producer_epoch < producer.epoch:
             raise _InvalidProducerEpochError(
@@ -201,7 +203,7 @@ class ProducerStates:
             )
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer may write on without its coordinator being asked."""
+        """Returns True if the producer's transaction is open, so that the coordinator need not be asked."""
         producer = self._producers.get(producer_id)
         is_open = self.transactions.first_offset(producer_id) is not None
         return is_open and producer is not None and producer.epoch == producer_epoch
@@ -209,7 +211,7 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, transaction_version: int
     ) -> bool:
-        """Whether such a marker is in the log already and did what it should.
+        """Returns True if the marker is in the log already and took effect.
 
         Raises the exception of INVALID_PRODUCER_EPOCH or of TRANSACTION_COORDINATOR_FENCED."""
         producer = self._producers.get(producer_id)
@@ -233,10 +235,10 @@ class ProducerStates:
     def note(
         self, header: BatchHeader, *, base_offset: int, now_ms: int, marker: ControlRecord | None = None
     ) -> CompletedTransaction | None:
-        """The batch is in the log at `base_offset`; its epoch is the producer's from now on.
+        """Notes a batch that is in the log at `base_offset`. Its epoch becomes the producer's epoch.
 
-        `header` as it is stored but for the offset; of a control batch `marker` is its record, without one nothing is
-        remembered. Returns the transaction that it ended."""
+        `header` is as stored, except for the offset. `marker` is the record of a control batch. A control batch without
+        `marker` is ignored. Returns the transaction that the batch ended, or None."""
         if header.producer_id < 0 or (header.is_control and marker is None):
             return None
         producer = self._producers.pop(header.producer_id, None)
@@ -274,7 +276,7 @@ class ProducerStates:
             del self._producers[next(number for number in self._producers if is_open(number) is None)]
 
     def expire(self, *, older_than_ms: int) -> None:
-        """Forgets producers that have not written since (`producer.id.expiration.ms`)."""
+        """Forgets producers without writes since `older_than_ms` (`producer.id.expiration.ms`)."""
         is_open = self.transactions.first_offset
         gone = [
             number for number, one in self._producers.items() if one.last_ms < older_than_ms and is_open(number) is None
@@ -288,10 +290,11 @@ class ProducerStates:
         self._has_seen_transactions = False
 
     def truncate_to(self, offset: int) -> bool:
-        """Forgets what was written at `offset` and after. False when the rest must be read again: `clear`, then do.
+        """Forgets writes at and after `offset`. Returns False if the state must be read from the log again, after
+        `clear`.
 
-        That is so for a producer of which only later runs are known, unless it began with them, for one that may have
-        had a run before those that are kept, and where there are transactions: what a marker ended is not known."""
+        That is the case if a producer may have had runs before those that are kept. It is also the case after any
+        transaction, because the transactions that markers ended are not known."""
         if self._has_seen_transactions:
             return False
         for number, producer in list(self._producers.items()):
@@ -313,7 +316,7 @@ class ProducerStates:
     # Snapshots and descriptions
 
     def rows(self) -> Iterator[ProducerRow]:
-        """All runs of all producers, those of one oldest first."""
+        """Yields all runs of all producers. The runs of one producer are in order, oldest first."""
         for number, producer in self._producers.items():
             for run in producer.runs or (None,):
                 yield self._row(number, producer, run)
@@ -333,7 +336,7 @@ class ProducerStates:
         return NO_OFFSET if first_offset is None else first_offset
 
     def restore(self, rows: Iterable[ProducerRow]) -> None:
-        """Takes what `rows` gave."""
+        """Restores the state from the rows that `rows` returned."""
         open_since: dict[int, int] = {}
         for row in rows:
             producer = self._producers.get(row.producer_id)
@@ -349,7 +352,7 @@ class ProducerStates:
         self._has_seen_transactions |= bool(open_since)
 
     def descriptions(self) -> Iterator[ProducerDescription]:
-        """All producers."""
+        """Yields a description of each producer."""
         for number, producer in self._producers.items():
             yield ProducerDescription(
                 number,
@@ -361,14 +364,14 @@ class ProducerStates:
             )
 
     def open_transaction_last_ms(self) -> int | None:
-        """When the producer of the earliest open transaction wrote last, which is how Kafka tells that one hangs
-        (KIP-664); None if none is open. Safe to call from another thread."""
+        """Returns the time of the last write of the producer with the earliest open transaction, or None. Kafka detects
+        hanging transactions with it (KIP-664). Other threads may call it."""
         producer_id = self.transactions.earliest_producer_id()
         producer = None if producer_id is None else self._producers.get(producer_id)
         return None if producer is None else producer.last_ms
 
     def check_invariants(self, log_end_offset: int) -> None:
-        """Asserts that runs are in order, and of records that are in the log."""
+        """Asserts that runs are in order, and that their records are in the log."""
         assert len(self._producers) <= self._ids_max + len(self.transactions), len(self._producers)
         self.transactions.check_invariants(log_end_offset)
         for number, producer in self._producers.items():
@@ -382,7 +385,8 @@ class ProducerStates:
 
 
 def _count_in_sequence(headers: Sequence[BatchHeader]) -> int:
-    """How many records the batches have, which follow one another and are of one producer and epoch."""
+    """Returns the number of records in the batches. Raises unless the batches are consecutive and of one producer and
+    epoch."""
     first, count = headers[0], 0
     for header in headers:
         if header.producer_id != first.producer_id or header.producer_epoch != first.producer_epoch:

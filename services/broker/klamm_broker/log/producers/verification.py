@@ -1,10 +1,11 @@
-"""Transactions that are about to write to a log for the first time, while their coordinator is asked (KIP-890).
+"""Guards the first write of a transaction to a log, while the transaction's coordinator is asked (KIP-890).
 
-A transaction's first batch is appended only when the coordinator has added the partition to it. The answer comes in a
-later turn; meanwhile the transaction may have ended, and its marker may be in the log: a batch after it would belong to
-nothing, and hold the log's stable end for ever. So the question leaves a *guard* here, the append must show it, and
-whatever is written for the transaction takes it away. The marker of the transaction before, which may come late, does
-not (it has the epoch of this one, if each has its own). Kafka's `VerificationGuard` and `VerificationStateEntry`. Pure.
+A transaction's first batch is appended only after the coordinator has added the partition to it. The answer arrives in
+a later turn of the event loop. Until then, the transaction may have ended, and its marker may be in the log. A batch
+after the marker would belong to no transaction, and would block the last stable offset for ever. So the question
+creates a *guard*, and the append must present it. Any write for the transaction removes the guard. A late marker of the
+previous transaction does not remove it. (If each transaction has its own epoch, this marker has the epoch of the new
+one.) Kafka's `VerificationGuard` and `VerificationStateEntry`. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _OutOfOrderSequenceNumberError = EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMB
 
 
 class VerificationGuard:
-    """One producer and epoch; compared by identity."""
+    """The guard of one producer and epoch. Guards are compared by identity."""
 
     __slots__ = ("lowest_sequence", "producer_epoch", "producer_id", "since_ms")
 
@@ -24,8 +25,8 @@ class VerificationGuard:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.lowest_sequence = lowest_sequence
-        """The lowest sequence of the batches that waited for an answer: its batch is written first, whichever answer
-        comes first."""
+        """The lowest sequence number of the batches that wait for an answer. Its batch must be written first, whichever
+        answer arrives first."""
         self.since_ms = since_ms
 
 
@@ -38,7 +39,8 @@ class Verifications:
         self._guards: dict[int, VerificationGuard] = {}
 
     def begin(self, producer_id: int, producer_epoch: int, sequence: int, *, now_ms: int) -> VerificationGuard:
-        """The guard to show with the batch of `sequence` once the coordinator has said yes."""
+        """Returns the guard to present with the batch of `sequence`, after the coordinator has confirmed the
+        transaction."""
         guard = self._guards.get(producer_id)
         if guard is None or guard.producer_epoch < producer_epoch:
             self._guards.pop(producer_id, None)
@@ -50,8 +52,8 @@ class Verifications:
         return guard
 
     def check(self, guard: VerificationGuard, sequence: int) -> None:
-        """Raises the exception of INVALID_TXN_STATE when something was written for the producer since, of
-        OUT_OF_ORDER_SEQUENCE_NUMBER when an earlier batch still waits."""
+        """Raises the exception of INVALID_TXN_STATE if a write for the producer has removed the guard. Raises that of
+        OUT_OF_ORDER_SEQUENCE_NUMBER if an earlier batch still waits."""
         if self._guards.get(guard.producer_id) is not guard:
             raise _InvalidTxnStateError(
                 f"the transaction of producer {guard.producer_id}, epoch {guard.producer_epoch}, ended while the broker"
@@ -63,12 +65,12 @@ class Verifications:
             )
 
     def end(self, producer_id: int, last_epoch: int) -> None:
-        """A batch of the producer's transaction of that epoch was written, or a marker that ends it and all before."""
+        """Removes the producer's guard up to `last_epoch`, after a batch of the transaction or a marker was written."""
         guard = self._guards.get(producer_id)
         if guard is not None and guard.producer_epoch <= last_epoch:
             del self._guards[producer_id]
 
     def expire(self, *, older_than_ms: int) -> None:
-        """Forgets questions nobody came back from."""
+        """Drops guards of questions that were never completed."""
         for producer_id in [number for number, one in self._guards.items() if one.since_ms < older_than_ms]:
             del self._guards[producer_id]

@@ -1,1 +1,1 @@
-"""Looking for damage at rest, and rewriting what is damaged."""
+"""Finds damage in sealed segments, and rewrites damaged segments."""

@@ -1,4 +1,4 @@
-"""What scrubbing found, and what came of it."""
+"""The damage that scrubbing found, and its outcome."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from klamm_broker.log.scrub.segment_check import DamagedRange, SegmentVerdict
 
 
 class DamageState(enum.IntEnum):
-    """The numbers are the contract's (`proto/klamm/v1/broker.proto`)."""
+    """The outcome of a damage. The numbers are those of `proto/klamm/v1/broker.proto`."""
 
     UNREPAIRED = 0
     REPAIRED = 1
     DISMISSED = 2
-    """Another replica has the same bytes: it was none."""
+    """Another replica has the same bytes, so that there was no damage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,11 @@ class Damage:
     found_ms: int
     state: DamageState = DamageState.UNREPAIRED
     text: str = "not tried yet"
-    """Why it was not repaired, or how it was."""
+    """The reason why the damage was not repaired, or how it was repaired."""
 
     @property
     def lines(self) -> list[str]:
-        """A line for each damaged range and index, with its place and the reason."""
+        """One line for each damaged range and index, with its place and the reason."""
         file = os.path.basename(self.path)
         stem = file.removesuffix(".log")
         return [
@@ -52,7 +52,7 @@ class Damage:
 
 
 def damage_of(job: ScrubJob, verdict: SegmentVerdict, *, now_ms: int) -> Damage:
-    """What the verdict says, not repaired yet."""
+    """Returns the damage of a verdict, in the state UNREPAIRED."""
     return Damage(
         topic_partition=job.topic_partition,
         base_offset=job.source.base_offset,

@@ -1,7 +1,7 @@
-"""Checking one sealed segment against the disk, and writing it again: what the scrubber's thread does.
+"""Checks one sealed segment against the disk, and prepares its rewriting, on the scrubber's thread.
 
-The thread touches no object of the log: it has a path and sizes, and the event loop finds out at the end if the log
-went on without it (`SegmentReplacement.has_planned`).
+The thread uses no object of the log, only a path and sizes. At the end, the event loop checks that the log has not
+changed (`SegmentReplacement.has_planned`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from klamm_broker.log.segment.segment_files import (
 )
 
 BATCH_COST_BYTES = 2048
-"""A smaller batch counts as so long: what it takes is not the disk's time but the interpreter's."""
+"""The throttle counts a smaller batch as this many bytes, because it costs the interpreter's time rather than the
+disk's."""
 
 UNINDEXED_BYTES = 1024 * 1024
-"""A smaller segment may be without index entries; it may have been written with another `index.interval.bytes`."""
+"""A segment up to this size may have no index entries, because `index.interval.bytes` may have been different when it
+was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubJob:
-    """One segment as it was when this was planned. `check` and `begin_rewrite` are for a thread; both raise OSError and
-    what the pacer raises."""
+    """The check of one segment, as it was when the job was planned. A thread calls `check` and `begin_rewrite`. Both
+    raise OSError and the exceptions of the pacer."""
 
     disk: Disk
     topic_partition: TopicPartition
@@ -46,15 +48,15 @@ class ScrubJob:
     epochs: tuple[EpochEntry, ...]
     aborted_count: int
     generation: int
-    """The log's count of truncations."""
+    """The log's count of truncations when the job was planned."""
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
         return segment_path(self.directory, self.source.base_offset, suffix)
 
     def check(self, on_read: Pacer, pace: Pacer) -> SegmentVerdict:
-        """Reads all of the segment, from the disk and not from the page cache.
+        """Reads the whole segment from the disk, not from the page cache, and returns the verdict.
 
-        `on_read` is called with what was read, `pace` with what small batches cost beyond that."""
+        `on_read` is called with the bytes read, and `pace` with the extra cost of small batches."""
 
         def on_batch(header: BatchHeader) -> None:
             if header.size_bytes < BATCH_COST_BYTES:
@@ -73,7 +75,7 @@ class ScrubJob:
         finally:
             file.close()
         if all(one.end_offset <= self.bounds.log_start_offset for one in verdict.ranges):
-            return SegmentVerdict(indexes=verdict.indexes)  # those records are deleted
+            return SegmentVerdict(indexes=verdict.indexes)  # the damaged records are deleted
         return verdict
 
     def _content(self, suffix: str) -> bytes | None:
@@ -83,7 +85,7 @@ class ScrubJob:
             return None
 
     def begin_rewrite(self, pace: Pacer) -> SegmentRewrite:
-        """Opened. The transaction index must be sound."""
+        """Opens a rewrite of the segment. Its transaction index must be sound."""
         rewrite = SegmentRewrite(
             self.disk,
             self.directory,

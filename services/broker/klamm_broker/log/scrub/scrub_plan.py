@@ -1,16 +1,16 @@
-"""Which sealed segment is read next to see whether it is still what was written. Pure; times are the wall clock's.
+"""Chooses the sealed segment that the scrubber checks next. Pure; times are the wall clock's.
 
-A *pass* reads the sealed segments that a log has when it begins, oldest first; the next one begins `interval_ms` later.
-A log at a time; of several the one that
+A *pass* reads the sealed segments that a log has when the pass begins, oldest first. The log's next pass begins
+`interval_ms` later. One log is read at a time. The order of logs is:
 
-1. has a damaged segment that is to be tried again,
-2. somebody asked for, in the order of asking,
-3. has a pass under way, also one that a restart cut short,
-4. has waited longest for its next pass.
+1. logs with a damaged segment that is due for another try,
+2. logs that an operator asked for, in the order of the requests,
+3. logs with an unfinished pass, even from before a restart,
+4. the log that has waited longest for its next pass.
 
-Marks and damaged segments are stored by log dir (`scrub-checkpoint`), so that a restart neither begins the pass again
-nor forgets what was found. A row: topic, partition, next offset and end offset of the pass, when it began, when the
-last one ended (-1: there was none), base offsets of damaged segments (`-`: none).
+Marks and damaged segments are stored per log directory (`scrub-checkpoint`). So a restart neither begins the pass again
+nor forgets the damage. A row has topic, partition, next offset and end offset of the pass, and the time when it began.
+Then come the time when the last pass ended (-1 for none) and the base offsets of damaged segments (`-` for none).
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from klamm_broker.log.files.disk import Disk
 
 SCRUB_FILE = "scrub-checkpoint"
 RETRY_MS = 300_000
-"""Damage that could not be repaired is tried again after so long: a replica may be in sync by then."""
+"""The time after which a damage that could not be repaired is tried again, because a replica may be in sync by then."""
 FINISHED_MAX = 200
-"""Passes that end in one call for want of closed segments; more would hold the event loop up."""
+"""The most passes without segments that end in one call. More would block the event loop."""
 NEVER = -1
 _NO_PASS = -1
 _NONE = "-"
 
 
 class ScrubMark(NamedTuple):
-    """How far a log is."""
+    """The progress of the scrub of one log."""
 
     next_offset: int = _NO_PASS
-    """The pass under way has been through all before; -1: none is under way."""
+    """The offset up to which the current pass has checked the log, or -1 without a current pass."""
     end_offset: int = _NO_PASS
     began_ms: int = NEVER
     finished_ms: int = NEVER
-    """When the last complete pass ended."""
+    """The time when the last complete pass ended, or -1."""
 
     @property
     def is_under_way(self) -> bool:
@@ -52,11 +52,11 @@ class LogState(NamedTuple):
 
     mark: ScrubMark
     damaged: tuple[int, ...]
-    """Base offsets of segments."""
+    """The base offsets of the damaged segments."""
 
 
 class SealedRange(Protocol):
-    """A sealed segment."""
+    """The offsets of a sealed segment."""
 
     @property
     def base_offset(self) -> int: ...
@@ -68,7 +68,7 @@ S = TypeVar("S", bound=SealedRange)
 
 
 class ScrubPlan:
-    """All logs of a broker. `interval_ms` -1: only what is asked for."""
+    """The scrub of all logs of a broker. If `interval_ms` is -1, only requested passes run."""
 
     def __init__(self, interval_ms: int, states: Mapping[TopicPartition, LogState]) -> None:
         self.interval_ms = interval_ms
@@ -77,9 +77,9 @@ class ScrubPlan:
             (name, base): 0 for name, state in states.items() for base in state.damaged
         }
         self._asked: dict[TopicPartition, bool] = {}
-        """Whether the pass has begun."""
+        """The logs that operators asked for, in order. The value is True after the pass has begun."""
         self.has_more = False
-        """Set by `next`: it is to be called again in another turn."""
+        """True if `next` stopped early, so that the caller must call it again in another turn of the event loop."""
 
     def ask(self, names: Collection[TopicPartition]) -> None:
         """Requests a full pass of each log, before the passes that are due."""
@@ -88,7 +88,7 @@ class ScrubPlan:
             self._asked[name] = False
 
     def is_asked(self, name: TopicPartition) -> bool:
-        """Whether a pass that was asked for has not ended yet."""
+        """Returns True if a requested pass of the log has not ended yet."""
         return name in self._asked
 
     def mark(self, name: TopicPartition) -> ScrubMark:
@@ -99,19 +99,19 @@ class ScrubPlan:
 
     @property
     def damaged_count(self) -> int:
-        """Segments of all logs that are damaged as far as is known."""
+        """The number of damaged segments of all logs."""
         return len(self._retry_ms)
 
     @property
     def last_finished_ms(self) -> int:
-        """When a pass over any log ended last; -1: none has."""
+        """The time when a pass over any log last ended, or -1 if none has ended."""
         return max((mark.finished_ms for mark in self._marks.values()), default=NEVER)
 
     def state(self, name: TopicPartition) -> LogState:
         return LogState(self.mark(name), self.damaged(name))
 
     def retain(self, names: Collection[TopicPartition]) -> None:
-        """Forgets logs that are gone."""
+        """Forgets all logs that are not in `names`."""
         for gone in [name for name in self._marks if name not in names]:
             del self._marks[gone]
         for name in [name for name in self._asked if name not in names]:
@@ -122,7 +122,8 @@ class ScrubPlan:
     def next(
         self, names: Collection[TopicPartition], segments_of: Callable[[TopicPartition], Sequence[S]], now_ms: int
     ) -> tuple[TopicPartition, S] | None:
-        """The segment to be checked now; `checked` says that it was. None: nothing is due, unless `has_more`."""
+        """Returns the next segment to check, and the caller reports the result with `checked`. None means that nothing
+        is due, unless `has_more`."""
         self.has_more = False
         for name, base in self._due_retries(now_ms):
             segment = next((one for one in segments_of(name) if one.base_offset == base), None)
@@ -144,7 +145,7 @@ class ScrubPlan:
         return None
 
     def _due_retries(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        # A clock that was set back must not put them off.
+        # A clock that was set back must not delay them.
         return [key for key, due_ms in self._retry_ms.items() if not now_ms < due_ms <= now_ms + RETRY_MS]
 
     def _order(self, names: Collection[TopicPartition], now_ms: int) -> Iterator[TopicPartition]:
@@ -167,7 +168,7 @@ class ScrubPlan:
         self._marks[name] = ScrubMark(began_ms=self.mark(name).began_ms, finished_ms=now_ms)
 
     def checked(self, name: TopicPartition, segment: SealedRange, *, is_damaged: bool, now_ms: int) -> None:
-        """What `next` said was read; `is_damaged`: and could not be repaired."""
+        """Notes that the segment from `next` was checked. `is_damaged` is True if its damage could not be repaired."""
         key = (name, segment.base_offset)
         if is_damaged:
             self._retry_ms[key] = now_ms + RETRY_MS
@@ -182,7 +183,7 @@ _NEW = ScrubMark()
 
 
 def write_states(disk: Disk, path: str, states: Mapping[TopicPartition, LogState]) -> None:
-    """Replaces a checkpoint, durably. Raises OSError."""
+    """Replaces a scrub checkpoint durably. Raises OSError."""
     rows = [(*name, *state.mark, ",".join(map(str, state.damaged)) or _NONE) for name, state in sorted(states.items())]
     disk.write_atomically(path, encode_checkpoint(rows))
 

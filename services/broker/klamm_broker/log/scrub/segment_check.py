@@ -44,34 +44,35 @@ from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS, TimeIndex, late
 from klamm_broker.log.segment.transaction_index import TransactionIndex
 
 SEARCH_BYTES = 1024 * 1024
-"""Looked through at once for the next batch."""
+"""The bytes that are searched at once for the next batch."""
 _MAGIC_BYTE = bytes([MAGIC])
 
 ReadBytes = Callable[[int, int], memoryview]
-"""`read(position, size_bytes)`: those bytes of the `.log` file, or less only where the file ends."""
+"""The type of `read(position, size_bytes)`. It returns these bytes of the `.log` file, or fewer at the end of the
+file."""
 
 
 class DamagedRange(NamedTuple):
-    """Bytes of a `.log` file that are not what was written there. Ends are exclusive."""
+    """A range of a `.log` file with damaged bytes. Ends are exclusive."""
 
     position: int
     end_position: int
     first_offset: int
     end_offset: int
-    """The records that were there have offsets from `first_offset` to here."""
+    """The offset after the records that were in the range. They began at `first_offset`."""
     reason: str
 
 
 class SegmentBounds(NamedTuple):
-    """What the log knows of a sealed segment without reading it."""
+    """The properties of a sealed segment that the log knows without reading it."""
 
     base_offset: int
     end_offset: int
-    """Where the next segment begins."""
+    """The base offset of the next segment."""
     size_bytes: int
     log_start_offset: int
     is_gapless: bool
-    """The log was never compacted: every offset has a record."""
+    """True if the log was never compacted, so that every offset has a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ class SegmentVerdict:
 
     ranges: tuple[DamagedRange, ...] = ()
     indexes: Mapping[str, str]
-    """The reason why each damaged index is unusable, by its suffix. If there are `ranges`, offset and time index were
-    not checked."""
+    """The reason why each damaged index is unusable, by its suffix. If there are `ranges`, the offset index and the
+    time index were not checked."""
 
     @property
     def is_sound(self) -> bool:
@@ -89,7 +90,7 @@ class SegmentVerdict:
 
 
 class BatchRules:
-    """What every batch of a segment has to keep."""
+    """The rules that every batch of a segment must keep."""
 
     def __init__(self, bounds: SegmentBounds, epochs: Sequence[EpochEntry]) -> None:
         self._bounds = bounds
@@ -97,7 +98,7 @@ class BatchRules:
         self._slot = 0
 
     def check_place(self, header: BatchHeader, expected_offset: int) -> None:
-        """Offsets and leader epoch. Raises CorruptBatchError."""
+        """Checks the offsets and the leader epoch of a batch. Raises CorruptBatchError."""
         bounds = self._bounds
         if header.base_offset < expected_offset or header.next_offset > bounds.end_offset:
             raise CorruptBatchError(
@@ -112,10 +113,10 @@ class BatchRules:
             )
 
     def _epoch_at(self, offset: int) -> int:
-        """-1 where the log does not know: before its start."""
+        """Returns the leader epoch at an offset, or -1 before the log start, where it is unknown."""
         if offset < self._bounds.log_start_offset:
             return NO_LEADER_EPOCH
-        # Offsets come in order, but for those of damaged headers.
+        # Offsets come in order, except those of damaged headers.
         epochs = self._epochs
         while self._slot and epochs[self._slot - 1].start_offset > offset:
             self._slot -= 1
@@ -125,13 +126,13 @@ class BatchRules:
 
 
 class IndexFiles(NamedTuple):
-    """Contents of a segment's index files; None: there is no such file."""
+    """The contents of a segment's index files. None if a file does not exist."""
 
     offsets: bytes | None
     times: bytes | None
     transactions: bytes | None
     aborted_count: int = 0
-    """Entries that the transaction index had when it was written."""
+    """The number of entries of the transaction index when it was written."""
     unindexed_bytes_max: int = 2**31
     """An offset index that has no entry for more than this many bytes has lost entries."""
 
@@ -144,7 +145,8 @@ def check_segment(
     *,
     on_batch: Callable[[BatchHeader], None] = lambda _: None,
 ) -> SegmentVerdict:
-    """The verdict. `epochs`: all of the log; `on_batch` is called at each batch, and may wait or raise."""
+    """Checks a segment and returns the verdict. `epochs` are all epochs of the log. `on_batch` is called for each
+    batch, and may wait or raise."""
     indexes = _Indexes(bounds, files)
     walk = _Walk(read, bounds, BatchRules(bounds, epochs))
     for position, header in walk:
@@ -155,17 +157,17 @@ def check_segment(
 
 
 class _Walk:
-    """Yields every batch that keeps the rules, and gathers what lies between them."""
+    """Yields every batch that keeps the rules, and collects the damaged ranges between them."""
 
     def __init__(self, read: ReadBytes, bounds: SegmentBounds, rules: BatchRules) -> None:
         self._read = read
         self._bounds = bounds
         self._rules = rules
         self.ranges: list[DamagedRange] = []
-        """Complete when the walk has ended."""
+        """The damaged ranges. The list is complete after the walk has ended."""
         self._expected = bounds.base_offset
         self._before: tuple[int, int] | None = None
-        """Position and expected offset of the batch just passed, if there was a gap before it."""
+        """The position and expected offset of the previous batch, if there was a gap before it."""
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
         position, size_bytes = 0, self._bounds.size_bytes
@@ -194,11 +196,11 @@ class _Walk:
     def _batch_at(self, position: int) -> BatchHeader:
         header = read_header(self._read(position, HEADER_SIZE_BYTES))
         rest_bytes = self._bounds.size_bytes - position
-        # A batch longer than the rest of the segment is torn. validate_batch then raises.
+        # A batch longer than the rest of the segment is torn, so that validate_batch raises.
         return validate_batch(self._read(position, min(header.size_bytes, rest_bytes)), allow_gaps=True)
 
     def _take_back(self, header: BatchHeader) -> None:
-        """Two batches overlap. The first was behind a gap, which the second fits into: the first is the damaged one."""
+        """Marks the previous batch as damaged if this batch overlaps it and fits into the gap before it."""
         assert self._before is not None
         position, expected = self._before
         self._before = None
@@ -212,17 +214,18 @@ class _Walk:
         self._damaged(position, position + passed.size_bytes, reason)
 
     def _damaged(self, position: int, end_position: int, reason: str) -> None:
-        """Up to the next batch, or to the end of the segment."""
+        """Adds a damaged range up to the next batch, or to the end of the segment. Joins it with a range that ends
+        where it begins."""
         self._before = None
         found = DamagedRange(position, end_position, self._expected, self._bounds.end_offset, reason)
         if self.ranges and self.ranges[-1].end_position == position:
             found = self.ranges.pop()._replace(end_position=end_position, end_offset=found.end_offset)
         self.ranges.append(found)
 
-    # Behind damage
+    # After damage
 
     def _next_start(self, position: int) -> int:
-        """Where the next batch begins that keeps the rules; the end of the segment if none does."""
+        """Returns the position of the next batch that keeps the rules, or the end of the segment."""
         size_bytes = self._bounds.size_bytes
         try:
             declared = position + read_header(self._read(position, HEADER_SIZE_BYTES)).size_bytes
@@ -242,7 +245,8 @@ class _Walk:
         return size_bytes
 
     def _search(self, chunk: bytes, chunk_position: int) -> int | None:
-        """Every batch has the magic after 16 bytes that begin with its offset."""
+        """Returns the position of the next batch in a chunk, or None. A batch has the magic byte 16 bytes after its
+        offset."""
         first, end = self._expected, self._bounds.end_offset
         at = chunk.find(_MAGIC_BYTE, PREFIX_SIZE_BYTES)
         while at >= 0:
@@ -298,7 +302,7 @@ class _Indexes:
         self._passed_bytes = 0
 
     def note(self, position: int, header: BatchHeader) -> None:
-        """The next batch."""
+        """Compares the next batch of the walk with the next index entries."""
         self._latest_ms = max(self._latest_ms, latest_timestamp_ms(header))
         if self._is_without_offsets and self._passed_bytes > self._unindexed_bytes_max:
             self._reasons.setdefault(INDEX_SUFFIX, "the index has no entries")
@@ -321,7 +325,7 @@ class _Indexes:
             self._transaction = next(self._transactions, None)
 
     def damaged(self, *, with_log: bool) -> dict[str, str]:
-        """The first thing that is wrong with each damaged index, by its suffix; without `with_log` the entries are not
+        """Returns the first error of each damaged index, by its suffix. Without `with_log`, the entries are not
         compared with the log."""
         for suffix, entry in (
             (INDEX_SUFFIX, self._offset),
@@ -331,11 +335,11 @@ class _Indexes:
             if entry is not None:
                 self._wrong(suffix, entry)
         if self._last_time.timestamp_ms < self._latest_ms:
-            # It was written when the segment was closed; retention goes by it.
+            # This entry was written when the segment was sealed, and retention uses it.
             self._reasons.setdefault(TIME_INDEX_SUFFIX, f"the largest timestamp {self._latest_ms} is missing")
         if with_log:
             return self._reasons
-        # The batches that entries name may be among those that are damaged; the two are made again in any case.
+        # Entries may name damaged batches. A rewrite builds the offset and time index again in any case.
         only = self._reasons.get(TRANSACTION_INDEX_SUFFIX, "")
         return {TRANSACTION_INDEX_SUFFIX: only} if only and not only.startswith(_NO_BATCH) else {}
 
@@ -353,6 +357,7 @@ def _there(data: bytes | None) -> bytes:
 
 
 def _check_padding(data: bytes | None, entries_bytes: int) -> None:
-    """Sealed segments have none."""
+    """Raises CorruptIndexError if the file is longer than its entries, because the index of a sealed segment has no
+    padding."""
     if data is not None and len(data) != entries_bytes:
         raise CorruptIndexError(f"the file ends with {len(data) - entries_bytes} bytes of zeros")

@@ -1,4 +1,4 @@
-"""Writes a damaged segment again beside the old one, with the batches of another replica where its own are damaged.
+"""Writes a damaged segment again beside the old one, with batches of another replica in the damaged ranges.
 
 The undamaged batches are copied unchanged. For each damaged range, the caller fetches the records that an in-sync
 replica has for its offsets. These records are used only if
@@ -9,12 +9,13 @@ replica has for its offsets. These records are used only if
 - in a log that was never compacted, no offset is missing. There replicas have the same bytes.
 
 Compaction runs on each replica by itself, so one may have dropped a tombstone that another still needs to hide an older
-record. In a log that was ever compacted a batch is taken only if it is the very batch that lies here: if its checksum
-is the one stated here, or the one of the bytes here. Another version of the range is refused, and the damage stays.
+record. In a log that was ever compacted, a batch is used only if it is the same batch as the damaged one. That is the
+case if its checksum is the one in the damaged header, or the one of the damaged bytes. Other batches are refused, and
+the damage stays.
 
 If the replica has the same bytes, they were never damaged, and there is nothing to write.
 
-A worker thread's; the segment is put into the log on the event loop (`segment_swap.py`).
+A worker thread runs the rewrite. The event loop puts the segment into the log (`segment_swap.py`).
 """
 
 from __future__ import annotations
@@ -49,21 +50,24 @@ _WRITE_BYTES = 1024 * 1024
 
 
 class ReplicaRefused(KlammError):
-    """What another replica has cannot take the place of the damaged bytes; the text says why."""
+    """Raised if another replica's records cannot replace the damaged bytes. The text says why."""
 
 
 class Rewritten(NamedTuple):
-    """What came of it."""
+    """The result of a rewrite."""
 
     segment: Segment
     """The new segment, on disk with the suffix `.cleaned`, not open."""
     changed_bytes: int
-    """Bytes that are not as they were; 0: the replica has the same ones."""
+    """The number of bytes that have changed, 0 if the replica has the same bytes."""
 
 
 class SegmentRewrite:
-    """`open`, then for each range `begin_range`, `take` until it wants no more, `end_range`; then `finish`. `discard`
-    instead, or after anything raised: OSError, ReplicaRefused, CorruptBatchError, what the pacer raises."""
+    """The rewrite of one damaged segment. The caller calls `open`, then for each range `begin_range`, `take` until it
+    returns None, and `end_range`, then `finish`.
+
+    Instead of `finish`, or after an exception, it calls `discard`. The calls raise OSError, ReplicaRefused,
+    CorruptBatchError and the exceptions of the pacer."""
 
     def __init__(
         self,
@@ -78,8 +82,8 @@ class SegmentRewrite:
         transactions: bytes,
         pace: Callable[[int], None],
     ) -> None:
-        """`file`: the damaged one, to be closed here; `modified_ms`: its time. `transactions`: content of its
-        transaction index, which is sound."""
+        """`file` is the damaged file, which the rewrite closes. `modified_ms` is the file's modification time.
+        `transactions` is the content of the segment's transaction index, which must be sound."""
         self._disk = disk
         self._file = file
         self._read = file.read
@@ -112,14 +116,14 @@ class SegmentRewrite:
         self._segment.create()
 
     def discard(self) -> None:
-        """Removes what was written."""
+        """Closes the old file and removes the new one."""
         self._file.close()
         self._segment.delete()
 
-    # One range after the other
+    # Ranges, one after another
 
     def begin_range(self, damaged: DamagedRange) -> int:
-        """Copies what is before; returns the first offset that is wanted of the replica."""
+        """Copies the batches before the range. Returns the first offset to fetch from the replica."""
         self._copy_to(damaged.position)
         self._range = damaged
         self._taken_bytes = 0
@@ -128,7 +132,7 @@ class SegmentRewrite:
         return damaged.first_offset
 
     def take(self, records: memoryview) -> int | None:
-        """Takes over the whole batches of a fetch; returns the offset wanted next, None: the range is full."""
+        """Adds the whole batches of a fetch. Returns the next offset to fetch, or None if the range is full."""
         damaged = self._in_range
         position = 0
         while position < len(records):
@@ -174,7 +178,7 @@ class SegmentRewrite:
             )
 
     def end_range(self) -> None:
-        """The replica has nothing more to give."""
+        """Ends the range. Raises ReplicaRefused if the replica's records do not fill it exactly."""
         damaged = self._in_range
         size_bytes = damaged.end_position - damaged.position
         if self._taken_bytes < size_bytes or (self._taken_bytes > size_bytes and not self._may_grow):
@@ -192,7 +196,7 @@ class SegmentRewrite:
         self._range = None
 
     def finish(self) -> Rewritten:
-        """Copies the rest; the segment is on disk then. `end_range` was called for the last range."""
+        """Copies the rest and syncs the new segment. The caller must have called `end_range` for the last range."""
         assert self._range is None, self._range
         self._copy_to(self._bounds.size_bytes)
         self._flush()
@@ -215,7 +219,8 @@ class SegmentRewrite:
     # Writing
 
     def _copy_to(self, end_position: int) -> None:
-        """The batches in between were found undamaged; they are checked again, for the disk may not have been done."""
+        """Copies the undamaged batches up to a position. Checks them again, because the disk may have damaged more of
+        them since."""
         while self._position < end_position:
             size_bytes = read_header(self._read(self._position, HEADER_SIZE_BYTES)).size_bytes
             batch = self._read(self._position, min(size_bytes, end_position - self._position))
@@ -241,14 +246,15 @@ class SegmentRewrite:
 
 
 def _is_same_batch(header: BatchHeader, own: memoryview) -> bool:
-    """Whether `own`, damaged bytes, were the batch with this header: damage rarely hits the checksum and the rest."""
+    """Returns True if the damaged bytes `own` were the batch with this header. Damage rarely hits both the checksum and
+    the other bytes."""
     if len(own) != header.size_bytes:
         return False
     return header.crc in (CRC.unpack_from(own, CRC_POSITION)[0], crc32c(own[ATTRIBUTES_POSITION:]))
 
 
 def _count_differing(own: memoryview, other: memoryview) -> int:
-    """Bytes that `other` has and `own` has not in the same place."""
+    """Returns the number of bytes of `other` that differ from the byte of `own` at the same position."""
     common = len(own)
     difference = int.from_bytes(own, "big") ^ int.from_bytes(other[:common], "big")
     return len(other) - difference.to_bytes(common, "big").count(0)

@@ -1,7 +1,7 @@
-"""The aborted transactions whose markers one segment holds: its transaction index, in memory and in its file.
+"""The aborted transactions whose markers are in one segment: its transaction index, in memory and in its file.
 
-Unlike the other indexes it cannot be made again from the segment alone: if it is found damaged it `is_lacking` until
-the recovery of the log's producers brings all its entries (`producer_recovery.py`).
+Unlike the other indexes, it cannot be rebuilt from the segment alone. If it is damaged, `is_lacking` is True until the
+recovery of the log's producers adds all its entries (`producer_recovery.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class AbortedTransactions:
-    """See the module's docstring."""
+    """The transaction index of one segment, in memory and in its file."""
 
     __slots__ = ("_files", "_index", "count", "is_lacking")
 
@@ -27,9 +27,9 @@ class AbortedTransactions:
         self._files = files
         self._index = TransactionIndex(files.base_offset)
         self.count = 0
-        """The number of entries; known while the index is not in memory, too."""
+        """The number of entries, also known while the index is not in memory."""
         self.is_lacking = False
-        """The index is to be made again (`begin`)."""
+        """True if the index must be rebuilt (`begin`)."""
 
     # The file
 
@@ -51,17 +51,18 @@ class AbortedTransactions:
             self.is_lacking = True
 
     def drop(self) -> None:
-        """Gives the entries back that the file has. The others stay: the segment alone does not tell them again."""
+        """Frees the entries that are in the file. Unwritten entries stay, because the segment alone cannot restore
+        them."""
         if not self.has_unwritten:
             self._index = TransactionIndex(self._files.base_offset)
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether the file lacks entries, for want of space."""
+        """True if the file lacks entries, because the disk was full."""
         return self._index.written_count < len(self._index)
 
     def write(self) -> None:
-        """Brings the file up to memory; not synced. Safe to repeat after it raised OSError."""
+        """Writes the missing entries to the file, without a sync. It may be repeated after an OSError."""
         if self.has_unwritten:
             write_entries(
                 self._files, TRANSACTION_INDEX_SUFFIX, self._index, entry_size_bytes=transaction_index.ENTRY_SIZE_BYTES
@@ -69,8 +70,8 @@ class AbortedTransactions:
             self._files.has_transaction_index = True
 
     def trim(self) -> None:
-        """Cuts off what the file has beyond the entries in memory."""
-        if not self.is_lacking:  # else it must still be seen at the next start that it is damaged
+        """Truncates the file after the entries in memory."""
+        if not self.is_lacking:  # otherwise the next start must still see the damage
             trim_entries(
                 self._files, TRANSACTION_INDEX_SUFFIX, self._index, entry_size_bytes=transaction_index.ENTRY_SIZE_BYTES
             )
@@ -78,7 +79,7 @@ class AbortedTransactions:
     # Entries
 
     def begin(self) -> None:
-        """A missing index becomes an empty one; the caller appends all its entries."""
+        """Makes a missing index empty. The caller appends all its entries."""
         if self.is_lacking:
             self.is_lacking = False
             self._index = TransactionIndex(self._files.base_offset)
@@ -86,7 +87,7 @@ class AbortedTransactions:
             self.trim()
 
     def append(self, entry: AbortedTransaction) -> None:
-        """The transaction's marker is in the segment, after those of all entries before."""
+        """Adds an entry. The transaction's marker must be in the segment, after the markers of all earlier entries."""
         self._index.append(entry)
         self.count += 1
 
@@ -98,7 +99,7 @@ class AbortedTransactions:
         return self._index.between(start_offset, end_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """The log was cut: it has the batches below `offset` only."""
+        """Drops the entries at and above `offset`, after the log was truncated there."""
         if not self.is_lacking:
             self._index.truncate_to(offset)
             self.count = len(self._index)

@@ -1,7 +1,7 @@
-"""Walking the batches of a `.log` file with positioned reads, either headers alone or whole and checked.
+"""Walks through the batches of a `.log` file with positioned reads. It reads only headers, or whole checked batches.
 
-A walk goes from a batch boundary to `end`, and raises CorruptBatchError at the first byte that is not a
-batch; what it yielded before is good. Memory is bounded by one chunk or, when checking, one batch.
+A walk goes from a batch boundary to `end`. It raises CorruptBatchError at the first byte that is not a batch. The
+batches that it yielded before are good. Memory is bounded by one chunk or, for checked batches, one batch.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from klamm.records.header import HEADER_SIZE_BYTES, BatchHeader, read_header, va
 from klamm_broker.log.files.disk import Disk
 
 HEADER_CHUNK_BYTES = 4096
-"""One index interval: enough for the usual scan from an index entry, cheap when batches are larger."""
+"""The size of one read of headers. It is one index interval, which is enough for the usual scan from an index entry,
+and cheap for larger batches."""
 CHECKED_CHUNK_BYTES = 1024 * 1024
 
 
 def scan_headers(disk: Disk, fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in `[position, end)`; the records are neither read nor checked."""
+    """Yields the position and header of each batch in `[position, end)`. Does not read or check the records."""
     chunk, chunk_position = b"", position
     while position < end:
         at = position - chunk_position
@@ -42,7 +43,8 @@ def scan_checked(disk: Disk, fd: int, position: int, end: int) -> Iterator[tuple
 def scan_batches(
     disk: Disk, fd: int, position: int, end: int, chunk_bytes: int
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and all bytes of each batch in `[position, end)`, unchecked; reads `chunk_bytes` at once."""
+    """Yields the position, header and bytes of each batch in `[position, end)`, unchecked. Reads `chunk_bytes` at a
+    time."""
     chunk, chunk_position = memoryview(b""), position
     while position < end:
         at = position - chunk_position

@@ -1,17 +1,18 @@
-"""Where the batches start that are likely to be read next: the one appended last, and those behind what was just read.
+"""Remembers the positions of batches that are likely to be read next: the last appended batch, and those after the last
+reads.
 
-Readers go on where they stopped, and a fetch that waits for records wants the next append. Both are found here
-without a look at index or log. An offset stands for the first batch that ends at or after it. Pure.
+Readers continue where they stopped, and a waiting fetch wants the next append. The remembered positions save the search
+in the index and the log. An offset stands for the first batch that ends at or after it. Pure.
 """
 
 from __future__ import annotations
 
 STARTS_MAX = 4
-"""How many positions are kept for one segment: a few readers, each at a place of its own."""
+"""The number of positions that are kept for one segment. This is enough for a few readers at different places."""
 
 
 class BatchStarts:
-    """Positions by offset, the newest `STARTS_MAX` of them."""
+    """The newest `STARTS_MAX` positions by offset."""
 
     __slots__ = ("_positions",)
 
@@ -19,16 +20,16 @@ class BatchStarts:
         self._positions: dict[int, int] = {}
 
     def find(self, offset: int) -> int | None:
-        """The position, if it is known."""
+        """Returns the position of the batch for `offset`, or None if it is unknown."""
         return self._positions.get(offset)
 
     def note(self, offset: int, position: int) -> None:
-        """The batch to be read for `offset` starts, or will start, at `position`."""
+        """Remembers that the batch for `offset` starts, or will start, at `position`."""
         positions = self._positions
         if offset not in positions and len(positions) >= STARTS_MAX:
             del positions[next(iter(positions))]
         positions[offset] = position
 
     def forget(self) -> None:
-        """The log is another one from here on."""
+        """Forgets all positions, because the log has changed."""
         self._positions.clear()

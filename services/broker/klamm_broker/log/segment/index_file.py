@@ -1,4 +1,4 @@
-"""Keeping the file of an index as long as the index in memory says: entries are added to it, or cut off."""
+"""Keeps the file of an index in step with the index in memory: adds entries, or truncates the file."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from klamm_broker.log.segment.segment_files import SegmentFiles
 
 
 class Index(Protocol):
-    """What the three indexes have in common."""
+    """The common interface of the three indexes."""
 
     written_count: int
-    """How many entries the file already has."""
+    """The number of entries that are in the file."""
 
     def __len__(self) -> int: ...
 
     def unwritten(self) -> bytes:
-        """The encoded entries that are not in the file yet."""
+        """Returns the encoded entries that are not in the file yet."""
 
 
 def write_entries(files: SegmentFiles, suffix: str, index: Index, entry_size_bytes: int) -> None:
-    """Brings the file up to the index; not synced. Safe to repeat after it raised OSError."""
+    """Writes the missing entries to the file, without a sync. It may be repeated after an OSError."""
     data = index.unwritten()
     fd = files.disk.open(files.path(suffix), os.O_WRONLY | os.O_CREAT)
     try:
@@ -32,7 +32,7 @@ def write_entries(files: SegmentFiles, suffix: str, index: Index, entry_size_byt
 
 
 def trim_entries(files: SegmentFiles, suffix: str, index: Index, entry_size_bytes: int) -> None:
-    """Cuts the file, if there is one, where the entries end that it has of the index."""
+    """Truncates the file, if it exists, after the written entries of the index."""
     path, size_bytes = files.path(suffix), index.written_count * entry_size_bytes
     if not files.disk.exists(path) or files.disk.size(path) == size_bytes:
         return

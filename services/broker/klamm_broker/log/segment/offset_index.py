@@ -1,13 +1,13 @@
-"""The offset index of one segment: from an offset to a position in its `.log` file at or before it.
+"""The offset index of one segment: it finds a position in the `.log` file at or before an offset.
 
 An entry is 8 bytes, big-endian (Kafka's `OffsetIndex`):
 
     relative offset i32 | position i32
 
-It names the *last* offset of a batch and the position at which that batch starts; both grow strictly. There
+It has the *last* offset of a batch and the position at which that batch starts. Both grow strictly. There
 is about one entry per `index.interval.bytes` of log, so a lookup ends with a short forward scan.
 
-Entries live in two arrays in memory: bisect on them is several times faster than on a mapped file, costs no
+Entries are in two arrays in memory. There, bisect is several times faster than on a mapped file and costs no
 page fault, and a file that shrinks cannot raise SIGBUS. The size is bounded by `segment.index.bytes`;
 sealed segments keep theirs only while in use (`segment_pool.py`). Entries appended since the last write to
 the file are `unwritten`. After a crash, the tail of an index can always be rebuilt from the log.
@@ -28,24 +28,24 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class CorruptIndexError(Exception):
-    """An index does not fit its own format or its log; it is rebuilt from the log."""
+    """Raised if an index does not fit its format or its log. It is then rebuilt from the log."""
 
 
 class IndexEntry(NamedTuple):
-    """The batch that ends with `offset` starts at `position`."""
+    """The last offset of a batch and the position where the batch starts."""
 
     offset: int
     position: int
 
 
 def strictly_growing(values: list[int]) -> bool:
-    """Whether each value is larger than the previous one. It runs at C speed, because an index may have a million
-    entries."""
+    """Returns True if each value is larger than the previous one. It runs at C speed, because an index may have a
+    million entries."""
     return all(map(operator.lt, values, values[1:]))
 
 
 class OffsetIndex:
-    """The offset index in memory. Invariants: both arrays have equal length and grow strictly; `written` <=
+    """The offset index in memory. Invariants: both arrays have equal length and grow strictly; `written_count` <=
     length."""
 
     __slots__ = ("_entry_count_max", "_offsets", "_positions", "base_offset", "written_count")
@@ -56,7 +56,7 @@ class OffsetIndex:
         self._offsets = array("I")
         self._positions = array("I")
         self.written_count = 0
-        """How many entries the file already has."""
+        """The number of entries that are in the file."""
 
     @classmethod
     def decode(cls, base_offset: int, max_bytes: int, data: bytes) -> OffsetIndex:
@@ -77,7 +77,7 @@ class OffsetIndex:
         return index
 
     def _drop_padding(self) -> None:
-        # No batch starts at position 0 and is indexed: the first entry comes after the first interval.
+        # A batch at position 0 is never indexed, because the first entry comes after the first interval.
         count = len(self._positions)
         while count and self._positions[count - 1] == 0:
             count -= 1
@@ -98,7 +98,7 @@ class OffsetIndex:
 
     @property
     def last(self) -> IndexEntry:
-        """The last entry, or (base offset, 0)."""
+        """The last entry, or (base offset, 0) without entries."""
         return self._entry(len(self._offsets) - 1)
 
     def _entry(self, slot: int) -> IndexEntry:
@@ -107,11 +107,11 @@ class OffsetIndex:
         return IndexEntry(self.base_offset + self._offsets[slot], self._positions[slot])
 
     def entries(self) -> Iterator[IndexEntry]:
-        """All entries, in order."""
+        """Yields all entries in order."""
         return (self._entry(slot) for slot in range(len(self._offsets)))
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry larger than all before it."""
+        """Adds an entry. Its offset and position must be larger than all before."""
         offsets, positions, relative = self._offsets, self._positions, offset - self.base_offset
         assert len(offsets) < self._entry_count_max, f"offset index of {self.base_offset} is full"
         assert not offsets or relative > offsets[-1], f"offset {offset} after {self.last.offset}"
@@ -120,19 +120,19 @@ class OffsetIndex:
         positions.append(position)
 
     def lookup(self, offset: int) -> IndexEntry:
-        """The entry with the largest offset <= `offset`, or (base offset, 0): a place to scan from."""
+        """Returns the entry with the largest offset <= `offset`, or (base offset, 0). A scan can start there."""
         if offset < self.base_offset:
             return self._entry(-1)
         relative = min(offset - self.base_offset, RELATIVE_OFFSET_MAX)
         return self._entry(bisect_right(self._offsets, relative) - 1)
 
     def floor_position(self, position: int) -> int:
-        """The largest indexed batch start <= `position`, or 0."""
+        """Returns the largest indexed batch start <= `position`, or 0."""
         slot = bisect_right(self._positions, position) - 1
         return self._positions[slot] if slot >= 0 else 0
 
     def offset_from(self, position: int) -> int | None:
-        """The last offset of the first indexed batch that starts at `position` or after; None: none does."""
+        """Returns the last offset of the first indexed batch that starts at or after `position`, or None."""
         slot = bisect_left(self._positions, position)
         return self._entry(slot).offset if slot < len(self._positions) else None
 
@@ -144,7 +144,8 @@ class OffsetIndex:
         self.written_count = min(self.written_count, keep)
 
     def unwritten(self) -> bytes:
-        """The encoded entries that are not in the file yet; they belong at `written_count * 8`."""
+        """Returns the encoded entries that are not in the file yet. They belong at file position `written_count *
+        8`."""
         start = self.written_count
         pairs = zip(self._offsets[start:], self._positions[start:], strict=True)
         return b"".join(_ENTRY.pack(offset, position) for offset, position in pairs)

@@ -1,10 +1,10 @@
-"""What a record set must be before a leader appends it, and the same set with its offsets.
+"""Checks a record set before a leader appends it, and assigns its offsets.
 
-A record set is the batches of one produce request for one partition, or of one replica fetch. Checks look at batch
-headers and the checksum, once; records are looked at only where a config demands it: another `compression.type`, a
-bounded `message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure:
-bytes in, buffers out. Follows Kafka's `LogValidator`, less its look at each record of a batch that is stored as it came
-(docs/decisions/022 says why). A batch that is refused for some of its records is looked at once more, to name them
+A record set is the batches of one produce request for one partition, or of one replica fetch. The checks read batch
+headers and the checksum once. They read records only if a config requires it: another `compression.type`, a bounded
+`message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure: bytes
+in, buffers out. Follows Kafka's `LogValidator`, but does not read each record of a batch that is stored unchanged
+(docs/decisions/022 explains why). If a batch is refused because of some records, they are read once more to name them
 (KIP-467).
 """
 
@@ -44,37 +44,37 @@ from klamm_broker.log.log_config import CREATE_TIME, NO_LIMIT_MS, LogConfig
 from klamm_broker.log.segment.time_index import latest_timestamp_ms
 
 _LOOK_MAX_BYTES: Final = 8 * 1024**2
-"""A batch that its header condemns is not read to name its records if these are larger."""
+"""If the header alone condemns a batch with larger records, the records are not read to name them."""
 _RECORD_ERRORS_MAX: Final = 1_000
-"""Records that an answer names; a batch can have a hundred thousand."""
+"""The most refused records that an answer names, because a batch can have a hundred thousand."""
 
 
 class AppendedBatch(NamedTuple):
-    """What a segment must know of a batch it appends."""
+    """The properties of an appended batch that its segment needs."""
 
     last_offset: int
     max_timestamp_ms: int
-    """-1 if no record has a timestamp, or there is none (`latest_timestamp_ms`)."""
+    """The largest timestamp of the batch, or -1 if it has no record with a timestamp (`latest_timestamp_ms`)."""
     size_bytes: int
 
 
 class AppendOrigin(enum.Enum):
-    """The kind of writer the records came from; only coordinators may write control batches, or a producer's batches
-    without sequence numbers."""
+    """The kind of writer of the records. Only coordinators may write control batches, or a producer's batches without
+    sequence numbers."""
 
     CLIENT = enum.auto()
     COORDINATOR = enum.auto()
 
 
 class CheckedBatch(NamedTuple):
-    """A batch that passed: its header and all of its bytes."""
+    """A batch that passed the checks, with its header and all its bytes."""
 
     header: BatchHeader
     data: Buffer
 
 
 class RecordSet(NamedTuple):
-    """Ready for `Segment.append`."""
+    """A record set that is ready for `Segment.append`."""
 
     buffers: list[Buffer]
     batches: list[AppendedBatch]
@@ -82,14 +82,15 @@ class RecordSet(NamedTuple):
     base_offset: int
     last_offset: int
     max_timestamp_ms: int
-    """The largest of the set; -1 if no record has a timestamp."""
+    """The largest timestamp of the set, or -1 if no record has one."""
 
 
 def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: AppendOrigin) -> list[CheckedBatch]:
-    """Checks the batches of `records` and returns them. The config may require compression or new timestamps.
+    """Checks the batches of `records` and returns them as they will be stored. The config may require compression or
+    new timestamps.
 
-    Raises a CorruptBatchError, or the exception of INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
-    RECORD_LIST_TOO_LARGE; the first two with `record_errors` where single records are to blame."""
+    Raises CorruptBatchError, or the exception of INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
+    RECORD_LIST_TOO_LARGE. The first two have `record_errors` if single records caused them."""
     view = memoryview(records)
     checked: list[CheckedBatch] = []
     position = size = record_count = 0
@@ -138,7 +139,7 @@ def _check_header(header: BatchHeader, config: LogConfig, origin: AppendOrigin) 
 def _check_records(
     header: BatchHeader, data: Buffer, config: LogConfig, now_ms: int, origin: AppendOrigin, first_index: int
 ) -> None:
-    """Reads the records where a config demands it, or the header says that one of them is too new."""
+    """Checks the records if a config requires it, or if the header has a timestamp that is too new."""
     if header.is_control:
         return
     created = config.message_timestamp_type == CREATE_TIME
@@ -163,7 +164,7 @@ def _check_records(
 def _refuse_records(
     header: BatchHeader, records: RecordKeys, config: LogConfig, now_ms: int, first_index: int
 ) -> NoReturn:
-    """Names who is to blame. Of a record without a key the timestamp is not looked at."""
+    """Raises the error with the refused records. The timestamp of a record without a key is not checked."""
     created = config.message_timestamp_type == CREATE_TIME
     errors: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD
@@ -210,9 +211,8 @@ def _too_old(timestamp_ms: int, config: LogConfig, now_ms: int) -> str:
 
 
 def marker_of(header: BatchHeader, data: Buffer) -> ControlRecord | None:
-    """The end transaction marker in a control batch; None for another type, and for one that compaction emptied.
-
-    Raises a CorruptBatchError."""
+    """Returns the end transaction marker of a control batch, or None for another type or an emptied batch. Raises
+    CorruptBatchError."""
     if not header.record_count:
         return None
     record = decode_batch(data, check_crc=False)[0]
@@ -221,7 +221,8 @@ def marker_of(header: BatchHeader, data: Buffer) -> ControlRecord | None:
 
 
 def _check_last_offset(header: BatchHeader, records: RecordKeys) -> None:
-    """Compaction could do nothing with a record without a key; a batch it cannot read would stop it for good."""
+    """Raises INVALID_RECORD if the last record does not match the header. Compaction could not read such a batch, and
+    would stop for ever."""
     if records.offset_deltas[-1] != header.last_offset_delta:
         raise ErrorCode.INVALID_RECORD.exception(
             f"the last of {header.record_count} records has offset delta {records.offset_deltas[-1]}; expected"
@@ -230,8 +231,8 @@ def _check_last_offset(header: BatchHeader, records: RecordKeys) -> None:
 
 
 def _check_room(header: BatchHeader) -> None:
-    """Checks the record count against the batch's size, because each record uses up an offset. Otherwise a few bytes
-    could use up two billion offsets."""
+    """Raises INVALID_RECORD if the batch is too small for its record count. Each record uses up an offset, so otherwise
+    a few bytes could use up two billion offsets."""
     size_bytes = header.size_bytes - HEADER_SIZE_BYTES
     if header.record_count * RECORD_SIZE_BYTES_MIN > size_bytes:
         raise ErrorCode.INVALID_RECORD.exception(
@@ -241,7 +242,7 @@ def _check_room(header: BatchHeader) -> None:
 
 
 def _rewritten(batch: CheckedBatch, config: LogConfig, now_ms: int) -> CheckedBatch:
-    """The batch as it is to be stored; the same object in the usual case."""
+    """Returns the batch in the form to store. Usually this is the same object."""
     header = batch.header
     create_time = config.message_timestamp_type == CREATE_TIME
     if config.compression_type != "producer" and not header.is_control:
@@ -256,14 +257,14 @@ def _rewritten(batch: CheckedBatch, config: LogConfig, now_ms: int) -> CheckedBa
 
 
 def compression_of(compression_type: str) -> CompressionType:
-    """The codec a topic's `compression.type` other than `producer` asks for."""
+    """Returns the codec of a topic's `compression.type`, which must not be `producer`."""
     if compression_type == "uncompressed":
         return CompressionType.NONE
     return CompressionType.from_name(compression_type)
 
 
 def recompress(batch: CheckedBatch, compression: CompressionType) -> CheckedBatch:
-    """The same records and producer fields under another codec. Raises a CorruptBatchError."""
+    """Encodes the same records and producer fields with another codec. Raises CorruptBatchError."""
     header = batch.header
     records = decode_batch(batch.data, check_crc=False)
     data = encode_batch(
@@ -281,7 +282,8 @@ def recompress(batch: CheckedBatch, compression: CompressionType) -> CheckedBatc
 
 
 def with_offsets(batches: Sequence[CheckedBatch], base_offset: int, leader_epoch: int) -> RecordSet:
-    """The set as a leader stores it: offsets from `base_offset` on, its epoch in every batch. Copies no records."""
+    """Returns the set as a leader stores it, with offsets from `base_offset` and the leader epoch in every batch.
+    Copies no records."""
     buffers: list[Buffer] = []
     appended: list[AppendedBatch] = []
     offset, size_bytes, max_timestamp_ms = base_offset, 0, -1
@@ -298,9 +300,9 @@ def with_offsets(batches: Sequence[CheckedBatch], base_offset: int, leader_epoch
 
 
 def check_replicated(records: Buffer, topic_partition: TopicPartition, *, end_offset: int) -> list[CheckedBatch]:
-    """The batches of what a leader sent to a log that ends at `end_offset`; offsets may have gaps (compaction).
+    """Checks the batches that a leader sent to a log that ends at `end_offset`. Offsets may have gaps (compaction).
 
-    Raises UnexpectedOffset where a batch begins before the one ahead of it ends, and a CorruptBatchError."""
+    Raises UnexpectedOffset if a batch begins before the previous one ends, and CorruptBatchError."""
     view = memoryview(records)
     batches: list[CheckedBatch] = []
     for position, _ in iter_headers(view):
@@ -320,7 +322,7 @@ def check_replicated(records: Buffer, topic_partition: TopicPartition, *, end_of
 
 
 def groups_by_size(batches: Sequence[CheckedBatch], segment_bytes: int) -> Iterator[list[CheckedBatch]]:
-    """Runs of batches that fit one segment; a batch larger than `segment.bytes` has one to itself."""
+    """Yields groups of batches that fit into one segment. A batch larger than `segment.bytes` is a group of its own."""
     group: list[CheckedBatch] = []
     size_bytes = 0
     for batch in batches:
@@ -333,7 +335,7 @@ def groups_by_size(batches: Sequence[CheckedBatch], segment_bytes: int) -> Itera
 
 
 def as_replicated(batches: Sequence[CheckedBatch]) -> RecordSet:
-    """The set as a follower stores it: exactly as the leader sent it."""
+    """Returns the set as a follower stores it, exactly as the leader sent it."""
     return RecordSet(
         buffers=[batch.data for batch in batches],
         batches=[AppendedBatch(header.last_offset, latest_timestamp_ms(header), len(data)) for header, data in batches],

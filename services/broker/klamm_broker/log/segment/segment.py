@@ -1,8 +1,8 @@
 """One segment of a partition's log: its files, its offsets and timestamps, and its state.
 
 Only the newest segment of a log is appended to. A *released* segment holds no file descriptor and no index, only a few
-numbers: its size and offsets, its largest timestamp. `open()` brings the rest back (`segment_pool.py` bounds how many
-are open). Kafka's `LogSegment`; callers ask its parts:
+numbers: its size and offsets, its largest timestamp. `open()` restores the rest (`segment_pool.py` bounds how many
+are open). Kafka's `LogSegment`. Callers use its parts directly:
 
 | part | module | owns |
 |---|---|---|
@@ -18,8 +18,8 @@ Invariants (`check_invariants`):
 - index entries in memory describe batches below `size_bytes`; the files may lag behind until `write_indexes`;
 - offsets in a segment fit `base_offset + 2^31 - 1`, so that indexes can hold them.
 
-Used on the event loop only, but for recovery, which runs before anything is served, and for a segment that compaction
-writes, until it is put into the log.
+Only the event loop uses a segment, with two exceptions. Recovery runs on threads before the log is served. Compaction
+and repair write new segments on threads until these are put into the log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Segment:
-    """See the module's docstring."""
+    """One segment of a partition's log. The module's docstring has its parts and invariants."""
 
     __slots__ = (
         "_disk",
@@ -77,7 +77,7 @@ class Segment:
         roll_jitter_ms: int,
         file_suffix: str = "",
     ) -> None:
-        """`file_suffix`: of an output (`segment_swap.py`)."""
+        """`file_suffix` is set for the output of a compaction or repair (`segment_swap.py`)."""
         self._disk = disk
         self.base_offset = base_offset
         self.created_ms = created_ms
@@ -90,28 +90,29 @@ class Segment:
         self.reader = SegmentReader(self.files, self.indexes, self._starts)
         self._first_timestamp_ms: int | None = None
         self.next_offset = base_offset
-        """One past the last record; exact once the segment has been open."""
+        """The offset after the last record. It is exact after the segment was open once."""
         self.damaged_at: int | None = None
-        """Position of the first byte that `open` found not to be a batch, or None."""
+        """The position of the first byte that `open` found not to be a batch, or None."""
 
-    # Its states
+    # States
 
     def _become(self, state: SegmentState) -> None:
         assert state in LEGAL_TRANSITIONS[self.state], (self.files.path(), self.state, state)
         self.state = state
 
     def create(self) -> None:
-        """Makes the log and two indexes, empty, and opens the segment. Leaves none behind when it raises OSError."""
+        """Creates the empty log and two empty indexes, and opens the segment. After an OSError, none of the files is
+        left."""
         assert self.state is SegmentState.UNKNOWN, (self.files.path(), self.state)
         self.files.create()
         self._become(SegmentState.WRITING if self.files.suffix else SegmentState.ACTIVE)
 
     def attach(self, end_offset: int) -> bool:
-        """Learns size and largest timestamp of an existing segment without opening it for use.
+        """Reads the size and the largest timestamp of an existing segment without opening it for use.
 
-        `end_offset`: where the next segment begins.
-        True if the last entries of both indexes agree with the log. Otherwise the indexes are missing,
-        damaged or of another log, and `open` will rebuild them. Of the transaction index `aborted.is_lacking` tells."""
+        `end_offset` is the base offset of the next segment. Returns True if the last entries of both indexes match the
+        log. Otherwise the indexes are missing, damaged or of another log, and `open` will rebuild them.
+        `aborted.is_lacking` tells the same of the transaction index."""
         assert self.state is SegmentState.UNKNOWN, (self.files.path(), self.state)
         self.files.measure()
         self._become(SegmentState.RELEASED)
@@ -120,7 +121,7 @@ class Segment:
         return self.indexes.attach(end_offset)
 
     def open(self) -> None:
-        """Opens the log for reading and loads its indexes, rebuilding them where they do not fit."""
+        """Opens the log for reading and loads its indexes. Rebuilds indexes that do not match the log."""
         if self.files.is_open:
             return
         self._open_log()
@@ -143,18 +144,18 @@ class Segment:
         self.damaged_at = None
 
     def activate(self) -> None:
-        """It is the newest of its log from now on. Opens it."""
+        """Makes the segment the newest of its log, and opens it."""
         self.open()
         if self.state is not SegmentState.ACTIVE:
             self._become(SegmentState.ACTIVE)
 
     def deactivate(self) -> None:
-        """The next one is appended to from now on."""
+        """Ends the state ACTIVE, because appends go to the next segment from now on."""
         assert self.state is SegmentState.ACTIVE, (self.files.path(), self.state)
         self._become(SegmentState.OPEN)
 
     def release(self) -> None:
-        """Gives file descriptor and indexes back; unwritten index entries must have been written."""
+        """Frees the file descriptor and the indexes. Unwritten index entries must have been written before."""
         if self.files.is_open:
             self.files.close()
             is_output = self.state is SegmentState.WRITING
@@ -164,12 +165,12 @@ class Segment:
         self.aborted.drop()
 
     def announce(self) -> None:
-        """The names of its files say from now on that the output will take the place of others (`segment_swap.py`)."""
+        """Sets the paths' suffix `.swap`: the output will take the place of other segments (`segment_swap.py`)."""
         self._become(SegmentState.ANNOUNCED)
         self.files.suffix = SWAP_SUFFIX
 
     def take_place(self) -> None:
-        """The announced output is part of the log, and its files are to get their names."""
+        """Makes the announced output part of the log, with the final paths of its files."""
         assert self.state is SegmentState.ANNOUNCED, (self.files.path(), self.state)
         self._become(SegmentState.RELEASED)
         self.files.suffix = ""
@@ -181,11 +182,11 @@ class Segment:
             self._become(SegmentState.DELETED)
 
     def delete(self) -> None:
-        """Retires it and removes its files."""
+        """Retires the segment and removes its files."""
         self.retire()
         self.files.remove()
 
-    # Making sense of the log
+    # Reading the log's structure
 
     def rebuild_indexes(self) -> None:
         """Rebuilds both indexes from the batch headers, and writes them to their files. The log is not changed.
@@ -202,9 +203,9 @@ class Segment:
         self.write_indexes_if_room()
 
     def recover(self, observe: Callable[[BatchHeader], None]) -> int:
-        """Checks every batch, cuts the log at the first bad byte and rebuilds both indexes.
+        """Checks every batch, truncates the log at the first bad byte, and rebuilds both indexes.
 
-        `observe` gets the header of each good batch. Returns how many bytes were cut. The segment is open
+        `observe` gets the header of each good batch. Returns the number of truncated bytes. The segment is open
         afterwards."""
         if not self.files.is_open:
             self._open_log()
@@ -231,9 +232,9 @@ class Segment:
         batches: Iterator[tuple[int, BatchHeader]],
         observe: Callable[[BatchHeader], None] | None = None,
     ) -> None:
-        """Takes note of the batches from the last index entry on, adding entries that are missing.
+        """Reads the batches from the last index entry on, and adds missing entries.
 
-        Stops at the first byte that is not a batch in order, and leaves its position in `damaged_at`."""
+        Stops at the first byte that is not a batch in order, and sets `damaged_at` to its position."""
         indexes = self.indexes
         indexed_position = indexes.offsets.last.position if len(indexes.offsets) else -1
         end = max(indexed_position, 0)
@@ -261,7 +262,7 @@ class Segment:
             )
 
     def readable_headers(self) -> Iterator[BatchHeader]:
-        """Headers of all batches up to the end, or up to the first damage that `open` found."""
+        """Yields the headers of all batches up to the end, or up to the first damage that `open` found."""
         files = self.files
         end = files.size_bytes if self.damaged_at is None else self.damaged_at
         return (header for _, header in scan_headers(self._disk, files.fd, 0, end))
@@ -269,13 +270,13 @@ class Segment:
     # Appending
 
     def _fits_offset(self, last_offset: int) -> bool:
-        """Whether the indexes can hold an offset (relative to the base it must fit 31 bits)."""
+        """Returns True if the indexes can hold the offset, which must fit 31 bits relative to the base offset."""
         return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def should_roll(
         self, *, append_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int, config: LogConfig
     ) -> bool:
-        """Whether an append must go to a new segment (Kafka's `LogSegment.shouldRoll`)."""
+        """Returns True if an append must go to a new segment (Kafka's `LogSegment.shouldRoll`)."""
         size_bytes, indexes = self.files.size_bytes, self.indexes
         if not size_bytes:
             return not self._fits_offset(last_offset)
@@ -288,11 +289,12 @@ class Segment:
         )
 
     def age_ms(self, now_ms: int) -> int:
-        """The age of the first record in the segment, as far as timestamps tell."""
+        """Returns the age of the segment's first record by its timestamp, in milliseconds."""
         return self._waited_ms(now_ms, now_ms)
 
     def _waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
-        """How old the segment is by the records' clock, or by ours if the first batch has no timestamp."""
+        """Returns the age of the segment by the records' timestamps, or by the broker's clock if the first batch has no
+        timestamp."""
         first_timestamp_ms = self._first_timestamp_ms
         if first_timestamp_ms is None:
             first_timestamp_ms = self.first_timestamp_ms()
@@ -301,7 +303,7 @@ class Segment:
         return now_ms - self.created_ms
 
     def first_timestamp_ms(self) -> int:
-        """The largest timestamp of the first batch, -1 if it has none; the segment need not be open."""
+        """Returns the largest timestamp of the first batch, or -1 if it has none. The segment need not be open."""
         if self._first_timestamp_ms is None:
             fd = self.files.duplicate_fd()
             try:
@@ -338,7 +340,8 @@ class Segment:
     # Truncating, sealing, flushing
 
     def truncate_to(self, offset: int) -> int:
-        """Cuts the first batch that ends at or after `offset` and all after it; returns the bytes cut."""
+        """Removes the first batch that ends at or after `offset`, and all batches after it. Returns the number of
+        removed bytes."""
         assert self.state is _ACTIVE, (self.files.path(), self.state)
         found = self.reader.find_batch(offset)
         if found is None:
@@ -354,19 +357,18 @@ class Segment:
         return cut_bytes
 
     def seal(self) -> None:
-        """Nothing will be appended any more: the largest timestamp goes into the time index, both to their
-        files."""
+        """Ends appending: adds the largest timestamp to the time index, and writes both indexes to their files."""
         self.indexes.seal()
         self.write_indexes()
 
     def write_indexes(self) -> None:
-        """Brings the index files up to the indexes in memory; not synced. Safe to repeat after it raised
-        OSError."""
+        """Writes missing index entries to the files, without a sync. It may be repeated after an OSError."""
         self.indexes.write()
         self.aborted.write()
 
     def write_indexes_if_room(self) -> None:
-        """A full disk must not keep a log from being opened: its indexes are made again from it when needed."""
+        """Writes the indexes unless the disk is full. A full disk must not prevent opening a log, because indexes can
+        be rebuilt."""
         try:
             self.write_indexes()
         except OSError as error:
@@ -375,7 +377,7 @@ class Segment:
             logger.warning("could not write the indexes, segment=%s reason=%s", self.files.path(), error)
 
     def check_invariants(self) -> None:
-        """Asserts what the module's docstring states; costs a scan of the segment."""
+        """Asserts the invariants in the module's docstring. Scans the segment."""
         files = self.files
         assert files.is_open, self.base_offset
         assert self.state in (_ACTIVE, _WRITING, SegmentState.OPEN), (self.base_offset, self.state)
@@ -392,10 +394,10 @@ class Segment:
 
 
 def roll_jitter_ms(config: LogConfig, rng: random.Random) -> int:
-    """What a new segment takes off `segment.ms`."""
+    """Returns the random time by which a new segment rolls earlier than `segment.ms`, in milliseconds."""
     bound = min(config.segment_jitter_ms, config.roll_ms)
     return rng.randrange(bound) if bound > 0 else 0
 
 
 _ACTIVE, _WRITING = SegmentState.ACTIVE, SegmentState.WRITING
-"""Looked at with every append: as attributes of the class they cost three times as much."""
+"""Module constants, because every append reads them, and attributes of the enum class cost three times as much."""

@@ -1,9 +1,9 @@
-"""The files of one segment: their names, the open log, and how much of it counts.
+"""The files of one segment: their names, the open log, and its size.
 
 | file | holds | there |
 |---|---|---|
 | `N.log` | whole batches; N is the base offset, 20 digits | always |
-| `N.index`, `N.timeindex` | `offset_index.py`, `time_index.py` | always, but for a disk that was full |
+| `N.index`, `N.timeindex` | `offset_index.py`, `time_index.py` | always, unless the disk was full |
 | `N.txnindex` | `transaction_index.py` | if it has entries |
 """
 
@@ -29,7 +29,7 @@ DELETED_SUFFIX = ".deleted"
 
 
 class FileSlice(NamedTuple):
-    """Whole batches in a `.log` file: `size_bytes` from `position`."""
+    """A slice of a `.log` file with whole batches: `size_bytes` bytes from `position`."""
 
     position: int
     size_bytes: int
@@ -40,7 +40,7 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 class SegmentFiles:
-    """See the module's docstring. All calls may raise OSError."""
+    """The files of one segment. All calls may raise OSError."""
 
     __slots__ = ("base_offset", "directory", "disk", "fd", "has_transaction_index", "size_bytes", "suffix")
 
@@ -49,9 +49,9 @@ class SegmentFiles:
         self.directory = directory
         self.base_offset = base_offset
         self.suffix = suffix
-        """Follows the names of all files while the segment is not part of the log yet (`segment_swap.py`)."""
+        """The suffix of all file names while the segment is not part of the log yet (`segment_swap.py`)."""
         self.fd = -1
-        """The descriptor of the open log, or -1. It is valid until the caller lets others run."""
+        """The descriptor of the open log, or -1. It is valid until the caller next awaits."""
         self.size_bytes = 0
         """The size of the log file. It is known once the segment is attached or open."""
         self.has_transaction_index = False
@@ -63,8 +63,8 @@ class SegmentFiles:
 
     @property
     def paths(self) -> list[str]:
-        """The log last: an index without a log is swept away on load, a log without an index is a live
-        segment."""
+        """The paths of all files, the log last. On load, an index without a log is removed, but a log without an index
+        is a live segment."""
         return [*self.index_paths, self.path(LOG_SUFFIX)]
 
     @property
@@ -75,27 +75,28 @@ class SegmentFiles:
         return [self.path(suffix) for suffix in suffixes]
 
     def rename_deleted(self) -> list[str]:
-        """Gives all files the suffix `.deleted`; returns their paths."""
+        """Adds the suffix `.deleted` to all files. Returns their new paths."""
         renamed = []
         for path in self.paths:
-            # A full disk may have kept an index from being written.
+            # If the disk was full, an index may not exist.
             if path == self.path() or self.disk.exists(path):
                 self.disk.replace(path, path + DELETED_SUFFIX)
                 renamed.append(path + DELETED_SUFFIX)
         return renamed
 
     def remove(self) -> None:
-        """Removes all files; one that is gone already is fine."""
+        """Removes all files. A missing file is no error."""
         self.disk.remove(self.paths)
 
-    # Open or not
+    # Opening and closing
 
     @property
     def is_open(self) -> bool:
         return self.fd >= 0
 
     def create(self) -> None:
-        """Makes the log and two indexes, empty, and opens the log. Leaves none behind when it raises OSError."""
+        """Creates the empty log and two empty indexes, and opens the log. After an OSError, none of the files is
+        left."""
         try:
             self.fd = self.disk.open(self.path(), _OPEN_LOG | os.O_CREAT | os.O_TRUNC)
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -111,11 +112,11 @@ class SegmentFiles:
         self.measure()
 
     def measure(self) -> None:
-        """Learns the size of the log."""
+        """Reads the size of the log file."""
         self.size_bytes = self.disk.size(self.path())
 
     def close(self) -> None:
-        """Gives the descriptor back, if there is one."""
+        """Closes the descriptor, if there is one."""
         if self.fd >= 0:
             self.disk.close(self.fd)
             self.fd = -1
@@ -128,15 +129,15 @@ class SegmentFiles:
     # The log
 
     def read(self, part: FileSlice) -> bytes:
-        """The bytes of a slice that `SegmentReader.locate` gave."""
+        """Returns the bytes of a slice that `SegmentReader.locate` returned."""
         return self.disk.read_all(self.fd, part.size_bytes, part.position)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from a batch boundary on."""
+        """Yields the position and header of each batch from a batch boundary on."""
         return scan_headers(self.disk, self.fd, position, self.size_bytes)
 
     def truncate_to(self, position: int) -> int:
-        """Cuts the log at a batch boundary; returns the bytes cut."""
+        """Truncates the log at a batch boundary. Returns the number of removed bytes."""
         cut_bytes = self.size_bytes - position
         self.disk.ftruncate(self.fd, position)
         self.size_bytes = position

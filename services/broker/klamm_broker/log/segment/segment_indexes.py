@@ -1,6 +1,6 @@
 """The offset index and the time index of one segment, in memory and in their files, and its largest timestamp.
 
-Entries in memory describe batches of the log; the files may lag behind until `write`.
+Entries in memory describe batches of the log. The files may lack entries until `write`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentIndexes:
-    """See the module's docstring."""
+    """The offset index and the time index of one segment."""
 
     __slots__ = ("_bytes_since_entry", "_files", "_interval_bytes", "_max_bytes", "largest", "offsets", "times")
 
@@ -39,7 +39,7 @@ class SegmentIndexes:
         """The largest timestamp and the last offset of the first batch that has it."""
 
     def clear(self) -> None:
-        """Nothing is known of the log."""
+        """Drops all entries and the largest timestamp."""
         self.drop()
         self._bytes_since_entry = 0
         self.largest = TimestampOffset(NO_TIMESTAMP_MS, self._files.base_offset)
@@ -52,9 +52,9 @@ class SegmentIndexes:
     # The files
 
     def attach(self, end_offset: int) -> bool:
-        """Takes the largest timestamp from the last entries of the files; False if they do not agree with the log.
+        """Reads the largest timestamp from the last entries of the files. Returns False if they do not match the log.
 
-        `end_offset`: where the next segment begins."""
+        `end_offset` is the base offset of the next segment."""
         files = self._files
         if not files.size_bytes:
             return files.disk.exists(files.path(INDEX_SUFFIX)) and files.disk.exists(files.path(TIME_INDEX_SUFFIX))
@@ -69,7 +69,7 @@ class SegmentIndexes:
             logger.warning("could not use an index, segment=%s reason=%s", files.path(), error)
             return False
         self.largest = times.last
-        # A log with records has a time index entry from when it was sealed, unless no record has a timestamp.
+        # A log with records got a time index entry when it was sealed, unless no record has a timestamp.
         return bool(len(times)) and (bool(len(offsets)) or not last)
 
     def _tail(self, suffix: str, entry_size_bytes: int) -> bytes:
@@ -91,7 +91,7 @@ class SegmentIndexes:
             self._files.disk.close(fd)
 
     def _check_last_entry(self, offsets: OffsetIndex, fd: int) -> None:
-        """The batch at the last entry's position must be the one the entry names."""
+        """Raises CorruptIndexError unless the last entry matches the batch at its position."""
         if not len(offsets):
             return
         header = self._header_at(fd, offsets.last.position)
@@ -99,7 +99,7 @@ class SegmentIndexes:
             raise CorruptIndexError(f"entry {offsets.last} does not match a batch of this segment")
 
     def _header_at(self, fd: int, position: int) -> BatchHeader | None:
-        """The header of the batch that starts at `position`, None if none does."""
+        """Returns the header of the batch that starts at `position`, or None."""
         files = self._files
         try:
             return next((header for _, header in scan_headers(files.disk, fd, position, files.size_bytes)), None)
@@ -119,18 +119,18 @@ class SegmentIndexes:
         self.largest = self.times.last
 
     def check_end(self, end_offset: int) -> None:
-        """The last record that the time index knows must be one of this segment. Raises CorruptIndexError."""
+        """Raises CorruptIndexError if the last time index entry is not below `end_offset`."""
         _check_last_time(self.times, end_offset)
 
     def write(self) -> None:
-        """Brings the files up to memory; not synced. Safe to repeat after it raised OSError."""
+        """Writes missing entries to the files, without a sync. It may be repeated after an OSError."""
         files = self._files
         for suffix, index, entry_size_bytes in self._by_suffix():
             if index.written_count < len(index) or not files.disk.exists(files.path(suffix)):
                 write_entries(files, suffix, index, entry_size_bytes)
 
     def trim(self) -> None:
-        """Cuts off what the files have beyond the entries in memory."""
+        """Truncates the files after the entries in memory."""
         for suffix, index, entry_size_bytes in self._by_suffix():
             trim_entries(self._files, suffix, index, entry_size_bytes)
 
@@ -140,10 +140,10 @@ class SegmentIndexes:
             (TIME_INDEX_SUFFIX, self.times, time_index.ENTRY_SIZE_BYTES),
         )
 
-    # The log grows, and is cut
+    # Growth and truncation of the log
 
     def note(self, last_offset: int, max_timestamp_ms: int, position: int, size_bytes: int) -> None:
-        """A batch is at `position`, behind those before; adds an entry for it when the interval is over."""
+        """Notes a batch at `position`, after all earlier ones. Adds an entry for it if the index interval is over."""
         self._note_timestamp(last_offset, max_timestamp_ms)
         if self._bytes_since_entry > self._interval_bytes and not self.offsets.is_full:
             self.offsets.append(last_offset, position)
@@ -153,7 +153,7 @@ class SegmentIndexes:
         self._bytes_since_entry += size_bytes
 
     def note_indexed(self, header: BatchHeader) -> None:
-        """The batch that the last entry is of."""
+        """Notes the batch of the last index entry."""
         self._bytes_since_entry = header.size_bytes
         self._note_timestamp(header.last_offset, latest_timestamp_ms(header))
 
@@ -162,11 +162,11 @@ class SegmentIndexes:
             self.largest = TimestampOffset(max_timestamp_ms, last_offset)
 
     def seal(self) -> None:
-        """All batches are there: the largest timestamp goes into the time index."""
+        """Adds the largest timestamp to the time index, after the last batch."""
         self.times.append_if_later(*self.largest)
 
     def truncate_to(self, offset: int) -> None:
-        """The log was cut: it has the batches below `offset` only."""
+        """Drops the entries at and above `offset`, after the log was truncated there."""
         self.offsets.truncate_to(offset)
         self.times.truncate_to(offset)
         self.trim()

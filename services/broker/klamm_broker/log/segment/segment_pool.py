@@ -1,10 +1,10 @@
-"""Bounds how many sealed segments are open at once.
+"""Bounds how many sealed segments are open at the same time.
 
-Every log keeps its active segment open. Older ones are opened when they are read and stay open while they
-are among the most recently used of the whole broker; beyond that they are released. So a broker holds one
-descriptor per partition plus at most `open_count_max`, and the index memory of as many segments.
+Every log keeps its active segment open. Older segments are opened when they are read. They stay open while they are
+among the most recently used of the broker, and are released after that. So a broker has one descriptor per partition
+plus at most `open_count_max`, and the index memory of as many segments.
 
-Event loop only: what a disk thread needs of a segment it holds through a descriptor of its own.
+Event loop only. Disk threads use descriptors of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm_broker.log.segment.segment import Segment
 
 
 class SegmentPool:
-    """Least-recently-used set of open sealed segments."""
+    """A least-recently-used set of open sealed segments."""
 
     def __init__(self, open_count_max: int) -> None:
         assert open_count_max > 0, open_count_max
@@ -26,7 +26,7 @@ class SegmentPool:
         return len(self._segments)
 
     def use(self, segment: Segment) -> Segment:
-        """The segment, open. Raises OSError if its files cannot be opened."""
+        """Returns the segment after opening it. Raises OSError if its files cannot be opened."""
         key = id(segment)
         if key in self._segments:
             self._segments.move_to_end(key)
@@ -38,5 +38,5 @@ class SegmentPool:
         return segment
 
     def forget(self, segment: Segment) -> None:
-        """The segment became the active one or is being removed: it is no longer the pool's to release."""
+        """Drops a segment that became active or is being removed, so that the pool does not release it."""
         self._segments.pop(id(segment), None)

@@ -1,7 +1,7 @@
-"""Finding batches and records in one segment, which is open: by offset, by time.
+"""Finds batches and records in one open segment, by offset and by time.
 
-Raises CorruptIndexError if an index points somewhere else than to a batch it names, CorruptBatchError if the log itself
-is damaged there.
+Raises CorruptIndexError if an index entry does not match the batch at its position, and CorruptBatchError if the log is
+damaged there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TimestampHit(NamedTuple):
 
 
 class SegmentReader:
-    """See the module's docstring."""
+    """Finds batches and records in one open segment."""
 
     __slots__ = ("_files", "_indexes", "_starts")
 
@@ -41,7 +41,7 @@ class SegmentReader:
     # By offset
 
     def find_batch(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Position and header of the first batch that ends at or after `offset`; None if there is none."""
+        """Returns the position and header of the first batch that ends at or after `offset`, or None."""
         files, entry = self._files, self._indexes.offsets.lookup(offset)
         headers = scan_headers(files.disk, files.fd, entry.position, files.size_bytes)
         if entry.position:
@@ -63,11 +63,11 @@ class SegmentReader:
         return header
 
     def locate(self, offset: int, max_bytes: int, end_position: int, *, min_one: bool) -> FileSlice | None:
-        """Whole batches from the one that holds `offset` on, at most `max_bytes` and none beyond
+        """Returns the slice of whole batches from the one with `offset` on, of at most `max_bytes`, up to
         `end_position`.
 
-        With `min_one` the first batch is given even if it alone is larger (KIP-74). None if the segment
-        ends before `offset`; an empty slice if nothing fits."""
+        With `min_one`, the first batch is included even if it is larger (KIP-74). Returns None if the segment ends
+        before `offset`, and an empty slice if no batch fits."""
         known = self._starts.find(offset)
         if known is not None and known < end_position:
             limit = min(known + max_bytes, end_position)
@@ -88,7 +88,7 @@ class SegmentReader:
         return FileSlice(start, self._last_boundary(first_end, limit) - start)
 
     def _last_boundary(self, position: int, limit: int) -> int:
-        """The last batch end <= `limit`, given that `position` is one."""
+        """Returns the last batch end <= `limit`. `position` must be a batch boundary."""
         files = self._files
         position = max(position, self._indexes.offsets.floor_position(limit))
         for start, header in scan_headers(files.disk, files.fd, position, files.size_bytes):
@@ -99,13 +99,14 @@ class SegmentReader:
         return position
 
     def offset_from(self, position: int) -> int | None:
-        """Some offset that all batches before `position`, a batch boundary, are below; None: none is known."""
+        """Returns an offset above all batches before `position`, which is a batch boundary, or None if none is
+        known."""
         return self._indexes.offsets.offset_from(position)
 
     # By time
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampHit | None:
-        """The first record at or after `start_offset` whose timestamp is `timestamp_ms` or later."""
+        """Returns the first record at or after `start_offset` whose timestamp is `timestamp_ms` or later, or None."""
         entry = self._indexes.times.lookup(timestamp_ms)
         start = self._indexes.offsets.lookup(max(entry.offset, start_offset)).position
         for position, header in self._files.headers(start):
@@ -118,7 +119,7 @@ class SegmentReader:
         return None
 
     def largest_timestamp_from(self, start_offset: int) -> int:
-        """The largest timestamp of the records at or after `start_offset`, -1 if there is none."""
+        """Returns the largest timestamp of the records at or after `start_offset`, or -1."""
         if start_offset <= self._files.base_offset:
             return self._indexes.largest.timestamp_ms
         found = self.find_batch(start_offset)

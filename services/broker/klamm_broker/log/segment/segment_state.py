@@ -1,4 +1,4 @@
-"""The states of a segment, and which may follow which.
+"""The states of a segment, and the legal transitions between them.
 
 | state     | files             | what it is                                          | open |
 |-----------|-------------------|-----------------------------------------------------|------|
@@ -6,10 +6,10 @@
 | ACTIVE    | `N.log`           | the newest of its log, which is appended to         | yes  |
 | OPEN      | `N.log`           | only read                                           | yes  |
 | RELEASED  | `N.log`           | as OPEN, without file descriptor and indexes        | no   |
-| WRITING   | `N.log.cleaned`   | the output of compaction or a repair, in the work   | yes  |
+| WRITING   | `N.log.cleaned`   | the unfinished output of a compaction or a repair   | yes  |
 | WRITTEN   | `N.log.cleaned`   | that output, finished                               | no   |
-| ANNOUNCED | `N.log.swap`      | it will take the place of others, after a crash too | no   |
-| DELETED   | `*.deleted`, none | part of no log any more                             | no   |
+| ANNOUNCED | `N.log.swap`      | it will replace other segments, even after a crash  | no   |
+| DELETED   | `*.deleted`, none | no longer part of a log                             | no   |
 
 Legal transitions:
 
@@ -17,9 +17,9 @@ Legal transitions:
 |-----------|-------------------------------------------------------------------------------------------|
 | UNKNOWN   | ACTIVE or WRITING (created), OPEN (opened, recovered), RELEASED (attached), DELETED       |
 | ACTIVE    | OPEN (the log rolled), RELEASED (the log is closed, or was cut before it)                 |
-| OPEN      | ACTIVE (none follows it any more), RELEASED (the pool needs its place)                    |
+| OPEN      | ACTIVE (a truncation removed all later ones), RELEASED (the pool needs its place)         |
 | RELEASED  | OPEN (it is to be read), DELETED (expired, cut off or replaced)                           |
-| WRITING   | WRITTEN (its files are given back)                                                        |
+| WRITING   | WRITTEN (its files are closed)                                                            |
 | WRITTEN   | ANNOUNCED (it is to be put into the log), DELETED (it is not needed, or a write failed)   |
 | ANNOUNCED | RELEASED (it took its place), DELETED (its files could not be renamed)                    |
 | DELETED   |                                                                                           |
@@ -31,7 +31,7 @@ from enum import Enum
 
 
 class SegmentState(Enum):
-    """See the module's docstring."""
+    """The states of a segment. The module's docstring has their meanings and transitions."""
 
     UNKNOWN = "unknown"
     ACTIVE = "active"

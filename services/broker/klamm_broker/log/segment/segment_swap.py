@@ -1,11 +1,11 @@
-"""Replaces segments by the segment that a compaction or a repair made from them (`segment_rewrite.py`).
+"""Replaces segments by the segment that a compaction or a repair has made from them (`segment_rewrite.py`).
 
 A crash leaves either the old segments or the new one.
 
 | step | on disk | a crash after it leaves |
 |---|---|---|
 | the output is written and synced | `N.log.cleaned`, and its indexes | the old segments (`leftovers.py`) |
-| 1 the output is renamed, the log last | `N.log.swap` | the new segment: from here on recovery goes forward |
+| 1 the output is renamed, the log last | `N.log.swap` | the new segment, because recovery completes the swap |
 | 2 the old segments are renamed | `*.deleted` | the new segment |
 | 3 the output gets its name, the log first | `N.log` | the new segment |
 
@@ -22,18 +22,18 @@ from klamm_broker.log.segment.segment import Segment
 
 
 def make_durable(disk: Disk, cleaned: Segment, *, modified_ms: int) -> None:
-    """Seals the output and has the disk keep it. `modified_ms`: of the newest file that it replaces."""
+    """Seals and syncs the output. `modified_ms` is the modification time of the newest file that it replaces."""
     cleaned.seal()
     files = cleaned.files
     for path in files.paths:
         disk.sync_path(path)
-    # Retention looks at it where no record has a timestamp.
+    # Retention uses this time if no record has a timestamp.
     disk.set_modified_ms(files.path(), modified_ms)
     disk.fsync_directory(files.directory)
 
 
 def announce(disk: Disk, cleaned: Segment) -> None:
-    """Step 1. If it fails there is nothing left of the output, and the OSError passes on."""
+    """Runs step 1. If it fails, it removes the output and raises the OSError."""
     cleaned_paths = cleaned.files.paths
     cleaned.announce()
     try:
@@ -46,7 +46,7 @@ def announce(disk: Disk, cleaned: Segment) -> None:
 
 
 def take_place(disk: Disk, cleaned: Segment, replaced: Sequence[Segment]) -> list[str]:
-    """Steps 2 and 3; returns the paths that are to be removed. An OSError leaves the directory to recovery."""
+    """Runs steps 2 and 3. Returns the paths to remove. After an OSError, recovery must complete the replacement."""
     doomed = [path for segment in replaced for path in segment.files.rename_deleted()]
     swap_paths = cleaned.files.paths
     cleaned.take_place()

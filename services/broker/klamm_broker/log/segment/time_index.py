@@ -1,13 +1,12 @@
-"""The time index of one segment: from a timestamp to an offset at or before the first record that is as late.
+"""The time index of one segment: it finds an offset at or before the first record with a timestamp or a later one.
 
 An entry is 12 bytes, big-endian (Kafka's `TimeIndex`):
 
     timestamp i64 | relative offset i32
 
-It says: the largest timestamp so far is `timestamp`, and `offset` is the last offset of the first batch
-that has it. Both grow strictly. An entry is added beside an offset index entry when the largest timestamp
-moved, and once more when the segment is rolled or closed, so the last entry of a sealed segment is what
-retention by time looks at.
+`timestamp` is the largest timestamp so far, and `offset` is the last offset of the first batch that has it. Both grow
+strictly. An entry is added with an offset index entry if the largest timestamp has grown, and once more when the
+segment is rolled or closed. Retention by time uses the last entry of a sealed segment.
 """
 
 from __future__ import annotations
@@ -27,20 +26,19 @@ NO_TIMESTAMP_MS = -1
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp and the last offset of the first batch that reaches it."""
+    """A timestamp, and the last offset of the first batch that reaches it."""
 
     timestamp_ms: int
     offset: int
 
 
 def latest_timestamp_ms(header: BatchHeader) -> int:
-    """The largest timestamp of the records a batch has; of one that compaction emptied -1, whatever its header says."""
+    """Returns the largest timestamp of a batch's records, or -1 if compaction has emptied the batch."""
     return header.max_timestamp_ms if header.record_count else NO_TIMESTAMP_MS
 
 
 class TimeIndex:
-    """The time index in memory. It has the invariants of `OffsetIndex`, and one slot stays free for the entry that a
-    roll makes."""
+    """The time index in memory. It has the invariants of `OffsetIndex`. One slot stays free for the entry of a roll."""
 
     __slots__ = ("_entry_count_max", "_offsets", "_timestamps", "base_offset", "written_count")
 
@@ -50,7 +48,7 @@ class TimeIndex:
         self._timestamps = array("q")
         self._offsets = array("I")
         self.written_count = 0
-        """How many entries the file already has."""
+        """The number of entries that are in the file."""
 
     @classmethod
     def decode(cls, base_offset: int, max_bytes: int, data: bytes) -> TimeIndex:
@@ -65,7 +63,7 @@ class TimeIndex:
         if sys.byteorder == "little":
             words.byteswap()
         high, low, index._offsets = words[0::3], words[1::3], words[2::3]
-        # Timestamps are never below -1, and -1 is never indexed: the upper half is below 2**31.
+        # No indexed timestamp is negative, so the upper half is below 2**31.
         if any(word > RELATIVE_OFFSET_MAX for word in high):
             raise CorruptIndexError("a timestamp is negative")
         index._timestamps = array("q", [h << 32 | w for h, w in zip(high, low, strict=True)])
@@ -97,7 +95,7 @@ class TimeIndex:
 
     @property
     def last(self) -> TimestampOffset:
-        """The last entry, or (-1, base offset)."""
+        """The last entry, or (-1, base offset) without entries."""
         return self._entry(len(self._offsets) - 1)
 
     def _entry(self, slot: int) -> TimestampOffset:
@@ -106,11 +104,11 @@ class TimeIndex:
         return TimestampOffset(self._timestamps[slot], self.base_offset + self._offsets[slot])
 
     def entries(self) -> Iterator[TimestampOffset]:
-        """All entries, in order."""
+        """Yields all entries in order."""
         return (self._entry(slot) for slot in range(len(self._offsets)))
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:
-        """Adds an entry if `timestamp_ms` is larger than the last one's; otherwise it says nothing new."""
+        """Adds an entry if `timestamp_ms` is larger than that of the last entry."""
         if timestamp_ms <= (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP_MS):
             return
         assert offset > self.last.offset or not self._offsets, f"offset {offset} after {self.last.offset}"
@@ -119,7 +117,7 @@ class TimeIndex:
         self._offsets.append(offset - self.base_offset)
 
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
-        """The entry with the largest timestamp <= `timestamp_ms`, or (-1, base offset)."""
+        """Returns the entry with the largest timestamp <= `timestamp_ms`, or (-1, base offset)."""
         return self._entry(bisect_right(self._timestamps, timestamp_ms) - 1)
 
     def truncate_to(self, offset: int) -> None:
@@ -130,7 +128,8 @@ class TimeIndex:
         self.written_count = min(self.written_count, keep)
 
     def unwritten(self) -> bytes:
-        """The encoded entries that are not in the file yet; they belong at `written_count * 12`."""
+        """Returns the encoded entries that are not in the file yet. They belong at file position `written_count *
+        12`."""
         start = self.written_count
         pairs = zip(self._timestamps[start:], self._offsets[start:], strict=True)
         return b"".join(_ENTRY.pack(timestamp, offset) for timestamp, offset in pairs)

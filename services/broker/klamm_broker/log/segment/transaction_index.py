@@ -9,9 +9,9 @@ An entry is 34 bytes, big-endian (Kafka's `TransactionIndex` and `AbortedTxn`, v
     18      8  last_offset: of its marker
     26      8  last_stable_offset: when the marker was written; no transaction that began before it was still open
 
-Entries are in order of their markers, and so are the last stable offsets: a reader of the offsets below `end` need not
-look further than the first entry that was written when all of them were stable. A segment without an entry has no file.
-Unlike the other indexes it cannot be made again from the segment alone (`producer_recovery.py`).
+Entries are in the order of their markers, and so are the last stable offsets. A reader of the offsets below `end` may
+stop at the first entry that was written when all these offsets were stable. A segment without entries has no file.
+Unlike the other indexes, it cannot be rebuilt from the segment alone (`producer_recovery.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENTRY = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry."""
+    """An aborted transaction: one entry of the index."""
 
     producer_id: int
     first_offset: int
@@ -39,8 +39,8 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The transaction index in memory. Invariants: last offsets grow strictly, last stable offsets do not shrink;
-    `written` <= length."""
+    """The transaction index in memory. Invariants: last offsets grow strictly, last stable offsets do not shrink, and
+    `written_count` <= length."""
 
     __slots__ = ("_first_offsets", "_last_offsets", "_producer_ids", "_stable_offsets", "base_offset", "written_count")
 
@@ -51,7 +51,7 @@ class TransactionIndex:
         self._last_offsets = array("q")
         self._stable_offsets = array("q")
         self.written_count = 0
-        """How many entries the file already has."""
+        """The number of entries that are in the file."""
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> TransactionIndex:
@@ -85,11 +85,11 @@ class TransactionIndex:
         )
 
     def entries(self) -> Iterator[AbortedTransaction]:
-        """All entries, in order."""
+        """Yields all entries in order."""
         return (self._entry(slot) for slot in range(len(self)))
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Adds the transaction whose marker comes after all before it."""
+        """Adds a transaction. Its marker must come after those of all earlier entries."""
         assert self._may_follow(entry), f"{entry} in the index of {self.base_offset}"
         self._producer_ids.append(entry.producer_id)
         self._first_offsets.append(entry.first_offset)
@@ -97,8 +97,11 @@ class TransactionIndex:
         self._stable_offsets.append(entry.last_stable_offset)
 
     def between(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The transactions that wrote, or whose marker is, in `[start_offset, end_offset)`; maybe a few that end after
-        it only. And whether that is all: no later segment knows more of them."""
+        """Returns the transactions that wrote in `[start_offset, end_offset)`, or whose marker is there, and whether
+        the list is complete.
+
+        The list may have a few that only end after the range. If it is complete, later segments have no more of them.
+        """
         first = bisect_left(self._last_offsets, start_offset)
         last = bisect_left(self._stable_offsets, end_offset)
         slots = range(first, min(last + 1, len(self)))
@@ -113,5 +116,6 @@ class TransactionIndex:
         self.written_count = min(self.written_count, keep)
 
     def unwritten(self) -> bytes:
-        """The encoded entries that are not in the file yet; they belong at `written_count * 34`."""
+        """Returns the encoded entries that are not in the file yet. They belong at file position `written_count *
+        34`."""
         return b"".join(_ENTRY.pack(VERSION, *self._entry(slot)) for slot in range(self.written_count, len(self)))
