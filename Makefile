@@ -55,7 +55,7 @@ tests: setup
 quarantine: setup  ## Tests that fail now and then for a cause that is known and not yet mended.
 	$(PYTEST) tests -m quarantine
 
-fresh-seeds: setup  ## Simulations and property tests with seeds that nobody has tried; a finding prints its seed and command.
+fresh-seeds: setup  ## Simulations and property tests with new random seeds; a finding prints its seed and command.
 	TEST_SEED=random $(PYTEST) tests/sim -k a_slice_of_seeds --numprocesses $(JOBS)
 	TEST_SEED=random $(PYTEST) tests/unit -m hypothesis --numprocesses $(JOBS)
 

@@ -11,7 +11,7 @@ download() {
         --dest deploy/wheels --requirement "deploy/locks/$1.lock" $2
 }
 for lock in "$@"; do
-    # What is there already needs no index.
+    # Wheels that are there already need no index.
     download "$lock" "--no-index --find-links deploy/wheels" 2>/dev/null || download "$lock" ""
 done
 # A base made of Debian's packages has no pip. It runs from its folder.

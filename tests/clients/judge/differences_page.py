@@ -56,7 +56,7 @@ def _configs() -> Iterator[str]:
     for kind, known in tables.items():
         yield f"## Configs of {kind}"
         yield ""
-        yield "What DescribeConfigs says otherwise of a config that both have."
+        yield "Settings that both have, for which DescribeConfigs answers differently."
         yield ""
         yield "| Config | What differs | Why |"
         yield "| --- | --- | --- |"
