@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-PRODUCT: Final = ("klamm", "klamm_cli", "services", "spark")
+PRODUCT: Final = ("klamm", "klamm_cli", "proto", "services", "spark")
 """Folders in which all patterns are searched for. The others still have such places."""
 
 GENERATED: Final = ("build", "deploy/wheels", "dist", "klamm-data", "klamm/wire/v1", "spark-warehouse")
