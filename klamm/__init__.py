@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
     from klamm.producer import AsyncProducer, Producer, ProducerRecord, RecordMetadata
 
-# gRPC reads it when it is imported. Its fork handlers start threads in a child that is about to become another
-# program; closing their files under them kills it, now and then, before it does (Spark's JVM is such a child).
+# gRPC reads the variable when it is imported. Its fork handlers start threads in a child that is about to run another
+# program. They sometimes kill the child, because its files are closed under them (Spark's JVM is such a child).
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 _MODULES: Final = {

@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""Every host, or every resource of the type if it is the name of a LITERAL pattern."""
+"""Stands for every host. As the name of a LITERAL pattern, it stands for every resource of the type."""
 WILDCARD_PRINCIPAL: Final = "User:*"
-"""Every principal, and clients that are not authenticated."""
+"""The principal that stands for all clients, including clients that are not authenticated."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that is not authenticated."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -22,14 +22,16 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class _Code(IntEnum):
-    """Kafka's numbers; one that it does not have is UNKNOWN."""
+    """An enumeration with Kafka's numbers. A number that Kafka does not have becomes UNKNOWN."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Code:
         return cls(0)
 
     __hash__ = int.__hash__
-    """They equal their numbers, and an enumeration's own hash is a call of Python's."""
+    """Members equal their numbers, so they hash alike. An enumeration's own hash is a slow call of a Python
+    function.
+    """
 
 
 class ResourceType(_Code):
@@ -50,13 +52,13 @@ class PatternType(_Code):
 
     UNKNOWN = 0
     ANY = 1
-    """LITERAL and PREFIXED patterns of exactly the filter's name."""
+    """LITERAL and PREFIXED patterns with exactly the filter's name."""
     MATCH = 2
-    """All patterns that match the resource of the filter's name."""
+    """All patterns that match the resource with the filter's name."""
     LITERAL = 3
-    """The name itself; `*` is every name."""
+    """Matches the resource with exactly that name. The name `*` matches every resource."""
     PREFIXED = 4
-    """All names that begin with it."""
+    """Matches all resources whose name begins with the pattern's name."""
 
 
 class AclOperation(_Code):
@@ -81,7 +83,7 @@ class AclOperation(_Code):
 
 
 class AclPermissionType(_Code):
-    """What an entry says; ANY is for filters only."""
+    """The permission of an entry: allow or deny. ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -102,7 +104,7 @@ class BuiltInRule(_Code):
 
 
 class AclBinding(NamedTuple):
-    """One entry; equal ones are the same entry."""
+    """One ACL entry. Entries with equal fields are the same entry."""
 
     resource_type: ResourceType
     resource_name: str
@@ -113,7 +115,7 @@ class AclBinding(NamedTuple):
     permission_type: AclPermissionType
 
     def __str__(self) -> str:
-        """`ALLOW User:alice READ TOPIC PREFIXED 'orders-' from *`."""
+        """Returns the entry as text, for example `ALLOW User:alice READ TOPIC PREFIXED 'orders-' from *`."""
         return (
             f"{self.permission_type.name} {self.principal} {self.operation.name} {self.resource_type.name}"
             f" {self.pattern_type.name} {self.resource_name!r} from {self.host}"
@@ -121,14 +123,14 @@ class AclBinding(NamedTuple):
 
 
 class AclDecision(NamedTuple):
-    """Whether somebody may do something, and the rule that decides."""
+    """The decision whether a principal may perform an operation, and the rule that decided."""
 
     is_allowed: bool
     rule: AclBinding | BuiltInRule
 
 
 class AclBindingFilter(NamedTuple):
-    """Which bindings are meant; None and ANY are every value."""
+    """A filter that selects bindings. None and ANY match every value."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -139,7 +141,7 @@ class AclBindingFilter(NamedTuple):
     permission_type: AclPermissionType = AclPermissionType.ANY
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether the binding is meant, as Kafka's AclBindingFilter.matches says."""
+        """Returns whether the binding matches the filter (Kafka's AclBindingFilter.matches)."""
         return (
             self.resource_type in (ResourceType.ANY, binding.resource_type)
             and self._means_pattern(binding)
@@ -158,7 +160,7 @@ class AclBindingFilter(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """Which of its values is no value, in Kafka's words; or nothing."""
+        """Returns why the filter is invalid, in Kafka's words, or empty text."""
         if not (self.resource_type and self.pattern_type):
             return "Unknown patternFilter."
         if not (self.operation and self.permission_type):
@@ -167,7 +169,8 @@ class AclBindingFilter(NamedTuple):
 
 
 def pattern_matches(binding: AclBinding, resource_name: str) -> bool:
-    """Whether the binding's pattern matches the resource of that name, which is of the binding's type."""
+    """Returns whether the binding's pattern matches the resource of that name. The resource must be of the binding's
+    type."""
     if binding.pattern_type is PatternType.PREFIXED:
         return resource_name.startswith(binding.resource_name)
     return binding.resource_name in (WILDCARD, resource_name)

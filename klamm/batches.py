@@ -19,11 +19,11 @@ from klamm.wire.v1.coordinator_pb2 import (
 )
 
 PARTS_MAX: Final = 1_000
-"""The most parts that one batch may have: the decision is one append with a record for each."""
+"""The maximum number of parts of one batch. The decision is one append with a record for each part."""
 
 
 class PreparedPart(NamedTuple):
-    """A transaction that is all written, and waits for its batch's decision."""
+    """A prepared transaction, with all its records written, that waits for the decision about its batch."""
 
     transactional_id: str
     producer_id: int
@@ -50,6 +50,6 @@ _ERRORS: dict[int, type[KlammError]] = {
 
 
 def verdict_error(verdict: int, run_id: str, batch_id: int) -> KlammError | None:
-    """Why this run has nothing to do with the batch any more; None: it is undecided, or it counts."""
+    """Returns the error that ends the run's work on the batch, or None if the batch is undecided or committed."""
     kind = _ERRORS.get(verdict)
     return None if kind is None else kind(f"batch {batch_id} of run {run_id!r}: {' '.join(str(kind.__doc__).split())}")

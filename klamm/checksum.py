@@ -1,4 +1,4 @@
-"""CRC-32C, the checksum of record batches and of what servers keep on disk: `crc32c(data, former=0)`."""
+"""CRC-32C, the checksum of record batches and of the servers' files: `crc32c(data, former=0)`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, Final
 
 
 def _extension() -> Any:
-    """The C extension of the package `crc32c`, without the package itself.
+    """Returns the C extension of the package `crc32c`, without importing the package itself.
 
-    That reads its own version, by way of importlib.metadata, email and zipfile: 20 ms and 3 MB of every process."""
+    The package reads its own version with importlib.metadata, email and zipfile. That costs each process 20 ms and 3
+    MB."""
     package = find_spec("crc32c")
     found = PathFinder.find_spec("_crc32c", package.submodule_search_locations) if package is not None else None
     if found is None or found.loader is None:
-        # A release that is laid out in another way, or none at all.
+        # A release may have another layout, or no extension.
         import crc32c
 
         return crc32c

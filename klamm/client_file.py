@@ -1,4 +1,4 @@
-"""A properties file with the settings of clients of all kinds, as Kafka's tools take it by --command-config."""
+"""Reads properties files with the settings of clients of all kinds, which Kafka's tools take with --command-config."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _CLASSES = (ClientConfig, ConsumerConfig, ProducerConfig)
 
 
 def read_client_file(name: str, config_class: type[ClientConfig]) -> dict[str, str]:
-    """What the file says to clients of that class; what the class does not know is left to the others. Secrets are of
-    that type. Raises ConfigError for a file that cannot be read, and for what no client knows."""
+    """Returns the settings of a file that clients of `config_class` have. Settings of other kinds of clients are
+    skipped. Values of secret settings are Secrets.
+
+    Raises ConfigError for a file that cannot be read, and for a setting that no kind of client has."""
     given = read_properties(Path(name))
     known = {each for one in (*_CLASSES, config_class) for each in (*definitions(one), *one.WITHOUT_EFFECT)}
     for each in given:

@@ -37,7 +37,7 @@ DEFAULT_PORT: Final = 9094
 
 
 def parse_servers(value: Any) -> tuple[str, ...]:
-    """`host:port` strings; a missing port is 9094. IPv6 addresses stand in brackets."""
+    """Returns `host:port` texts. The default port is 9094. IPv6 addresses stand in brackets."""
     servers = to_list(value)
     if not servers:
         raise ValueError("at least one host:port")
@@ -45,7 +45,7 @@ def parse_servers(value: Any) -> tuple[str, ...]:
 
 
 def parse_acks(value: Any) -> int:
-    """`all` or -1, 0, 1."""
+    """Returns -1 for `all` or -1, otherwise 0 or 1. Raises ValueError for other values."""
     if value == "all":
         return -1
     if not isinstance(value, bool) and str(value) in ("-1", "0", "1"):
@@ -55,11 +55,11 @@ def parse_acks(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig(ClientSecurity):
-    """What every client understands."""
+    """The settings that all clients have."""
 
     WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = OF_CLIENTS
-    """Kafka's settings that a client accepts and ignores, so that a configuration can be brought along. By name, the
-    reason why the setting has no effect."""
+    """Kafka's settings that a client accepts and ignores, so that configurations written for Kafka work. The values are
+    the reasons why they have no effect, by name."""
 
     bootstrap_servers: tuple[str, ...] = custom(
         (f"localhost:{DEFAULT_PORT}",),
@@ -101,11 +101,12 @@ class ClientConfig(ClientSecurity):
 
     @classmethod
     def parse(cls, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> Self:
-        """The configuration a user means; see the module. Raises ConfigError."""
+        """Returns the configuration for the given settings. The module's docstring explains the arguments. Raises
+        ConfigError."""
         known = definitions(cls)
         given: dict[str, Any] = {}
         for name, value in [*(config or {}).items(), *overrides.items()]:
-            # Names in a mapping are dotted, keywords have underscores; each is taken in both places.
+            # Names in the mapping are dotted and keywords have underscores, but both forms are accepted in both places.
             setting = dotted(name)
             if setting in given:
                 raise ConfigError(f"{setting} is given twice")
@@ -120,7 +121,7 @@ class ClientConfig(ClientSecurity):
         return parsed
 
     def validate(self) -> None:
-        """Checks what concerns more than one setting; raises ConfigError."""
+        """Checks the relations between settings. Raises ConfigError."""
         self.check_tls()
         self.check_grpc()
         if self.logs_in:
@@ -132,12 +133,12 @@ class ClientConfig(ClientSecurity):
             )
 
     def as_mapping(self) -> dict[str, Any]:
-        """The effective configuration under its dotted names."""
+        """Returns the effective configuration by dotted names."""
         return {name: getattr(self, setting.field) for name, setting in definitions(type(self)).items()}
 
 
 def hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a client as a user gives them, those that are secret as Secret."""
+    """Returns the given settings of a client, with a Secret as the value of each secret setting."""
     known = definitions(ClientConfig)
     return {name: Secret(text) if name in known and known[name].sensitive else text for name, text in settings.items()}
 

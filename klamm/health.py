@@ -1,10 +1,9 @@
-"""`klamm-health HOST:PORT`: asks a server for its gRPC health, for container engines that run a command to know it.
+"""`klamm-health HOST:PORT`: asks a server for its gRPC health. Container engines run this command as a health check.
 
-With `--config FILE` it goes by the settings of TLS in the file, as a client's file has them.
+With `--config FILE` it uses the TLS settings of a client's properties file.
 
-One unary call of grpc.health.v1 in HTTP/2 frames by hand: such a command is started every few seconds for every
-container, and importing gRPC would make it take five times as much of the processor as all the rest of it.
-"""
+It writes the HTTP/2 frames of one unary call of grpc.health.v1 by hand. The command starts every few seconds in every
+container, and an import of gRPC would need five times as much CPU as all the rest."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7
 _END_STREAM = _ACK = 0x1
 _END_HEADERS: Final = 0x4
 _FRAME_MAX_BYTES: Final = 16_384
-"""What a peer may send that was not allowed more."""
+"""The maximum size of a frame unless the peer was allowed more (HTTP/2's default)."""
 _STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
@@ -36,7 +35,8 @@ class ProbeError(Exception):
 
 
 def check(host: str, port: int, *, service: str = "", timeout_s: float, tls: SSLContext | None = None) -> str:
-    """The ServingStatus, as its name, of one of a server's services. Raises ProbeError, OSError (of TLS, too)."""
+    """Returns the name of the ServingStatus of one of the server's services. Raises ProbeError, or OSError, also for
+    TLS errors."""
     message = b"" if not service else bytes([0x0A, len(service)]) + service.encode()
     with _connected(host, port, timeout_s, tls) as connection:
         connection.sendall(
@@ -46,7 +46,7 @@ def check(host: str, port: int, *, service: str = "", timeout_s: float, tls: SSL
             + _frame(_DATA, _END_STREAM, 1, struct.pack(">BI", 0, len(message)) + message)
         )
         answer = b"".join(_answer(connection))
-    # An empty message is a status of 0, which protobuf leaves out.
+    # protobuf leaves out a status of 0, so the message is empty.
     if len(answer) < 5:
         raise ProbeError(f"no health service knows {service!r}" if service else "it has no health service")
     return _STATUSES.get(answer[6] if len(answer) > 6 else 0, "UNKNOWN")
@@ -79,13 +79,13 @@ def read_tls(path: str) -> SSLContext | None:
         return None
     context = ssl.create_default_context(cafile=given.get("ssl.truststore.location"))
     if keystore := given.get("ssl.keystore.location"):
-        # A function: with None, OpenSSL would ask for the password at the terminal.
+        # A function instead of None, because with None OpenSSL would ask for the password at the terminal.
         context.load_cert_chain(keystore, password=lambda: given.get("ssl.key.password", ""))
     return context
 
 
 def _answer(connection: socket.socket) -> Iterator[bytes]:
-    """The bytes of stream 1."""
+    """Yields the data frames of stream 1."""
     while True:
         size, kind, flags, stream = _frame_header(_receive(connection, 9))
         if size > _FRAME_MAX_BYTES:
@@ -102,7 +102,7 @@ def _answer(connection: socket.socket) -> Iterator[bytes]:
 
 
 def _frame_header(header: bytes) -> tuple[int, int, int, int]:
-    """Size, type, flags and stream (RFC 9113, section 4.1)."""
+    """Returns size, type, flags and stream of a frame (RFC 9113, section 4.1)."""
     high, low, kind, flags, stream = struct.unpack(">BHBBI", header)
     return high << 16 | low, kind, flags, stream & 0x7FFFFFFF
 
@@ -112,7 +112,8 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _header_block(authority: str) -> bytes:
-    """HPACK without a table of its own and without Huffman coding (RFC 7541): POST and http are entries 3 and 6."""
+    """Returns the request's headers in HPACK, without dynamic table and Huffman coding (RFC 7541). Static entries 3 and
+    6 are POST and http."""
     return b"".join(
         [
             b"\x83\x86",
@@ -142,7 +143,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the status; returns 0 when it is SERVING, else 1."""
+    """Prints the status. Returns 0 if it is SERVING, otherwise 1."""
     parser = argparse.ArgumentParser(prog="klamm-health", description="Asks a server for its gRPC health.")
     parser.add_argument("server", metavar="HOST:PORT")
     parser.add_argument("--service", default="", help=f"a gRPC service, or {LIVENESS}; by default the server's part")

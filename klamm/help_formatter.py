@@ -1,4 +1,4 @@
-"""Help of commands that argparse parses, in the style of the others."""
+"""The help format of commands that argparse parses. It looks like the help of the typer commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """`Usage:` and headings with capitals."""
+    """Formats help with `Usage:` and headings that begin with capitals."""
 
     def add_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], groups: Iterable[Any], prefix: str | None = None

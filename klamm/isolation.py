@@ -1,8 +1,7 @@
-"""Which batches of a fetch a reader may see.
+"""Decides which batches of a fetch a consumer may see.
 
-Control batches are for nobody's eyes. With read_committed neither are the batches of aborted transactions: those of a
-producer from the first offset the broker named up to the producer's next abort marker (KIP-98).
-"""
+Control batches are always hidden. With read_committed, batches of aborted transactions are hidden too. These are a
+producer's batches from the first offset that the broker named up to the producer's next abort marker (KIP-98)."""
 
 from __future__ import annotations
 
@@ -12,9 +11,10 @@ from klamm.records import BatchHeader, Buffer, ControlRecordType, decode_batch, 
 
 
 class VisibleBatches:
-    """Goes through the batches of one fetch, in order.
+    """Checks the batches of one fetch, in order.
 
-    `aborted` are the (producer id, first offset) that came with it; None: read_uncommitted."""
+    `aborted` has the (producer id, first offset) pairs of the fetch's aborted transactions. None means
+    read_uncommitted."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]] | None) -> None:
         self._read_committed = aborted is not None
@@ -22,7 +22,8 @@ class VisibleBatches:
         self._aborting: set[int] = set()
 
     def hides(self, header: BatchHeader, buffer: Buffer, position: int) -> bool:
-        """Whether no record of the batch at `position` is for the reader. Raises CorruptBatchError on a bad marker."""
+        """Returns whether the batch at `position` is hidden from the reader. Raises CorruptBatchError for a broken
+        marker."""
         if not self._read_committed:
             return header.is_control
         while self._to_come and self._to_come[-1][1] <= header.last_offset:

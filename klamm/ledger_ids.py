@@ -20,23 +20,23 @@ _PART = re.compile(rf"__sink/{_NAME}/{_NAME}/[0-9]{{1,10}}/[0-9]{{1,10}}")
 
 
 class LedgerId(NamedTuple):
-    """Which query's output to which sink."""
+    """Identifies a ledger: the sink, and the query whose output it has."""
 
     sink: str
     query_id: str
 
     @property
     def key(self) -> str:
-        """The key that finds this ledger's coordinator."""
+        """Returns the key that selects this ledger's coordinator."""
         return f"{PREFIX}{self.sink}/{self.query_id}"
 
     def part(self, partition: int, attempt: int) -> str:
-        """The transactional id of a task's attempt: the same for every batch, so that there are few."""
+        """Returns the transactional id of a task's attempt. All batches share the ids, so that there are few."""
         return f"{self.key}/{partition}/{attempt}"
 
 
 def ledger_of(key: str) -> LedgerId | None:
-    """The ledger that is named, or that the part is of; None: neither."""
+    """Returns the ledger that `key` names, or whose part it names. Returns None if it is neither."""
     if not key.startswith(PREFIX):
         return None
     match = _KEY.fullmatch(key)
@@ -44,7 +44,7 @@ def ledger_of(key: str) -> LedgerId | None:
 
 
 def ledger_problem(ledger: LedgerId) -> str | None:
-    """Why these are not the names of a ledger, or None."""
+    """Returns why these names are not valid for a ledger, or None."""
     if ledger_of(ledger.key) == ledger:
         return None
     return (
@@ -54,5 +54,5 @@ def ledger_problem(ledger: LedgerId) -> str | None:
 
 
 def is_misnamed(transactional_id: str) -> bool:
-    """It begins as the ids of ledgers do, and is not that of a part."""
+    """Returns whether an id begins like the ids of ledgers but is not the id of a part."""
     return transactional_id.startswith(PREFIX) and _PART.fullmatch(transactional_id) is None

@@ -1,8 +1,7 @@
-"""The nouns every part shares: ids, topic-partitions, names that are legal.
+"""The values that all parts share: ids, topic-partitions, legal names.
 
 Ends are exclusive everywhere (`end_offset` is one past the last); times are milliseconds since the epoch
-unless a name says otherwise.
-"""
+unless a name says otherwise."""
 
 from __future__ import annotations
 
@@ -42,11 +41,11 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARD_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 """The topics whose partitions are shards that coordinators own."""
 AUDIT_TOPIC = "__klamm_audit"
-"""Where servers tell who did what."""
+"""The topic to which servers write the audit."""
 INTERNAL_TOPICS = SHARD_TOPICS | {AUDIT_TOPIC}
-"""Servers alone write to these."""
+"""The topics to which only servers write."""
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-"""What Kafka calls the controllers' log, which has one partition; no topic has the name."""
+"""Kafka's name for the controllers' log, which has one partition. No topic has this name."""
 
 TOPIC_NAME_LENGTH_MAX = 249
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -59,12 +58,12 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """`orders-3`, which is also the name of its directory in a log dir."""
+        """Returns for example `orders-3`, which is also the name of the partition's directory in a log directory."""
         return f"{self.topic}-{self.partition}"
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why `name` is not a legal topic name, or None (Kafka's `Topic.validate`)."""
+    """Returns why `name` is not a legal topic name, or None (Kafka's `Topic.validate`)."""
     if not name:
         return "the topic name is empty"
     if name in (".", ".."):
@@ -77,12 +76,13 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def topic_collision_key(name: str) -> str:
-    """Names that differ only in '.' and '_' collide in metric names (Kafka's `Topic.unifyCollisionChars`)."""
+    """Returns a key that is equal for names whose metric names collide, because they differ only in '.' and '_'
+    (Kafka's `Topic.unifyCollisionChars`)."""
     return name.replace(".", "_")
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode()`: signed 32 bits over UTF-16 code units."""
+    """Returns Java's `String.hashCode()`: signed 32 bits over UTF-16 code units."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for (unit,) in struct.iter_unpack(">H", encoded):
@@ -91,9 +91,9 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinator_shard(key: str, shard_count: int) -> int:
-    """Which partition of an internal topic owns a group id or transactional id.
+    """Returns the partition of an internal topic that owns a group id or transactional id.
 
-    Kafka's `Utils.abs(key.hashCode) % count`, whose abs maps `Integer.MIN_VALUE` to 0. All ids of a batch ledger
+    It is Kafka's `Utils.abs(key.hashCode) % count`, whose abs maps `Integer.MIN_VALUE` to 0. All ids of a batch ledger
     (`klamm.ledger_ids`) are in one shard."""
     ledger = ledger_of(key)
     value = java_string_hash(key if ledger is None else ledger.key)

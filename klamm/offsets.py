@@ -1,7 +1,6 @@
-"""Positions in a partition as the Consumer and the Admin exchange them with their user and with brokers.
+"""The values for offsets and positions in the APIs of the Consumer and the Admin.
 
-Follows `org.apache.kafka.clients.consumer.OffsetAndMetadata` and `OffsetAndTimestamp`.
-"""
+Follows `org.apache.kafka.clients.consumer.OffsetAndMetadata` and `OffsetAndTimestamp`."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     """The next offset to read."""
     metadata: str = ""
-    """The committer's own note; `offset.metadata.max.bytes` bounds it."""
+    """A note of the consumer that committed. `offset.metadata.max.bytes` limits its size."""
     leader_epoch: int = NO_LEADER_EPOCH
-    """Leader epoch of the last record consumed, or -1."""
+    """The leader epoch of the last consumed record, or -1."""
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record that is not older than the time asked for."""
+    """The offset and timestamp of the first record that is not older than the requested time."""
 
     offset: int
     timestamp: int
@@ -33,14 +32,14 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch ends in a leader's log (KIP-320)."""
+    """The end of a leader epoch in a leader's log (KIP-320)."""
 
     leader_epoch: int
-    """The greatest of its log that is not above the one asked for; -1: none."""
+    """The greatest epoch of the leader's log that is not above the requested one, or -1 if there is none."""
     end_offset: int
-    """One past the last offset of that epoch; -1: unknown."""
+    """The offset after the last record of that epoch, or -1 if it is unknown."""
     current_leader_epoch: int
-    """Under which it leads."""
+    """The leader's own epoch."""
 
     @property
     def is_known(self) -> bool:
@@ -54,14 +53,14 @@ class ConsumerGroupMetadata(NamedTuple):
 
     group_id: str
     generation_id: int = -1
-    """-1: nobody, the group only stores offsets."""
+    """The member's generation, or -1 if the group only stores offsets."""
     member_id: str = ""
     group_instance_id: str | None = None
 
 
 def to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a caller gives to be committed, in full. Raises ConfigError for a negative offset: a coordinator stores
-    it, and it says that nothing is committed."""
+    """Returns the offsets to commit as OffsetAndMetadata. Raises ConfigError for a negative offset. A coordinator would
+    store it, and it would mean that nothing is committed."""
     wanted = {
         TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each for tp, each in offsets.items()
     }

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class OrderedSet(Collection[T]):
-    """Has the operations of a set that this project needs."""
+    """A set in insertion order, with the operations that this project needs."""
 
     __slots__ = ("_members",)
 
@@ -30,11 +30,11 @@ class OrderedSet(Collection[T]):
         return len(self._members)
 
     def add(self, member: T) -> None:
-        """Puts a new member behind the others."""
+        """Adds a member at the end, unless it is in the set."""
         self._members[member] = None
 
     def discard(self, member: T) -> None:
-        """Removes a member, if it is there."""
+        """Removes a member if it is in the set."""
         self._members.pop(member, None)
 
     def clear(self) -> None:

@@ -1,11 +1,10 @@
-"""Which partition a record goes to when its sender does not say.
+"""Selects the partition of a record if its sender names none.
 
-Pure: each topic of each producer has one Partitioner, told of the topic's partitions by `update` and asked per record
-by `choose`; randomness is an argument. Keys hash as in Kafka's clients (murmur2 of the serialized key, modulo
-the number of all partitions), so the same key goes to the same partition, no matter which client sends it. Records
-without a key stick to one partition for `batch.size` bytes, which makes full batches and over time an even spread
-(KIP-480, 794).
-"""
+Pure; randomness is an argument. Each topic of each producer has one Partitioner. `update` sets the topic's partitions,
+and `choose` selects one for each record. Keys hash as in Kafka's clients: murmur2 of the serialized key, modulo the
+number of all partitions. So the same key goes to the same partition, no matter which client sends it. Records without a
+key stay with one partition for `batch.size` bytes. This makes full batches, and over time an even distribution
+(KIP-480, KIP-794)."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
 PartitionFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""A user's own: `(key, all_partitions, available_partitions) -> partition`, as in kafka-python."""
+"""A user's partition function: `(key, all_partitions, available_partitions) -> partition`, as in kafka-python."""
 
 
 class Partitioner(Protocol):
-    """Chooses partitions of one topic."""
+    """Selects partitions of one topic."""
 
     def update(self, partition_count: int, preferred: Sequence[int]) -> None:
         """Sets the topic's number of partitions, at least one, and the `preferred` ones. These have a live leader, in
@@ -35,7 +34,7 @@ class Partitioner(Protocol):
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's `Utils.murmur2`, unsigned."""
+    """Returns the murmur2 hash of the data, unsigned (Kafka's `Utils.murmur2`)."""
     length = len(data)
     value = _SEED ^ length
     whole = length & ~3
@@ -59,14 +58,15 @@ _SHORT_KEY_BYTES: Final = 64
 
 
 def key_partition(key: bytes, partition_count: int) -> int:
-    """Where Kafka's clients put a record of this key: `toPositive(murmur2(key)) % partition_count`."""
+    """Returns the partition that Kafka's clients select for a key: `toPositive(murmur2(key)) % partition_count`."""
     if len(key) <= _SHORT_KEY_BYTES:
         return _hash_of_short_key(key) % partition_count
     return (murmur2(key) & _POSITIVE) % partition_count
 
 
 class DefaultPartitioner:
-    """Chooses by the key's hash; without a key (or with `ignore_keys`) uniformly sticky."""
+    """Selects by the key's hash. Records without a key (or all with `ignore_keys`) stay with a random partition for a
+    while."""
 
     def __init__(self, *, sticky_bytes: int, ignore_keys: bool, rng: random.Random) -> None:
         self._sticky_bytes = sticky_bytes
@@ -94,7 +94,7 @@ class DefaultPartitioner:
 
 
 class RoundRobinPartitioner:
-    """Every record to the next partition, whatever its key."""
+    """Sends every record to the next partition, whatever its key."""
 
     def __init__(self) -> None:
         self._preferred: Sequence[int] = (0,)
@@ -110,7 +110,7 @@ class RoundRobinPartitioner:
 
 
 class RandomPartitioner:
-    """Every record to a random partition, whatever its key."""
+    """Sends every record to a random partition, whatever its key."""
 
     def __init__(self, *, rng: random.Random) -> None:
         self._rng = rng
@@ -124,7 +124,7 @@ class RandomPartitioner:
 
 
 class CustomPartitioner:
-    """What a user's function says; the producer checks that there is such a partition."""
+    """Selects the partition that a user's function returns. The producer checks that the partition exists."""
 
     def __init__(self, function: PartitionFunction) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""Properties files, as Kafka's tools have them, of servers and clients."""
+"""Reads properties files of servers and clients, in the format of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from klamm.errors import ConfigError
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The names and values of a properties file: `name=value` lines, `#` or `!` comments.
+    """Returns the names and values of a properties file: `name=value` lines, with `#` or `!` comments.
 
-    Raises ConfigError when it cannot be read, has another kind of line, or sets a name twice."""
+    Raises ConfigError if the file cannot be read, has another kind of line, or sets a name twice."""
     return parse_properties(read_lines(path), str(path))
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a properties file. Raises ConfigError when it cannot be read."""
+    """Returns the lines of a properties file. Raises ConfigError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -42,7 +42,7 @@ def split_lines(lines: Iterable[str], origin: str) -> tuple[dict[str, str], list
         name, separator, value = line.partition("=")
         name = name.strip()
         if not separator or not name:
-            # What it is instead may be a secret.
+            # Do not show the line, because it may contain a secret.
             problems.append(f"{origin}, line {number} is not of the form name=value")
         elif name in properties:
             problems.append(f"{origin}, line {number}: {name} is set twice")

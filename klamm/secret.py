@@ -1,4 +1,4 @@
-"""Passwords, private keys and tokens in memory: text that shows itself nowhere."""
+"""Text that is never shown, for passwords, private keys and tokens in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hmac
 from typing import Any, Final
 
 HIDDEN: Final = "[hidden]"
-"""Shown instead of a secret, as Kafka does it."""
+"""The text that is shown instead of a secret, as in Kafka."""
 
 
 class Secret(str):
@@ -20,13 +20,13 @@ class Secret(str):
     _text: str
 
     def __new__(cls, text: str) -> Secret:
-        """The text itself, or that of another secret."""
+        """Makes a secret of a text, or of the text of another secret."""
         secret = super().__new__(cls, HIDDEN)
         secret._text = text.reveal() if isinstance(text, Secret) else text
         return secret
 
     def reveal(self) -> str:
-        """The text."""
+        """Returns the secret text."""
         return self._text
 
     def __repr__(self) -> str:

@@ -1,8 +1,7 @@
-"""Values to bytes and back: what `key.serializer`, `value.deserializer` and so on accept.
+"""The serializers and deserializers that `key.serializer`, `value.deserializer` and similar settings accept.
 
-A serializer is a function of one value, or the name of one here. None (a null key, a tombstone) never reaches
-it. Numbers and UUIDs are as Kafka's own serializers write them: big-endian, UUIDs as text.
-"""
+A serializer is a function of one value, or the name of a function of this module. None (a null key, a tombstone) is
+never passed to it. Numbers and UUIDs have the format of Kafka's serializers: big-endian numbers, and UUIDs as text."""
 
 from __future__ import annotations
 
@@ -61,12 +60,14 @@ _SERDES: Final[dict[str, tuple[Serializer, Deserializer]]] = {
 
 
 def parse_serializer(value: Any) -> Serializer | None:
-    """A configured serializer: a function, a name, or None (bytes as they are). Raises ValueError."""
+    """Returns the configured serializer: a function, that of a name, or None (bytes stay as they are). Raises
+    ValueError."""
     return _parse(value, 0)
 
 
 def parse_deserializer(value: Any) -> Deserializer | None:
-    """A configured deserializer: a function, a name, or None (bytes as they are). Raises ValueError."""
+    """Returns the configured deserializer: a function, that of a name, or None (bytes stay as they are). Raises
+    ValueError."""
     return _parse(value, 1)
 
 

@@ -1,4 +1,5 @@
-"""What a setting is. Servers, topics, clients and Spark's source and sink declare theirs with it, each once.
+"""The definition of settings. Servers, topics, clients, and Spark's source and sink use it to declare each setting
+once.
 
 A setting is a field of a frozen dataclass, and the field's name is the setting's with underscores:
 
@@ -8,8 +9,7 @@ A setting is a field of a frozen dataclass, and the field's name is the setting'
 
 `definitions` gives the settings of such a class by dotted name (`batch.size`), `parse` turns what a user gave into
 typed values for its fields, and `render` turns a value into Kafka's text. The type checker holds a field's annotation
-to the kind of setting: `str` beside `integer` is an error.
-"""
+to the kind of setting: `str` beside `integer` is an error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ConfigType(enum.Enum):
     LIST = "LIST"
     CLASS = "CLASS"
     PASSWORD = "PASSWORD"
-    """A `Secret`."""
+    """The value is a `Secret`."""
 
 
 class UpdateMode(enum.Enum):
@@ -52,44 +52,46 @@ class UpdateMode(enum.Enum):
 
 
 class Synonym(NamedTuple):
-    """A broker setting that a topic setting takes its value from; its number times `factor` is the topic's."""
+    """A broker setting that is the default of a topic setting. The broker's number times `factor` is the topic's
+    value.
+    """
 
     name: str
     factor: int = 1
 
 
 class _Required:
-    """The default of a setting that has none."""
+    """The default of a setting that must be set."""
 
 
 REQUIRED: Any = _Required()
 
 
 class Validator(NamedTuple):
-    """Which values of the type are valid; `expected` completes the sentence "expected ..."."""
+    """The valid values of a setting. `expected` completes the sentence "expected ..."."""
 
     expected: str
     accepts: Callable[[Any], bool]
 
 
 def at_least(minimum: float) -> Validator:
-    """Numbers from `minimum` on."""
+    """Returns a validator for numbers from `minimum` on."""
     return between(minimum, math.inf)
 
 
 def between(minimum: float, maximum: float) -> Validator:
-    """Numbers from `minimum` to `maximum`, both included."""
+    """Returns a validator for numbers from `minimum` to `maximum`, both included."""
     expected = f"at least {minimum}" if maximum == math.inf else f"{minimum} to {maximum}"
     return Validator(expected=expected, accepts=lambda value: bool(minimum <= value <= maximum))
 
 
 def one_of(*allowed: str) -> Validator:
-    """One of some strings."""
+    """Returns a validator for one of the `allowed` strings."""
     return Validator(expected=f"one of {', '.join(allowed)}", accepts=lambda value: value in allowed)
 
 
 def list_of(*allowed: str) -> Validator:
-    """A list of different strings out of some; it may be empty."""
+    """Returns a validator for a list of different `allowed` strings, which may be empty."""
     return Validator(
         expected=f"a list of {', '.join(allowed)}, none of them twice",
         accepts=lambda value: set(value) <= set(allowed) and len(set(value)) == len(value),
@@ -97,7 +99,7 @@ def list_of(*allowed: str) -> Validator:
 
 
 def list_matching(pattern: str, expected: str) -> Validator:
-    """A list of strings that match a regular expression; it may be empty."""
+    """Returns a validator for a list of strings that match a regular expression. The list may be empty."""
     compiled = re.compile(pattern)
     return Validator(expected=expected, accepts=lambda value: all(compiled.fullmatch(item) for item in value))
 
@@ -113,21 +115,21 @@ class Setting(NamedTuple):
     field: str = ""
     validator: Validator | None = None
     convert: Callable[[Any], Any] | None = None
-    """Makes the value of what a user gives, where the type does not; raises ValueError with what it expected."""
+    """Converts a user's value, if the type does not. Raises ValueError that names the expected values."""
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     takes_effect: str = ""
-    """When a change at run time does, where that is not at once."""
+    """The time at which a change at run time takes effect, if it is not immediate."""
     read_by: str = ""
-    """The code that reads the setting, where another than the class that declares it."""
+    """The code that reads the setting, if it is not the class that declares it."""
     sensitive: bool = False
     per_listener: bool = False
-    """Whether a server may have another value at one of its listeners."""
+    """True if a listener of a server may have its own value."""
     mechanisms: tuple[str, ...] = ()
-    """The mechanisms of SASL for which the listener's setting may be yet another one."""
+    """The SASL mechanisms for which a listener may have its own value."""
     shown: str = ""
-    """The default as people write it, where that is not its text."""
+    """The default as shown to users, if it is not the default's text."""
     synonyms: tuple[Synonym, ...] = ()
-    """Broker settings that a topic setting falls back to, the first that is set winning."""
+    """The broker settings that a topic setting falls back to. The first one that is set applies."""
 
     def parse(self, value: object) -> Any:
         """Returns the typed value of text, or of a value that has the type. Raises ConfigError, which names the
@@ -148,11 +150,11 @@ class Setting(NamedTuple):
 
     @property
     def has_default(self) -> bool:
-        """Whether it has a value that nobody set."""
+        """True if the setting has a value without being set."""
         return self.default is not None and not self.is_required
 
     def default_text(self) -> str:
-        """The default as text; empty when there is none."""
+        """Returns the default as text, or empty text if there is none."""
         return self.shown or ("" if self.is_required else render(self.default))
 
     def _problem(self, value: object, expected: str) -> ConfigError:
@@ -161,7 +163,8 @@ class Setting(NamedTuple):
 
 
 def render(value: Any) -> str:
-    """Kafka's text of a typed value, which `Setting.parse` reads back; None is the empty text, a secret "[hidden]"."""
+    """Returns Kafka's text of a typed value, which `Setting.parse` can read. None becomes the empty text, and a secret
+    "[hidden]"."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -172,7 +175,7 @@ def render(value: Any) -> str:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The items of a LIST, trimmed; blank text is the empty list. Raises ValueError for an empty item."""
+    """Returns the trimmed items of a LIST. Blank text is the empty list. Raises ValueError for an empty item."""
     if not text.strip():
         return ()
     items = tuple(item.strip() for item in text.split(","))
@@ -185,7 +188,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 class _Details(TypedDict, total=False):
-    """What few settings need to say."""
+    """The fields of a Setting that only few settings need."""
 
     name: str
     update_mode: UpdateMode
@@ -207,7 +210,7 @@ _Any = TypeVar("_Any")
 
 
 def boolean(default: _Bool, *, doc: str, valid: Validator | None = None, **details: Unpack[_Details]) -> _Bool:
-    """True or false."""
+    """Declares a setting that is true or false."""
     return _field(ConfigType.BOOLEAN, default, doc, valid, details)
 
 
@@ -220,7 +223,7 @@ def integer(
     valid: Validator | None = None,
     **details: Unpack[_Details],
 ) -> _Int:
-    """A whole number of 32 bits."""
+    """Declares a whole number of 32 bits."""
     return _field(ConfigType.INT, default, doc, valid or _within(at_least, at_most), details)
 
 
@@ -232,17 +235,17 @@ def long(
     valid: Validator | None = None,
     **details: Unpack[_Details],
 ) -> _Int:
-    """A whole number of 64 bits."""
+    """Declares a whole number of 64 bits."""
     return _field(ConfigType.LONG, default, doc, valid or _within(at_least, None), details)
 
 
 def double(default: _Float, *, doc: str, valid: Validator | None = None, **details: Unpack[_Details]) -> _Float:
-    """A finite number."""
+    """Declares a finite number."""
     return _field(ConfigType.DOUBLE, default, doc, valid, details)
 
 
 def text(default: _Str, *, doc: str, valid: Validator | None = None, **details: Unpack[_Details]) -> _Str:
-    """A string."""
+    """Declares a string."""
     return _field(ConfigType.STRING, default, doc, valid, details)
 
 
@@ -252,7 +255,7 @@ def secret(default: _Secret, *, doc: str, **details: Unpack[_Details]) -> _Secre
 
 
 def text_list(default: _List, *, doc: str, valid: Validator | None = None, **details: Unpack[_Details]) -> _List:
-    """Strings, as a list or as text with commas between them."""
+    """Declares a list of strings. Its value is a list, or text with commas between the items."""
     return _field(ConfigType.LIST, default, doc, valid, details)
 
 
@@ -264,13 +267,14 @@ def custom(
     type: ConfigType = ConfigType.CLASS,
     **details: Unpack[_Details],
 ) -> _Any:
-    """Anything that `convert` accepts; it raises ValueError with what it expected."""
+    """Declares a setting with any value that `convert` accepts. `convert` raises ValueError that names the expected
+    values."""
     field: _Any = _declared(Setting(type=type, default=default, documentation=doc, convert=convert, **details))
     return field
 
 
 def again(owner: type[Any], name: str, **changes: Any) -> Any:
-    """The setting of another class, with `changes` of its definition."""
+    """Declares a setting of another class again, with `changes` of its definition."""
     return _declared(definitions(owner)[name]._replace(**changes))
 
 
@@ -298,7 +302,7 @@ def _within(minimum: int | None, maximum: int | None) -> Validator | None:
 
 
 def dotted(field_name: str) -> str:
-    """Kafka's name of a field."""
+    """Returns Kafka's name of a field."""
     return field_name.replace("_", ".")
 
 
@@ -306,7 +310,7 @@ _definitions: dict[type[Any], Mapping[str, Setting]] = {}
 
 
 def definitions(owner: type[Any]) -> Mapping[str, Setting]:
-    """The settings that a class declares, its base classes' included, by name."""
+    """Returns the settings that a class and its base classes declare, by name."""
     if owner in _definitions:
         return _definitions[owner]
     declared = ((field.name, field.metadata.get("setting")) for field in dataclasses.fields(owner))
@@ -320,8 +324,8 @@ def definitions(owner: type[Any]) -> Mapping[str, Setting]:
 
 
 def parse(owner: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the fields that are given, by field. Raises ConfigError for an unknown name, for a value that does
-    not fit, and for a required setting that is missing."""
+    """Returns the typed values of the given settings, by field. Raises ConfigError for an unknown name, for an invalid
+    value, and for a required setting that is missing."""
     known = definitions(owner)
     values = {}
     for name, value in given.items():
@@ -342,7 +346,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
 def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
     """Returns the name to write in place of `name`, as the rest of a sentence. The sentence says that there is no such
     setting. The text is empty if no known name fits. `shown` is how the program writes the name of a near miss."""
-    # Only a mistyped name has to wait for these two.
+    # Import here, because only a mistyped name needs these modules.
     from klamm.kafka_names.refused import advice
     from klamm.near_miss import near_miss
 
@@ -365,7 +369,7 @@ def _to_boolean(value: Any) -> bool:
 
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
-"""int() also takes "1_000" and digits of other scripts; Java's parser does not."""
+"""Matches whole numbers. int() also accepts "1_000" and digits of other scripts, which Java's parser refuses."""
 
 
 def _to_integer(bits: int) -> Callable[[Any], int]:

@@ -1,10 +1,9 @@
 """Spans of calls with OpenTelemetry. It is loaded only where tracing is asked for.
 
-Needs the extra `klamm[tracing]`. Spans go to the process's tracer provider: an application's is its own business, a
-server's is made by `klamm_server.runtime.tracing`. A call's context travels in gRPC's metadata as W3C `traceparent`,
-and the server's span is a child of the caller's. A record's context travels in a header of that name
-(`klamm.producer.tracing_interceptor`).
-"""
+This needs the extra `klamm[tracing]`. Spans go to the process's tracer provider. An application sets up its own, and
+`klamm_server.runtime.tracing` sets up that of a server. gRPC's metadata carry a call's context as W3C `traceparent`,
+and the server's span is a child of the caller's. A header of that name carries a record's context
+(`klamm.producer.tracing_interceptor`)."""
 
 from __future__ import annotations
 
@@ -19,21 +18,22 @@ _NO_SPAN: Final = nullcontext()
 
 class _Process:
     tracer: Any = None
-    """Makes this process's own spans; None: it makes none."""
+    """The tracer of this process's own spans, or None if tracing is off."""
 
 
 def turn_on() -> None:
-    """`span` makes spans from here on. Raises ConfigError without OpenTelemetry."""
+    """Turns tracing on, so that `span` makes spans. Raises ConfigError without OpenTelemetry."""
     _Process.tracer = opentelemetry().trace.get_tracer("klamm", __version__)
 
 
 def is_on() -> bool:
-    """Whether `span` makes spans."""
+    """Returns whether `span` makes spans."""
     return _Process.tracer is not None
 
 
 def span(name: str) -> AbstractContextManager[Any]:
-    """A span around a block, a child of the current one; none where that is none, or is not sampled."""
+    """Returns a span around a block, as a child of the current span. Makes none if there is no current span, or if it
+    is not sampled."""
     if _Process.tracer is None or not opentelemetry().trace.get_current_span().is_recording():
         return _NO_SPAN
     started: AbstractContextManager[Any] = _Process.tracer.start_as_current_span(name)
@@ -41,7 +41,7 @@ def span(name: str) -> AbstractContextManager[Any]:
 
 
 def request_span(name: str, client_id: str) -> AbstractContextManager[Any]:
-    """A span for a request that brings no context along: a trace of its own, if the sampler wants it. Call `turn_on`
+    """Returns the span of a request without a context. It begins a new trace if the sampler selects it. Call `turn_on`
     before."""
     kind = opentelemetry().trace.SpanKind.SERVER
     attributes = {"messaging.system": "kafka", "messaging.client.id": client_id}
@@ -50,12 +50,12 @@ def request_span(name: str, client_id: str) -> AbstractContextManager[Any]:
 
 
 def inject(carrier: dict[str, str]) -> None:
-    """Puts the current context there, under W3C's names. Raises ConfigError without OpenTelemetry."""
+    """Writes the current context to `carrier`, under W3C's names. Raises ConfigError without OpenTelemetry."""
     opentelemetry().propagate.inject(carrier)
 
 
 def opentelemetry() -> Any:
-    """The library, loaded here. Raises ConfigError where it is not installed."""
+    """Imports and returns the OpenTelemetry library. Raises ConfigError if it is not installed."""
     try:
         import opentelemetry.instrumentation.grpc
         import opentelemetry.propagate

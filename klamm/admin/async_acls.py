@@ -22,9 +22,9 @@ class AclOperations:
     _calls: AdminCalls
 
     async def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: int | None = None) -> None:
-        """Adds entries; one that is there already is no error (Kafka's createAcls).
+        """Adds ACL entries. An entry that exists already is not an error (Kafka's createAcls).
 
-        Raises InvalidRequestError for one that there cannot be; the others are created all the same."""
+        Raises InvalidRequestError for an invalid entry. The other entries are created nevertheless."""
         wanted = list(acls)
         request = controller_pb2.CreateAclsRequest(
             creations=map(binding_message, wanted), timeout_ms=self._calls.timeout_ms(timeout_ms)
@@ -35,7 +35,8 @@ class AclOperations:
     async def describe_acls(
         self, wanted: AclBindingFilter | None = None, *, timeout_ms: int | None = None
     ) -> tuple[AclBinding, ...]:
-        """Returns the entries that the filter means, or all (Kafka's describeAcls). Raises InvalidRequestError."""
+        """Returns the entries that match the filter, or all entries without a filter (Kafka's describeAcls). Raises
+        InvalidRequestError."""
         request = controller_pb2.DescribeAclsRequest(filter=filter_message(wanted or AclBindingFilter()))
         response = await self._calls.controller(AdminStub.describe_acls, request, timeout_ms)
         return tuple(map(binding_of, response.acls))
@@ -43,9 +44,10 @@ class AclOperations:
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
     ) -> dict[AclBindingFilter, tuple[AclBinding, ...]]:
-        """Deletes what each filter means and returns it (Kafka's deleteAcls).
+        """Deletes the entries that match each filter, and returns them (Kafka's deleteAcls).
 
-        Raises InvalidRequestError for a filter of unknown values; what the others mean is gone all the same."""
+        Raises InvalidRequestError for a filter with unknown values. The entries that match the other filters are
+        deleted nevertheless."""
         wanted = list(filters)
         request = controller_pb2.DeleteAclsRequest(
             filters=map(filter_message, wanted), timeout_ms=self._calls.timeout_ms(timeout_ms)
@@ -66,10 +68,10 @@ class AclOperations:
         host: str = "",
         timeout_ms: int | None = None,
     ) -> AclDecision:
-        """Tells whether `principal` (`Type:name`) may do it, and the rule that decides, by the active controller's
-        settings.
+        """Returns whether `principal` (`Type:name`) may perform the operation, and the rule that decides. The active
+        controller's settings apply.
 
-        Without a `host` it comes from an address that only entries for every host mean. Raises InvalidRequestError."""
+        Without `host`, the client's address matches only the entries for every host. Raises InvalidRequestError."""
         request = controller_pb2.CheckAclRequest(
             principal=principal,
             host=host,

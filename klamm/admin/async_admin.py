@@ -59,12 +59,13 @@ class AsyncAdmin(
     UserOperations,
     QuotaOperations,
 ):
-    """Create and use it on one running event loop; close it, or use it as a context manager.
+    """An administrator's client for asyncio. Create and use it on one running event loop. Close it, or use it as a
+    context manager.
 
-    `config` has Kafka's dotted names, keyword arguments the same with underscores. Every method takes
-    `timeout_ms` (default.api.timeout.ms unless given), within which passing failures are tried again. What a
-    server refuses is raised as the exception of its code (klamm.errors); of several things the first's, with
-    the others in its notes."""
+    `config` has Kafka's dotted names. Keyword arguments have the same names with underscores. Every method takes
+    `timeout_ms`, by default default.api.timeout.ms. Within that time, a method retries calls that fail with retriable
+    errors. If a server refuses a call, the method raises the exception of the error code (klamm.errors). If several
+    items fail, the method raises the first error, and its notes (`__notes__`) name the others."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         self._client = KlammClient(ClientConfig.parse(config, **overrides))
@@ -103,7 +104,8 @@ class AsyncAdmin(
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Grows each topic to a total count; `assignments` may name the brokers of the new partitions."""
+        """Increases the number of partitions of each topic to a total count. `assignments` may name the brokers of the
+        new partitions."""
         request = controller_pb2.CreatePartitionsRequest(
             client_id=self._client.config.client_id,
             topics=[
@@ -128,14 +130,14 @@ class AsyncAdmin(
         if not names:
             return {}
         described = await self._describe_topics(names, timeout_ms)
-        # A caller that asks for the offsets next need not ask for the leaders.
+        # If the caller asks for offsets next, the client already knows the leaders.
         self._client.learn_topics([decode.topic_view(each) for each in described.values()])
         return described
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicDescription]:
-        """Returns every topic, by name."""
+        """Returns the descriptions of all topics by topic name."""
         found = await self._describe_topics([], timeout_ms)
         return {name: topic for name, topic in found.items() if include_internal or not topic.internal}
 
@@ -155,7 +157,7 @@ class AsyncAdmin(
         include_documentation: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Returns the configs of each resource, by name; only those of `names`, if given."""
+        """Returns the configs of each resource by name. With `names`, returns only these configs."""
         wanted = list(names)
         request = controller_pb2.DescribeConfigsRequest(
             resources=[
@@ -206,7 +208,8 @@ class AsyncAdmin(
         )
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """The controllers and the observers of their log, as the leader sees them (Kafka's describeMetadataQuorum)."""
+        """Describes the controllers and the observers of their log, as the leader sees them (Kafka's
+        describeMetadataQuorum)."""
         request = controller_pb2.DescribeQuorumRequest()
         return decode.quorum_description(await self._calls.controller(AdminStub.describe_quorum, request, timeout_ms))
 
@@ -218,10 +221,11 @@ class AsyncAdmin(
         endpoint: tuple[str, int] | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Makes a controller that follows as an observer a voter, once it has caught up (KIP-853).
+        """Turns a controller that follows as an observer into a voter, after it has caught up (KIP-853).
 
-        `endpoint` is where the other controllers reach it; without, where it says itself. Raises DuplicateVoterError
-        when a voter has that id, RequestTimedOutError when it did not catch up, or other changes were under way."""
+        The other controllers reach the new voter at `endpoint`. Without it, they use the address that the controller
+        itself reports. Raises DuplicateVoterError if a voter has that id. Raises RequestTimedOutError if the controller
+        did not catch up in time, or if other changes were under way."""
         host, port = endpoint or ("", 0)
         request = controller_pb2.AddRaftVoterRequest(
             node_id=voter_id,
@@ -248,7 +252,8 @@ class AsyncAdmin(
         is_voter_then: bool,
         timeout_ms: int | None,
     ) -> None:
-        """A refusal after an attempt of unknown outcome may mean that that one succeeded."""
+        """Sends a change of the voters. If an earlier attempt had an unknown outcome, a refusal may mean that this
+        attempt succeeded."""
         key = (request.node_id, request.directory_id)
         attempts = 0
 
@@ -272,8 +277,8 @@ class AsyncAdmin(
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
     ) -> dict[str, GroupListing]:
-        """Returns every coordinator's groups, by id; only those in `states` and of `types` (classic, consumer), if
-        given."""
+        """Returns the groups of all coordinators by group id. `states` and `types` (classic, consumer) restrict the
+        result."""
         request = coordinator_pb2.ListGroupsRequest(states=list(states), types=list(types))
 
         async def attempt() -> list[Any]:
@@ -290,14 +295,15 @@ class AsyncAdmin(
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, GroupDescription]:
-        """Returns the groups by id, with their members and what each is assigned. Raises GroupIdNotFoundError."""
+        """Returns the descriptions of the groups by id, with their members and the members' assignments. Raises
+        GroupIdNotFoundError."""
 
         async def describe(group_id: str) -> GroupDescription:
             request = coordinator_pb2.DescribeGroupsRequest(group_ids=[group_id])
             try:
                 response = await self._calls.coordinator(group_id, CoordinatorStub.describe_groups, request, timeout_ms)
                 return decode.group_description(response.groups[0])
-            except GroupIdNotFoundError:  # or one of the new protocol
+            except GroupIdNotFoundError:  # the group may use the consumer protocol (KIP-848)
                 again = coordinator_pb2.ConsumerGroupDescribeRequest(group_ids=[group_id])
                 found = await self._calls.coordinator(
                     group_id, CoordinatorStub.consumer_group_describe, again, timeout_ms
@@ -308,7 +314,7 @@ class AsyncAdmin(
         return {group.group_id: group for group in described}
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        """Deletes groups with their offsets. Raises NonEmptyGroupError while a group has members,
+        """Deletes groups with their offsets. Raises NonEmptyGroupError if a group has members, and
         GroupIdNotFoundError."""
 
         async def delete(group_id: str) -> None:
@@ -324,7 +330,7 @@ class AsyncAdmin(
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns what the group has committed, for `partitions` or for all; partitions without a commit are left
+        """Returns the committed offsets of the group, for `partitions` or for all. Partitions without a commit are left
         out."""
         wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
         return await self._store(group_id).fetch(wanted, timeout_ms=self._calls.timeout_ms(timeout_ms))
@@ -336,7 +342,8 @@ class AsyncAdmin(
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Stores offsets for a group without members (creating it). Raises NonEmptyGroupError otherwise."""
+        """Stores offsets for a group without members. Creates the group if it does not exist. Raises NonEmptyGroupError
+        if it has members."""
         wanted = to_commit(offsets)
         try:
             await self._store(group_id).commit(
@@ -350,7 +357,9 @@ class AsyncAdmin(
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> None:
-        """Forgets what the group has committed. Raises GroupSubscribedToTopicError for topics that members consume."""
+        """Deletes committed offsets of the group. Raises GroupSubscribedToTopicError for topics that members
+        consume.
+        """
         request = coordinator_pb2.OffsetDeleteRequest(group_id=group_id, topics=group_by_topic(partitions))
         response = await self._calls.coordinator(group_id, CoordinatorStub.offset_delete, request, timeout_ms)
         raise_first_error((f"{each.topic}-{each.partition}", each) for each in response.partitions)
@@ -363,10 +372,10 @@ class AsyncAdmin(
         reason: str = "",
         timeout_ms: int | None = None,
     ) -> None:
-        """Removes the members with these group.instance.ids, at once (KIP-345); None: everybody who is there now
-        (KIP-571).
+        """Removes the members with these group.instance.ids from the group immediately (KIP-345). None removes all
+        current members (KIP-571).
 
-        A consumer that still runs joins again. Raises UnknownMemberIdError for an instance that is not there."""
+        A consumer that still runs joins again. Raises UnknownMemberIdError if no member has such an instance id."""
         told = f"member was removed by an admin: {reason}" if reason else "member was removed by an admin"
         if instances is None:
             described = (await self.describe_groups([group_id], timeout_ms=timeout_ms))[group_id]
@@ -403,15 +412,16 @@ class AsyncAdmin(
         read_committed: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Returns the first offset at or after each time, or klamm.model's EARLIEST, LATEST or MAX_TIMESTAMP; -1:
-        none."""
+        """Returns for each partition the first offset at or after a time. The time can also be EARLIEST, LATEST or
+        MAX_TIMESTAMP of klamm.model. The offset is -1 if there is no such record."""
         finder = OffsetFinder(self._client, READ_COMMITTED if read_committed else READ_UNCOMMITTED)
         return await finder.find(dict(timestamps), timeout_ms=self._calls.timeout_ms(timeout_ms))
 
     async def delete_records(
         self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Deletes what lies before each offset (-1: everything); returns where each partition begins now."""
+        """Deletes the records before each offset; -1 deletes all records. Returns the new first offset of each
+        partition."""
         wanted = {TopicPartition(*tp): offset for tp, offset in before_offsets.items()}
         deleted: dict[TopicPartition, int] = {}
 
@@ -456,8 +466,8 @@ class AsyncAdmin(
         topics: Iterable[str] = (),
         timeout_ms: int | None = None,
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Describes the log directories of each broker (None: of all live ones), with the replicas in them; only the
-        replicas of `topics`, if given."""
+        """Describes the log directories of each broker, with the replicas in them. `broker_ids` of None means all live
+        brokers. With `topics`, only the replicas of these topics are included."""
         given = None if broker_ids is None else list(broker_ids)
         wanted = [common_pb2.TopicPartitions(topic=name) for name in topics]
 
@@ -479,10 +489,11 @@ class AsyncAdmin(
     async def alter_replica_log_dirs(
         self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
     ) -> None:
-        """Begins to move replicas to other log directories of their brokers (KIP-113); `describe_log_dirs` shows when
-        they are there. One that is named with the directory it is in stays there, and is not copied any more.
+        """Begins to move replicas to other log directories of their brokers (KIP-113). `describe_log_dirs` shows when a
+        move is complete. If the target is the replica's current directory, the replica stays there and a move under way
+        is cancelled.
 
-        Raises LogDirNotFoundError, KafkaStorageError for one that is offline, ReplicaNotAvailableError."""
+        Raises LogDirNotFoundError, ReplicaNotAvailableError, or KafkaStorageError for an offline directory."""
         by_broker: dict[int, list[broker_pb2.ReplicaLogDir]] = {}
         for (topic, partition, broker_id), path in log_dirs.items():
             wanted = broker_pb2.ReplicaLogDir(topic=topic, partition=partition, path=path)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LedgerOperations:
-    """Runs and their batches; every call may be made again when its answer was lost."""
+    """The Admin's calls about runs and batches of ledgers. A caller may repeat every call after its answer was lost."""
 
     _calls: AdminCalls
     _client: KlammClient
@@ -33,10 +33,10 @@ class LedgerOperations:
     async def register_run(
         self, ledger: LedgerId, run_id: str, batch_id: int, *, timeout_ms: int | None = None
     ) -> bool:
-        """Tells that a run is about to write a batch: the runs before it are fenced, and what they left open is
-        aborted. Returns False if the batch counts already, so that there is nothing to write.
+        """Registers a run that is about to write a batch. This fences earlier runs and aborts their open transactions.
+        Returns False if the batch is committed already, so that there is nothing to write.
 
-        run_id: of its own for every run. Raises RunFencedError, BatchRewoundError, BatchAbortedError."""
+        run_id: a different one for every run. Raises RunFencedError, BatchRewoundError, BatchAbortedError."""
         request = coordinator_pb2.RegisterRunRequest(ledger=_name(ledger), run_id=run_id, batch_id=batch_id)
         verdict = await self._ask_ledger(ledger, CoordinatorStub.register_run, request, timeout_ms)
         if error := verdict_error(verdict, run_id, batch_id):
@@ -52,11 +52,11 @@ class LedgerOperations:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Has all parts of the batch count, or none; whatever else of the ledger is open is aborted. The coordinators
-        carry it out: returns when the decision is durable.
+        """Commits all parts of the batch, or none. Other open transactions of the ledger are aborted. Returns when the
+        decision is durable; the coordinators apply it afterwards.
 
-        Raises InvalidTxnStateError if a part is not prepared any more (the batch may then be aborted and written
-        again), and as `register_run`."""
+        Raises InvalidTxnStateError if a part is no longer prepared. The batch may then be aborted and written again.
+        Also raises the errors of `register_run`."""
         request = coordinator_pb2.DecideBatchRequest(
             ledger=_name(ledger),
             run_id=run_id,
@@ -69,7 +69,7 @@ class LedgerOperations:
             raise error
 
     async def abort_batch(self, ledger: LedgerId, run_id: str, batch_id: int, *, timeout_ms: int | None = None) -> bool:
-        """Gives the batch up for this run. Returns False if it counts already, and stays so."""
+        """Aborts the batch of this run. Returns False if the batch is committed already; it then stays committed."""
         request = coordinator_pb2.DecideBatchRequest(
             ledger=_name(ledger), run_id=run_id, batch_id=batch_id, committed=False
         )
@@ -93,8 +93,8 @@ class LedgerOperations:
         return {one.ledger: one for one in sorted(listed, key=lambda one: one.ledger)}
 
     async def delete_ledger(self, ledger: LedgerId, *, timeout_ms: int | None = None) -> None:
-        """Deletes a ledger and aborts its open transactions. A query that continues afterwards writes its next batch as
-        if it were the first.
+        """Deletes a ledger and aborts its open transactions. If its query continues afterwards, the query's next batch
+        counts as the first one.
 
         Raises TransactionalIdNotFoundError."""
         request = coordinator_pb2.DeleteLedgerRequest(ledger=_name(ledger))

@@ -19,7 +19,7 @@ _EXACT, _DEFAULT, _SPECIFIED = range(3)
 
 
 class QuotaOperations:
-    """Quotas bound what clients ask of each broker."""
+    """The Admin's calls about quotas. A quota limits the use of each broker by a client."""
 
     _calls: AdminCalls
 
@@ -30,10 +30,10 @@ class QuotaOperations:
         strict: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[ClientQuotaEntity, dict[str, float]]:
-        """Bounds by key, of each entity that has what `components` say; `strict`: and nothing else. All, if they say
-        nothing.
+        """Returns the quota values by key, for each entity that matches `components`. With `strict`, an entity must not
+        have other components. Empty `components` match all entities.
 
-        Raises InvalidRequestError, UnsupportedVersionError: a type of entity is not known."""
+        Raises InvalidRequestError, or UnsupportedVersionError for an unknown entity type."""
         request = pb.DescribeClientQuotasRequest(components=map(_component, components), strict=strict)
         response = await self._calls.controller(AdminStub.describe_client_quotas, request, timeout_ms)
         return {decode.quota_entity(one.entity): dict(one.values) for one in response.entries}

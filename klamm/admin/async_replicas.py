@@ -1,4 +1,4 @@
-"""The Admin's part about which brokers lead partitions, and which brokers hold them."""
+"""The Admin's part about partition leaders, and about the brokers that hold replicas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaOperations:
-    """Elections, reassignments, and brokers that go."""
+    """The Admin's calls about elections, reassignments and brokers that leave the cluster."""
 
     _calls: AdminCalls
 
@@ -31,10 +31,11 @@ class ReplicaOperations:
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, BrokerError | None]:
-        """Elects leaders of `partitions`; None: of all, and those that need none are left out (Kafka's electLeaders).
+        """Elects leaders of `partitions`. None means all partitions; those that need no election are then left out
+        (Kafka's electLeaders).
 
-        The value says why a partition's election failed: ElectionNotNeededError, PreferredLeaderNotAvailableError,
-        EligibleLeadersNotAvailableError ..."""
+        The value of a partition is the error of its failed election: ElectionNotNeededError,
+        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError ..."""
         wanted = None if partitions is None else list(partitions)
         if wanted is not None and not wanted:
             return {}
@@ -58,7 +59,8 @@ class ReplicaOperations:
         keep_replication_factor: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Begins to move each partition to these brokers, the preferred leader first; None cancels that (KIP-455).
+        """Begins to move each partition to the given brokers, the preferred leader first. None cancels the reassignment
+        of the partition (KIP-455).
 
         Raises InvalidReplicaAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError ..."""
         request = controller_pb2.AlterPartitionReassignmentsRequest(
@@ -91,17 +93,19 @@ class ReplicaOperations:
         }
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
-        """Forgets a broker that is stopped for good. What it had replicas of still names it, until it is reassigned.
+        """Removes the registration of a broker that has stopped for good. Partitions keep the broker as a replica until
+        they are reassigned.
 
         Raises BrokerIdNotRegisteredError."""
         request = controller_pb2.UnregisterBrokerRequest(broker_id=broker_id)
         await self._calls.controller(AdminStub.unregister_broker, request, timeout_ms)
 
     async def decommission_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> int:
-        """Begins to move everything off a broker, to those that are alive; returns how many partitions still have to.
+        """Begins to move all replicas from a broker to other live brokers. Returns the number of partitions that still
+        have to move.
 
-        Call it again until that is 0: topics may have been created meanwhile. Raises InvalidReplicationFactorError when
-        the others are too few."""
+        Call the method again until it returns 0, because topics may have been created meanwhile. Raises
+        InvalidReplicationFactorError if there are too few other brokers."""
         cluster = decode.cluster_description(
             await self._calls.controller(
                 AdminStub.describe_cluster, controller_pb2.DescribeClusterRequest(), timeout_ms

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class ScrubOperations:
-    """Brokers read their closed segments by themselves (`log.scrub.interval.ms`); this has them do it now."""
+    """The Admin's calls about scrubs. Brokers scrub their closed segments regularly (`log.scrub.interval.ms`). These
+    calls start a scrub now and show its progress."""
 
     _calls: AdminCalls
     _client: KlammClient
@@ -52,10 +53,10 @@ class ScrubOperations:
         unrepaired_only: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[int, tuple[ScrubDescription, ...]]:
-        """Tells how far each broker (None: all live ones) has read its replicas of `partitions` and of `topics`, or
-        all.
+        """Returns how far each broker has read its replicas of `partitions` and `topics`, or all its replicas.
+        `broker_ids` of None means all live brokers.
 
-        `unrepaired_only`: only replicas with damage that is still there."""
+        With `unrepaired_only`, returns only replicas that still have damage."""
         request = broker_pb2.DescribeScrubsRequest(topics=_named(partitions, topics), unrepaired_only=unrepaired_only)
         answers = await self._of_brokers(BrokerStub.describe_scrubs, request, broker_ids, timeout_ms)
         return {broker_id: tuple(map(decode.scrub, answer.scrubs)) for broker_id, answer in answers.items()}

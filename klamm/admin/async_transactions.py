@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from klamm.cluster.client import KlammClient
 
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60_000
-"""transaction.max.timeout.ms' default: a transaction that is open for longer is suspicious."""
+"""The default of transaction.max.timeout.ms. A transaction that is open for longer may be hanging."""
 _OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 
 
 class TransactionOperations:
-    """Transactional ids at their coordinators, producers in partitions, and what the two make of each other."""
+    """The Admin's calls about transactional ids, about producers in partitions, and about hanging transactions."""
 
     _calls: AdminCalls
     _client: KlammClient
@@ -41,8 +41,8 @@ class TransactionOperations:
         longer_than_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> dict[str, TransactionListing]:
-        """Returns every coordinator's transactional ids; only those in `states`, of `producer_ids`, or whose
-        transaction is open for longer than `longer_than_ms`, if given."""
+        """Returns the transactional ids of all coordinators. `states`, `producer_ids` and `longer_than_ms`, the time
+        for which a transaction has been open, restrict the result."""
         request = coordinator_pb2.ListTransactionsRequest(
             states=list(states), producer_ids=list(producer_ids), longer_than_ms=longer_than_ms
         )
@@ -77,10 +77,10 @@ class TransactionOperations:
         return {one.transactional_id: one for one in described}
 
     async def abort_transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> None:
-        """Aborts the open transaction of this id, as its time-out would. Its producer gets an error, and may begin the
-        next transaction.
+        """Aborts the open transaction of this id, like a transaction timeout. Its producer gets an error and may begin
+        the next transaction.
 
-        Raises TransactionalIdNotFoundError, InvalidTxnStateError when none is open."""
+        Raises TransactionalIdNotFoundError, and InvalidTxnStateError if no transaction is open."""
         described = (await self.describe_transactions([transactional_id], timeout_ms=timeout_ms))[transactional_id]
         if described.state != "Ongoing":
             raise EXCEPTIONS[ErrorCode.INVALID_TXN_STATE](
@@ -91,7 +91,8 @@ class TransactionOperations:
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, tuple[int, int]]:
-        """Makes every producer of these ids useless, and aborts what they left open. Returns (producer id, epoch).
+        """Fences all producers with these transactional ids and aborts their open transactions. Returns (producer id,
+        epoch) by transactional id.
 
         Raises TransactionalIdNotFoundError."""
 
@@ -106,7 +107,7 @@ class TransactionOperations:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """Returns what the partitions' leaders remember of producers. Raises UnknownTopicOrPartitionError."""
+        """Returns the producer states that the partitions' leaders keep. Raises UnknownTopicOrPartitionError."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         found: dict[TopicPartition, tuple[ProducerState, ...]] = {}
 
@@ -132,9 +133,9 @@ class TransactionOperations:
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         timeout_ms: int | None = None,
     ) -> list[HangingTransaction]:
-        """Finds transactions that are open in these partitions, but not for their coordinator.
+        """Finds transactions that are open in these partitions, but unknown to their coordinators.
 
-        Looked at are those whose last record is older than `max_transaction_timeout_ms`."""
+        Checks only transactions whose last record is older than `max_transaction_timeout_ms`."""
         older_than_ms = round(time.time() * 1000) - max_transaction_timeout_ms
         described = await self.describe_producers(partitions, timeout_ms=timeout_ms)
         suspects = [
@@ -186,7 +187,7 @@ class TransactionOperations:
         )
 
     async def _open_of(self, producer_ids: set[int], timeout_ms: int | None) -> dict[int, frozenset[TopicPartition]]:
-        """The partitions of each transaction that its coordinator knows to be open, by producer id."""
+        """Returns the partitions of each transaction that is open for its coordinator, by producer id."""
         if not producer_ids:
             return {}
         listed = await self.list_transactions(producer_ids=sorted(producer_ids), timeout_ms=timeout_ms)

@@ -24,7 +24,7 @@ SALT_BYTES: Final = 32
 
 
 class UserOperations:
-    """Users are known by their credentials: a user without any does not exist."""
+    """The Admin's calls about users and their credentials. A user without credentials does not exist."""
 
     _calls: AdminCalls
 
@@ -34,10 +34,10 @@ class UserOperations:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """One change of each user: to change a user's password for both mechanisms takes two calls, as in Kafka.
+        """Applies one change to each user. To change a password for both mechanisms takes two calls, as in Kafka.
 
         Raises UnacceptableCredentialError, ResourceNotFoundError, DuplicateResourceError or
-        UnsupportedSaslMechanismError; the changes of other users are made all the same."""
+        UnsupportedSaslMechanismError. The changes of other users are applied nevertheless."""
         # Hashing a password takes milliseconds of CPU; a script may set many.
         request = await asyncio.to_thread(_request, list(alterations))
         response = await self._calls.controller(AdminStub.alter_user_scram_credentials, request, timeout_ms)
@@ -46,7 +46,7 @@ class UserOperations:
     async def describe_user_scram_credentials(
         self, users: Iterable[str] = (), *, timeout_ms: int | None = None
     ) -> dict[str, UserScramCredentialsDescription]:
-        """Describes the credentials of each user, by name; those of all users, if none is named. Raises
+        """Returns the credentials of each named user by name, or of all users if no names are given. Raises
         ResourceNotFoundError."""
         request = controller_pb2.DescribeUserScramCredentialsRequest(users=list(users))
         response = await self._calls.controller(AdminStub.describe_user_scram_credentials, request, timeout_ms)
@@ -74,7 +74,7 @@ def _upsertion(one: UserScramCredentialUpsertion) -> controller_pb2.ScramCredent
 
     mechanism, iterations = one.credential_info.mechanism, one.credential_info.iterations
     salt = os.urandom(SALT_BYTES) if one.salt is None else one.salt
-    # The server refuses such a number; there is nothing to hash by it.
+    # The server refuses such a number of iterations, so do not hash with it.
     salted = salted_password(mechanism, Secret(one.password), salt, iterations) if iterations > 0 else b""
     return controller_pb2.ScramCredentialUpsertion(
         name=one.user,

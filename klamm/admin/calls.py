@@ -1,8 +1,7 @@
 """The Admin's calls: how it finds the servers that have to answer, and how it reports results.
 
-A call that names several things fails with the error of the first that failed, once all were tried; notes on
-the exception (`__notes__`) name the others.
-"""
+If a call names several items, it tries all of them. It then raises the error of the first item that failed. Notes on
+the exception (`__notes__`) name the other failed items."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ T = TypeVar("T")
 
 
 class Outcome(Protocol):
-    """One thing's part of an answer."""
+    """The result for one item in an answer."""
 
     @property
     def error_code(self) -> int: ...
@@ -32,7 +31,7 @@ class Outcome(Protocol):
 
 
 class BareOutcome(NamedTuple):
-    """The outcome of an answer that says no more than a code."""
+    """The outcome of an answer that has only an error code."""
 
     error_code: int
 
@@ -42,7 +41,7 @@ class BareOutcome(NamedTuple):
 
 
 class AdminCalls:
-    """Calls with retries; `timeout_ms` of None is `default.api.timeout.ms`."""
+    """The Admin's calls with retries. `timeout_ms` of None means `default.api.timeout.ms`."""
 
     def __init__(self, client: KlammClient) -> None:
         self.client = client
@@ -56,14 +55,14 @@ class AdminCalls:
     async def controller(
         self, rpc: Unary[AdminStub, RequestT, ResponseT], request: RequestT, timeout_ms: int | None = None
     ) -> ResponseT:
-        """Calls the active controller, wherever it moves."""
+        """Calls the active controller, and follows it if another controller becomes active."""
         return await self.retrying(lambda: self.ask_controller(rpc, request), timeout_ms)
 
     async def any_controller(
         self, rpc: Unary[AdminStub, RequestT, ResponseT], request: RequestT, timeout_ms: int | None = None
     ) -> ResponseT:
-        """Calls a controller that answers: each is asked once before any is asked again, and none may take the time of
-        the others."""
+        """Calls any controller that answers. Tries each controller once before it repeats one. No attempt may use up
+        the time of the others."""
         asked: set[str] = set()
 
         async def attempt() -> ResponseT:
@@ -85,7 +84,8 @@ class AdminCalls:
     async def ask_controller(
         self, rpc: Unary[AdminStub, RequestT, ResponseT], request: RequestT, *, timeout_ms: int | None = None
     ) -> ResponseT:
-        """One attempt, of `request.timeout.ms` or `timeout_ms`; after a passing failure the next one goes elsewhere."""
+        """Makes one attempt with a timeout of `timeout_ms`, by default `request.timeout.ms`. After a retriable failure,
+        the next attempt goes to another controller."""
         await self._find_controllers()
         response = None
         try:
@@ -112,8 +112,8 @@ class AdminCalls:
         *,
         key_type: CoordinatorKeyType = COORDINATOR_KEY_TYPE_GROUP,
     ) -> ResponseT:
-        """Calls the coordinator of a group or transactional id; an error of the whole answer, or of its only part, is
-        raised here."""
+        """Calls the coordinator of a group or transactional id. Raises the error of the whole answer, or of its only
+        item."""
 
         async def attempt() -> ResponseT:
             response = await call_coordinator(self.client, key, rpc, request, key_type=key_type)
@@ -127,7 +127,8 @@ class AdminCalls:
 
 
 def raise_first_error(outcomes: Iterable[tuple[str, Outcome]]) -> None:
-    """See the module; `outcomes` are named."""
+    """Raises the error of the first failed outcome, with notes about the others. `outcomes` are pairs of an item's name
+    and its outcome."""
     errors = [
         ErrorCode.of(outcome.error_code).exception(_named(name, outcome.error_message))
         for name, outcome in outcomes

@@ -1,9 +1,8 @@
-"""Plans where replicas move when they leave some brokers, or when a topic gets more or fewer of them.
+"""Plans which brokers replicas move to, when they leave some brokers or when a topic's replication factor changes.
 
 The plan moves as few replicas as possible. A replica moves to a broker that has no replica of its partition yet. A
 broker in a rack without such a replica comes first. Then the broker with the fewest leaders (for a first replica) and
-the fewest replicas comes first.
-"""
+the fewest replicas comes first."""
 
 from __future__ import annotations
 
@@ -25,17 +24,17 @@ def plan_reassignment(
     replication_factor: int | None = None,
     moving: Collection[TopicPartition] | None = None,
 ) -> dict[TopicPartition, ReplicaIds]:
-    """The new replicas of each partition that has to change, the preferred leader first.
+    """Returns the new replicas of each partition that has to change, the preferred leader first.
 
-    `partitions` are all of the cluster, or those that count for the balance, of which `moving` may be changed (None:
-    all). `racks` has the racks of all brokers; replicas on those of `stay` need not move, and those that must go to
-    `targets`. Raises InvalidReplicationFactorError when these are too few."""
+    `partitions` are those of the whole cluster, or all that count for the balance. Only partitions in `moving` may
+    change; None allows all. `racks` has the racks of all brokers. Replicas on brokers in `stay` need not move; other
+    replicas move to brokers in `targets`. Raises InvalidReplicationFactorError if there are too few targets."""
     planner = _Planner(partitions, racks, sorted(targets), frozenset(stay))
     return planner.plan(sorted(partitions if moving is None else moving), replication_factor)
 
 
 class _Planner:
-    """Counts what each broker has while partitions find their places, one after the other."""
+    """Counts the replicas and leaders of each broker, and places one partition after the other."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class _Planner:
         return planned
 
     def _place(self, tp: TopicPartition, before: ReplicaIds, size: int) -> ReplicaIds:
-        # A place whose broker has to go gets another broker: the order says which one is preferred as leader.
+        # A replica on a leaving broker keeps its place in the list, because the first one is the preferred leader.
         places: list[int | None] = [each if each in self._stay else None for each in before[:size]]
         places += [None] * (size - len(places))
         for index, place in enumerate(places):

@@ -1,9 +1,8 @@
 """The config changes that throttle a reassignment, and those that end it (KIP-73, kafka-reassign-partitions).
 
-A throttle is four configs: a rate for what each broker sends and one for what it fetches, and on each topic the
-replicas that these are for: on the leader's side those there are, any of which may come to lead, on the follower's
-those to come.
-"""
+A throttle consists of four configs. Two are rates of each broker: for the bytes that it sends and for those that it
+fetches. Two are lists of replicas of each topic. The leader's list has all current replicas, because each of them may
+become the leader. The follower's list has the replicas that are added."""
 
 from __future__ import annotations
 
@@ -22,9 +21,10 @@ Placement = Mapping[TopicPartition, Sequence[int]]
 
 
 def throttle_changes(before: Placement, after: Placement, *, brokers: Iterable[int], bytes_per_second: int) -> Changes:
-    """Before the replicas of `after` move there from where they are in `before`; lists that are set grow.
+    """Returns the config changes that throttle the move of replicas from `before` to `after`. Set them before the move
+    begins. The lists of throttled replicas are extended, not replaced.
 
-    `brokers` are the registered ones: the others have no configs."""
+    `brokers` are the registered brokers, because only these have configs."""
     rates = [ConfigChange(name, str(bytes_per_second)) for name in RATES]
     involved = {broker for placement in (before, after) for tp in after for broker in placement[tp]}
     changes: Changes = {_broker(broker): rates for broker in sorted(involved.intersection(brokers))}
@@ -42,7 +42,7 @@ def throttle_changes(before: Placement, after: Placement, *, brokers: Iterable[i
 
 
 def unthrottle_changes(*, brokers: Iterable[int], topics: Iterable[str]) -> Changes:
-    """When nothing is moved any more."""
+    """Returns the config changes that remove a throttle after the last move has ended."""
     rates = [ConfigChange(name, operation=ConfigOperation.DELETE) for name in RATES]
     replicas = [ConfigChange(name, operation=ConfigOperation.DELETE) for name in (LEADERS, FOLLOWERS)]
     return {

@@ -1,1 +1,1 @@
-"""Knowing a cluster and asking it: metadata, the client that every role uses, calls to leaders."""
+"""Access to a cluster: the metadata, the client that producers, consumers and the Admin share, and calls to leaders."""

@@ -1,9 +1,8 @@
-"""A client's shell around the cluster: connections, the current ClusterView, and which server to ask what.
+"""A client's connections to the cluster, the current ClusterView, and the choice of the server for each request.
 
 Everything runs on one event loop. `cluster` changes only here; an object that depends on it registers with `on_change`.
 Metadata requests are coalesced: callers that arrive while one is under way share the next. Failures to reach servers
-are NetworkError, RequestTimedOutError or NoBrokerError, never errors of the transport library.
-"""
+are NetworkError, RequestTimedOutError or NoBrokerError, never errors of the transport library."""
 
 from __future__ import annotations
 
@@ -50,16 +49,16 @@ _COORDINATOR_AWAY: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""What a call to a coordinator comes to from its death until another one has taken over."""
+"""The errors of calls to a coordinator while it is dead and no other coordinator has taken over."""
 ChangeListener = Callable[[ClusterView, ClusterView], None]
 """Called with the view before and after."""
 
 
 class KlammClient:
-    """Connections and metadata of one client; create and use it on a running event loop.
+    """The connections and the metadata of one client. Create and use it on a running event loop.
 
-    `allow_auto_topic_creation`: asking for a topic may create it, if the cluster allows that. Raises
-    IllegalStateError in a process forked from one that had a client."""
+    With `allow_auto_topic_creation`, a metadata request may create a missing topic, if the cluster allows that. Raises
+    IllegalStateError in a process that was forked from a process with a client."""
 
     def __init__(
         self,
@@ -83,7 +82,9 @@ class KlammClient:
         self._connections: dict[str, Connection] = {}
         self._coordinators: dict[tuple[int, str], Node] = {}
         self._controller_address = ""
-        """host:port of the controller that is asked; empty: the one that the metadata names first."""
+        """The host:port of the controller that gets the next request. Empty means the first controller in the
+        metadata.
+        """
         self._listeners: list[ChangeListener] = []
         self._tracked: set[str] = set()
         self._tracks_all = False
@@ -100,11 +101,12 @@ class KlammClient:
         self._listeners.append(listener)
 
     async def refresh_metadata(self, topics: Iterable[str] | None = None) -> ClusterView:
-        """Asks for `topics` (None: all there are) and returns a view at least as new as this call.
+        """Requests metadata about `topics`, or about all topics if it is None. Returns a view at least as new as this
+        call.
 
-        What was asked for once is refreshed every `metadata.max.age.ms` from then on. Topics that could not be
-        described are in the view's `topic_errors`. Raises NoBrokerError when no server answers, an AuthenticationError
-        when none does and one and this client did not accept each other."""
+        The client refreshes every requested topic each `metadata.max.age.ms` from then on. The view's `topic_errors`
+        has the topics that could not be described. Raises NoBrokerError if no server answers. Raises an
+        AuthenticationError if no server answers and an authentication with one of them failed."""
         self._require_open()
         names = None if topics is None else set(topics)
         self._track(names)
@@ -118,46 +120,48 @@ class KlammClient:
             await asyncio.shield(refresh.task)
         except asyncio.CancelledError:
             if refresh.task.cancelled() and not is_cancelled():
-                self._require_open()  # Cancelled by `close`, not by the caller's own canceller.
+                self._require_open()  # `close` cancelled the task, and nothing cancelled the caller
             raise
         return self.cluster
 
     def update_leader(
         self, tp: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[common_pb2.Node] = ()
     ) -> bool:
-        """Takes in a broker's hint, with the nodes that came with it (KIP-951); whether it was news."""
+        """Applies a broker's hint about a leader, with the nodes that came with the hint (KIP-951). Returns whether the
+        view changed."""
         before = self.cluster
         self._install(before.with_leader(tp, leader, leader_epoch, map(node_of, nodes)))
         return self.cluster is not before
 
     def learn_topics(self, topics: Collection[TopicView]) -> None:
-        """Takes in what another answer than Metadata's said; they are refreshed as if they had been asked for."""
+        """Adds topics that another response than Metadata described. They are refreshed like topics that were
+        requested."""
         self._track({each.name for each in topics})
         self._install(self.cluster.with_topics(topics))
 
     # Whom to ask
 
     def broker(self, node_id: int) -> BrokerStub:
-        """The Broker API of that broker. Raises NoBrokerError when it is not in the current view."""
+        """Returns the Broker API of the broker `node_id`. Raises NoBrokerError if the current view does not have it."""
         node = self.cluster.brokers.get(node_id)
         if node is None:
             raise NoBrokerError(f"broker {node_id} is not among the live brokers")
         return self._connection(node.address).stub(BROKER)
 
     def any_broker(self) -> BrokerStub:
-        """The Broker API of some live broker, or of a bootstrap server when none is known yet."""
+        """Returns the Broker API of a random live broker, or of a bootstrap server if no broker is known yet."""
         self._require_open()
         return self._connection(next(self._addresses())).stub(BROKER)
 
     def admin(self) -> AdminStub:
-        """The Admin API of the active controller. Raises NoBrokerError before the first metadata."""
+        """Returns the Admin API of the active controller. Raises NoBrokerError before the first metadata."""
         if not self.cluster.controllers:
             raise NoBrokerError("the active controller is not known")
         return self._connection(self.controller_address).stub(ADMIN)
 
     @property
     def controller_address(self) -> str:
-        """host:port of the controller that is asked next. The metadata must name at least one."""
+        """The host:port of the controller that gets the next request. The metadata must name at least one."""
         return self._controller_address or self.cluster.controllers[0].address
 
     def leave_controller(self, active: common_pb2.Endpoint | None) -> None:
@@ -173,36 +177,39 @@ class KlammClient:
             self._controller_address = addresses[following % len(addresses)]
 
     async def coordinator_for(self, key: str, key_type: broker_pb2.CoordinatorKeyType = GROUP) -> CoordinatorStub:
-        """The Coordinator API that owns the group or transactional id; remembered until `forget_coordinator`.
+        """Returns the API of the coordinator that owns the group or transactional id. The client caches the coordinator
+        until `forget_coordinator`.
 
-        One attempt: raises CoordinatorNotAvailableError (retriable) while there is none, InvalidGroupIdError,
-        or an error of the transport."""
+        Makes one attempt. Raises CoordinatorNotAvailableError (retriable) if there is no coordinator,
+        InvalidGroupIdError, or an error of the transport."""
         node = self._coordinators.get((key_type, key))
         if node is None:
             node = self._coordinators[key_type, key] = await self._find_coordinator(key, key_type)
         return self._connection(node.address).stub(COORDINATOR)
 
     def coordinator_node(self, group_id: str) -> Node | None:
-        """The coordinator remembered for the group, if any."""
+        """Returns the cached coordinator of the group, or None."""
         return self._coordinators.get((GROUP, group_id))
 
     def coordinator(self, node_id: int) -> CoordinatorStub:
-        """The Coordinator API of that coordinator. Raises CoordinatorNotAvailableError when it is not known."""
+        """Returns the Coordinator API of the coordinator `node_id`. Raises CoordinatorNotAvailableError if it is not
+        known."""
         node = self.cluster.coordinators.get(node_id)
         if node is None:
             raise EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE](f"coordinator {node_id} is not known")
         return self._connection(node.address).stub(COORDINATOR)
 
     def forget_coordinator(self, key: str, key_type: broker_pb2.CoordinatorKeyType = GROUP) -> None:
-        """Called after NOT_COORDINATOR or a network error: the next call looks the coordinator up again."""
+        """Drops the cached coordinator after NOT_COORDINATOR or a network error. The next call looks the coordinator up
+        again."""
         self._coordinators.pop((key_type, key), None)
 
     # Retries and the end
 
     async def retrying(self, operation: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
-        """Awaits `operation()` again after each retriable KlammError, with backoff, for `timeout_ms` in all.
+        """Calls `operation` again after each retriable KlammError, with backoff, for at most `timeout_ms` in total.
 
-        Refreshes the metadata after errors that ask for it. Raises the last error."""
+        Refreshes the metadata after errors that require it. Raises the last error."""
         failure: KlammError | None = None
         failures = 0
         try:
@@ -223,9 +230,9 @@ class KlammClient:
             raise failure or EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT](f"after {timeout_ms} ms") from None
 
     def pause_ms(self, error: KlammError, failures: int) -> float:
-        """How long to wait after `failures` failures in a row, the last of them with `error`.
+        """Returns the pause after `failures` failures in a row, the last of them with `error`, in milliseconds.
 
-        It grows slowly while a group or transaction waits for its next coordinator."""
+        The pause grows slowly while a group or transaction waits for its next coordinator."""
         is_away = getattr(error, "code", None) in _COORDINATOR_AWAY
         return (self._news_backoff if is_away else self.backoff).delay_ms(failures, self.rng)
 
@@ -266,7 +273,7 @@ class KlammClient:
 
     async def _run(self, refresh: _Refresh) -> None:
         async with self._refreshing:
-            # From here on the answer may miss what happens next: later callers get the next refresh.
+            # The answer may miss changes from here on, so later callers get the next refresh.
             self._next_refresh = None
             response = await self._ask_anyone(
                 broker_pb2.MetadataRequest(
@@ -298,7 +305,7 @@ class KlammClient:
         raise NoBrokerError(f"no server answered: {'; '.join(failures)}")
 
     def _addresses(self) -> Iterator[str]:
-        """Known brokers in random order, then the bootstrap servers, each once."""
+        """Returns the known brokers in random order, then the bootstrap servers, each address once."""
         known = [node.address for node in self.cluster.brokers.values()]
         self.rng.shuffle(known)
         return iter(dict.fromkeys([*known, *self.config.bootstrap_servers]))
@@ -351,11 +358,11 @@ class KlammClient:
     def _reap(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # A caller that awaits the task gets the error, but there may be none.
+            task.exception()  # Reads the exception, because no caller may be awaiting the task.
 
 
 class _Refresh:
-    """A metadata request that has not been sent yet."""
+    """A metadata request that has not been sent yet. Callers may still add topics."""
 
     def __init__(self) -> None:
         self.topics: set[str] = set()

@@ -1,7 +1,6 @@
-"""OffsetForLeaderEpoch over the whole cluster: where a leader epoch ends in the log of each partition's leader.
+"""Sends OffsetForLeaderEpoch to the leaders of partitions, to find where a leader epoch ends in their logs.
 
-A consumer that read records of that epoch beyond its end has read what is not in the log any more (KIP-320).
-"""
+If a consumer has read records of that epoch beyond its end, these records are no longer in the log (KIP-320)."""
 
 from __future__ import annotations
 
@@ -16,15 +15,17 @@ from klamm.wire.v1 import broker_pb2
 
 
 class EpochFinder:
-    """One per client."""
+    """Finds the end offsets of leader epochs. Each client has one."""
 
     def __init__(self, client: KlammClient) -> None:
         self._client = client
 
     async def ask_once(self, epochs: Mapping[TopicPartition, int], found: dict[TopicPartition, EpochEnd]) -> None:
-        """One round for the epoch of each partition, which takes in every answer; then raises the first error.
+        """Asks once for the end of the leader epoch of each partition. Adds every answer to `found`, then raises the
+        first error.
 
-        An epoch newer than the leader's as far as the metadata say is not asked for: UNKNOWN_LEADER_EPOCH, refresh."""
+        If the metadata know no leader epoch as new as the one asked for, sends no query for this partition. It then
+        raises UNKNOWN_LEADER_EPOCH, which refreshes the metadata."""
 
         async def ask(node_id: int, of_node: dict[TopicPartition, int]) -> None:
             await self._ask(node_id, of_node, found)
@@ -35,7 +36,7 @@ class EpochFinder:
         self, node_id: int, epochs: dict[TopicPartition, int], found: dict[TopicPartition, EpochEnd]
     ) -> None:
         current = {tp: self._client.cluster.leader_epoch_of(tp) for tp in epochs}
-        # A deposed leader that does not know it yet would answer such a question as if the records were gone.
+        # A deposed leader that does not know its successor yet would answer as if the records were truncated.
         ahead = [tp for tp, epoch in epochs.items() if epoch > current[tp]]
         queries = [
             broker_pb2.EpochQuery(

@@ -1,4 +1,4 @@
-"""One round of questions about partitions: each goes to the partition's leader, all leaders at once."""
+"""Sends one round of requests about partitions: each to the partition's leader, all leaders at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ async def ask_leaders(
     questions: Mapping[TopicPartition, QuestionT],
     ask: Callable[[int, dict[TopicPartition, QuestionT]], Awaitable[None]],
 ) -> None:
-    """Calls `ask(broker id, its part of the questions)`; when all have ended, raises the first error.
+    """Calls `ask(broker id, the questions for this broker)` for all leaders at once. Raises the first error when all
+    calls have ended.
 
-    Looks for unknown leaders first. A partition without one is such an error, and keeps no other waiting."""
+    Refreshes the metadata first if a leader is unknown. A partition without a leader is such an error, but does not
+    delay the others."""
     by_leader, leaderless = _by_leader(client, questions)
     if leaderless:
         await client.refresh_metadata({tp.topic for tp in leaderless})
@@ -36,7 +38,7 @@ async def ask_leaders(
 def _by_leader(
     client: KlammClient, questions: Mapping[TopicPartition, QuestionT]
 ) -> tuple[dict[int, dict[TopicPartition, QuestionT]], list[TopicPartition]]:
-    """The questions by the broker id of the leader, and the partitions without a known one."""
+    """Returns the questions by the broker id of the leader, and the partitions without a known leader."""
     leader_of = client.cluster.leader_of
     by_leader: dict[int, dict[TopicPartition, QuestionT]] = {}
     leaderless = []
@@ -57,7 +59,7 @@ def _missing_leader_error(client: KlammClient, tp: TopicPartition) -> BrokerErro
 
 
 def missing_leader_error(topic_error: ErrorCode | None, partition_count: int | None, tp: TopicPartition) -> BrokerError:
-    """Why there is nobody to ask about `tp`."""
+    """Returns the error for a partition that has no known leader."""
     if topic_error is not None:
         return topic_error.exception(f"topic {tp.topic!r}")
     if partition_count is not None and tp.partition >= partition_count:

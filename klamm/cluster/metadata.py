@@ -1,10 +1,9 @@
-"""What a client knows of the cluster: servers, topics, and the leader of each partition.
+"""A client's metadata of the cluster: servers, topics, and the leader of each partition.
 
-A view is immutable; `merged` and `with_leader` return the next one. Two rules keep it from going back in
-time: a partition of the same topic id never takes an older leader epoch than the one known (KIP-320), and a
-leader hint is taken only with a newer one (KIP-951). A topic that was asked for and not found leaves the view;
-why is in `topic_errors`.
-"""
+A view is immutable; `merged` and `with_leader` return the next view. Two rules keep old answers from replacing newer
+ones. A partition of the same topic id never gets an older leader epoch than the known one (KIP-320). A leader hint is
+applied only with a newer epoch (KIP-951). If a requested topic was not found, the view drops it, and `topic_errors` has
+the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def server_address(host: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A server and where to dial it."""
+    """A server and its address."""
 
     node_id: int
     host: str
@@ -48,21 +47,21 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition, as the newest metadata describe it."""
+    """The newest metadata of one partition."""
 
     partition: int
     leader: int
-    """Broker id, or NO_LEADER."""
+    """The leader's broker id, or NO_LEADER."""
     leader_epoch: int
     replicas: tuple[int, ...]
-    """The preferred leader first."""
+    """The broker ids of the replicas, the preferred leader first."""
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """One topic; `partitions` is indexed by partition number."""
+    """A topic. `partitions` is indexed by partition number."""
 
     name: str
     topic_id: uuid.UUID
@@ -76,42 +75,42 @@ def _frozen(mapping: Mapping[KeyT, ValueT]) -> Mapping[KeyT, ValueT]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The cluster as of the last metadata answers."""
+    """The cluster as the latest metadata answers describe it."""
 
     cluster_id: str = ""
-    """Empty until the first answer."""
+    """The cluster's id, or empty before the first answer."""
     brokers: Mapping[int, Node] = field(default_factory=lambda: _frozen({}))
     controllers: tuple[Node, ...] = ()
-    """Where the Admin API is served, the active controller first."""
+    """The servers of the Admin API, the active controller first."""
     coordinators: Mapping[int, Node] = field(default_factory=lambda: _frozen({}))
     topics: Mapping[str, TopicView] = field(default_factory=lambda: _frozen({}))
     topic_errors: Mapping[str, ErrorCode] = field(default_factory=lambda: _frozen({}))
-    """Topics that were asked for and could not be described, with the reason."""
+    """The requested topics that could not be described, with the error."""
 
     def topic(self, name: str) -> TopicView | None:
-        """The topic, if it is known."""
+        """Returns the topic, or None if it is not known."""
         return self.topics.get(name)
 
     def partition(self, tp: TopicPartition) -> PartitionView | None:
-        """The partition, if it is known."""
+        """Returns the partition, or None if it is not known."""
         topic = self.topics.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None
         return topic.partitions[tp.partition]
 
     def leader_of(self, tp: TopicPartition) -> Node | None:
-        """Where the partition's leader is, or None when there is none or it is not known."""
+        """Returns the node of the partition's leader, or None if there is no leader or its node is not known."""
         partition = self.partition(tp)
         return None if partition is None else self.brokers.get(partition.leader)
 
     def denial_of(self, topics: Iterable[str]) -> BrokerError | None:
-        """Why the first of these topics that is kept from this client could not be described; None: none is. It does
-        not pass by itself, as the absence of a topic may."""
+        """Returns the error of the first of these topics that is denied to this client, or None if none is denied. A
+        denial does not end by itself, unlike a missing topic that may be created later."""
         denied = [name for name in sorted(topics) if self.topic_errors.get(name) in _DENIALS]
         return self.topic_errors[denied[0]].exception(f"topic {denied[0]!r}") if denied else None
 
     def leader_epoch_of(self, tp: TopicPartition) -> int:
-        """The epoch of that leader, or NO_LEADER_EPOCH."""
+        """Returns the epoch of the partition's leader, or NO_LEADER_EPOCH."""
         partition = self.partition(tp)
         return NO_LEADER_EPOCH if partition is None else partition.leader_epoch
 
@@ -121,16 +120,16 @@ class ClusterView:
         return None if view is None else len(view.partitions)
 
     def partitions_of(self, topic: str) -> tuple[PartitionView, ...]:
-        """The topic's partitions in the order of their numbers; empty when the topic is not known."""
+        """Returns the topic's partitions in the order of their numbers, or an empty tuple if the topic is not known."""
         view = self.topics.get(topic)
         return () if view is None else view.partitions
 
     def available_partitions(self, topic: str) -> tuple[PartitionView, ...]:
-        """The partitions whose leader is known and alive."""
+        """Returns the partitions that have a known live leader."""
         return tuple(each for each in self.partitions_of(topic) if each.leader in self.brokers)
 
     def merged(self, response: broker_pb2.MetadataResponse, asked: Iterable[str] | None) -> ClusterView:
-        """This view brought up to date by an answer about the topics `asked` (None: about all there are)."""
+        """Returns the view after an answer about the topics `asked`, or about all topics if it is None."""
         described = {each.name: each for each in response.topics}
         wanted = None if asked is None else set(asked)
         kept = {} if wanted is None else _without(self.topics, wanted)
@@ -149,7 +148,7 @@ class ClusterView:
         )
 
     def with_topics(self, topics: Iterable[TopicView]) -> ClusterView:
-        """This view with topics that another answer than Metadata's described."""
+        """Returns the view with topics that another response than Metadata described."""
         found = {each.name: _with_newest_leaders(each, self.topics.get(each.name)) for each in topics}
         return replace(self, topics=_frozen({**self.topics, **found}))
 
@@ -176,7 +175,7 @@ class ClusterView:
 
 
 def node_of(message: common_pb2.Node) -> Node:
-    """A node from the wire."""
+    """Returns the Node of a message."""
     endpoint = message.endpoint
     return Node(node_id=message.node_id, host=endpoint.host, port=endpoint.port, rack=message.rack)
 
@@ -196,8 +195,8 @@ def _topic_view(message: broker_pb2.TopicMetadata, known: TopicView | None) -> T
 
 
 def _with_newest_leaders(fresh: TopicView, known: TopicView | None) -> TopicView:
-    """`fresh`, but for partitions whose leader has a newer epoch in what is `known`."""
-    # A topic deleted and created again starts at epoch 0: its past says nothing about it.
+    """Returns `fresh`, but keeps the partitions of `known` that have a newer leader epoch."""
+    # A topic that was deleted and created again starts at epoch 0. The old topic's epochs do not apply to it.
     if known is None or known.topic_id != fresh.topic_id:
         return fresh
     past = known.partitions

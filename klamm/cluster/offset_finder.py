@@ -1,7 +1,6 @@
-"""ListOffsets over the whole cluster: each partition's question goes to its leader.
+"""Sends ListOffsets to the leader of each partition in the cluster.
 
-Timestamps are milliseconds since the epoch or one of klamm.model's EARLIEST, LATEST and MAX_TIMESTAMP.
-"""
+Timestamps are milliseconds since the epoch or one of klamm.model's EARLIEST, LATEST and MAX_TIMESTAMP."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ READ_COMMITTED = 1
 
 
 class OffsetFinder:
-    """`isolation_level`: whether "latest" is the high watermark (0) or the last stable offset (1)."""
+    """Looks up offsets by timestamp. With `isolation_level` 0 the latest offset is the high watermark, with 1 the last
+    stable offset."""
 
     def __init__(self, client: KlammClient, isolation_level: int = READ_UNCOMMITTED) -> None:
         self._client = client
@@ -28,10 +28,10 @@ class OffsetFinder:
     async def find(
         self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after each time; an offset of -1 means that no record is that late.
+        """Returns the first offset at or after each time. The offset is -1 if there is no record that late.
 
-        Leaders that moved or do not answer are tried again until `timeout_ms` is over; then, and for any
-        other outcome, raises the partition's error."""
+        Retries until `timeout_ms` is over if a leader has moved or does not answer. After that, and for any other
+        error, raises the partition's error."""
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         await self._client.retrying(lambda: self.ask_once(timestamps, found), timeout_ms=timeout_ms)
         return found
@@ -54,7 +54,8 @@ class OffsetFinder:
         timestamps: Mapping[TopicPartition, int],
         found: dict[TopicPartition, OffsetAndTimestamp],
     ) -> None:
-        """Adds to `found`; then raises the first partition's error, if any."""
+        """Sends one request to a broker and adds the answers to `found`. Then raises the error of the first failed
+        partition, if any."""
         leader_epoch_of = self._client.cluster.leader_epoch_of
         partitions = [
             broker_pb2.ListOffsetsPartition(

@@ -37,15 +37,15 @@ _FOREVER_MS = 1e9
 
 
 class AsyncConsumer:
-    """Reads records of topics; create and use it on one running event loop.
+    """Reads records of topics. Create and use it on one running event loop.
 
-    `config` has Kafka's dotted names, keyword arguments the same with underscores. Times are milliseconds. A
-    consumer is for one task at a time: a poll while another is under way raises ConcurrentAccessError.
-    `wakeup` may be called from anywhere. Most methods raise IllegalStateError once closed, WakeupError after
-    `wakeup`, and errors of klamm.errors that a server answered.
+    `config` has Kafka's dotted names. Keyword arguments have the same names with underscores. Times are in
+    milliseconds. Only one task at a time may use a consumer: a poll while another poll is under way raises
+    ConcurrentAccessError. Only `wakeup` may be called from any task or thread. Most methods raise IllegalStateError
+    after `close`, WakeupError after `wakeup`, and the errors of klamm.errors that a server answered.
 
-    A poll decompresses, decodes and deserializes on the event loop, a whole batch (often 1 MiB) at a time, while
-    other tasks wait. Where they must not, use Consumer, which does that in the caller's thread."""
+    A poll decompresses, decodes and deserializes whole batches (often 1 MiB) on the event loop, and other tasks wait
+    meanwhile. If that is too long, use Consumer, which does this work in the caller's thread."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         self.core = ConsumerCore(ConsumerConfig.parse(config, **overrides), invoke=_invoke, deliver=_call)
@@ -55,7 +55,7 @@ class AsyncConsumer:
     def with_user_code(
         cls, config: ConsumerConfig, *, invoke: Invoke, deliver: Callable[[Callable[[], object]], None]
     ) -> Self:
-        """Makes the consumer that a synchronous Consumer wraps, which calls user code in its own thread."""
+        """Returns the consumer that a synchronous Consumer wraps. It calls user code in the Consumer's own thread."""
         consumer = cls.__new__(cls)
         consumer.core = ConsumerCore(config, invoke=invoke, deliver=deliver)
         consumer._start()
@@ -76,11 +76,12 @@ class AsyncConsumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Subscribes to topics by name, or to all that match `pattern` in full, shared with the group's other members.
+        """Subscribes to topics by name, or to all topics whose whole name matches `pattern`. The members of the group
+        share the partitions.
 
-        Replaces the subscription before it; takes effect with the next poll. With group.protocol=consumer a pattern
-        given as text is matched by the coordinator, in RE2's syntax, a compiled one here. Raises ConfigError without a
-        group.id, for illegal names or pattern, and IllegalStateError under `assign`."""
+        Replaces the previous subscription with the next poll. With group.protocol=consumer, the coordinator matches a
+        pattern that is given as text, in RE2's syntax. The consumer itself matches a compiled pattern. Raises
+        ConfigError without a group.id and for illegal names or patterns, and IllegalStateError after `assign`."""
         core = self.core
         core.require_open()
         if core.link is None or core.rebalancer is None:
@@ -100,9 +101,10 @@ class AsyncConsumer:
         core.positions_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Consumes exactly these partitions, without any group's management. Partitions that stay keep their position.
+        """Consumes exactly these partitions, without group management. Partitions that were assigned before keep their
+        position.
 
-        Raises IllegalStateError under `subscribe`."""
+        Raises IllegalStateError after `subscribe`."""
         self.core.require_open()
         wanted = [TopicPartition(*tp) for tp in partitions]
         _topic_names(tp.topic for tp in wanted)
@@ -110,7 +112,7 @@ class AsyncConsumer:
         self.core.positions_changed()
 
     async def unsubscribe(self) -> None:
-        """Ends `subscribe` (leaving the group) or `assign`."""
+        """Ends the subscription or the assignment. After `subscribe`, the consumer also leaves the group."""
         core = self.core
         core.require_open()
         self.iteration.abandon()
@@ -122,7 +124,7 @@ class AsyncConsumer:
             core.positions_changed()
 
     def subscription(self) -> frozenset[str]:
-        """Returns the subscribed topics; those that match, under a pattern."""
+        """Returns the subscribed topics. With a pattern, these are the topics that match it."""
         return self.core.subscription.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -132,12 +134,13 @@ class AsyncConsumer:
     # --- records
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Returns records that are there, or the first that come within `timeout_ms`; at most `max.poll.records`.
+        """Returns available records. If there are none, waits up to `timeout_ms` for the first records. Returns at most
+        `max_records` records, by default `max.poll.records`.
 
-        Rebalances, automatic commits, calls of the listener and of on.position.reset happen in here. Raises
-        NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError (with auto.offset.reset=none),
-        RecordDeserializationError, CorruptRecordError, what the listener or on.position.reset raised, and what the
-        group refused this member for."""
+        Within a poll, the consumer takes part in rebalances, starts automatic commits, and calls the rebalance listener
+        and on.position.reset. Raises NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError (with
+        auto.offset.reset=none), RecordDeserializationError and CorruptRecordError. Also raises the exceptions of the
+        listener and of on.position.reset, and the group's error if it refused this member."""
         core = self.core
         limit = limit_of(core.config, max_records)
         with self._exclusively():
@@ -156,7 +159,8 @@ class AsyncConsumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Ends only after `consumer.timeout.ms` without a record. Positions follow the records handed out."""
+        """Returns the next record. Ends the iteration only after `consumer.timeout.ms` without a record. The positions
+        follow the records that the loop has received."""
         record = self.iteration.next()
         if record is not None:
             return record
@@ -176,10 +180,10 @@ class AsyncConsumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Stores `offsets`, or the positions of everything assigned, and waits until that is done.
+        """Commits `offsets`, or by default the positions of all assigned partitions, and waits for the result.
 
-        Raises CommitFailedError when the group gave the partitions to others, RebalanceInProgressError while it is
-        about to (poll first), and IllegalStateError without a group.id."""
+        Raises CommitFailedError if the group has given the partitions to other members. Raises RebalanceInProgressError
+        during a rebalance (poll first), and IllegalStateError without a group.id."""
         self.core.require_open()
         wanted = self._to_commit(offsets)
         await self.core.interruptible(self.core.committer.commit(wanted, self._timeout_ms(timeout_ms)))
@@ -189,15 +193,15 @@ class AsyncConsumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commits as `commit` does, without waiting and without another try; calls `callback(offsets, error or
-        None)` afterwards."""
+        """Commits like `commit`, but returns immediately and does not retry. Calls `callback(offsets, error or None)`
+        afterwards."""
         self.core.require_open()
         self.core.committer.commit_async(self._to_commit(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Returns what the group has stored for each of `partitions`; None: nothing."""
+        """Returns the committed offset of the group for each of `partitions`, or None where nothing is committed."""
         self.core.require_open()
         wanted = [TopicPartition(*tp) for tp in partitions]
         fetch = self.core.committer.store().fetch(wanted, timeout_ms=self._timeout_ms(timeout_ms))
@@ -214,7 +218,8 @@ class AsyncConsumer:
     # --- positions
 
     async def position(self, tp: TopicPartition, timeout_ms: int | None = None) -> int:
-        """Returns the offset of the next record. Waits until it is known; raises TimeoutError, and as `poll` does."""
+        """Returns the offset of the next record. Waits until the offset is known. Raises TimeoutError, and the errors
+        of `poll`."""
         self.core.require_open()
 
         def known() -> int | None:
@@ -224,9 +229,10 @@ class AsyncConsumer:
         return await self.core.wait_for(known, self._timeout_ms(timeout_ms), f"finding the position of {tp}")
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Moves on: the next record of `tp` is the one at `offset`, or the first after it.
+        """Moves the position: the next record of `tp` is the one at `offset`, or the first record after it.
 
-        With a leader epoch, the record before it must still be in the log: else as when a log is cut (KIP-320)."""
+        If `offset` has a leader epoch, the consumer checks that the record before it is still in the log. If it is not,
+        the consumer continues as after a log truncation (KIP-320)."""
         if isinstance(offset, int):
             offset = OffsetAndMetadata(offset)
         if offset.offset < 0:
@@ -236,15 +242,16 @@ class AsyncConsumer:
         self.core.positions_changed()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Moves to the first records there are; without arguments, of everything assigned."""
+        """Moves the positions to the first available records, by default of all assigned partitions."""
         self._reset(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Moves past the last records there are; without arguments, of everything assigned."""
+        """Moves the positions to the end of the log, by default of all assigned partitions."""
         self._reset(partitions, LATEST_TIMESTAMP)
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Moves to the first records not older than `timestamp_ms`, or to the end where there are none."""
+        """Moves the positions to the first records at or after `timestamp_ms`, or to the end of the log if there are
+        none. The default is all assigned partitions."""
         if timestamp_ms < 0:
             raise ConfigError(f"seek to timestamp {timestamp_ms}: expected milliseconds since the epoch")
         self._reset(partitions, timestamp_ms)
@@ -252,34 +259,34 @@ class AsyncConsumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Returns the first record not older than each time; None: there is none. Partitions need not be assigned."""
+        """Returns the first offset at or after each time, or None if there is none. Partitions need not be assigned."""
         found = await self._list_offsets(dict(timestamps), timeout_ms)
         return {tp: each if each.offset >= 0 else None for tp, each in found.items()}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Returns the first offset of each. Partitions need not be assigned."""
+        """Returns the first offset of each partition. Partitions need not be assigned."""
         found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Returns one past the last offset this consumer's isolation.level may read. Partitions need not be
-        assigned."""
+        """Returns the end offset of each partition: one past the last offset that this isolation.level may read.
+        Partitions need not be assigned."""
         found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Pauses partitions: polls return nothing of these until `resume`; a rebalance that takes them away forgets
-        it."""
+        """Pauses partitions: polls return none of their records until `resume`. A partition that is revoked loses its
+        pause."""
         self.core.require_open()
         for tp in partitions:
             self.core.subscription.require(tp).paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Ends the pause of partitions; they go on where they were paused."""
+        """Ends the pause of partitions. They continue where they were paused."""
         self.core.require_open()
         for tp in partitions:
             self.core.subscription.require(tp).paused = False
@@ -290,31 +297,34 @@ class AsyncConsumer:
         return self.core.subscription.paused()
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Returns the number of records between the position and the end as of the last fetch; None: not known yet."""
+        """Returns the number of records between the position and the end of the log, as of the last fetch. Returns None
+        if it is not known yet."""
         return self.core.lag_of(tp)
 
     # --- the rest
 
     async def partitions_for(self, topic: str) -> frozenset[int] | None:
-        """Returns the topic's partition numbers; None: there is no such topic."""
+        """Returns the topic's partition numbers, or None if the topic does not exist."""
         self.core.require_open()
         cluster = await self.core.interruptible(self.core.client.refresh_metadata([topic]))
         count = cluster.partition_count(topic)
         return None if count is None else frozenset(range(count))
 
     def wakeup(self) -> None:
-        """Makes the call that is waiting, or the next that would, raise WakeupError. From any thread."""
+        """Makes the waiting call raise WakeupError. If no call waits, the next call that would wait raises it. Any
+        thread may call this."""
         self.core.woken = True
         self._loop.call_soon_threadsafe(self.core.notify)
 
     def metrics(self) -> dict[str, float]:
-        """Returns the consumer's metrics, by Kafka's names for them, e.g. `records-consumed-total`."""
+        """Returns the consumer's metrics under Kafka's names, for example `records-consumed-total`."""
         return self.core.metrics()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS, *, leave: bool | None = None) -> None:
-        """Closes: commits if that is automatic, calls the listener, leaves the group.
+        """Closes the consumer. First commits if commits are automatic, calls the rebalance listener, and leaves the
+        group.
 
-        `leave`: whether a static member leaves the group too; by default only dynamic members leave."""
+        `leave`: whether a static member leaves the group too. By default only dynamic members leave."""
         self.iteration.abandon()
         await self.core.close(timeout_ms, leave_static=bool(leave))
 

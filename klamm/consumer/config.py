@@ -19,17 +19,20 @@ from klamm.serializers import Deserializer, parse_deserializer
 from klamm.setting import ConfigType, boolean, custom, integer, one_of, text
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
-"""What a poll returns; partitions without records are not in it."""
+"""The result of a poll: the records by partition. Partitions without records are left out."""
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees what the consumer returns and commits. An exception it raises is logged and otherwise ignored."""
+    """An interceptor of the records that a consumer returns and of its commits. Its exceptions are logged and otherwise
+    ignored."""
 
     def on_consume(self, records: Records) -> Records:
-        """Called in the caller's thread before a poll returns; returns what the poll is to return."""
+        """Returns the records that a poll returns instead of `records`. The consumer calls this in the caller's
+        thread.
+        """
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Called on the client's event loop when offsets were committed."""
+        """Called on the client's event loop after offsets were committed."""
 
 
 def _assignors(value: Any) -> tuple[Assignor, ...]:
@@ -53,7 +56,8 @@ def _interceptors(value: Any) -> tuple[ConsumerInterceptor, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """See Kafka's consumer configuration; only what differs from it or adds to it is said here."""
+    """The settings of a consumer. Kafka's consumer configuration documents them. The texts here say only where Klamm
+    differs."""
 
     WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = {**ClientConfig.WITHOUT_EFFECT, **OF_CONSUMERS}
 
@@ -178,8 +182,8 @@ class ConsumerConfig(ClientConfig):
     )
 
     def validate(self) -> None:
-        """The relations between settings; raises ConfigError."""
-        # The dataclass decorator makes a new class for slots, so super() without arguments has none to look up.
+        """Checks the relations between settings. Raises ConfigError."""
+        # super() fails here: the dataclass decorator creates a new class for slots.
         ClientConfig.validate(self)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""What only a Consumer raises, besides the errors of `klamm.errors`."""
+"""The errors that only a Consumer raises, besides those of `klamm.errors`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class NoOffsetForPartitionError(KlammError):
 
 
 class LogTruncation(NamedTuple):
-    """A position whose last record is not in the leader's log any more."""
+    """A position whose last record is no longer in the leader's log."""
 
     topic_partition: TopicPartition
     fetch_offset: int
-    """The position."""
+    """The position of the consumer."""
     leader_epoch: int
     """The leader epoch of the record before that position."""
     divergent: OffsetAndMetadata | None
-    """The first offset whose record may be another one now, and the epoch before it; None: the leader cannot tell."""
+    """The first offset that may have another record now, with the epoch before it. None if the leader cannot tell."""
 
     def __str__(self) -> str:
         until = (
@@ -50,7 +50,7 @@ class LogTruncationError(OffsetOutOfRangeError):  # type: ignore[misc, valid-typ
 
     @property
     def divergent_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The first offsets that may hold other records now, as far as the leaders can tell."""
+        """The first offsets that may have other records now, for the partitions whose leaders can tell."""
         return {each.topic_partition: each.divergent for each in self.truncations if each.divergent is not None}
 
 

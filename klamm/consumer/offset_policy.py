@@ -6,8 +6,8 @@ nearest                  the start of the log if records were deleted or nothing
 by_duration:<duration>   so long before now (KIP-1106); durations are those of ISO 8601, as `P1DT2H30M`
 none                     nowhere: that is an error
 
-A position whose log was cut goes back to where the logs part, as long as there is a policy at all (KIP-320).
-"""
+If the log was cut before the position, the consumer goes back to the offset where the logs diverge, unless the policy
+is none (KIP-320)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DURATION: Final = re.compile(
 
 
 def parse_offset_reset(value: object) -> str:
-    """A value of auto.offset.reset, as it is. Raises ValueError with what was expected."""
+    """Returns a value of auto.offset.reset unchanged. Raises ValueError that names the expected values."""
     if isinstance(value, str):
         if value in _ENDS or value in (NONE, NEAREST):
             return value
@@ -45,8 +45,8 @@ def parse_offset_reset(value: object) -> str:
 
 
 def _duration_ms(reset: str) -> int | None:
-    """The milliseconds that `by_duration:PnDTnHnMn.nS` means; None if that does not parse. This is Java's
-    Duration.parse without the signs."""
+    """Returns the milliseconds of `by_duration:PnDTnHnMn.nS`, or None if it does not parse. The syntax is that of
+    Java's Duration.parse, without signs."""
     match = _DURATION.fullmatch(reset.removeprefix(_BY_DURATION))
     if match is None:
         return None
@@ -56,9 +56,9 @@ def _duration_ms(reset: str) -> int | None:
 
 
 class OffsetPolicy:
-    """Applies the policy to the subscription, or gives the error that a policy of none means.
+    """Applies the policy to the subscription, or returns the error if the policy is none.
 
-    `now_ms` is the time since the epoch."""
+    `now_ms` is the time in milliseconds since the epoch."""
 
     def __init__(self, subscription: SubscriptionState, auto_offset_reset: str) -> None:
         self._subscription = subscription
@@ -67,7 +67,8 @@ class OffsetPolicy:
         self._duration_ms = _duration_ms(auto_offset_reset)
 
     def on_nothing_committed(self, partitions: Iterable[TopicPartition], now_ms: int) -> Exception | None:
-        """The error to raise, when there is one."""
+        """Resets the positions of partitions without a committed offset. Returns the error to raise if the policy is
+        none, otherwise None."""
         missing = list(partitions)
         timestamp_ms = self._timestamp_ms(now_ms)
         if timestamp_ms is None:
@@ -77,7 +78,8 @@ class OffsetPolicy:
         return None
 
     def on_out_of_range(self, tp: TopicPartition, lost: LostPosition, now_ms: int) -> Exception | None:
-        """The error to raise, when there is one."""
+        """Resets a position that is out of the log's range. Returns the error to raise if the policy is none, otherwise
+        None."""
         timestamp_ms = self._timestamp_ms(now_ms, was_cut=lost.is_beyond_the_end)
         if timestamp_ms is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE.exception(
@@ -88,18 +90,20 @@ class OffsetPolicy:
 
     @property
     def resets(self) -> bool:
-        """Whether there is a policy but none."""
+        """True if the policy is not none."""
         return self._end is not None or self._duration_ms is not None
 
     def on_epoch_end(self, tp: TopicPartition, asked: Validation, end: EpochEnd, now_ms: int) -> LogTruncation | None:
-        """Continues at the position if the leader's log of its epoch reaches it, else where the logs diverge.
+        """Validates a position. Continues there if the leader's log of its epoch reaches it, otherwise at the offset
+        where the logs diverge.
 
-        Returns the truncation, if there is one. Without a reset policy, the position then stays unvalidated."""
+        Returns the truncation, or None if there is none. Without a reset policy, the position then stays unvalidated.
+        """
         subscription = self._subscription
         if not subscription.is_validating(tp, asked):
             return None
         if end.is_known and end.end_offset >= asked.position:
-            # A leader that lacks the epoch and yet reaches the position has an earlier one there.
+            # If the leader lacks the epoch but reaches the position, its record there has an earlier epoch.
             epoch = min(asked.leader_epoch, end.leader_epoch)
             subscription.complete_validation(tp, asked.position, epoch, current_leader_epoch=end.current_leader_epoch)
             return None
@@ -114,9 +118,10 @@ class OffsetPolicy:
         return LogTruncation(tp, asked.position, asked.leader_epoch, divergent)
 
     def _timestamp_ms(self, now_ms: int, *, was_cut: bool = False) -> int | None:
-        """Whose offset to begin at, as ListOffsets takes it; None: nowhere. `was_cut`: the log has lost its end."""
+        """Returns the timestamp for ListOffsets whose offset is the new position, or None if the policy is none.
+        `was_cut` means that the log has lost its end."""
         if self._is_nearest and was_cut:
             return LATEST_TIMESTAMP
         if self._duration_ms is None:
             return self._end
-        return max(0, now_ms - self._duration_ms)  # Negative timestamps have meanings of their own.
+        return max(0, now_ms - self._duration_ms)  # Negative timestamps have special meanings.

@@ -1,4 +1,4 @@
-"""Where a consumer is in one assigned partition. That is one of four states:
+"""The position of a consumer in one assigned partition. It has one of four states:
 
     INITIALIZING   where to begin is not known yet: the committed offset is being looked up
     RESETTING      the position will be the offset at `reset_timestamp_ms` (earliest and latest included)
@@ -15,8 +15,7 @@
 Every change of a position, except by returned records, gives the partition a new `position_epoch`. It distinguishes
 records fetched for the old position from records fetched for the new one. A partition in any state may be paused.
 
-Follows `org.apache.kafka.clients.consumer.internals.SubscriptionState.TopicPartitionState`.
-"""
+Follows `org.apache.kafka.clients.consumer.internals.SubscriptionState.TopicPartitionState`."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from klamm.model import NO_LEADER_EPOCH, TopicPartition
 
 
 class PositionState(enum.Enum):
-    """The table is in the module's docstring."""
+    """The fetch states of a partition. The module's docstring has the table of transitions."""
 
     INITIALIZING = "initializing"
     RESETTING = "resetting"
@@ -47,9 +46,10 @@ class Validation(NamedTuple):
 
 
 class PartitionState:
-    """`position` is set in FETCHING and VALIDATING only, `reset_timestamp_ms` in RESETTING.
+    """The fetch state of one partition. `position` is set in FETCHING and VALIDATING only, `reset_timestamp_ms` in
+    RESETTING.
 
-    `epochs` are those of positions: none is ever used twice, by this partition or another."""
+    `epochs` yields position epochs. No partition ever gets the same epoch again."""
 
     __slots__ = (
         "_epochs",
@@ -72,11 +72,12 @@ class PartitionState:
         self.position_epoch = next(epochs)
         self.position = -1
         self.leader_epoch = NO_LEADER_EPOCH
-        """The epoch of the batch before the position, where known. Commits carry it; it shows when the log was cut."""
+        """The epoch of the batch before the position, if known. Commits contain it, so that a truncation of the log is
+        noticed."""
         self.current_leader_epoch = NO_LEADER_EPOCH
-        """Under which the position is valid; -1: not compared with any leader's yet."""
+        """The leader epoch under which the position is valid, or -1 if it was not validated yet."""
         self.suspect = False
-        """A leader's answer says that the position is not valid any more; to be validated with the next poll."""
+        """True after a leader reported that the position is not valid any more. The next poll validates it."""
         self.reset_timestamp_ms = 0
         self.lost: LostPosition | None = None
         """The position that the log no longer has, while a reset that the user did not ask for is under way."""
@@ -101,8 +102,8 @@ class PartitionState:
         self.current_leader_epoch = NO_LEADER_EPOCH
 
     def request_reset(self, timestamp_ms: int, lost: LostPosition | None = None) -> None:
-        """The position becomes unknown until the offset at `timestamp_ms` is found. `lost` is the position before it,
-        if the log no longer has that."""
+        """Drops the position until the offset at `timestamp_ms` is found. `lost` is the old position if the log no
+        longer has it."""
         self.state = PositionState.RESETTING
         self.lost = lost
         self.reset_timestamp_ms = timestamp_ms
@@ -125,12 +126,13 @@ class PartitionState:
             self._place(PositionState.FETCHING, self.position, NO_LEADER_EPOCH)
 
     def complete_validation(self, offset: int, leader_epoch: int, current_leader_epoch: int) -> None:
-        """The position is valid at `offset`, after a batch of `leader_epoch`, under that leader."""
+        """Ends the validation: the position is valid at `offset`, after a batch of `leader_epoch`, under the leader of
+        `current_leader_epoch`."""
         self._place(PositionState.FETCHING, offset, leader_epoch)
         self.current_leader_epoch = current_leader_epoch
 
     def check_invariants(self, tp: TopicPartition) -> None:
-        """Raises AssertionError with what is wrong."""
+        """Raises AssertionError if an invariant does not hold."""
         placed = self.state in (PositionState.FETCHING, PositionState.VALIDATING)
         assert not placed or self.position >= 0, f"{tp} is fetching from {self.position}"
         validating = self.state is PositionState.VALIDATING

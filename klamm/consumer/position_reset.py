@@ -24,7 +24,8 @@ class LostPosition(NamedTuple):
 
     @property
     def is_beyond_the_end(self) -> bool:
-        """Whether the log was cut. Without known bounds the records before the position count as deleted."""
+        """True if the log was cut before the position. Without known bounds, the records before the position count as
+        deleted."""
         return self.position > self.log_start_offset != UNKNOWN_OFFSET
 
 

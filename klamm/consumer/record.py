@@ -16,7 +16,7 @@ class ConsumerRecord(NamedTuple):
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds since the epoch; what it means is said by `timestamp_type`."""
+    """Milliseconds since the epoch. `timestamp_type` tells which side set the time."""
     key: Any
     """The key as `key.deserializer` returns it, or None."""
     value: Any
@@ -25,7 +25,7 @@ class ConsumerRecord(NamedTuple):
     """Pairs of name and bytes (or None), in the producer's order."""
     timestamp_type: TimestampType
     leader_epoch: int
-    """Epoch of the partition's leader that appended it."""
+    """The epoch of the partition's leader that appended the record."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -33,4 +33,4 @@ class ConsumerRecord(NamedTuple):
 
 
 record_of = partial(tuple.__new__, ConsumerRecord)
-"""Makes one from a tuple of all fields: three times as fast as the constructor."""
+"""Makes a record from a tuple of all fields. This is three times as fast as the constructor."""

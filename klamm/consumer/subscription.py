@@ -1,11 +1,10 @@
-"""What a consumer consumes: a subscription, and the partitions that are assigned under it.
+"""The subscription of a consumer, and the partitions that are assigned to it.
 
-A subscription is of one kind for as long as it lasts: topics by name, topics by pattern, or partitions
-assigned by hand. Where the consumer is in an assigned partition is said by its `PartitionState`. Epochs of positions
-are never used twice, also not by a partition that is taken away and comes back.
+A subscription never changes its kind: topics by name, topics by pattern, or partitions assigned by the user. Each
+assigned partition has a `PartitionState` with its position. A position epoch is never used twice, even if a partition
+is revoked and assigned again.
 
-Follows `org.apache.kafka.clients.consumer.internals.SubscriptionState`.
-"""
+Follows `org.apache.kafka.clients.consumer.internals.SubscriptionState`."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from klamm.offsets import OffsetAndMetadata
 
 
 class SubscriptionType(enum.Enum):
-    """How the partitions were chosen."""
+    """The ways in which partitions are chosen."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -31,21 +30,21 @@ class SubscriptionType(enum.Enum):
 
 
 class SubscriptionState:
-    """Owned by the consumer; nothing else changes it.
+    """The subscription of one consumer. Only the consumer changes it.
 
-    Invariants: partitions are assigned only under a subscription; those of a TOPICS or PATTERN subscription
-    are of subscribed topics, but for the time between a change of subscription and the next rebalance.
-    """
+    Invariants: partitions are assigned only under a subscription. With TOPICS or PATTERN they are partitions of
+    subscribed topics, except between a change of the subscription and the next rebalance."""
 
     def __init__(self) -> None:
         self.type = SubscriptionType.NONE
         self.topics: frozenset[str] = frozenset()
-        """What a TOPICS or PATTERN subscription covers now."""
+        """The topics that a TOPICS or PATTERN subscription has now. With SERVER_PATTERN, the topics of the assigned
+        partitions."""
         self.pattern: re.Pattern[str] | None = None
         self.server_pattern = ""
         """The expression of a SERVER_PATTERN subscription, which the coordinator matches; empty for the other types."""
         self.is_unchecked = False
-        """Leaders have changed, or a position is suspect, since `check_leaders`."""
+        """True if leaders have changed, or a position became suspect, since the last `check_leaders`."""
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._epochs = itertools.count(1)
 
@@ -53,41 +52,42 @@ class SubscriptionState:
 
     @property
     def auto_assigned(self) -> bool:
-        """Partitions come from the group."""
+        """True if the group assigns the partitions."""
         return self.type in (SubscriptionType.TOPICS, SubscriptionType.PATTERN, SubscriptionType.SERVER_PATTERN)
 
     @property
     def named_topics(self) -> frozenset[str]:
-        """The topics that this consumer asks for by name."""
+        """The topics that this consumer requests by name."""
         return frozenset() if self.type is SubscriptionType.SERVER_PATTERN else self.topics
 
     def subscribe_server_pattern(self, pattern: str) -> None:
-        """Topics follow with what the group assigns (KIP-848)."""
+        """Subscribes by a pattern that the coordinator matches. The group's assignment sets the topics (KIP-848)."""
         self._become(SubscriptionType.SERVER_PATTERN)
         self.server_pattern = pattern
 
     def subscribe_topics(self, topics: Iterable[str]) -> bool:
-        """Whether that is a change."""
+        """Subscribes to topics by name. Returns whether the topics changed."""
         self._become(SubscriptionType.TOPICS)
         return self._set_topics(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Topics follow with `match_topics`, now and on every change of the cluster."""
+        """Subscribes by a pattern. `match_topics` sets the topics, now and after every change of the cluster."""
         self._become(SubscriptionType.PATTERN)
         self.pattern = pattern
 
     def match_topics(self, existing: Iterable[str]) -> bool:
-        """Subscribes to those of `existing` that match the pattern in full; whether that is a change."""
+        """Subscribes to the topics of `existing` whose whole name matches the pattern. Returns whether the topics
+        changed."""
         assert self.pattern is not None, "no pattern subscription"
         return self._set_topics(topic for topic in existing if self.pattern.fullmatch(topic))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Takes exactly these partitions, without a group's assignment. Partitions that stay keep their state."""
+        """Assigns exactly these partitions, without a group. Partitions that were assigned before keep their state."""
         self._become(SubscriptionType.ASSIGNED)
         self._replace(partitions)
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
-        """What a rebalance gave. Partitions that stay keep their state."""
+        """Applies the assignment of a rebalance. Partitions that were assigned before keep their state."""
         assert self.auto_assigned, f"a group assignment under a subscription of type {self.type.value}"
         self._replace(partitions)
         if self.type is SubscriptionType.SERVER_PATTERN:
@@ -126,21 +126,21 @@ class SubscriptionState:
         return self._partitions.get(tp)
 
     def require(self, tp: TopicPartition) -> PartitionState:
-        """Raises IllegalStateError when `tp` is not assigned."""
+        """Returns the state of an assigned partition. Raises IllegalStateError if `tp` is not assigned."""
         state = self._partitions.get(tp)
         if state is None:
             raise IllegalStateError(f"{tp} is not assigned to this consumer")
         return state
 
     def partitions_where(self, predicate: Callable[[PartitionState], bool]) -> list[TopicPartition]:
-        """The assigned partitions that satisfy `predicate`, sorted."""
+        """Returns the assigned partitions that satisfy `predicate`, sorted."""
         return [tp for tp, state in self._partitions.items() if predicate(state)]
 
     def initializing(self) -> list[TopicPartition]:
         return self.partitions_where(lambda state: state.state is PositionState.INITIALIZING)
 
     def resetting(self) -> dict[TopicPartition, int]:
-        """The partitions that have to find their position, with the timestamps whose offsets are wanted."""
+        """Returns the partitions that wait for the offset at a timestamp, with these timestamps."""
         return {
             tp: state.reset_timestamp_ms
             for tp, state in self._partitions.items()
@@ -148,7 +148,7 @@ class SubscriptionState:
         }
 
     def validating(self) -> dict[TopicPartition, Validation]:
-        """Positions to be validated."""
+        """Returns the positions that have to be validated, by partition."""
         return {
             tp: state.validation for tp, state in self._partitions.items() if state.state is PositionState.VALIDATING
         }
@@ -168,7 +168,9 @@ class SubscriptionState:
         return True
 
     def suspect(self, tp: TopicPartition) -> None:
-        """The leader said that its log parts from what was read."""
+        """Marks a position as suspect, after the leader reported that its log diverges from the records that were
+        read.
+        """
         self.require(tp).suspect = True
         self.is_unchecked = True
 
@@ -180,7 +182,7 @@ class SubscriptionState:
             state.check_leader(leader_epoch_of(tp))
 
     def is_validating(self, tp: TopicPartition, asked: Validation) -> bool:
-        """Whether an answer about the position is still wanted."""
+        """Returns whether the position still waits for the answer to this validation."""
         state = self._partitions.get(tp)
         return (
             state is not None
@@ -191,12 +193,13 @@ class SubscriptionState:
     def complete_validation(
         self, tp: TopicPartition, offset: int, leader_epoch: int, *, current_leader_epoch: int
     ) -> None:
-        """A position that was validating is valid at `offset`, after a batch of `leader_epoch`, under that leader."""
+        """Ends the validation of a position: it is valid at `offset`, after a batch of `leader_epoch`, under the
+        current leader."""
         self.require(tp).complete_validation(offset, leader_epoch, current_leader_epoch)
-        self.is_unchecked = True  # The leader may be another one by now.
+        self.is_unchecked = True  # The leader may have changed during the validation.
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit of everything returned so far stores."""
+        """Returns the offsets to commit for all records that poll has returned, by partition."""
         return {
             tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
             for tp, state in self._partitions.items()
@@ -204,7 +207,7 @@ class SubscriptionState:
         }
 
     def check_invariants(self) -> None:
-        """Raises AssertionError with what is wrong."""
+        """Raises AssertionError if an invariant does not hold."""
         epochs = [state.position_epoch for state in self._partitions.values()]
         assert len(set(epochs)) == len(epochs), f"position epochs are shared: {epochs}"
         assert self.type is not SubscriptionType.NONE or not self._partitions, "assigned without a subscription"

@@ -1,10 +1,9 @@
 """The Consumer for threads: an AsyncConsumer on the shared loop thread, polled from the caller's.
 
-Fetching, heartbeats and joins go on in the background whatever the caller does. Decompressing, decoding and
-deserializing happen in the caller's thread, and most polls never talk to the loop: they read on in what the
-last one that did has loaded. Listeners, interceptors' on_consume and commit callbacks run in the caller's
-thread too, within poll, commit, unsubscribe and close.
-"""
+Fetches, heartbeats and joins run in the background whatever the caller does. The caller's thread decompresses, decodes
+and deserializes records. Most polls do not call the loop: they read records that an earlier poll has loaded. Listeners,
+interceptors' on_consume and commit callbacks also run in the caller's thread, within poll, commit, unsubscribe and
+close."""
 
 from __future__ import annotations
 
@@ -36,10 +35,10 @@ _LONGEST_WAIT_S = 1e6
 
 @documented_by(AsyncConsumer)
 class Consumer:
-    """Reads records of topics. Each method is that of AsyncConsumer, but waits for what it returns.
+    """Reads records of topics. Each method does the same as that of AsyncConsumer, but waits for the result.
 
-    Not to be used by two threads at once: that raises ConcurrentAccessError. Only `wakeup` may be called from
-    any thread. Use as a context manager, or call `close`."""
+    Two threads must not use a consumer at once, which raises ConcurrentAccessError. Only `wakeup` may be called from
+    any thread. Use it as a context manager, or call `close`."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         parsed = ConsumerConfig.parse(config, **overrides)
@@ -207,7 +206,8 @@ class Consumer:
 
     @contextlib.contextmanager
     def _access(self) -> Iterator[None]:
-        """The caller's thread has the consumer to itself; it may enter again from a listener."""
+        """Gives the calling thread exclusive use of the consumer. The same thread may enter again from a rebalance
+        listener."""
         if not self._turn.acquire(blocking=False):
             raise ConcurrentAccessError("the consumer is in use by another thread; only wakeup is for any thread")
         try:
@@ -220,7 +220,7 @@ class Consumer:
             return self._caller.run(function, *args, **kwargs)
 
     def _call(self, function: Callable[[], T]) -> T:
-        """Calls `function` on the loop, which owns the state."""
+        """Calls `function` on the event loop, which owns the state, and returns its result."""
 
         async def call() -> T:
             return function()

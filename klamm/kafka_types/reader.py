@@ -19,18 +19,18 @@ _VARINT_BYTES_MAX = 5
 
 
 class MalformedTypesError(KlammError):
-    """Bytes that are not what they must be."""
+    """Bytes are not a valid encoding of Kafka's types."""
 
 
 class KafkaReader(Generic[BufferT]):
-    """Reads forward through a buffer; what it takes out of it is a part of the buffer, so of a view a view.
+    """Reads forward through a buffer. Returned bytes are slices of the buffer, so slices of a view are views.
 
-    Every method raises `error` where the buffer ends too early, or says what cannot be."""
+    Every method raises `error` if the buffer ends too early or has invalid content."""
 
     __slots__ = ("_buffer", "_flexible", "position")
 
     error: ClassVar[type[KlammError]] = MalformedTypesError
-    """A subclass says of what the bytes are."""
+    """The exception class. A subclass sets its own, which names the kind of bytes."""
 
     def __init__(self, buffer: BufferT, *, flexible: bool = False, position: int = 0) -> None:
         self._buffer: BufferT = buffer
@@ -38,11 +38,11 @@ class KafkaReader(Generic[BufferT]):
         self.position = position
 
     def use_flexible(self) -> None:
-        """Lengths are varints from here on."""
+        """Reads lengths as varints from here on."""
         self._flexible = True
 
     def fields(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Several numbers at once."""
+        """Reads several numbers at once."""
         position = self.position
         self.position = position + layout.size
         try:
@@ -67,7 +67,7 @@ class KafkaReader(Generic[BufferT]):
         return self.fields(_INT64)[0]
 
     def uuid(self) -> bytes:
-        """16 bytes."""
+        """Reads a UUID of 16 bytes."""
         return bytes(self._take(16))
 
     def string(self) -> str:
@@ -116,14 +116,14 @@ class KafkaReader(Generic[BufferT]):
         return self.fields(struct.Struct(f">{count}i"))
 
     def array_size(self) -> int:
-        """How many items follow."""
+        """Reads the number of items of an array."""
         count = self.unsigned_varint() - 1 if self._flexible else self.fields(_INT32)[0]
         if not 0 <= count <= len(self._buffer) - self.position:
             raise self._no_array(count)
         return count
 
     def nullable_array_size(self) -> int:
-        """How many items follow; -1: the array is null."""
+        """Reads the number of items of an array, or -1 if the array is null."""
         count = self.unsigned_varint() - 1 if self._flexible else self.fields(_INT32)[0]
         if not -1 <= count <= len(self._buffer) - self.position:
             raise self._no_array(count)
@@ -135,7 +135,7 @@ class KafkaReader(Generic[BufferT]):
             return
         position = self.position
         if position < len(self._buffer) and not self._buffer[position]:
-            # Nearly always there are none.
+            # There are nearly always no tagged fields.
             self.position = position + 1
             return
         for _ in range(self.unsigned_varint()):
@@ -143,7 +143,7 @@ class KafkaReader(Generic[BufferT]):
             self._take(self.unsigned_varint())
 
     def tagged_fields(self) -> dict[int, BufferT]:
-        """The tagged fields at the end of a struct, by tag."""
+        """Reads the tagged fields at the end of a struct, by tag."""
         fields: dict[int, BufferT] = {}
         if self._flexible:
             for _ in range(self.unsigned_varint()):
@@ -155,7 +155,7 @@ class KafkaReader(Generic[BufferT]):
         position = self.position
         try:
             value = self._buffer[position]
-            # Nearly all are lengths below 128.
+            # Nearly all lengths are below 128.
             if value >= 0x80:
                 value &= 0x7F
                 for shift in range(7, 7 * _VARINT_BYTES_MAX, 7):
@@ -172,7 +172,7 @@ class KafkaReader(Generic[BufferT]):
         return value
 
     def expect_end(self) -> None:
-        """Nothing is left over."""
+        """Raises the error unless all bytes were read."""
         if self.position != len(self._buffer):
             left = len(self._buffer) - self.position
             raise self.error(f"{left} bytes follow the end of the message at byte {self.position}")
@@ -195,7 +195,7 @@ class KafkaReader(Generic[BufferT]):
         return self.error(f"an array announces {count} items, but only {left} bytes are left")
 
     def _check_null(self, size: int) -> None:
-        """A length below zero is -1."""
+        """Raises the error if a length is below zero but not -1."""
         if size != -1:
             at = self.position
             raise self.error(f"the length that ends at byte {at} is {size}; expected 0 or more, or -1 for null")

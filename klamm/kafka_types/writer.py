@@ -9,18 +9,18 @@ from typing import Any, Final, Self, TypeVar
 T = TypeVar("T")
 
 STRING_BYTES_MAX: Final = 0x7FFF
-"""What the int16 length of a classic string can say."""
+"""The maximum length of a classic string, because the length is an int16."""
 
 _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _SHORT: Final = 0x7F
-"""Below it a length takes one byte, as nearly all do."""
+"""Lengths below this take one byte. Nearly all lengths do."""
 
 
 class KafkaWriter:
-    """Builds one value; each method writes what follows and returns the writer."""
+    """Builds one encoded value. Each method appends a part and returns the writer."""
 
     __slots__ = ("_flexible", "_open")
 
@@ -29,16 +29,16 @@ class KafkaWriter:
         self._open = bytearray()
 
     def use_flexible(self) -> Self:
-        """Lengths are varints from here on."""
+        """Writes lengths as varints from here on."""
         self._flexible = True
         return self
 
     def value(self) -> bytes:
-        """Everything written so far."""
+        """Returns all bytes written so far."""
         return bytes(self._open)
 
     def fields(self, layout: struct.Struct, *values: int) -> Self:
-        """Several numbers at once."""
+        """Writes several numbers at once."""
         self._open += layout.pack(*values)
         return self
 
@@ -63,7 +63,7 @@ class KafkaWriter:
         return self
 
     def uuid(self, value: bytes) -> Self:
-        """16 bytes."""
+        """Writes a UUID of 16 bytes."""
         assert len(value) == 16, value
         self._open += value
         return self
@@ -111,7 +111,7 @@ class KafkaWriter:
         return self
 
     def array_size(self, count: int) -> Self:
-        """Writes the number of items before them. The length of bytes is written alike."""
+        """Writes the number of items, which comes before the items. The length of bytes is written in the same way."""
         if not self._flexible:
             self._open += _INT32.pack(count)
         elif count < _SHORT:
@@ -127,7 +127,7 @@ class KafkaWriter:
         """Writes the tagged fields at the end of a struct, (tag, value) in ascending order; only flexible versions have
         any."""
         if self._flexible:
-            self._open.append(len(fields))  # never as many as 128
+            self._open.append(len(fields))  # There are never as many as 128 fields, so the count takes one byte.
             for tag, value in fields:
                 self.unsigned_varint(tag)
                 self.unsigned_varint(len(value))

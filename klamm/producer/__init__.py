@@ -1,8 +1,8 @@
 """Producers: they send records in batches, and report the outcome of each record once.
 
-Producer | AsyncProducer   the facades; `intake` checks and serializes what `send` is given
+Producer | AsyncProducer   the facades; `intake` checks and serializes the arguments of `send`
   engine                   client, accumulator and sender of one producer, and its topics
-    transactions           what begins and ends them; `transaction_state` (pure) says what may be done when
+    transactions           their begin and end; `transaction_state` (pure) has the calls allowed in each state
     accumulator (pure)     a queue of batches per partition, bounded memory, when each batch is due
     sender                 requests to brokers, outcomes, retries
     future                 one outcome per batch, a pointer into it per record

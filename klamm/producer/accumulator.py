@@ -57,17 +57,18 @@ class PartitionQueue:
         """The last of `batches` while it takes records."""
         self.in_flight: list[Batch] = []
         self.retry_at_ms = 0
-        """Nothing is sent before (backoff)."""
+        """The earliest time of the next request (backoff)."""
         self.leader_epoch = NO_LEADER_EPOCH
-        """Under which the sender sent last."""
+        """The leader epoch of the last request."""
         self.awaits_leader = False
         """True after the leader failed. The backoff ends when the metadata name another leader."""
         self.one_at_a_time = False
-        """A request with several batches was too large: find out which one it is."""
+        """True after a request with several batches was too large. Each request then has one batch, to find the one
+        that is too large."""
 
 
 class TopicQueues:
-    """One topic: its partitions' queues and the choice between them."""
+    """The queues of one topic's partitions, and the partitioner that selects one."""
 
     def __init__(
         self, name: str, partitioner: Partitioner, queue_of: Callable[[TopicPartition], PartitionQueue] = PartitionQueue
@@ -78,15 +79,16 @@ class TopicQueues:
         self._queue_of = queue_of
 
     def update(self, partition_count: int, preferred: Sequence[int]) -> None:
-        """The topic's partitions changed (fewer after it was deleted and created again), or which of them have a live
-        leader."""
+        """Applies a change of the topic's partitions or of their live leaders. A topic has fewer partitions if it was
+        deleted and created again."""
         del self.queues[partition_count:]
         for number in range(len(self.queues), partition_count):
             self.queues.append(self._queue_of(TopicPartition(self.name, number)))
         self._partitioner.update(partition_count, preferred)
 
     def queue_for(self, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue | None:
-        """The queue of that partition, or of the one the partitioner chooses; None when there is none such."""
+        """Returns the queue of `partition`, or of the one that the partitioner selects. Returns None if the partition
+        does not exist."""
         if partition is None:
             partition = self._partitioner.choose(key, size_bytes)
         if not 0 <= partition < len(self.queues):
@@ -96,7 +98,7 @@ class TopicQueues:
 
 @dataclass(slots=True, kw_only=True)
 class PendingRequest:
-    """The batches that one broker gets in one request."""
+    """The batches in one request to one broker."""
 
     node_id: int
     size_bytes: int = 0
@@ -109,13 +111,15 @@ class Drained:
 
     requests: list[PendingRequest]
     leaderless: set[str]
-    """Topics with batches that are due but whose partition has no known leader."""
+    """Topics with due batches whose partition has no known leader."""
     next_due_ms: float
-    """When the next batch becomes due or expires; NEVER_MS when nothing waits for time."""
+    """The time at which the next batch becomes due or expires, or NEVER_MS."""
 
 
 class Accumulator:
-    """See the module. `on_due` is called when something is due earlier than the last drain expected."""
+    """The records of one producer that wait to be sent. The module's docstring has the rules.
+
+    `on_due` is called when a batch becomes due earlier than the last drain expected."""
 
     def __init__(self, config: ProducerConfig, on_due: Callable[[], object]) -> None:
         self._batch_bytes = config.batch_size
@@ -130,20 +134,21 @@ class Accumulator:
         self.buffer_bytes = config.buffer_memory
         self.available_bytes = config.buffer_memory
         self.waiting = 0
-        """Senders that wait for memory; while there are any, every batch is due."""
+        """The number of `send` calls that wait for memory. While there are any, every batch is due."""
 
     # Filling
 
     def queue_of(self, tp: TopicPartition) -> PartitionQueue:
-        """The queue of that partition; an old one as long as there is something in it, to keep the order.
+        """Returns the queue of a partition. Reuses an active queue, so that the order of records is kept.
 
-        That matters when a topic disappears from the metadata and is there again."""
+        An active queue is left over if the topic disappears from the metadata and comes back."""
         return next((queue for queue in self._active if queue.tp == tp), None) or PartitionQueue(tp)
 
     def append(
         self, queue: PartitionQueue, record: RawRecord, size_bytes: int, on_delivery: DeliveryCallback | None
     ) -> tuple[BatchResult, int] | None:
-        """The result and the index in it, or None when the record needs a new batch (`open_batch`)."""
+        """Appends a record to the open batch. Returns the batch's result and the record's index, or None if a new batch
+        is needed (`open_batch`)."""
         batch = queue.open
         if batch is None:
             return None
@@ -163,9 +168,9 @@ class Accumulator:
         return batch.result, index
 
     def open_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int) -> bool:
-        """A new batch with room for a record of that size; whether there was memory for it.
+        """Opens a new batch with room for a record of that size. Returns False if there is no memory for it.
 
-        Raises IllegalStateError when the producer is closed."""
+        Raises IllegalStateError if the producer is closed."""
         if self._closed:
             raise IllegalStateError("the producer is closed")
         self._close_batch(queue)
@@ -178,9 +183,9 @@ class Accumulator:
         return True
 
     def append_packed(self, queue: PartitionQueue, records: PackedRecords, now_ms: int) -> BatchResult | None:
-        """A batch of its own, which is due at once; None when there is no memory for it.
+        """Adds packed records as a batch that is due at once. Returns its result, or None if there is no memory for it.
 
-        Raises IllegalStateError when the producer is closed."""
+        Raises IllegalStateError if the producer is closed."""
         if self._closed:
             raise IllegalStateError("the producer is closed")
         self._close_batch(queue)
@@ -195,7 +200,7 @@ class Accumulator:
         return batch.result
 
     def flush(self) -> list[BatchResult]:
-        """Makes everything due; returns the outcomes of what is not settled yet."""
+        """Makes all batches due. Returns the results of the batches that are not settled yet."""
         results = {}
         for queue in self._active:
             self._close_batch(queue)
@@ -204,19 +209,20 @@ class Accumulator:
         return list(results)
 
     def close(self) -> None:
-        """Takes no more records and makes everything due."""
+        """Refuses further records and makes all batches due."""
         self._closed = True
         self.flush()
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits, nothing is in flight."""
+        """True if no batch waits and none is in flight."""
         return not self._active
 
     # Sending
 
     def drain(self, leader_of: LeaderOf, in_flight: Mapping[int, int], limit: int, now_ms: int) -> Drained:
-        """Takes what is due for brokers with fewer than `limit` requests in flight, oldest queues first."""
+        """Returns requests with the due batches, the oldest queues first. Only brokers with fewer than `limit` requests
+        in flight get one."""
         requests: dict[int, PendingRequest] = {}
         drained = Drained(requests=[], leaderless=set(), next_due_ms=self._next_expiry_ms)
         for queue in list(self._active):
@@ -237,9 +243,9 @@ class Accumulator:
         return drained
 
     def expire(self, now_ms: int) -> list[Batch]:
-        """Takes the batches whose delivery.timeout.ms is over; the caller settles them.
+        """Returns the batches whose delivery.timeout.ms is over. The caller settles them.
 
-        Those in flight are marked and stay where they are until their request ends."""
+        Waiting batches are removed. Batches in flight are marked, and stay until their request ends."""
         if now_ms < self._next_expiry_ms:
             return []
         expired = []
@@ -259,7 +265,7 @@ class Accumulator:
         return expired
 
     def complete(self, queue: PartitionQueue) -> list[Batch]:
-        """The request of this partition ended for good; returns its batches, also those that have expired."""
+        """Ends the partition's request for good. Returns its batches, including those that have expired."""
         batches = queue.in_flight
         queue.in_flight = []
         queue.one_at_a_time = False
@@ -277,10 +283,10 @@ class Accumulator:
         retries_max: int,
         awaits_leader: bool = False,
     ) -> list[Batch]:
-        """The request of this partition is to be sent again, not before `retry_at_ms` or, with `awaits_leader`,
-        `end_backoff`.
+        """Puts the batches of the partition's request back, to be sent again. They wait until `retry_at_ms` or, with
+        `awaits_leader`, until `end_backoff`.
 
-        Returns the batches that have been sent too often already; the caller settles them."""
+        Returns the batches that have used up their retries. The caller settles them."""
         batches = queue.in_flight
         exhausted = [batch for batch in batches if batch.attempts > retries_max]
         for batch in exhausted:
@@ -293,19 +299,20 @@ class Accumulator:
         return exhausted
 
     def end_backoff(self, has_leader: Callable[[PartitionQueue], bool]) -> None:
-        """Makes due what waits for another leader and has one (KIP-951)."""
+        """Makes batches due that wait for a new leader, if their partition has one now (KIP-951)."""
         for queue in self._active:
             if queue.awaits_leader and has_leader(queue):
                 queue.retry_at_ms, queue.awaits_leader = 0, False
 
     def topics_awaiting_leader(self) -> set[str]:
-        """Topics with partitions whose last leader failed and that have not been sent to another yet."""
+        """Returns the topics of partitions whose leader failed and that wait for another leader."""
         return {queue.tp.topic for queue in self._active if queue.awaits_leader}
 
     def split(self, queue: PartitionQueue) -> bool:
-        """The request of this partition was too large: send its batches one by one, or a single one in halves.
+        """Splits the partition's request, which was too large. Several batches are sent one by one. A single batch is
+        sent in halves.
 
-        False when it is a single record; then `complete` it."""
+        Returns False if the request has only a single record. The caller then calls `complete`."""
         batches = queue.in_flight
         if len(batches) > 1:
             queue.one_at_a_time = True
@@ -320,7 +327,7 @@ class Accumulator:
         return True
 
     def abort(self) -> list[Batch]:
-        """Takes every batch that waits; the caller settles them."""
+        """Removes and returns every waiting batch. The caller settles them."""
         aborted = []
         for queue in list(self._active):
             while queue.batches:
@@ -330,11 +337,11 @@ class Accumulator:
         return aborted
 
     def queues_in_flight(self) -> list[PartitionQueue]:
-        """The partitions with a request under way."""
+        """Returns the queues of the partitions with a request in flight."""
         return [queue for queue in self._active if queue.in_flight]
 
     def delivery_timeout(self, batch: Batch) -> DeliveryTimeoutError:
-        """The error of an expired batch."""
+        """Returns the error of an expired batch."""
         if batch.attempts:
             story = f"{batch.attempts} attempt(s)" + (f", the last one: {batch.last_error}" if batch.last_error else "")
         else:
@@ -345,7 +352,7 @@ class Accumulator:
         )
 
     def check_invariants(self) -> None:
-        """Asserts those of the module's docstring."""
+        """Raises AssertionError if an invariant of the module's docstring does not hold."""
         held_bytes = 0
         for queue in self._active:
             assert queue.batches or queue.in_flight, queue.tp
@@ -373,7 +380,9 @@ class Accumulator:
         return 0 if self.waiting else first.created_ms + self._linger_ms
 
     def _fill(self, request: PendingRequest, queue: PartitionQueue, now_ms: int) -> None:
-        """Moves the queue's due batches into the request while there is room (a first batch always fits)."""
+        """Moves the queue's due batches into the request while there is room. The first batch of a request always
+        fits.
+        """
         taken = queue.in_flight
         while queue.batches:
             batch = queue.batches[0]
@@ -388,7 +397,7 @@ class Accumulator:
         if taken:
             queue.awaits_leader = False
             request.parts.append((queue, taken))
-            # The next drain begins with the others.
+            # The next drain begins with the other queues.
             del self._active[queue]
             self._active[queue] = None
 
@@ -402,7 +411,7 @@ class Accumulator:
         self._drop_if_idle(queue)
 
     def _close_batch(self, queue: PartitionQueue) -> None:
-        """The size of the open batch is known now: the rest of its reservation is free again."""
+        """Closes the open batch. Its size is now known, so the rest of its reserved memory becomes free."""
         if queue.open is not None:
             batch = queue.open
             queue.open = None

@@ -21,7 +21,8 @@ from klamm.producer.record import ProducerRecord, RecordMetadata
 from klamm.producer.sender import monotonic_ms
 
 _YIELD_INTERVAL_MS: Final = 5
-"""A caller that sends in a tight loop lets the sender run this often; more often would mean smaller requests."""
+"""A caller that sends in a tight loop yields to the event loop at this interval, in ms. A shorter interval would
+make smaller requests."""
 
 
 class AsyncProducer:
@@ -30,7 +31,7 @@ class AsyncProducer:
     `send` returns as soon as the record is buffered. Await its result to wait for the acknowledgement."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
-        asyncio.get_running_loop()  # Raises here rather than half-way through.
+        asyncio.get_running_loop()  # Raises here if there is no running loop, before anything is created.
         self._config = ProducerConfig.parse(config, **overrides)
         self._intake = Intake(self._config)
         self._engine = ProducerEngine(self._config, on_due=self._wake, on_settled=self._notify_waiting)
@@ -50,7 +51,8 @@ class AsyncProducer:
         headers: Sequence[Header] | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> AsyncRecordFuture:
-        """Buffers one record, waiting for metadata and memory if it must; arguments and errors as Producer's."""
+        """Buffers one record. Waits for metadata and memory if necessary. The arguments and errors are those of
+        `Producer.send`."""
         if self._interceptors:
             topic, value, key, partition, timestamp_ms, headers = self._interceptors.on_send(
                 ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
@@ -77,13 +79,15 @@ class AsyncProducer:
         return await (await self.send(topic, value, key, **options))
 
     async def flush(self) -> None:
-        """Sends what is buffered now and waits until all of it is acknowledged or has failed."""
+        """Sends all records that are buffered now, and waits until all of them are acknowledged or have failed."""
         with self._engine.lock:
             results = self._engine.accumulator.flush()
         await asyncio.gather(*map(until_done, results))
 
     async def close(self, timeout: float | None = None) -> None:
-        """Sends what is buffered, waits for at most `timeout` seconds, fails the rest and ends."""
+        """Closes the producer. Sends buffered records for at most `timeout` seconds; records that are unsent then
+        fail.
+        """
         await self._engine.close(timeout)
 
     async def init_transactions(self, transactional_id: str | None = None) -> None:
@@ -97,32 +101,37 @@ class AsyncProducer:
         await self._engine.transactions.initialize(transactional_id)
 
     async def begin_transaction(self) -> None:
-        """All that is sent from now on is part of the transaction. Raises as `init_transactions`."""
+        """Begins a transaction: all records sent from now on are part of it. Raises the errors of
+        `init_transactions`.
+        """
         self._engine.transactions.begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Commits what a consumer has read together with the transaction (KIP-447).
+        """Commits the offsets that a consumer has read, as part of the transaction (KIP-447).
 
-        offsets: the next one to read of each partition. group: `consumer.group_metadata()`, taken after the poll that
-        the records are from; the consumer itself must not commit (`enable.auto.commit`). Raises as
-        `commit_transaction`; after a failure the transaction has to be aborted."""
+        offsets: the next offset to read of each partition. group: `consumer.group_metadata()`, taken after the poll
+        that returned the records. The consumer itself must not commit (`enable.auto.commit`). Raises the errors of
+        `commit_transaction`. After a failure the transaction must be aborted."""
         await self._engine.transactions.send_offsets(offsets, group)
 
     async def commit_transaction(self) -> None:
-        """Sends what is buffered, and makes all of the transaction count.
+        """Sends all buffered records and commits the transaction.
 
-        Raises AbortableTransactionError when something of it failed: abort it. Else as `init_transactions`."""
+        Raises AbortableTransactionError if a part of the transaction failed, which must then be aborted. Also raises
+        the errors of `init_transactions`."""
         await self._engine.transactions.commit()
 
     async def prepare_transaction(self, run_id: str, batch_id: int) -> PreparedPart | None:
-        """Sends what is buffered, and leaves it to a batch ledger whether the transaction counts (`klamm.batches`).
+        """Sends all buffered records and prepares the transaction, so that a batch ledger decides whether it commits
+        (`klamm.batches`).
 
-        The transactional.id is that of a part of the ledger, and the run has registered. Returns what the ledger's
-        decision has to name, None if nothing was written. For its next transaction the producer has to call
-        `init_transactions` again, which aborts what is not decided yet. Raises RunFencedError, BatchRewoundError or
-        BatchAbortedError when the run has nothing more to write, else as `commit_transaction`."""
+        The transactional.id must be that of a part of the ledger, and the run must have registered. Returns the part
+        that the ledger's decision names, or None if no records were written. Before its next transaction the producer
+        must call `init_transactions` again, which aborts an undecided transaction. Raises RunFencedError,
+        BatchRewoundError or BatchAbortedError if the run's work on the batch has ended. Also raises the errors of
+        `commit_transaction`."""
         return await self._engine.transactions.prepare(run_id, batch_id)
 
     async def abort_transaction(self) -> None:
@@ -131,10 +140,11 @@ class AsyncProducer:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """`async with producer.transaction(): ...` begins one, and commits it unless an exception aborts it.
+        """Begins a transaction for `async with producer.transaction(): ...`. Commits it at the end, or aborts it after
+        an exception.
 
-        That exception, or the one of the commit, is raised once the transaction is aborted. A commit that took too
-        long is not aborted: call `commit_transaction` again."""
+        The exception of the block, or of the commit, is raised after the abort. A commit that timed out is not aborted:
+        call `commit_transaction` again."""
         await self.begin_transaction()
         try:
             yield self
@@ -145,14 +155,14 @@ class AsyncProducer:
             raise
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """The topic's partition numbers; waits for metadata as `send` does."""
+        """Returns the topic's partition numbers. Waits for metadata like `send`."""
         queues = self._engine.topics.get(topic)
         if queues is None:
             queues = await self._engine.topic(topic, timeout_ms=self._config.max_block_ms)
         return set(range(len(queues.queues)))
 
     def metrics(self) -> dict[str, float]:
-        """Totals and averages since the start, under Kafka's metric names."""
+        """Returns totals and averages since the start, under Kafka's metric names."""
         return self._engine.metrics()
 
     async def __aenter__(self) -> Self:
@@ -172,7 +182,7 @@ class AsyncProducer:
         return queue or await self._engine.queue(topic, partition, key, size_bytes)
 
     async def _wait_for_room(self, size_bytes: int, deadline_ms: int) -> None:
-        """Waits until some memory is free again; raises BufferExhaustedError at the deadline."""
+        """Waits until some memory is free. Raises BufferExhaustedError at the deadline."""
         accumulator = self._engine.accumulator
         self._room.clear()
         accumulator.waiting += 1

@@ -1,8 +1,7 @@
 """One record batch of one partition on its way: filled, closed, sent, settled.
 
-A batch takes records while it is open. Its size is an upper bound of what it will be uncompressed. It shares
-the BatchResult of its records' futures; after a split several batches do, each from its own `start`.
-"""
+A batch accepts records while it is open. Its size is an upper bound of its uncompressed size. It shares a BatchResult
+with the futures of its records. After a split, several batches share the result, each from its own `start`."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from klamm.producer.result import BatchResult, RecordsOutcome
 from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord, estimate_size_bytes, increment_sequence
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]
-"""Called with the record's metadata or with what went wrong."""
+"""A callback with the record's metadata and None, or with None and the error."""
 
 RECORD_OVERHEAD_BYTES: Final = estimate_size_bytes(None, None)
 
@@ -30,7 +29,7 @@ class Stamp(NamedTuple):
 
 
 class Batch:
-    """See the module. All times are monotonic milliseconds."""
+    """One record batch. The module's docstring has its life cycle. All times are monotonic milliseconds."""
 
     __slots__ = (
         "attempts",
@@ -53,28 +52,28 @@ class Batch:
         self.tp = tp
         self.created_ms = created_ms
         self.reserved_bytes = reserved_bytes
-        """What it holds of buffer.memory."""
+        """The bytes of buffer.memory that the batch has reserved."""
         self.size_bytes = HEADER_SIZE_BYTES
         self.records: list[RawRecord] | PackedRecords = []
-        """A list as long as the batch is open."""
+        """The records. It is a list while the batch is open."""
         self.callbacks: list[tuple[int, DeliveryCallback]] = []
         """The callbacks of records, each with the record's index in the result."""
         self.result = BatchResult(tp, self.records)
         self.start = 0
-        """Index of its first record in the result."""
+        """The index of the batch's first record in the result."""
         self.attempts = 0
         self.last_error: Exception | None = None
-        """Why the last attempt failed."""
+        """The error of the last attempt, or None."""
         self.stamp: Stamp | None = None
         """The producer id, epoch and sequence, from the first attempt on; None if the producer is not idempotent."""
         self.encoded: bytes | None = None
         self.is_expired = False
-        """Whether the batch's time was over while it was in flight."""
+        """True if the batch expired while it was in flight."""
         self.is_settled = False
-        """Whether the outcome of the batch's records is known."""
+        """True after the outcome of the batch's records is known."""
 
     def halves(self) -> list[Batch]:
-        """Two batches of half the records each, in order; they settle this one's result."""
+        """Returns two batches with half of the records each, in order. Both settle parts of this batch's result."""
         middle = len(self.records) // 2
         assert middle, "a single record cannot be split"
         first, second = self._part(0, middle), self._part(middle, len(self.records))
@@ -98,14 +97,14 @@ class Batch:
         return part
 
     def outcomes(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> list[RecordsOutcome]:
-        """This batch's part of the result: one outcome, unless some of its records are to blame and others not."""
+        """Returns this batch's part of the result. It is one outcome, unless only some of the records are invalid."""
         if not isinstance(error, BrokerError) or not error.record_errors:
             return [RecordsOutcome(self.start, base_offset, log_append_time_ms, error)]
         return [RecordsOutcome(self.start + start, -1, -1, own) for start, own in self._errors_by_run(error)]
 
     def _errors_by_run(self, error: BrokerError) -> Iterator[tuple[int, Exception]]:
-        """(index in the batch, error) of each run of records with the same error. As in Kafka's clients, the code is a
-        record's own if it is alone to blame, else INVALID_RECORD: the broker tells one code for all."""
+        """Yields (index in the batch, error) of each run of records with the same error. The broker returns one code
+        for all records. As in Kafka's clients, a single invalid record gets this code, several get INVALID_RECORD."""
         code = error.code if len(error.record_errors) == 1 else ErrorCode.INVALID_RECORD
         own: dict[str, Exception] = {}
         others = OtherRecordsInvalidError(

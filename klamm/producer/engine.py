@@ -81,11 +81,11 @@ class ProducerEngine:
         self._closing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Call once, on the loop."""
+        """Starts the sender. Call this once, on the loop."""
         self._sender.start()
 
     def wake(self) -> None:
-        """Something is due; call on the loop."""
+        """Wakes the sender because a batch is due. Call this on the loop."""
         self._sender.wake()
 
     def place(
@@ -108,7 +108,7 @@ class ProducerEngine:
 
     @property
     def transactions(self) -> TransactionManager:
-        """Raises IllegalStateError without transactional.id."""
+        """The transactions of this producer. Raises IllegalStateError without transactional.id."""
         if self._transactions is None:
             raise IllegalStateError("the producer has no transactional.id, and so no transactions")
         return self._transactions
@@ -119,7 +119,7 @@ class ProducerEngine:
         return self._transaction is not None and self._transaction.is_open
 
     def no_room(self, size_bytes: int) -> BufferExhaustedError:
-        """The error when `place` found no memory for `max.block.ms`."""
+        """Returns the error for a record for which `place` found no memory within `max.block.ms`."""
         return BufferExhaustedError(
             f"no room for {size_bytes} bytes within max.block.ms={self.config.max_block_ms}:"
             f" {self.accumulator.available_bytes} of buffer.memory={self.config.buffer_memory} bytes are free"
@@ -146,9 +146,9 @@ class ProducerEngine:
         return await self._client.retrying(look_up, timeout_ms=timeout_ms)
 
     async def queue(self, topic: str, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue:
-        """Where a record belongs whose topic or partition was not known; raises as `topic` does.
+        """Returns the queue for a record whose topic or partition was not known yet. Raises the errors of `topic`.
 
-        Raises IllegalStateError when the partitioner chooses a partition that there is not."""
+        Raises IllegalStateError if the partitioner selects a partition that does not exist."""
         queues = await self.topic(topic, partition or 0, timeout_ms=self.config.max_block_ms)
         with self.lock:
             queue = queues.queue_for(partition, key, size_bytes)
@@ -157,13 +157,14 @@ class ProducerEngine:
         return queue
 
     async def close(self, timeout_s: float | None) -> None:
-        """Sends what is buffered, for at most `timeout_s` seconds, fails the rest, ends."""
+        """Closes the producer. Sends buffered records for at most `timeout_s` seconds; records that are unsent then
+        fail."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(timeout_s), name="klamm-producer-close")
         await asyncio.shield(self._closing)
 
     def metrics(self) -> dict[str, float]:
-        """Under Kafka's names; totals since the start."""
+        """Returns totals since the start, under Kafka's metric names."""
         return {
             **self._metrics.snapshot(),
             "buffer-total-bytes": self.config.buffer_memory,

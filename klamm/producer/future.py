@@ -1,7 +1,6 @@
-"""What `send` returns: per record no more than a pointer into the outcome of its batch.
+"""The futures that `send` returns. Each is only a pointer into the result of a batch.
 
-A future that had a state of its own would cost more than everything else `send` does.
-"""
+A future with its own state would cost more than all other work of `send`."""
 
 from __future__ import annotations
 
@@ -31,26 +30,27 @@ class RecordFuture:
         self._index = index
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Returns whether the outcome is known."""
         return self._result.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Waits for the record to be acknowledged; raises what went wrong.
+        """Waits until the record is acknowledged, and returns its metadata. Raises the record's error.
 
-        Raises TimeoutError when the outcome is not known after `timeout` seconds."""
+        Raises TimeoutError if the outcome is not known after `timeout` seconds."""
         error = self.exception(timeout)
         if error is not None:
             raise error
         return self._result.metadata(self._index, self._result.outcome_of(self._index))
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Waits likewise and returns what went wrong, or None."""
+        """Waits like `result`, and returns the record's error or None."""
         if not self._result.done:
             self._wait(timeout)
         return self._result.outcome_of(self._index).error
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
-        """Calls `function(self)` when done, on the producer's loop thread; at once if it is done already."""
+        """Calls `function(self)` on the producer's loop thread when the outcome is known. Calls it at once if it is
+        known already."""
         self._result.add_done_callback(lambda: _call(function, self))
 
     def _wait(self, timeout: float | None) -> None:
@@ -67,9 +67,9 @@ class BatchFuture:
         self._result = result
 
     def result(self, timeout: float | None = None) -> None:
-        """Waits for all records to be acknowledged; raises what went wrong with the first of them.
+        """Waits until all records are acknowledged. Raises the error of the first record that failed.
 
-        Raises TimeoutError when the outcome is not known after `timeout` seconds."""
+        Raises TimeoutError if the outcome is not known after `timeout` seconds."""
         if not self._result.done:
             _refuse_in_callback()
             wait_for(self._result, timeout)
@@ -86,7 +86,7 @@ def wait_for(result: BatchResult, timeout: float | None) -> None:
 
 
 class AsyncRecordFuture:
-    """The outcome of one `AsyncProducer.send`; await it. Belongs to the producer's event loop."""
+    """The outcome of one `AsyncProducer.send`. Await it for the metadata. It belongs to the producer's event loop."""
 
     __slots__ = ("_index", "_result")
 
@@ -95,24 +95,25 @@ class AsyncRecordFuture:
         self._index = index
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Returns whether the outcome is known."""
         return self._result.done
 
     def result(self) -> RecordMetadata:
-        """The outcome; raises what went wrong, or asyncio.InvalidStateError while it is not known."""
+        """Returns the record's metadata, or raises its error. Raises asyncio.InvalidStateError while the outcome is not
+        known."""
         error = self.exception()
         if error is not None:
             raise error
         return self._result.metadata(self._index, self._result.outcome_of(self._index))
 
     def exception(self) -> Exception | None:
-        """What went wrong, or None; raises asyncio.InvalidStateError while the outcome is not known."""
+        """Returns the record's error, or None. Raises asyncio.InvalidStateError while the outcome is not known."""
         if not self._result.done:
             raise asyncio.InvalidStateError("the outcome is not known yet")
         return self._result.outcome_of(self._index).error
 
     def add_done_callback(self, function: Callable[[AsyncRecordFuture], object]) -> None:
-        """Calls `function(self)` when done; at once if it is done already."""
+        """Calls `function(self)` when the outcome is known. Calls it at once if it is known already."""
         self._result.add_done_callback(lambda: _call(function, self))
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
@@ -122,7 +123,7 @@ class AsyncRecordFuture:
 
 
 def until_done(result: BatchResult) -> asyncio.Future[None]:
-    """A future of the running loop that is resolved when `result` is done."""
+    """Returns a future of the running loop that completes when `result` is done."""
     waiter = asyncio.get_running_loop().create_future()
 
     def resolve() -> None:

@@ -1,4 +1,4 @@
-"""The arguments of `send`, checked and serialized, before anything is buffered."""
+"""Checks and serializes the arguments of `send` before anything is buffered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SerializationError(KlammError, TypeError):
 
 
 class Intake:
-    """One per producer; `prepare` is on the path of every record."""
+    """Checks and serializes the records of one producer. `prepare` runs for every record."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._key_serializer = config.key_serializer
@@ -117,5 +117,5 @@ def _checked_headers(topic: str, headers: Sequence[Header]) -> tuple[Header, ...
 def _checked_header(name: Any, content: Any) -> Header:
     if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
         raise TypeError(name, content)
-    name.encode()  # A lone surrogate has no UTF-8.
+    name.encode()  # A lone surrogate cannot be encoded as UTF-8.
     return name, None if content is None else bytes(content)

@@ -1,4 +1,4 @@
-"""Hooks around every record (KIP-42). What they raise is logged and changes nothing."""
+"""Interceptors of every record (KIP-42). Their exceptions are logged and otherwise ignored."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ log = logging.getLogger(__name__)
 
 
 class ProducerInterceptor:
-    """Override what you need."""
+    """The base class of interceptors. Override the methods that you need."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Called before serialization, on the thread that calls `send`; returns the record to send instead."""
+        """Returns the record to send instead of `record`. Called before serialization, on the thread that calls
+        `send`.
+        """
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """When the record's outcome is known, on the producer's own loop, before `on_delivery`: be quick."""
+        """Called when the record's outcome is known, before `on_delivery`. It runs on the producer's own loop, so it
+        must be quick."""
 
 
 class InterceptorChain:

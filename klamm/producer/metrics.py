@@ -1,10 +1,10 @@
-"""What a producer counts, under Kafka's metric names."""
+"""The metrics of a producer, under Kafka's names."""
 
 from __future__ import annotations
 
 
 class ProducerMetrics:
-    """Plain totals, changed on the producer's loop only."""
+    """The totals of one producer. Only the producer's loop changes them."""
 
     def __init__(self) -> None:
         self.records_acknowledged = 0
@@ -21,21 +21,21 @@ class ProducerMetrics:
         self._requests_done = 0
 
     def request_sent(self, *, batches: int, records: int, size_bytes: int) -> None:
-        """One request left."""
+        """Counts a request that was sent."""
         self.requests_sent += 1
         self.batches_sent += batches
         self.records_sent += records
         self.bytes_sent += size_bytes
 
     def request_done(self, latency_ms: int) -> None:
-        """A request was answered, or failed."""
+        """Counts a request that was answered or has failed."""
         self.requests_in_flight -= 1
         self._requests_done += 1
         self._latency_total_ms += latency_ms
         self._latency_max_ms = max(self._latency_max_ms, latency_ms)
 
     def snapshot(self) -> dict[str, float]:
-        """Totals since the start; averages are over the same time."""
+        """Returns totals and averages since the start."""
         return {
             "record-send-total": self.records_acknowledged,
             "record-error-total": self.records_failed,

@@ -1,7 +1,6 @@
 """The synchronous Producer: fills the accumulator in the caller's thread, sends on the shared loop thread.
 
-`send` takes one lock and hops no threads; only a batch that becomes due wakes the loop.
-"""
+`send` takes one lock and does not switch threads. Only a batch that becomes due wakes the loop."""
 
 from __future__ import annotations
 
@@ -46,11 +45,11 @@ os.register_at_fork(after_in_child=_disable_after_fork_in_child)
 
 
 class Producer:
-    """Sends records to topics. Thread-safe: one producer for all threads is faster than one each.
+    """Sends records to topics. It is thread-safe: one producer for all threads is faster than one for each thread.
 
-    `Producer({"bootstrap.servers": "host:9094"})` or `Producer(bootstrap_servers="host:9094")`; every setting of
-    ProducerConfig goes either way. Use it as a context manager, or call `close`: records that are still buffered
-    when the process ends are lost."""
+    Create it with `Producer({"bootstrap.servers": "host:9094"})` or `Producer(bootstrap_servers="host:9094")`. Both
+    forms accept every setting of ProducerConfig. Use it as a context manager, or call `close`. Records that are still
+    buffered when the process ends are lost."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         self._config = ProducerConfig.parse(config, **overrides)
@@ -77,14 +76,14 @@ class Producer:
         headers: Sequence[Header] | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> RecordFuture:
-        """Buffers one record and returns at once, unless metadata or memory must be waited for.
+        """Buffers one record and returns immediately, unless it has to wait for metadata or memory.
 
-        value, key: bytes, or what the serializers take, or None. timestamp_ms: since the epoch; now by default.
-        on_delivery: called as `on_delivery(metadata, None)` or `on_delivery(None, error)` on the producer's loop
-        thread, in the order of the partition's records; it must not block.
+        value, key: bytes, or a value for the configured serializer, or None. timestamp_ms: milliseconds since the
+        epoch, by default now. on_delivery: called as `on_delivery(metadata, None)` or `on_delivery(None, error)` on the
+        producer's loop thread, in the order of the partition's records. It must not block.
 
-        Raises before anything is buffered: InvalidTopicError, UnknownTopicOrPartitionError (also for a topic
-        that does not appear within `max.block.ms`), SerializationError, MessageTooLargeError,
+        Raises these errors before anything is buffered: InvalidTopicError, UnknownTopicOrPartitionError (also for a
+        topic that does not appear within `max.block.ms`), SerializationError, MessageTooLargeError,
         BufferExhaustedError, NoBrokerError, IllegalStateError (closed, or no transaction begun),
         AbortableTransactionError, FatalProducerError."""
         if self._interceptors:
@@ -106,10 +105,11 @@ class Producer:
         return self._send_slowly(topic, partition, queue, record, size_bytes, on_delivery)
 
     def send_packed(self, topic: str, records: PackedRecords, *, partition: int | None = None) -> BatchFuture:
-        """Buffers records that are encoded already, as a batch of their own that waits for no others.
+        """Buffers records that are already encoded. They become a batch of their own, which is sent without waiting for
+        other records.
 
-        partition: without one the partitioner chooses as for a record without a key. Serializers and interceptors see
-        nothing of them. Raises as `send`, IllegalStateError also with interceptors."""
+        partition: by default the partitioner selects one, as for a record without a key. Serializers and interceptors
+        do not see the records. Raises the errors of `send`, and IllegalStateError if the producer has interceptors."""
         self._require_own_process()
         if self._interceptors:
             raise IllegalStateError("send_packed: interceptor.classes would not see these records")
@@ -127,7 +127,7 @@ class Producer:
         return BatchFuture(self._with_room(place, size_bytes, deadline_ms))
 
     def flush(self, timeout: float | None = None) -> None:
-        """Sends what is buffered now and waits until all of it is acknowledged or has failed.
+        """Sends all records that are buffered now, and waits until all of them are acknowledged or have failed.
 
         Raises TimeoutError after `timeout` seconds, and IllegalStateError inside a callback."""
         self._require_own_process()
@@ -139,9 +139,9 @@ class Producer:
             wait_for(result, None if deadline_s is None else max(0.0, deadline_s - time.monotonic()))
 
     def close(self, timeout: float | None = None) -> None:
-        """Sends what is buffered, waits for at most `timeout` seconds, fails the rest and ends.
+        """Closes the producer. Sends buffered records for at most `timeout` seconds; records that are unsent then fail.
 
-        May be called again; raises IllegalStateError inside a callback. In a forked child it does nothing."""
+        It may be called again. Raises IllegalStateError inside a callback. In a forked child it does nothing."""
         if self._process_id != os.getpid():
             return
         self._refuse_in_callback("close")
@@ -158,34 +158,38 @@ class Producer:
         self._loop.run(self._engine.transactions.initialize, transactional_id)
 
     def begin_transaction(self) -> None:
-        """Begins a transaction: all that is sent from now on is part of the transaction. Raises as
-        `init_transactions`."""
+        """Begins a transaction: all records sent from now on are part of it. Raises the errors of
+        `init_transactions`.
+        """
         self._require_own_process()
         self._engine.transactions.begin()
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Commits what a consumer has read together with the transaction (KIP-447).
+        """Commits the offsets that a consumer has read, as part of the transaction (KIP-447).
 
-        offsets: the next one to read of each partition. group: `consumer.group_metadata()`, taken after the poll that
-        the records are from; the consumer itself must not commit (`enable.auto.commit`). Raises as
-        `commit_transaction`; after a failure the transaction has to be aborted."""
+        offsets: the next offset to read of each partition. group: `consumer.group_metadata()`, taken after the poll
+        that returned the records. The consumer itself must not commit (`enable.auto.commit`). Raises the errors of
+        `commit_transaction`. After a failure the transaction must be aborted."""
         self._loop.run(self._engine.transactions.send_offsets, offsets, group)
 
     def commit_transaction(self) -> None:
-        """Sends what is buffered, and makes all of the transaction count.
+        """Sends all buffered records and commits the transaction.
 
-        Raises AbortableTransactionError when something of it failed: abort it. Else as `init_transactions`."""
+        Raises AbortableTransactionError if a part of the transaction failed, which must then be aborted. Also raises
+        the errors of `init_transactions`."""
         self._loop.run(self._engine.transactions.commit)
 
     def prepare_transaction(self, run_id: str, batch_id: int) -> PreparedPart | None:
-        """Sends what is buffered, and leaves it to a batch ledger whether the transaction counts (`klamm.batches`).
+        """Sends all buffered records and prepares the transaction, so that a batch ledger decides whether it commits
+        (`klamm.batches`).
 
-        The transactional.id is that of a part of the ledger, and the run has registered. Returns what the ledger's
-        decision has to name, None if nothing was written. For its next transaction the producer has to call
-        `init_transactions` again, which aborts what is not decided yet. Raises RunFencedError, BatchRewoundError or
-        BatchAbortedError when the run has nothing more to write, else as `commit_transaction`."""
+        The transactional.id must be that of a part of the ledger, and the run must have registered. Returns the part
+        that the ledger's decision names, or None if no records were written. Before its next transaction the producer
+        must call `init_transactions` again, which aborts an undecided transaction. Raises RunFencedError,
+        BatchRewoundError or BatchAbortedError if the run's work on the batch has ended. Also raises the errors of
+        `commit_transaction`."""
         return self._loop.run(self._engine.transactions.prepare, run_id, batch_id)
 
     def abort_transaction(self) -> None:
@@ -194,10 +198,11 @@ class Producer:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Self]:
-        """`with producer.transaction(): ...` begins one, and commits it unless an exception aborts it.
+        """Begins a transaction for `with producer.transaction(): ...`. Commits it at the end, or aborts it after an
+        exception.
 
-        That exception, or the one of the commit, is raised once the transaction is aborted. A commit that took too
-        long is not aborted: call `commit_transaction` again."""
+        The exception of the block, or of the commit, is raised after the abort. A commit that timed out is not aborted:
+        call `commit_transaction` again."""
         self.begin_transaction()
         try:
             yield self
@@ -208,7 +213,7 @@ class Producer:
             raise
 
     def partitions_for(self, topic: str) -> set[int]:
-        """Returns the topic's partition numbers; waits for metadata as `send` does."""
+        """Returns the topic's partition numbers. Waits for metadata like `send`."""
         self._require_own_process()
         queues = self._topics.get(topic)
         if queues is None:
@@ -239,7 +244,7 @@ class Producer:
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
     ) -> RecordFuture:
-        """The rest of `send` when the topic is not known, a batch must be opened, or memory waited for."""
+        """Continues `send` if the topic is not known, a new batch is needed, or there is no free memory."""
         self._require_own_process()
         deadline_ms = monotonic_ms() + self._config.max_block_ms
         found = queue or self._loop.run(self._engine.queue, topic, partition, record[1], size_bytes)
@@ -247,7 +252,8 @@ class Producer:
         return RecordFuture(*self._with_room(place, size_bytes, deadline_ms))
 
     def _with_room(self, place: Callable[[], T | None], size_bytes: int, deadline_ms: int) -> T:
-        """What `place`, called with the lock held, gives once there is memory. Raises BufferExhaustedError."""
+        """Returns the result of `place`, which is called with the lock held, when there is memory. Raises
+        BufferExhaustedError."""
         with self._lock:
             while True:
                 placed = place()

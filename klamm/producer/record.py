@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class ProducerRecord(NamedTuple):
-    """The arguments of one `send`, as interceptors see and may replace them: not yet serialized."""
+    """The arguments of one `send`, before serialization. Interceptors get this record and may return another."""
 
     topic: str
     value: Any = None
@@ -18,15 +18,15 @@ class ProducerRecord(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written."""
+    """The place where a record was written."""
 
     topic: str
     partition: int
     offset: int
     """The record's offset; -1 with acks=0, because the broker does not answer."""
     timestamp_ms: int
-    """The record's own, or the broker's with message.timestamp.type=LogAppendTime."""
+    """The record's own timestamp, or the broker's with message.timestamp.type=LogAppendTime."""
     serialized_key_size: int
-    """Bytes; -1: null."""
+    """The size in bytes, or -1 if the key is null."""
     serialized_value_size: int
-    """Bytes; -1: null."""
+    """The size in bytes, or -1 if the value is null."""

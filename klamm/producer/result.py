@@ -1,11 +1,11 @@
-"""The outcome of a batch, told once and shared by all its records.
+"""The result of a batch, which all its records share.
 
-A BatchResult lives as long as somebody holds a future of it; it then holds on to the records too, from which
-metadata is made on demand.
+A BatchResult lives as long as a future refers to it. It keeps the records too, because metadata is made from them on
+demand.
 
-The producer's loop settles, any thread may ask or add callbacks. No lock is needed: callbacks are in a deque
-(whose append and popleft are atomic), and each side looks at the deque after it has said its word.
-"""
+The producer's loop settles a result. Any thread may read it or add callbacks. No lock is needed, because append and
+popleft of the deque with the callbacks are atomic. Both sides run the callbacks after their own change, so none is
+missed."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from klamm.records import RawRecord
 
 
 class RecordsOutcome(NamedTuple):
-    """What happened to the records from `start` on (up to the next outcome)."""
+    """The outcome of the records from index `start` to the next outcome."""
 
     start: int
     base_offset: int
     """The offset of the record at `start`, or -1 if the broker does not answer."""
     log_append_time_ms: int
-    """-1: records keep their own timestamps."""
+    """The broker's timestamp, or -1 if records keep their own timestamps."""
     error: Exception | None
 
 
 def outcome_at(outcomes: Sequence[RecordsOutcome], index: int) -> RecordsOutcome:
-    """The one of these, by `start` in order, that covers the record."""
+    """Returns the outcome that covers the record. `outcomes` are sorted by `start`."""
     return outcomes[bisect_right(outcomes, index, key=_start_of) - 1]
 
 
@@ -41,9 +41,9 @@ def _start_of(outcome: RecordsOutcome) -> int:
 
 
 class BatchResult:
-    """The outcome of the records that were appended to one batch.
+    """The result of the records that were appended to one batch.
 
-    A batch that had to be split settles in parts; the result is done with the last of them."""
+    A batch that was split settles in parts. The result is done after the last part."""
 
     __slots__ = ("_callbacks", "_done", "_outcomes", "_records", "_tp", "_unsettled")
 
@@ -60,11 +60,11 @@ class BatchResult:
         return self._done
 
     def split(self, parts: int) -> None:
-        """One of the parts it is still waiting for became several."""
+        """Notes that one of the unsettled parts was split into several."""
         self._unsettled += parts - 1
 
     def settle(self, *outcomes: RecordsOutcome) -> None:
-        """One part's outcome, or several where its records fared differently."""
+        """Settles one part with its outcome, or with several if its records have different outcomes."""
         assert self._unsettled > 0, self._tp
         self._outcomes += outcomes
         self._unsettled -= 1
@@ -74,13 +74,15 @@ class BatchResult:
             self._run_callbacks()
 
     def add_done_callback(self, function: Callable[[], object]) -> None:
-        """Calls `function`, which must not raise, once: when done or, if it is done already, at once."""
+        """Calls `function` once when the result is done, or at once if it is done already. `function` must not
+        raise.
+        """
         self._callbacks.append(function)
         if self._done:
             self._run_callbacks()
 
     def metadata(self, index: int, outcome: RecordsOutcome) -> RecordMetadata:
-        """The record's metadata, given a good outcome."""
+        """Returns the metadata of a record that has a successful outcome."""
         timestamp_ms, key, value, _ = self._records[index]
         return RecordMetadata(
             self._tp.topic,
@@ -93,13 +95,15 @@ class BatchResult:
 
     @property
     def error(self) -> Exception | None:
-        """What went wrong with the first record that is to blame for anything; only when done."""
+        """The error of the first record that is invalid itself, or else the first error, or None. Valid only when
+        done.
+        """
         errors = [each.error for each in self._outcomes if each.error is not None]
         own = (error for error in errors if not isinstance(error, OtherRecordsInvalidError))
         return next(own, errors[0] if errors else None)
 
     def outcome_of(self, index: int) -> RecordsOutcome:
-        """The outcome that covers the record; only when done."""
+        """Returns the outcome that covers the record. Valid only when done."""
         return outcome_at(self._outcomes, index)
 
     def _run_callbacks(self) -> None:
@@ -107,5 +111,5 @@ class BatchResult:
             try:
                 function = self._callbacks.popleft()
             except IndexError:
-                return  # Another thread took the last one.
+                return  # Another thread has taken the last callback.
             function()

@@ -62,18 +62,19 @@ _NOT_IN_SEQUENCE: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, Err
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 QUICK_RETRY_MS: Final = 20
-"""The longest pause after CONCURRENT_TRANSACTIONS: the markers of the transaction before are on their way."""
+"""The longest pause after CONCURRENT_TRANSACTIONS, in milliseconds. The markers of the previous transaction are being
+written then."""
 
 _NO_STAMP: Final = Stamp(producer_id=-1, epoch=-1, base_sequence=-1)
 
 
 def monotonic_ms() -> int:
-    """The clock of every deadline here."""
+    """Returns the time of the clock for all deadlines here, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 
 class _Outcome(NamedTuple):
-    """What a broker (or the way to it) did to one partition's part of a request."""
+    """The outcome of one partition's part of a request, from the broker or from a failed call."""
 
     error: Exception | None
     base_offset: int = -1
@@ -81,13 +82,14 @@ class _Outcome(NamedTuple):
     leader: int = -1
     leader_epoch: int = -1
     nodes: Sequence[common_pb2.Node] = ()
-    """Where leaders listen that the answer named."""
+    """The nodes of leaders that the answer names."""
 
 
 class Sender:
-    """Runs on the client's loop. `lock` guards the accumulator, which the application's threads fill.
+    """Sends the batches of one producer, on the client's loop. `lock` guards the accumulator, which the application's
+    threads fill.
 
-    `on_settled` is called (on the loop, without the lock) whenever memory may have become free."""
+    `on_settled` is called on the loop, without the lock, whenever memory may have become free."""
 
     def __init__(
         self,
@@ -122,15 +124,15 @@ class Sender:
         self._asking_for_id = False
 
     def start(self) -> None:
-        """Begins to plan and send."""
+        """Starts the planning task."""
         self._spawn(self._run(), "klamm-producer")
 
     def wake(self) -> None:
-        """Something is due; call on the loop."""
+        """Wakes the planning task because a batch is due. Call this on the loop."""
         self._due.set()
 
     def on_view(self) -> None:
-        """The client's view of the cluster is another; call on the loop."""
+        """Applies a change of the client's view of the cluster. Call this on the loop."""
         with self._lock:
             self._accumulator.end_backoff(self._has_newer_leader)
         self._due.set()
@@ -144,7 +146,8 @@ class Sender:
         self._sequences.begin(producer)
 
     def fail_transaction(self, error: Exception) -> None:
-        """It has to be aborted: nothing more of it is sent. Does nothing when that is known."""
+        """Notes that the transaction must be aborted, so that nothing more of it is sent. Does nothing if that is known
+        already."""
         assert self._transaction is not None
         with self._lock:
             is_news = self._transaction.fail(error)
@@ -152,7 +155,7 @@ class Sender:
             self.abandon_waiting(self._transaction.failure())
 
     def fail_producer(self, error: Exception) -> None:
-        """It can only be closed."""
+        """Notes that the producer can only be closed."""
         assert self._transaction is not None
         with self._lock:
             is_news = self._transaction.fail_fatally(error)
@@ -160,7 +163,7 @@ class Sender:
             self.abandon_waiting(self._transaction.failure())
 
     def abandon_waiting(self, error: Exception) -> None:
-        """Fails with `error` what is not in flight."""
+        """Fails the waiting batches with `error`. Batches in flight are not affected."""
         with self._lock:
             abandoned = self._accumulator.abort()
         for batch in abandoned:
@@ -168,13 +171,13 @@ class Sender:
         self._on_settled()
 
     async def stop(self, error: Exception) -> None:
-        """Fails all unsent and in-flight records with `error`, and ends."""
+        """Stops the sender. Fails all unsent and in-flight records with `error`."""
         self._abort(error)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # A task that is cancelled before its first step runs none of its code.
+        # A task that is cancelled before its first step does not run its finally clause.
         for queue in self._accumulator.queues_in_flight():
             self._complete(queue, _Outcome(error))
 
@@ -191,12 +194,12 @@ class Sender:
                 self._due.clear()
                 await self._sleep_until(self._send_due())
         except Exception as error:
-            # No record would be sent any more. So let every `send` raise this error instead of waiting for ever.
+            # No record would be sent any more. So every `send` must raise this error instead of waiting for ever.
             log.exception("the producer's sender failed")
             self._abort(error)
 
     def _send_due(self) -> float:
-        """Sends everything that may be sent now; returns when the next will be due."""
+        """Sends all due batches that may be sent now. Returns the time at which the next batch is due."""
         while True:
             limit = 0 if self._lacks_id() else self._config.max_in_flight_requests_per_connection
             now_ms = monotonic_ms()
@@ -216,7 +219,7 @@ class Sender:
                 return drained.next_due_ms
 
     def _lacks_id(self) -> bool:
-        """Whether a producer id has to be there first; then it is being asked for."""
+        """Returns whether the producer must get a producer id before it can send. Requests one if necessary."""
         if self._sequences is None or not self._sequences.needs_id:
             return False
         if self._transaction is None and not self._asking_for_id and not self._accumulator.is_empty:
@@ -225,7 +228,7 @@ class Sender:
         return True
 
     async def _init_producer_id(self, sequences: Sequences) -> None:
-        """Asks one broker after the other for a producer id until one answers. Records still expire by
+        """Requests a producer id from one broker after the other until one answers. Meanwhile records expire after
         delivery.timeout.ms."""
         retries = Retries(self._client.backoff, self._client.rng)
         while sequences.needs_id:
@@ -255,7 +258,8 @@ class Sender:
         if due_ms == NEVER_MS:
             await self._due.wait()
             return
-        # One millisecond more, because ours are cut off: waking too early would only plan once more for nothing.
+        # The clock drops fractions of a millisecond. Without the added one, the task would wake too early and plan for
+        # nothing.
         delay_s = max(0.0, due_ms + 1 - monotonic_ms()) / 1000
         timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
         try:
@@ -274,7 +278,7 @@ class Sender:
             self._spawn(self._refresh_stale(), "klamm-producer-metadata")
 
     async def _refresh_stale(self) -> None:
-        """Asks again, with backoff, for as long as partitions have no leader, or none but the one that failed."""
+        """Refreshes the metadata, with backoff, while partitions have no leader, or only the leader that failed."""
         retries = Retries(self._news_backoff, self._client.rng)
         while self._stale_topics:
             topics, self._stale_topics = self._stale_topics, set()
@@ -340,8 +344,8 @@ class Sender:
         return {TopicPartition(each.topic, each.partition): _outcome(each, nodes) for each in response.partitions}
 
     def _rest(self, node_id: int, throttle_ms: int) -> None:
-        """This client has used up a quota there: for so long it is as if all that the broker takes at once were under
-        way."""
+        """Sends no requests to a broker while it throttles this client. To do so, counts the maximum number of requests
+        as in flight for that time."""
         taken = self._config.max_in_flight_requests_per_connection
         self._in_flight[node_id] += taken
         asyncio.get_running_loop().call_later(throttle_ms / 1000, self._end_rest, node_id, taken)
@@ -426,16 +430,16 @@ class Sender:
 
     @property
     def _is_lost(self) -> bool:
-        """Whether the transaction is aborted whatever becomes of its records."""
+        """True if the transaction will be aborted, whatever the outcome of its records is."""
         return self._transaction is not None and self._transaction.is_lost
 
     def _has_newer_leader(self, queue: PartitionQueue) -> bool:
-        """Than the one that its last request went to."""
+        """Returns whether the partition has a newer leader than the one of its last request."""
         cluster = self._client.cluster
         return cluster.leader_epoch_of(queue.tp) > queue.leader_epoch and cluster.leader_of(queue.tp) is not None
 
     def _complete(self, queue: PartitionQueue, outcome: _Outcome) -> None:
-        """Settles the request's batches of one partition: their offsets follow one another."""
+        """Settles the batches of one partition's request. Their offsets follow one another."""
         with self._lock:
             batches = self._accumulator.complete(queue)
         if outcome.error is None and self._sequences is not None:

@@ -1,4 +1,4 @@
-"""Which records a broker has already: producer id, epoch and sequence numbers (KIP-98, KIP-360).
+"""The numbers by which a broker recognises batches: producer id, epoch and sequence (KIP-98, KIP-360).
 
 A batch gets its numbers when it is sent for the first time and keeps them through every retry, so that a broker
 writes it once however often it arrives. A partition has at most one request under way, so its batches arrive in order.
@@ -14,8 +14,7 @@ needs a new producer id.
 In a transactional producer each epoch is one transaction (KIP-890), and the coordinator gives the next epoch. A failed
 batch ends its transaction, so no batch follows it in this epoch.
 
-Pure; used on the producer's loop only.
-"""
+Pure; used on the producer's loop only."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ EPOCH_MAX: Final = 2**15 - 1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What InitProducerId gave."""
+    """The producer id and epoch that InitProducerId returned."""
 
     producer_id: int
     epoch: int
@@ -43,17 +42,17 @@ class _Partition:
         self.producer_id, self.epoch = given
         self.next_sequence = 0
         self.is_broken = False
-        """A batch that was sent has failed, and none after it was written since."""
+        """True after a batch that was sent has failed, until a later batch is written."""
 
 
 class Sequences:
-    """The numbers of one idempotent producer, or a transactional one."""
+    """The sequence numbers of one idempotent or transactional producer."""
 
     def __init__(self, *, is_transactional: bool = False) -> None:
         self._is_transactional = is_transactional
         self._given: ProducerIdAndEpoch | None = None
         self.needs_id = True
-        """Whether `begin` must be called before anything else is sent."""
+        """True if `begin` must be called before anything else is sent."""
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     def begin(self, given: ProducerIdAndEpoch) -> None:
@@ -65,7 +64,9 @@ class Sequences:
             self._partitions.clear()
 
     def stamp(self, tp: TopicPartition, batches: Sequence[Batch]) -> None:
-        """Numbers those of `batches`, which are about to be sent, that have none: the last ones."""
+        """Numbers the batches that have no numbers yet. They are about to be sent, and these are always the last
+        ones.
+        """
         assert self._given is not None, "no producer id yet"
         state = self._partitions.get(tp)
         if state is None:
@@ -78,16 +79,18 @@ class Sequences:
                 state.next_sequence = increment_sequence(state.next_sequence, len(batch.records))
 
     def on_written(self, tp: TopicPartition) -> None:
-        """A request is acknowledged: all that was sent before it is in the log as well."""
+        """Notes an acknowledged request. All batches that were sent before it are in the log too."""
         self._partitions[tp].is_broken = False
 
     def on_failed(self, batch: Batch) -> None:
-        """The batch will not be sent again."""
+        """Notes a batch that will not be sent again."""
         if batch.stamp is not None:
             self._partitions[batch.tp].is_broken = True
 
     def restart(self, tp: TopicPartition, batches: Iterable[Batch]) -> None:
-        """The broker does not go on with these numbers: all `batches` that wait get new ones, in the next epoch."""
+        """Gives all waiting `batches` new numbers in the next epoch, because the broker does not accept the old
+        ones.
+        """
         self._partitions[tp].is_broken = True
         for batch in batches:
             batch.stamp = None

@@ -1,4 +1,4 @@
-"""The way of a trace through the log: into the headers of records."""
+"""Carries traces through the log, in the headers of records."""
 
 from __future__ import annotations
 

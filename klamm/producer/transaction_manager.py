@@ -66,7 +66,7 @@ _ABORTABLE_OF_OFFSETS: Final = frozenset(
         *_NO_MEMBER,
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        # These say something of what was asked for, not of the producer.
+        # These codes are about the request, not about the producer.
         ErrorCode.INVALID_GROUP_ID,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -80,7 +80,8 @@ class _Pending(NamedTuple):
 
 
 class TransactionManager:
-    """Runs on the client's loop, except `begin`. `lock` guards the state and the accumulator."""
+    """Runs the transactions of one producer on the client's loop; only `begin` may run elsewhere. `lock` guards the
+    state and the accumulator."""
 
     def __init__(
         self,
@@ -102,14 +103,14 @@ class TransactionManager:
         self._part: PreparedPart | None = None
         """The part that was prepared last."""
         self._pending: _Pending | None = None
-        """An operation of which nobody has heard the outcome yet."""
+        """An operation whose outcome no caller has received yet."""
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
         """The producer id and epoch that write now; (-1, -1) before `initialize`."""
         return self._producer
 
-    # What the producer's methods of the same names promise
+    # The methods of the same names as the producer's
 
     async def initialize(self, transactional_id: str | None) -> None:
         enter = functools.partial(self._state.begin_initializing, transactional_id)
@@ -138,7 +139,7 @@ class TransactionManager:
         except KlammError as error:
             self._fail(error)
         except BaseException:
-            # Interrupted: whether the coordinator has the offsets is not known then.
+            # The call was interrupted, so it is unknown whether the coordinator has the offsets.
             self._fail(IllegalStateError("send_offsets_to_transaction was interrupted"))
             raise
         raise self._state.failure()
@@ -245,7 +246,7 @@ class TransactionManager:
                 raise error or self._state.failure()
             self._part = PreparedPart(self._state.transactional_id, *self._producer)
         with self._lock:
-            # The producer is not told how the transaction ends: it starts again with another id and epoch.
+            # A ledger decides how the transaction ends. The producer starts again with another id and epoch.
             self._producer = ProducerIdAndEpoch(-1, -1)
             self._state.become_prepared()
 
@@ -288,7 +289,8 @@ class TransactionManager:
     # Requests
 
     async def _ask_until_decided(self, rpc: Unary[CoordinatorStub, RequestT, AnswerT], request: RequestT) -> AnswerT:
-        """The answer of the transaction's coordinator. Raises AbortableTransactionError or FatalProducerError."""
+        """Calls the transaction's coordinator until it answers without a retriable error. Raises
+        AbortableTransactionError or FatalProducerError."""
         failures = 0
         while True:
             try:
@@ -318,7 +320,8 @@ class TransactionManager:
     async def _try_commit_offsets(
         self, waiting: dict[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> KlammError | None:
-        """Removes from `waiting` what is stored; returns why the rest is not yet. Raises what is wrong for good."""
+        """Makes one attempt. Removes the committed offsets from `waiting`, and returns the error of the rest. Raises
+        errors that are not retriable."""
         request = self._offsets_request(waiting, group)
         try:
             response = await self._ask(GROUP, group.group_id, CoordinatorStub.txn_offset_commit, request)
@@ -368,7 +371,7 @@ class TransactionManager:
         rpc: Unary[CoordinatorStub, RequestT, ResponseT],
         request: RequestT,
     ) -> ResponseT:
-        """One call; the coordinator is looked up again after a failure to reach it."""
+        """Makes one call. After an error, the next call looks the coordinator up again."""
         stub = await self._client.coordinator_for(key, key_type)
         try:
             response = await rpc(stub, request)
@@ -390,7 +393,7 @@ class TransactionManager:
     # Failures
 
     def _fail(self, error: Exception) -> None:
-        """Called after a failed call about offsets: fails the transaction, or the producer where that cannot help."""
+        """Fails the transaction after a call about offsets failed. Fails the producer if an abort would not help."""
         code = _code_of(error)
         if code is None or code in _ABORTABLE_OF_OFFSETS or getattr(error, "retriable", False):
             self._sender.fail_transaction(CommitFailedError(str(error)) if code in _NO_MEMBER else error)
@@ -413,7 +416,7 @@ class TransactionManager:
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    """Nobody need wait for it."""
+    """Reads the task's exception, because there may be no caller that waits for it."""
     if not task.cancelled():
         task.exception()
 

@@ -8,10 +8,9 @@
     IN_TRANSACTION --prepare--> PREPARING --> PREPARED --init--> INITIALIZING    a ledger decides (klamm.batches)
     any state --fatal failure--> FATAL_ERROR
 
-From its first failure on nothing of a transaction is sent any more: whatever arrived is aborted.
+After its first failure, nothing more of a transaction is sent, and the part that the brokers have is aborted.
 
-Pure. The producer's lock guards it, for `send` looks at it in the application's threads.
-"""
+Pure. The producer's lock guards it, because `send` reads it in the application's threads."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from klamm.errors import AbortableTransactionError, BrokerError, ErrorCode, Fata
 
 
 class TransactionPhase(enum.Enum):
-    """See the module."""
+    """The phases of a transactional producer. The module's docstring has the transitions."""
 
     UNINITIALIZED = "is not initialized: call init_transactions first"
     INITIALIZING = "is being initialized"
@@ -59,7 +58,7 @@ FATAL_CODES: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Codes of a produce request after which no other transaction of this producer would fare better."""
+"""Error codes of a produce request after which the producer cannot continue, not even with another transaction."""
 
 
 class TransactionState:
@@ -68,7 +67,7 @@ class TransactionState:
     def __init__(self, transactional_id: str) -> None:
         self.phase = TransactionPhase.UNINITIALIZED
         self.has_begun = False
-        """The open transaction has records or offsets, so that its coordinator must hear how it ends."""
+        """True if the open transaction has records or offsets, so that its coordinator must be told how it ends."""
         self.transactional_id = transactional_id
         self._error: Exception | None = None
 
@@ -79,7 +78,7 @@ class TransactionState:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing more of the transaction is to be sent: it is aborted, or has to be."""
+        """True if the transaction is aborted or must be aborted, so that nothing more of it is sent."""
         return self.phase in (
             TransactionPhase.ABORTING,
             TransactionPhase.ABORTABLE_ERROR,
@@ -87,43 +86,44 @@ class TransactionState:
         )
 
     def begin_initializing(self, transactional_id: str | None = None) -> None:
-        """init_transactions; of that id from now on, if one is given. Raises IllegalStateError."""
+        """Begins init_transactions, for `transactional_id` from now on if it is given. Raises IllegalStateError."""
         self._require("init_transactions", TransactionPhase.INITIALIZING)
         self._enter(TransactionPhase.INITIALIZING)
         self.transactional_id = transactional_id or self.transactional_id
 
     def begin(self) -> None:
-        """begin_transaction. Raises IllegalStateError."""
+        """Begins a transaction. Raises IllegalStateError."""
         self._require("begin_transaction", TransactionPhase.IN_TRANSACTION)
         self._enter(TransactionPhase.IN_TRANSACTION)
 
     def require_open(self, call: str, *, begins: bool = True) -> None:
-        """Called by `send` and the like, after which the transaction has begun. Raises as `begin_commit`."""
+        """Checks that a transaction is open, for `send` and similar calls. Afterwards the transaction has begun. Raises
+        the errors of `begin_commit`."""
         if self.phase is not TransactionPhase.IN_TRANSACTION:
             self._refuse(call)
         self.has_begun |= begins
 
     def begin_commit(self) -> None:
-        """commit_transaction. Raises IllegalStateError, AbortableTransactionError or FatalProducerError."""
+        """Begins commit_transaction. Raises IllegalStateError, AbortableTransactionError or FatalProducerError."""
         self._require("commit_transaction", TransactionPhase.COMMITTING)
         self._enter(TransactionPhase.COMMITTING)
 
     def begin_prepare(self) -> None:
-        """prepare_transaction. Raises as `begin_commit`."""
+        """Begins prepare_transaction. Raises the errors of `begin_commit`."""
         self._require("prepare_transaction", TransactionPhase.PREPARING)
         self._enter(TransactionPhase.PREPARING)
 
     def become_prepared(self) -> None:
-        """Somebody else decides how the transaction ends."""
+        """Notes that the transaction is prepared, so that a ledger decides how it ends."""
         self._enter(TransactionPhase.PREPARED)
 
     def begin_abort(self) -> None:
-        """abort_transaction. Raises IllegalStateError or FatalProducerError."""
+        """Begins abort_transaction. Raises IllegalStateError or FatalProducerError."""
         self._require("abort_transaction", TransactionPhase.ABORTING)
         self._enter(TransactionPhase.ABORTING)
 
     def become_ready(self) -> None:
-        """Initialized, committed or aborted."""
+        """Notes that the producer is initialized, or that the transaction is committed or aborted."""
         self._enter(TransactionPhase.READY)
         self.has_begun = False
         self._error = None
@@ -148,7 +148,7 @@ class TransactionState:
         return True
 
     def failure(self) -> Exception:
-        """The error for callers that use the transaction, and for its records that were not sent; when `is_lost`."""
+        """Returns the error for callers that use the transaction, and for its unsent records. Valid when `is_lost`."""
         name = f"transactional.id={self.transactional_id!r}"
         if self.phase is TransactionPhase.FATAL_ERROR:
             error: Exception = FatalProducerError(f"{name} cannot go on: {self._error}")

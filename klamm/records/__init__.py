@@ -1,8 +1,8 @@
 """Record batches, format version 2. Producers send them, segments contain them and consumers read them.
 
-Bytes in, values out; no I/O, no clock. The rest of the project uses this module's names only: a native
-codec would replace `encode_batch`, `decode_batch`, `read_section` and `read_keys` here and nowhere else.
-"""
+The package converts between bytes and values, without I/O and without a clock. The rest of the project uses only the
+names of this module. So a native codec needs to replace only `encode_batch`, `decode_batch`, `read_section` and
+`read_keys` here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The five compressions of the record format, each bounded when it is undone.
+"""The five compression types of the record format, with a limit on the decompressed size.
 
     number  name    what Kafka's Java clients write
          0  none
@@ -9,8 +9,7 @@
 
 Raw snappy without framing is read too, since librdkafka writes it. A few hundred bytes can claim to become
 gigabytes. This module allocates the output buffer itself, and never makes it larger than the caller's bound. Larger
-output raises DecompressedTooLargeError. Levels and their defaults are those of KIP-390.
-"""
+output raises DecompressedTooLargeError. Levels and their defaults are those of KIP-390."""
 
 from __future__ import annotations
 
@@ -27,7 +26,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 class CompressionType(enum.IntEnum):
-    """The number is the one in the batch attributes, the lower-case name the one in `compression.type`."""
+    """A compression type. Its number is that of the batch attributes, and its lower-case name that of
+    `compression.type`."""
 
     NONE = 0
     GZIP = 1
@@ -37,12 +37,12 @@ class CompressionType(enum.IntEnum):
 
     @property
     def config_name(self) -> str:
-        """`none`, `gzip`, `snappy`, `lz4` or `zstd`."""
+        """The name in a configuration: `none`, `gzip`, `snappy`, `lz4` or `zstd`."""
         return self.name.lower()
 
     @classmethod
     def from_name(cls, name: str) -> CompressionType:
-        """The type a configuration names; ValueError names the ones there are."""
+        """Returns the type with that name in a configuration. Raises ValueError, which lists the valid names."""
         for member in cls:
             if member.config_name == name:
                 return member
@@ -56,19 +56,19 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _INT32: Final = struct.Struct(">i")
 
 _DEFAULT_LEVELS: Final = {CompressionType.GZIP: -1, CompressionType.LZ4: 9, CompressionType.ZSTD: 3}
-"""What the configuration calls the default."""
+"""The level that each setting has by default."""
 _MEANT_LEVELS: Final = {CompressionType.GZIP: 6, CompressionType.LZ4: 0, CompressionType.ZSTD: 3}
-"""What it means: to zlib -1 stands for 6, and Kafka's lz4 is the fast one at its default only
-(`Lz4BlockOutputStream`)."""
+"""The level that the default stands for. In zlib, -1 stands for 6. Kafka's lz4 is the fast one at its default level
+only (`Lz4BlockOutputStream`)."""
 
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _GUESSED_RATIO: Final = 8
 _OUTPUT_FULL: Final = "failed to write whole buffer"
-"""How cramjam says that the output buffer is too small; everything else it says means broken input."""
+"""cramjam's message if the output buffer is too small. Every other message means broken input."""
 
 
 def compress(compression: CompressionType, data: bytes, level: int | None = None) -> bytes:
-    """`data` in the given compression; `level` None is Kafka's default, and snappy has none."""
+    """Returns the compressed data. `level` None means Kafka's default; snappy has no levels."""
     if level is None or level == _DEFAULT_LEVELS.get(compression):
         level = _MEANT_LEVELS.get(compression)
     match compression:
@@ -85,11 +85,10 @@ def compress(compression: CompressionType, data: bytes, level: int | None = None
 
 
 def decompress(compression: CompressionType, data: Buffer, *, max_bytes: int) -> bytes:
-    """What `compress` was given.
+    """Returns the decompressed data.
 
-    Raises InvalidCompressionError, and DecompressedTooLargeError when the result (also for `none`) would be
-    larger than `max_bytes`. Allocates at most twice that.
-    """
+    Raises InvalidCompressionError. Raises DecompressedTooLargeError if the result is larger than `max_bytes`, also for
+    `none`. Allocates at most twice `max_bytes`."""
     match compression:
         case CompressionType.NONE:
             if len(data) > max_bytes:
@@ -160,7 +159,8 @@ def _decompress_stream(
     data: Buffer,
     max_bytes: int,
 ) -> bytes:
-    """Streams do not state their size reliably: guess it, and multiply the guess up to the bound."""
+    """Decompresses a stream. Streams do not reliably state their size, so it guesses the size and increases the guess
+    up to the limit."""
     capacity = min(max_bytes, max(_FIRST_GUESS_BYTES, _GUESSED_RATIO * len(data)))
     while True:
         output = bytearray(capacity)

@@ -1,8 +1,7 @@
-"""Keys and values of a batch, without offsets and times: what a log that is replayed is read for.
+"""Reads only the keys and values of a batch, which is all that the replay of a log needs.
 
-Such logs have batches of one or two records by the million, where columns would cost more than what they hold: those
-are read one by one here, the others as every batch is.
-"""
+Such logs have millions of batches with one or two records. Columns would cost more than their contents, so this module
+reads these records one by one. It reads larger batches like any other batch."""
 
 from __future__ import annotations
 
@@ -17,20 +16,19 @@ from klamm.records.record import RECORD_SIZE_BYTES_MIN
 from klamm.records.varint import LENGTH_1, VARLONG_BYTES_MAX, decode_length, decode_varint
 
 Contents = tuple[bytes | None, bytes | None]
-"""Key and value."""
+"""The key and the value of a record."""
 
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-"""What a batch may become unless the caller says otherwise; `max.message.bytes` is 1 MiB by default."""
+"""The default limit of a batch's decompressed size. `max.message.bytes` is 1 MiB by default."""
 _FEW_RECORDS_MAX: Final = 8
 
 
 def decode_contents(
     buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterable[Contents]:
-    """Key and value of each record of the batch at `position`, which is all in `buffer` and has this header.
+    """Returns key and value of each record of the batch at `position`. The whole batch with this header is in `buffer`.
 
-    Raises a CorruptBatchError.
-    """
+    Raises a CorruptBatchError."""
     verify_crc(buffer, position, header)
     data = bytes(buffer[position + HEADER_SIZE_BYTES : position + header.size_bytes])
     if header.attributes & COMPRESSION_MASK and data:
@@ -51,7 +49,7 @@ def decode_contents(
 
 
 def slices(data: bytes, starts: list[int], lengths: list[int]) -> list[bytes | None]:
-    """Keys or values; a length of -1 stands for null."""
+    """Returns keys or values. A length of -1 stands for null."""
     if max(lengths, default=0) < 0:
         return [None] * len(lengths)
     return [
@@ -66,7 +64,7 @@ def _few(data: bytes, count: int) -> list[Contents]:
         for _ in range(count):
             length, at = decode_length(data, at)
             end = at + length
-            at += 1  # the attributes, unused
+            at += 1  # skip the unused attributes
             at = at + 1 if data[at] < 0x80 else decode_varint(data, at, VARLONG_BYTES_MAX)[1]
             at = at + 1 if data[at] < 0x80 else decode_varint(data, at)[1]
             key, at = _slice(data, at)
@@ -83,7 +81,8 @@ def _few(data: bytes, count: int) -> list[Contents]:
 
 
 def _slice(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """The bytes behind their length, and the position after them; that may lie behind the end."""
+    """Returns the bytes after their length, and the position after them. The position may be beyond the end of the
+    data."""
     if (low := data[at]) < 0x80:
         length = LENGTH_1[low]
         at += 1

@@ -1,11 +1,10 @@
-"""Control records: the marks a transaction coordinator writes into the log to end a transaction.
+"""Control records: the markers with which a transaction coordinator ends a transaction in the log.
 
     key   => version int16 = 0 | type int16 (0 abort, 1 commit)
     value => version int16 = 0 | coordinator_epoch int32
 
-A marker is a batch of its own with one such record, transactional and control bits set. Readers ignore what
-a later version appends, and skip types they do not know (`ControlRecordType`, `EndTransactionMarker`).
-"""
+A marker is a batch with one such record, and with the transactional and control bits set. Readers ignore fields that
+later versions append, and skip unknown types (`ControlRecordType`, `EndTransactionMarker`)."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ _VERSION: Final = 0
 
 
 class ControlRecordType(enum.IntEnum):
-    """How a transaction ended. UNKNOWN is any other type (those of Kafka's Raft log, say): skip it."""
+    """The type of a control record: abort or commit. UNKNOWN is any other type, such as those of Kafka's Raft log.
+    Readers skip it."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -40,12 +40,12 @@ class ControlRecord:
 
 
 def encode_control_record(control_type: ControlRecordType, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of the marker."""
+    """Returns key and value of the marker."""
     return _KEY.pack(_VERSION, control_type), _VALUE.pack(_VERSION, coordinator_epoch)
 
 
 def decode_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
-    """The marker in a record of a control batch. Raises InvalidRecordError."""
+    """Returns the marker of a record of a control batch. Raises InvalidRecordError."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordError(f"control record key {key!r}; expected at least {_KEY.size} bytes")
     version, number = _KEY.unpack_from(key)
@@ -71,7 +71,7 @@ def end_transaction_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends the open transaction of `producer_id` in one partition."""
+    """Returns the batch that ends the open transaction of `producer_id` in one partition."""
     key, value = encode_control_record(control_type, coordinator_epoch)
     return encode_batch(
         [(timestamp_ms, key, value, ())],

@@ -1,8 +1,7 @@
 """Records from record batches, however damaged the batch may be.
 
-Whatever the bytes are, the outcome is records or a `CorruptBatchError`; memory is bounded by the batch and
-`max_decompressed_bytes`.
-"""
+For any bytes, the result is records or a `CorruptBatchError`. The memory is bounded by the size of the batch and by
+`max_decompressed_bytes`."""
 
 from __future__ import annotations
 
@@ -41,10 +40,9 @@ def decode_batch(
     check_crc: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> list[Record]:
-    """The records of the batch at `position`, in order; also those of a control batch.
+    """Returns the records of the batch at `position`, in order. This includes those of a control batch.
 
-    Raises a CorruptBatchError.
-    """
+    Raises a CorruptBatchError."""
     header, data, columns = _parse(buffer, position, check_crc, max_decompressed_bytes)
     rows = zip(
         _offsets(header, columns),
@@ -62,7 +60,7 @@ class RecordSection(NamedTuple):
 
     header: BatchHeader
     data: Buffer
-    """The batch's own buffer unless it is compressed."""
+    """The bytes with the records: the batch's own buffer if it is not compressed."""
     start: int
     end: int
 
@@ -74,8 +72,8 @@ def read_section(
     check_crc: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> RecordSection:
-    """Where the records of the batch at `position` are, for callers that read many batches at once. The count stated is
-    at most what the bytes have room for. Raises a CorruptBatchError."""
+    """Returns the record section of the batch at `position`, for callers that read many batches at once. The record
+    count is at most the number of records that fit into the bytes. Raises a CorruptBatchError."""
     assert max_decompressed_bytes <= _INT32_MAX, f"max_decompressed_bytes {max_decompressed_bytes} is not an int32"
     header = read_whole(buffer, position)
     if check_crc:
@@ -96,10 +94,10 @@ def read_section(
 def validate_records(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> BatchHeader:
-    """`validate_batch`, and every record: it parses, and offsets run 0, 1, 2 … without a gap.
+    """Checks a batch like `validate_batch`, and also every record: it must parse, and offsets must be 0, 1, 2 … without
+    a gap.
 
-    Raises a CorruptBatchError.
-    """
+    Raises a CorruptBatchError."""
     header = validate_batch(buffer, position)
     _, _, columns = _parse(buffer, position, False, max_decompressed_bytes)
     if columns.offset_deltas != list(range(header.record_count)):
@@ -110,7 +108,7 @@ def validate_records(
 def _parse(
     buffer: Buffer, position: int, check_crc: bool, max_decompressed_bytes: int
 ) -> tuple[BatchHeader, bytes, Columns]:
-    """Header, decompressed records, and where they lie in those."""
+    """Returns the header, the decompressed data, and the range of the records in the data."""
     section = read_section(buffer, position, check_crc=check_crc, max_decompressed_bytes=max_decompressed_bytes)
     data = section.data if section.data is not buffer else bytes(memoryview(buffer)[section.start : section.end])
     assert isinstance(data, bytes)
@@ -119,7 +117,7 @@ def _parse(
 
 def _offsets(header: BatchHeader, columns: Columns) -> list[int]:
     base_offset = header.base_offset
-    if not 0 <= base_offset <= _INT64_MAX - _INT32_MAX:  # deltas are of 32 bits
+    if not 0 <= base_offset <= _INT64_MAX - _INT32_MAX:  # offset deltas have 32 bits
         raise InvalidRecordError(f"base offset {base_offset} is negative, or too large for the offsets after it")
     return [base_offset + delta for delta in columns.offset_deltas]
 

@@ -1,8 +1,7 @@
 """Record batches from records: byte for byte what Kafka's `MemoryRecordsBuilder` writes.
 
-The base timestamp is the first record's, the maximum the largest of all; neither need be the other's record.
-Records are encoded as columns (all timestamps, all offsets, all keys …), which are then joined row by row.
-"""
+The base timestamp is that of the first record, and the maximum timestamp is the largest of all records. Records are
+encoded as columns (all timestamps, all offsets, all keys …), which are then joined row by row."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ from klamm.records.varint import varint_of
 NO_PRODUCER_EPOCH: Final = -1
 
 _RECORD_OVERHEAD_BYTES_MAX: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
-"""Length, attributes, timestamp delta, offset delta, lengths of key and value, header count."""
+"""The maximum size of length, attributes, timestamp delta, offset delta, key length, value length and header count."""
 _HEADER_OVERHEAD_BYTES_MAX: Final = 5 + 5
 _UTF8_BYTES_MAX: Final = 4
 
@@ -60,11 +59,10 @@ def encode_batch(
     offset_deltas: Sequence[int] | None = None,
     last_offset_delta: int | None = None,
 ) -> bytes:
-    """One batch of `records`, offsets `base_offset` onwards without gaps.
+    """Returns one batch with `records`. Their offsets begin at `base_offset` and have no gaps.
 
-    Compaction rewrites batches with gaps: it gives each record's `offset_deltas` (ascending) and the
-    `last_offset_delta` the batch had, and may then give no records at all.
-    """
+    Compaction rewrites batches with gaps. It passes the `offset_deltas` of the records (ascending) and the
+    `last_offset_delta` of the original batch, and may then pass no records at all."""
     if offset_deltas is None:
         offset_deltas = range(len(records))
     assert len(offset_deltas) == len(records), f"{len(offset_deltas)} offsets for {len(records)} records"
@@ -102,7 +100,7 @@ def encode_batch(
 
 
 def _section(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> tuple[int, int, bytes]:
-    """The base timestamp, the largest one, and all records encoded."""
+    """Returns the base timestamp, the largest timestamp, and all records encoded."""
     if isinstance(records, PackedRecords):
         return records.base_timestamp_ms, records.max_timestamp_ms, records.data
     if not records:
@@ -114,7 +112,9 @@ def _section(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> tupl
 def estimate_size_bytes(
     key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
 ) -> int:
-    """The bytes that the record adds to an uncompressed batch at most (its deltas are not known yet)."""
+    """Returns an upper bound of the bytes that the record adds to an uncompressed batch. Its deltas are not known
+    yet.
+    """
     size = _RECORD_OVERHEAD_BYTES_MAX + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:
         size += _HEADER_OVERHEAD_BYTES_MAX + _UTF8_BYTES_MAX * len(name) + (len(content) if content else 0)
@@ -122,11 +122,11 @@ def estimate_size_bytes(
 
 
 _Column = bytes | Iterable[bytes]
-"""One piece of every record: bytes that are the same for all, or an iterable with as many as there are."""
+"""One piece of every record: bytes that all records share, or an iterable with one item per record."""
 
 
 def _encode_records(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> tuple[Sequence[int], bytes]:
-    """The timestamps, and all records encoded: column by column, each step one pass, most of them in C."""
+    """Returns the timestamps, and all records encoded. Encodes column by column; most steps run in C."""
     timestamps_ms, keys, values, headers = zip(*records, strict=True)
     base_timestamp_ms = timestamps_ms[0]
     columns: list[_Column] = [
@@ -143,7 +143,7 @@ def _encode_records(records: Sequence[RawRecord], offset_deltas: Sequence[int]) 
 
 
 def _merge_constants(columns: list[_Column]) -> Iterator[Iterable[bytes]]:
-    """Fewer columns are fewer pieces to join in each record."""
+    """Joins neighbouring constant columns, so that each record has fewer pieces to join."""
     for is_constant, group in groupby(columns, key=lambda column: isinstance(column, bytes)):
         if is_constant:
             yield repeat(b"".join(cast("Iterator[bytes]", group)))
@@ -158,7 +158,7 @@ def _encode_numbers(numbers: list[int]) -> _Column:
 
 
 def _encode_nullable(contents: Sequence[bytes | None]) -> tuple[_Column, ...]:
-    """The columns of one nullable field: lengths and, unless all are null, contents."""
+    """Returns the columns of one nullable field: the lengths and, unless all are null, the contents."""
     nulls = contents.count(None)
     if nulls == len(contents):
         return (_NULL,)

@@ -1,9 +1,8 @@
 """The errors of record batches, with one exception for each kind of damage.
 
-Everything this package raises on bad bytes is a `CorruptBatchError`, and nothing else escapes it, whatever
-the bytes are. Each class carries the code Kafka's broker answers with for that damage: CORRUPT_MESSAGE where
-the bytes were lost or altered on the way (sending them again may help), INVALID_RECORD where the sender wrote
-something that is not a batch (`LogValidator`, `DefaultRecordBatch`).
+For bad bytes, this package raises only subclasses of `CorruptBatchError`. Each class has the code that Kafka's broker
+returns for that damage. CORRUPT_MESSAGE means that bytes were lost or altered on the way, so another attempt may help.
+INVALID_RECORD means that the sender wrote something that is not a batch (`LogValidator`, `DefaultRecordBatch`).
 
     CorruptBatchError                 CORRUPT_MESSAGE
     ├── TruncatedBatchError           CORRUPT_MESSAGE
@@ -13,8 +12,7 @@ something that is not a batch (`LogValidator`, `DefaultRecordBatch`).
     ├── InvalidRecordError            INVALID_RECORD
     ├── InvalidCompressionError       CORRUPT_MESSAGE
     ├── DecompressedTooLargeError     MESSAGE_TOO_LARGE
-    └── UnsupportedCompressionError   UNSUPPORTED_COMPRESSION_TYPE
-"""
+    └── UnsupportedCompressionError   UNSUPPORTED_COMPRESSION_TYPE"""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from typing import TYPE_CHECKING
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 
 if TYPE_CHECKING:
-    # The classes of the table are made at run time; to a type checker each is a BrokerError.
+    # The classes of the table are created at run time. For a type checker, each of them is a BrokerError.
     class _CorruptMessage(BrokerError): ...
 
     class _InvalidRecord(BrokerError): ...

@@ -1,4 +1,4 @@
-"""The 61 bytes in front of every record batch: reading, checking and patching them.
+"""Reads, checks and patches the 61 header bytes of a record batch.
 
     at  bytes  field                     at  bytes  field
      0      8  base_offset               27      8  base_timestamp_ms
@@ -14,8 +14,7 @@
 
 All integers are big-endian and, but for the crc, signed. The first 16 bytes lie outside the checksum: a
 broker assigns offsets and its leader epoch without looking at the rest, and without touching it.
-Follows `org.apache.kafka.common.record.DefaultRecordBatch` (KIP-98).
-"""
+Follows `org.apache.kafka.common.record.DefaultRecordBatch` (KIP-98)."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ Buffer = bytes | bytearray | memoryview
 MAGIC: Final = 2
 HEADER_SIZE_BYTES: Final = 61
 LENGTH_OVERHEAD_BYTES: Final = 12
-"""`batch_length` counts what follows it: the base offset and the length itself come on top."""
+"""The bytes that `batch_length` does not count: the base offset and the length itself."""
 PREFIX_SIZE_BYTES: Final = 16
 """The size of base offset, length and leader epoch. They are before the magic byte, and outside the checksum."""
 
@@ -49,7 +48,7 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 CRC: Final = struct.Struct(">I")
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
-"""Where what the checksum covers begins."""
+"""The position at which the bytes of the checksum begin."""
 _PREFIX: Final = struct.Struct(">qii")
 _BASE_OFFSET: Final = struct.Struct(">q")
 _BATCH_LENGTH: Final = struct.Struct(">i")
@@ -72,19 +71,19 @@ SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class TimestampType(enum.IntEnum):
-    """Which side set the time of a record, client or broker (`message.timestamp.type`)."""
+    """The source of a record's timestamp: the client or the broker (`message.timestamp.type`)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records on; after 2^31 - 1 comes 0."""
+    """Returns the sequence after `increment` records. After 2^31 - 1 comes 0."""
     return (sequence + increment) & SEQUENCE_MAX
 
 
 class BatchHeader(NamedTuple):
-    """The fields as they stand in the batch."""
+    """The fields of a batch header, as they are stored."""
 
     base_offset: int
     batch_length: int
@@ -102,12 +101,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """The size of the whole batch, including the header."""
         return self.batch_length + LENGTH_OVERHEAD_BYTES
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record that was in the batch when it was written; compaction may have removed it."""
+        """The offset of the last record when the batch was written. Compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -117,14 +116,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 for a batch that has none."""
+        """The sequence of the last record, or -1 if the batch has no sequences."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def compression(self) -> CompressionType:
-        """Raises UnsupportedCompressionError for a number that stands for none."""
+        """The compression type. Raises UnsupportedCompressionError for an unknown number."""
         return _compression(self)
 
     @property
@@ -141,7 +140,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time from which compaction may drop the tombstones of the batch (KIP-534); None until it has seen
+        """The time from which compaction may drop the batch's tombstones (KIP-534), or None until compaction has seen
         them."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_MASK else None
 
@@ -160,11 +159,10 @@ def _compression(header: BatchHeader) -> CompressionType:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch that starts at `position`; its records need not be in `buffer`.
+    """Returns the header of the batch at `position`. The records need not be in `buffer`.
 
-    Raises TruncatedBatchError when fewer than 61 bytes are left, UnsupportedMagicError, and
-    InvalidHeaderError when the length cannot be right.
-    """
+    Raises TruncatedBatchError if fewer than 61 bytes are left, UnsupportedMagicError, or InvalidHeaderError if the
+    length is impossible."""
     if len(buffer) - position < HEADER_SIZE_BYTES:
         raise TruncatedBatchError(
             f"{max(0, len(buffer) - position)} bytes at position {position}; a batch header takes {HEADER_SIZE_BYTES}"
@@ -181,7 +179,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_whole(buffer: Buffer, position: int) -> BatchHeader:
-    """`read_header`, and TruncatedBatchError unless all of the batch is in `buffer`."""
+    """Returns the header like `read_header`. Also raises TruncatedBatchError unless the whole batch is in `buffer`."""
     header = read_header(buffer, position)
     if position + header.batch_length + LENGTH_OVERHEAD_BYTES > len(buffer):
         raise TruncatedBatchError(
@@ -192,11 +190,10 @@ def read_whole(buffer: Buffer, position: int) -> BatchHeader:
 
 
 def iter_headers(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in `buffer[position:end]`, which holds whole batches only.
+    """Yields position and header of each batch in `buffer[position:end]`, which has whole batches only.
 
-    Raises as `read_header` does, and TruncatedBatchError when the last batch is not all there: batches
-    before it have been yielded by then.
-    """
+    Raises the errors of `read_header`. If the last batch is incomplete, raises TruncatedBatchError after the batches
+    before it."""
     view = memoryview(buffer)[: len(buffer) if end is None else end]
     while position < len(view):
         header = read_whole(view, position)
@@ -205,9 +202,9 @@ def iter_headers(buffer: Buffer, position: int = 0, end: int | None = None) -> I
 
 
 def last_header(buffer: Buffer) -> BatchHeader | None:
-    """The header of the last batch in `buffer`, which holds whole batches only; None when it is empty.
+    """Returns the header of the last batch in `buffer`, which has whole batches only. Returns None if it is empty.
 
-    Looks at nothing of the others but their lengths. Raises as `read_header` does."""
+    Reads only the lengths of the other batches. Raises the errors of `read_header`."""
     position = following = 0
     while following < len(buffer):
         position = following
@@ -219,7 +216,7 @@ def last_header(buffer: Buffer) -> BatchHeader | None:
 
 
 def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Raises ChecksumMismatchError; reads the batch once and copies nothing."""
+    """Raises ChecksumMismatchError if the checksum is wrong. Reads the batch once, without a copy."""
     end = position + header.batch_length + LENGTH_OVERHEAD_BYTES
     actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
     if actual != header.crc:
@@ -229,10 +226,10 @@ def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 
 
 def check_counts(header: BatchHeader, *, allow_gaps: bool) -> None:
-    """Record count against offsets; with `allow_gaps` a compacted batch, even an empty one, is fine.
+    """Checks that the record count fits the offsets. With `allow_gaps`, a compacted batch may have fewer records, or
+    none.
 
-    Raises InvalidHeaderError.
-    """
+    Raises InvalidHeaderError."""
     offsets_spanned = header.last_offset_delta + 1
     count = header.record_count
     if count == offsets_spanned > 0 or (allow_gaps and 0 <= count <= offsets_spanned and offsets_spanned > 0):
@@ -244,11 +241,10 @@ def check_counts(header: BatchHeader, *, allow_gaps: bool) -> None:
 
 
 def validate_batch(buffer: Buffer, position: int = 0, *, allow_gaps: bool = False) -> BatchHeader:
-    """Everything that can be checked about the batch at `position` without reading its records.
+    """Checks everything about the batch at `position` except its records, and returns its header.
 
-    Header, checksum, record count and compression. `allow_gaps` accepts what compaction leaves behind: set
-    it for batches out of a log, not for those out of a producer. Raises a CorruptBatchError.
-    """
+    It checks header, checksum, record count and compression. `allow_gaps` accepts compacted batches: set it for batches
+    from a log, not for those from a producer. Raises a CorruptBatchError."""
     header = read_whole(buffer, position)
     verify_crc(buffer, position, header)
     check_counts(header, allow_gaps=allow_gaps)
@@ -258,23 +254,22 @@ def validate_batch(buffer: Buffer, position: int = 0, *, allow_gaps: bool = Fals
 
 
 def offset_prefix(base_offset: int, batch_length: int, partition_leader_epoch: int) -> bytes:
-    """The first 16 bytes of a batch.
+    """Returns the first 16 bytes of a batch.
 
-    An immutable batch gets its offset by writing this in front of `memoryview(batch)[16:]`.
-    """
+    To give an immutable batch its offset, write these bytes before `memoryview(batch)[16:]`."""
     return _PREFIX.pack(base_offset, batch_length, partition_leader_epoch)
 
 
 def assign_offset(
     buffer: bytearray | memoryview, position: int = 0, *, base_offset: int, partition_leader_epoch: int
 ) -> None:
-    """Patches both fields in place; neither is under the checksum."""
+    """Patches the base offset and the leader epoch in place. The checksum does not cover them."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, partition_leader_epoch)
 
 
 def set_log_append_time(batch: bytearray | memoryview, append_time_ms: int) -> None:
-    """Marks one whole batch, in place, as stamped by the broker: all its records now have this time."""
+    """Sets the broker's timestamp in one whole batch, in place. All its records then have this time."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_MASK)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, append_time_ms)

@@ -1,8 +1,7 @@
-"""The keys of a batch, and where its records lie: what log compaction looks at, and no more.
+"""The keys of a batch and the positions of its records, which is all that log compaction needs.
 
-Values and headers are stepped over by the length of their record, so this costs half of decoding. A batch that passes
-here can be compacted; whether its values and headers parse is the reader's to judge.
-"""
+The length of a record lets this module skip values and headers, so it costs half as much as decoding. A batch that
+passes here can be compacted. Values and headers are not checked here, but only when they are read."""
 
 from __future__ import annotations
 
@@ -30,9 +29,9 @@ _PATIENCE_FACTOR: Final = 4
 """After a search for a run that found none, the number of records skipped before the next search grows by this
 factor."""
 _AFTER_KEY_BYTES_MIN: Final = 2
-"""The length of the value and the number of headers."""
+"""The minimum size of the value's length and the number of headers."""
 _NULL: Final = 1
-"""The length -1, as a varint: the value of a tombstone."""
+"""The varint of the length -1, which the value of a tombstone has."""
 
 
 @dataclass(slots=True)
@@ -40,25 +39,26 @@ class RecordKeys:
     """The records of one batch as columns, one element per record."""
 
     data: bytes
-    """The records, decompressed."""
+    """The decompressed records."""
     starts: list[int] = field(default_factory=list)
-    """Where each record begins in `data`, and at the end where the last one ends: one more than there are records."""
+    """The position in `data` at which each record begins, followed by the end of the last record."""
     timestamp_deltas: list[int] = field(default_factory=list)
     offset_deltas: list[int] = field(default_factory=list)
-    """They grow, and none is beyond the batch's last offset."""
+    """The offset deltas. They ascend, and none is above the batch's last offset."""
     keys: list[bytes | None] = field(default_factory=list)
     key_ends: list[int] = field(default_factory=list)
-    """Where the value's length stands in `data`."""
+    """The position in `data` of each value's length."""
 
     def is_tombstone(self, index: int) -> bool:
-        """Whether the record's value is null."""
+        """Returns whether the record's value is null."""
         return self.data[self.key_ends[index]] == _NULL
 
 
 def read_keys(
     batch: Buffer, header: BatchHeader, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> RecordKeys:
-    """The keys of `batch`, exactly one whole batch with this `header`; its checksum is the caller's to verify.
+    """Returns the keys of `batch`, which is exactly one whole batch with this `header`. The caller verifies the
+    checksum.
 
     Raises a CorruptBatchError."""
     section = memoryview(batch)[HEADER_SIZE_BYTES:]
@@ -93,7 +93,9 @@ def _check_offsets(header: BatchHeader, deltas: list[int]) -> None:
 
 
 def _fill(records: RecordKeys, count: int) -> int:
-    """Fills the columns; returns the position after the last record. IndexError when the data end before it."""
+    """Fills the columns, and returns the position after the last record. Raises IndexError if the data end before
+    that.
+    """
     position, one_by_one = 0, RUN_RECORDS_MIN
     while remaining := count - len(records.keys):
         end = _take_run(records, position, remaining)
@@ -105,7 +107,7 @@ def _fill(records: RecordKeys, count: int) -> int:
 
 
 def _take_run(records: RecordKeys, position: int, count_max: int) -> int:
-    """Records of one size, as `parse_run` finds them."""
+    """Appends a run of records of one size, like `parse_run`. Returns the position after them."""
     columns, data = Columns(), records.data
     end = parse_run(columns, data, position, count_max)
     if end == position:
@@ -126,7 +128,7 @@ def _take_run(records: RecordKeys, position: int, count_max: int) -> int:
 def _walk(records: RecordKeys, position: int, count: int) -> int:
     """Appends the next `count` records, one by one.
 
-    As flat as `parser.py`, and for the same reason."""
+    The code is flat for the same reason as in `parser.py`."""
     data = records.data
     add_start, add_timestamp_delta = records.starts.append, records.timestamp_deltas.append
     add_offset_delta, add_key, add_key_end = (
@@ -147,7 +149,7 @@ def _walk(records: RecordKeys, position: int, count: int) -> int:
         else:
             length, at = decode_length(data, at)
             end = at + length
-        at += 1  # the attributes, unused
+        at += 1  # skip the unused attributes
 
         low = data[at]
         if low < 128:

@@ -1,8 +1,7 @@
-"""Records that are encoded before a producer gets them: a caller that has columns encodes them in bulk.
+"""Records that the caller has encoded before the producer gets them. A caller with columns can encode in bulk.
 
-What a batch holds behind its header, uncompressed; offset and timestamp deltas count from the first record. Sequence
-numbers, transaction and compression are the producer's.
-"""
+The bytes are those after the header of an uncompressed batch. Offset and timestamp deltas count from the first record.
+The producer adds sequence numbers, transaction and compression."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ class PackedRecords(Sequence[RawRecord]):
     record_count: int
     """The number of records, at least one."""
     base_timestamp_ms: int
-    """The first record's."""
+    """The timestamp of the first record."""
     max_timestamp_ms: int
 
     def __len__(self) -> int:

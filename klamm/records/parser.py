@@ -1,9 +1,8 @@
 """Parses the decompressed records of a batch into columns: the positions of keys and values, and the deltas.
 
-The one loop over records in Python that every consumer pays for, so it is long, flat and calls nothing for
-numbers of one or two bytes. Lengths are not checked one by one. Positions only ever grow: a record whose
-parts do not end where its length says is found out at its end, data that ends early by an IndexError.
-"""
+Every consumer runs this loop for every record. So it is long and flat, and calls no function for numbers of one or two
+bytes. Lengths are not checked one by one, because positions only grow. If the parts of a record do not end where its
+length says, the check at its end fails. If the data end early, an IndexError is raised."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _PATIENCE_FACTOR: Final = 4
 
 
 def parse_records(data: bytes, count: int) -> Columns:
-    """The `count` records that `data` consists of. Raises InvalidRecordError."""
+    """Returns the columns of the `count` records in `data`. Raises InvalidRecordError."""
     columns = Columns()
     position = 0
     one_by_one = RUN_RECORDS_MIN
@@ -63,7 +62,7 @@ def _parse_each(columns: Columns, data: bytes, position: int, count: int) -> int
         else:
             length, at = decode_length(data, at)
             end = at + length
-        at += 1  # the attributes, unused
+        at += 1  # skip the unused attributes
 
         low = data[at]
         if low < 128:
@@ -128,7 +127,8 @@ def _parse_each(columns: Columns, data: bytes, position: int, count: int) -> int
 
 
 def parse_headers(data: bytes, position: int) -> tuple[Headers, int]:
-    """The headers whose count stands at `position`; as in Kafka, a name that is not UTF-8 is mended."""
+    """Returns the headers whose count is at `position`, and the position after them. Invalid UTF-8 in a name is
+    replaced, as in Kafka."""
     count, at = decode_varint(data, position)
     if not 0 <= count <= len(data) - at:
         raise InvalidRecordError(f"{count} headers at byte {position} of the records")

@@ -1,4 +1,4 @@
-"""What a batch holds: one record as read, one as given to be written, many as columns.
+"""The forms of records: a decoded record, a record to be written, and many records as columns.
 
     Record => length varint | attributes int8 | timestamp_delta varlong | offset_delta varint
               key_length varint | key | value_length varint | value | header_count varint | headers
@@ -6,8 +6,7 @@
 
 A length of -1 stands for null (a header's key cannot be null). `length` counts what follows it. Deltas are
 against base_offset and base_timestamp_ms of the batch header. The attributes of a record are unused.
-Follows `org.apache.kafka.common.record.DefaultRecord`.
-"""
+Follows `org.apache.kafka.common.record.DefaultRecord`."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from typing import Final, NamedTuple
 Headers = tuple[tuple[str, bytes | None], ...]
 
 RawRecord = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
-"""`(timestamp_ms, key, value, headers)` of a record that has no offset yet."""
+"""A record without an offset, to be written: `(timestamp_ms, key, value, headers)`."""
 
 RECORD_SIZE_BYTES_MIN: Final = 7
-"""Six numbers of one byte each and the attributes."""
+"""The minimum size of a record: the attributes and six numbers of one byte each."""
 
 
 class Record(NamedTuple):
@@ -36,7 +35,7 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class Columns:
-    """A batch being parsed: where its keys and values lie, each list with one element per record.
+    """The parsed columns of a batch. Each list has one element per record. The lists say where keys and values are.
 
     A length of -1 stands for null."""
 

@@ -1,9 +1,8 @@
-"""A batch once more with some of its records: what log compaction writes.
+"""Writes a batch again with some of its records, for log compaction.
 
-Offsets stay what they were, and so do base and last offset, sequence and producer of the batch. Records are therefore
-copied as they are encoded; only the header is new. With a delete horizon (KIP-534) the base timestamp is the horizon,
-and the timestamps of the records are encoded again, relative to it. Follows `MemoryRecords.filterTo`.
-"""
+The offsets of records stay the same, and so do base offset, last offset, sequence and producer of the batch. So encoded
+records are copied, and only the header is new. With a delete horizon (KIP-534) the base timestamp is the horizon, and
+the timestamps of the records are encoded again, relative to it. Follows `MemoryRecords.filterTo`."""
 
 from __future__ import annotations
 
@@ -31,9 +30,9 @@ from klamm.records.varint import VARLONG_BYTES_MAX, decode_length, decode_varint
 def retain_records(
     header: BatchHeader, records: RecordKeys, indexes: Sequence[int], *, delete_horizon_ms: int | None = None
 ) -> bytes:
-    """The batch with the records at `indexes` (ascending, at least one), compressed as before.
+    """Returns the batch with the records at `indexes` (ascending, at least one), compressed as before.
 
-    `delete_horizon_ms` sets a horizon where the batch has none; one that it has stays."""
+    `delete_horizon_ms` sets the delete horizon if the batch has none. An existing horizon stays."""
     assert indexes, f"no record is left of the batch at offset {header.base_offset}"
     deltas = records.timestamp_deltas
     max_timestamp_ms = header.max_timestamp_ms
@@ -59,7 +58,7 @@ def retain_records(
 
 
 def retain_header(header: BatchHeader) -> bytes:
-    """The batch without any record: its offsets, and the sequence numbers of its producer, are still known."""
+    """Returns the batch without records. Its offsets and its producer's sequence numbers are kept."""
     return _encode(
         header._replace(
             attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK) | CompressionType.NONE,
@@ -71,7 +70,7 @@ def retain_header(header: BatchHeader) -> bytes:
 
 
 def _rebased(records: RecordKeys, indexes: Sequence[int], shift_ms: int) -> bytes:
-    """The records with `shift_ms` added to their timestamp deltas."""
+    """Returns the records with `shift_ms` added to their timestamp deltas."""
     data, starts = records.data, records.starts
     pieces: list[bytes] = []
     for index in indexes:
@@ -84,7 +83,7 @@ def _rebased(records: RecordKeys, indexes: Sequence[int], shift_ms: int) -> byte
 
 
 def _encode(header: BatchHeader, section: bytes) -> bytes:
-    """The batch of these fields and records; length and checksum are computed."""
+    """Returns the batch with these fields and records. Computes length and checksum."""
     length = HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(section)
     head = bytearray(HEADER.pack(*header._replace(batch_length=length, crc=0)))
     CRC.pack_into(head, CRC_POSITION, crc32c(section, crc32c(head[ATTRIBUTES_POSITION:])))

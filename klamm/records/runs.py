@@ -1,9 +1,8 @@
-"""Runs of records that differ in nothing but their contents, taken many at a time.
+"""Parses many records at once if they differ only in their contents (a run).
 
-Records of one size lie in the data like the rows of a matrix, and a column of it is one slice with a step:
-the fixed fields of all rows are compared, and the varying ones decoded, without a loop over rows. Values of
-one size are what sensors, counters and benchmarks send; whatever is not a run is left to `parser`.
-"""
+Records of one size are like the rows of a matrix, and a column is one slice with a step. So the fixed fields of all
+rows are compared, and the varying ones decoded, without a loop over rows. Sensors, counters and benchmarks send values
+of one size. Records that are not a run are left to `parser`."""
 
 from __future__ import annotations
 
@@ -20,18 +19,17 @@ from klamm.records.varint import (
 )
 
 RUN_RECORDS_MIN: Final = 16
-"""Looking for a run costs about as much as parsing this many records."""
+"""The minimum length of a run. A search for a run costs about as much as parsing this many records."""
 
 _ASCII: Final = bytes(range(128))
 _FLIP_CONTINUATION: Final = bytes(byte ^ 0x80 for byte in range(256))
 
 
 def parse_run(columns: Columns, data: bytes, position: int, count_max: int) -> int:
-    """Appends as many records as have every byte in the place the record at `position` has it.
+    """Appends the records that have the same layout as the record at `position`, up to `count_max`.
 
-    Headers are not in a run. Returns the position after the records taken, which is `position` when there
-    are fewer than a run is worth. Raises as `decode_varint` does when the first record is broken.
-    """
+    Records with headers are not in a run. Returns the position after the appended records, or `position` if there are
+    fewer than RUN_RECORDS_MIN. Raises the errors of `decode_varint` if the first record is broken."""
     if count_max < RUN_RECORDS_MIN:
         return position
     length, attributes_at = decode_varint(data, position)
@@ -76,7 +74,7 @@ def parse_run(columns: Columns, data: bytes, position: int, count_max: int) -> i
 
 
 def _count_equal(column: bytes) -> int:
-    """How many bytes at the beginning are the same."""
+    """Returns the number of equal bytes at the beginning."""
     first = column[:1]
     if column == first * len(column):
         return len(column)
@@ -84,7 +82,8 @@ def _count_equal(column: bytes) -> int:
 
 
 def _count_varint_byte(column: bytes, *, is_last: bool) -> int:
-    """How many bytes at the beginning do, or (not the last of a number) do not, end a varint."""
+    """Returns the number of bytes at the beginning that end a varint. Without `is_last`, counts bytes that continue
+    one."""
     if not is_last:
         column = column.translate(_FLIP_CONTINUATION)
     if column.isascii():
@@ -93,7 +92,7 @@ def _count_varint_byte(column: bytes, *, is_last: bool) -> int:
 
 
 def _decode_column(data: bytes, positions: range, width: int, bytes_max: int) -> list[int]:
-    """The varints at `positions`, each `width` bytes wide."""
+    """Returns the varints at `positions`, each of `width` bytes."""
     start, end, stride = positions.start, positions.stop, positions.step
     lows = data[start:end:stride]
     if width == 1:

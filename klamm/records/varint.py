@@ -1,12 +1,11 @@
-"""Variable-length integers as the record format has them: zigzag, then base 128, least significant first.
+"""The variable-length integers of the record format: zigzag, then base 128, least significant first.
 
 Zigzag maps 0, -1, 1, -2 … to 0, 1, 2, 3 …, so small numbers of either sign take one byte. Lengths and offset
 deltas are at most 32 bits wide (five bytes), timestamp deltas 64 bits (ten bytes); a longer one is an error.
 Same as `org.apache.kafka.common.utils.ByteUtils`.
 
-Numbers of one and two bytes, nearly all there are, are looked up in the tables below, by the loops that read
-and write records themselves: a function call costs more than the look-up.
-"""
+Nearly all numbers have one or two bytes. The loops that read and write records look them up in the tables below,
+because a function call costs more."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ VARLONG_BYTES_MAX: Final = 10
 _BITS: Final = {VARINT_BYTES_MAX: 32, VARLONG_BYTES_MAX: 64}
 
 NO_LENGTH: Final = 1 << 40
-"""Stands for a length below -1: reaches past any data, so a reader that follows it finds the record broken."""
+"""Stands for a length below -1. It is beyond the end of any data, so a reader that uses it finds the record broken."""
 
 
 def encode_varint(value: int) -> bytes:
-    """One to ten bytes; `value` is at most 64 bits wide, signed."""
+    """Returns the one to ten bytes of a signed number of at most 64 bits."""
     raw = (value << 1) ^ (value >> 63)
     encoded = bytearray()
     while raw > 0x7F:
@@ -39,11 +38,10 @@ def encode_varint(value: int) -> bytes:
 def decode_varint(
     data: bytes | bytearray | memoryview, position: int, bytes_max: int = VARINT_BYTES_MAX
 ) -> tuple[int, int]:
-    """The number at `position`, and the position after it.
+    """Returns the number at `position`, and the position after it.
 
-    Raises InvalidRecordError when it is wider than what `bytes_max` stands for (32 bits for five bytes, 64
-    for ten), IndexError when `data` ends inside it.
-    """
+    Raises InvalidRecordError if the number is too wide for `bytes_max` (32 bits for five bytes, 64 for ten). Raises
+    IndexError if `data` ends inside it."""
     raw = shift = 0
     for at in range(position, position + bytes_max):
         byte = data[at]
@@ -57,7 +55,7 @@ def decode_varint(
 
 
 def decode_length(data: Bytes, position: int) -> tuple[int, int]:
-    """Like `decode_varint`; a length below -1 becomes NO_LENGTH."""
+    """Returns a length like `decode_varint`. A length below -1 becomes NO_LENGTH."""
     length, position = decode_varint(data, position)
     return (length if length >= -1 else NO_LENGTH), position
 
@@ -70,7 +68,7 @@ _KEPT: Final = range(-64, 1 << 13)
 
 
 class _Encoded(dict[int, bytes]):
-    """Small numbers are encoded once and then looked up; others are encoded each time (there are too many to keep)."""
+    """Caches the encoding of small numbers. Other numbers are encoded each time, because there are too many to keep."""
 
     def __missing__(self, value: int) -> bytes:
         encoded = encode_varint(value)
@@ -80,7 +78,7 @@ class _Encoded(dict[int, bytes]):
 
 
 varint_of: Final[Callable[[int], bytes]] = _Encoded().__getitem__
-"""`encode_varint`, fast for the numbers that are usual; made for `map`."""
+"""Returns the encoding of a number, fast for small numbers. It is made for `map`."""
 
 _NUMBERS: Final = [_unzigzag(raw) for raw in range(1 << 14)]
 _LENGTHS: Final = [number if number >= -1 else NO_LENGTH for number in _NUMBERS]
@@ -94,8 +92,8 @@ def _by_second_byte(numbers: list[int]) -> tuple[tuple[int, ...], ...]:
 
 NUMBER_1: Final = tuple(_NUMBERS[:128])
 NUMBER_2: Final = _by_second_byte(_NUMBERS)
-"""`NUMBER_2[second byte][first byte]`, the first one with its continuation bit still set."""
+"""Numbers of two bytes: `NUMBER_2[second byte][first byte]`. The first byte still has its continuation bit."""
 
 LENGTH_1: Final = tuple(_LENGTHS[:128])
 LENGTH_2: Final = _by_second_byte(_LENGTHS)
-"""The same two for lengths, as `decode_length` gives them."""
+"""Lengths of two bytes, like `NUMBER_2`, as `decode_length` returns them."""

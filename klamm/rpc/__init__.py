@@ -4,18 +4,17 @@
     grpc_transport  the transport over gRPC: with `klamm_server.rpc.grpc_server` the only place that knows gRPC
     handshakes      why a handshake of TLS failed
     client_tls      a client's keys and certificates, read again when they change
-    client_sasl     who a client logs in as; sasl_sources has the passwords and tokens
-    login           one login; login_channel has the calls of a channel wait for it, and makes another when it ends
+    client_sasl     the user that a client logs in as; sasl_sources has the passwords and tokens
+    login           one login; login_channel logs in before the calls of a channel, and again when the session ends
     options         how connections are kept: one table
     connection      one server: its stubs, whose failures are this project's errors
-    status          what a transport says of a call that failed, and the error code that it comes to
-    cancellation    whether the caller is to end
-    retrying        trying until it works
+    status          the status of a failed call at a transport, and the error code that it becomes
+    cancellation    whether the calling task was cancelled
+    retrying        retries of an action until it succeeds
     tracing_interceptors    spans of calls
 
-A caller that is cancelled during a call ends with CancelledError, whatever the transport makes of it: gRPC turns a
-cancellation that meets the end of a call into a status, and a caller that retries would go on for ever.
-"""
+If a caller is cancelled during a call, it always gets CancelledError. gRPC turns a cancellation at the end of a call
+into a status, and a caller that retries would then continue for ever."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What a call says beside its request."""
+"""The metadata that calls send beside their requests."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from contextvars import ContextVar
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 CALL_METADATA: ContextVar[Metadata] = ContextVar("call_metadata", default=())
-"""The metadata of the calls that are begun in this context; the value is bytes where a name ends in `-bin`."""
+"""The metadata of the calls that begin in this context. The value is bytes if the name ends in `-bin`."""

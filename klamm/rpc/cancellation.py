@@ -1,4 +1,4 @@
-"""Whether the caller of an RPC is to end."""
+"""Checks whether the caller of an RPC was cancelled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 def is_cancelled() -> bool:
-    """Whether somebody wants the current task to end."""
+    """Returns whether the current task was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""The user that a client logs in as, by its settings."""
+"""Selects the login of a client from its settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from klamm.security.client_settings import PasswordLogin
 
 
 def client_sasl(config: ClientConfig) -> SaslSource | None:
-    """What a client of that configuration logs in with; None: it does not log in. Raises ConfigError."""
+    """Returns the source of a client's logins, or None if it does not log in. Raises ConfigError."""
     if not config.logs_in:
         return None
     from klamm.rpc.sasl_sources import PasswordSource, TokenSource

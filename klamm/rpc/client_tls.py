@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class ClientTls:
-    """A `klamm.rpc.grpc_transport.TlsSource` that looks at the files itself, with the first call after each
-    `ssl.reload.interval.ms`: a client that calls nobody needs no new certificate.
+    """A `klamm.rpc.grpc_transport.TlsSource` for clients. It checks the files at the first call after each
+    `ssl.reload.interval.ms`, because a client without calls needs no new certificate.
 
-    Raises ConfigError where the settings name nothing that could be used."""
+    Raises ConfigError if the settings name no usable files."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._watched = WatchedMaterial(config, now=datetime.now(UTC))
@@ -45,5 +45,5 @@ class ClientTls:
 
 
 def client_tls(config: ClientConfig) -> ClientTls | None:
-    """What a client of that configuration dials with; None: without TLS."""
+    """Returns the keys and certificates for a client's connections, or None if it does not use TLS."""
     return ClientTls(config) if config.is_encrypted else None

@@ -1,9 +1,8 @@
-"""One server as a caller reaches it: stubs whose failures are this project's errors.
+"""A connection to one server. Its stubs raise this project's errors when a call fails.
 
-A call that fails raises the BrokerError that `klamm.rpc.status` lists for its status. NetworkError: its connection was
-closed, or its server given up. SslAuthenticationError: the two ends do not accept each other; SaslAuthenticationError:
-the login failed. A caller that was cancelled meanwhile always gets CancelledError.
-"""
+A failed call raises the BrokerError that `klamm.rpc.status` lists for its status. It raises NetworkError if the
+connection was closed, SslAuthenticationError if the TLS handshake failed, and SaslAuthenticationError if the login
+failed. A caller that was cancelled meanwhile always gets CancelledError."""
 
 from __future__ import annotations
 
@@ -23,15 +22,16 @@ from klamm.wire.stubs import Service, Stub
 StubT = TypeVar("StubT", bound=Stub)
 
 CALL_TIMEOUT_MS: Final = 30_000
-"""No call waits for ever."""
+"""The default timeout of a unary call, in milliseconds. No call waits for ever."""
 
 _NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
 
 
 class Connection:
-    """Dials on first use and again whenever it must; `close` it, or use it in `async with`.
+    """A connection to one server. It connects at the first call, and again whenever necessary. `close` it, or use it in
+    `async with`.
 
-    A unary call that names no time-out has `timeout_ms`, a stream no limit."""
+    A unary call without its own timeout has `timeout_ms`. A stream has no time limit."""
 
     def __init__(
         self, transport: Transport, address: str, options: ChannelOptions, *, timeout_ms: int = CALL_TIMEOUT_MS
@@ -49,7 +49,7 @@ class Connection:
         await self.close()
 
     def stub(self, service: Service[StubT, Any]) -> StubT:
-        """The calls of `service` at this address."""
+        """Returns the stub of `service` at this address."""
         stub = self._stubs.get(service.name)
         if stub is None:
             stub = self._stubs[service.name] = service.stub(self._bind)
@@ -57,17 +57,17 @@ class Connection:
         return stub
 
     def end_calls(self) -> None:
-        """Unary calls under way raise NetworkError; others may be begun."""
+        """Ends the unary calls under way with NetworkError. New calls may begin."""
         for call in self._under_way:
             call.cancel()
 
     async def retire(self) -> None:
-        """Closes the connection when the unary calls that are under way now have ended."""
+        """Closes the connection after the unary calls that are under way now have ended."""
         await asyncio.gather(*(_end_of(call) for call in self._under_way))
         await self.close()
 
     async def close(self) -> None:
-        """Ends it; calls under way raise NetworkError."""
+        """Closes the connection. Calls under way raise NetworkError."""
         await self._channel.close()
 
     def _bind(self, method: Method) -> Callable[..., Any]:
@@ -130,7 +130,7 @@ def _duplex(begin: Callable[[Any, int | None], StreamCall], target: str) -> Call
 
 
 class _Duplex:
-    """A `klamm.wire.calls.Duplex`."""
+    """A `klamm.wire.calls.Duplex` over the transport's stream. It raises this project's errors."""
 
     def __init__(self, call: StreamCall, target: str) -> None:
         self._call = call
@@ -165,12 +165,14 @@ class _Duplex:
 
 
 def _error(failure: CallFailed, target: str) -> KlammError:
-    """What the caller gets. Raises CancelledError when the caller is to end: the transport made a status of it."""
+    """Returns the error for the caller of a failed call. Raises CancelledError if the caller was cancelled, because the
+    transport turned that into a status."""
     raise_if_cancelled()
     return failure.error(target)
 
 
 def _raise_unless_cancelled(target: str) -> None:
-    """A call that is ended under its caller ends like a cancellation of the caller, which it is not."""
+    """Raises NetworkError if the connection ended the call. Returns if the caller was cancelled, which looks the same
+    to the call."""
     if not is_cancelled():
         raise _NetworkError(f"{target}: the connection was closed, or the server given up") from None

@@ -1,4 +1,4 @@
-"""The transport over gRPC: what a client needs of it. Servers add theirs in `klamm_server.rpc.grpc_server`."""
+"""The transport over gRPC for clients. `klamm_server.rpc.grpc_server` adds the part for servers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from klamm.security.tls_settings import TlsSettings
 from klamm.wire.service import Method
 
 STATUSES: Final = {grpc.StatusCode[status.name]: status for status in Status}
-"""Our status for each of gRPC's."""
+"""This project's status for each status of gRPC."""
 
 Explain = Callable[[CallFailed], Awaitable[CallFailed]]
 
 
 class _Process:
-    """Whether gRPC has worked in this process, or had in its parent when this one was forked."""
+    """Notes whether this process has used gRPC, and whether its parent had when this process was forked."""
 
     has_used_grpc = False
     inherited_grpc = False
@@ -47,15 +47,15 @@ os.register_at_fork(after_in_child=_Process.after_fork_in_child)
 
 
 class TlsSource(Protocol):
-    """Where channels have their keys and certificates from."""
+    """Supplies the keys and certificates of channels."""
 
     @property
     def version(self) -> int:
-        """Grows with every change of `material`."""
+        """A number that grows with every change of `material`."""
 
     @property
     def material(self) -> TlsMaterial:
-        """What the next connection is made with."""
+        """Returns the keys and certificates for the next connection."""
 
 
 class GrpcTransport:
@@ -101,7 +101,8 @@ class GrpcTransport:
         return SecureChannel(dial, self._tls)
 
     def _with_login(self, channel: Channel) -> Channel:
-        """A session is good for one connection, and each of these channels has one."""
+        """Returns a channel that logs in, if the transport has logins. A session is valid for one connection, and each
+        of these channels has only one."""
         return channel if self._sasl is None else LoginChannel(channel, self._sasl)
 
     async def explain_plain(self, address: str, failure: CallFailed) -> CallFailed:
@@ -113,13 +114,14 @@ class GrpcTransport:
         return failure
 
     async def explain(self, address: str, material: TlsMaterial, failure: CallFailed) -> CallFailed:
-        """What the caller gets of a call that failed: HandshakeFailed where the two ends do not accept each other."""
+        """Returns the error for the caller of a failed call. It is HandshakeFailed if the two ends do not accept each
+        other."""
         why = await why_refused(address, material, failure)
         return failure if why is None else HandshakeFailed(failure.status, why)
 
 
 class GrpcChannel:
-    """A `klamm.rpc.transport.Channel`. `explain` makes of a failure what its caller gets."""
+    """A `klamm.rpc.transport.Channel` over gRPC. `explain` turns a failure into the error for the caller."""
 
     def __init__(self, channel: aio.Channel, explain: Explain) -> None:
         self._channel = channel
@@ -181,7 +183,7 @@ class SecureChannel:
 
 
 class _Generation:
-    """The connection of one state of keys and certificates."""
+    """The connection that was made with one version of the keys and certificates."""
 
     def __init__(self, channel: Channel, version: int) -> None:
         self.channel = channel
@@ -209,7 +211,7 @@ class _Generation:
         return call
 
     async def close_when_idle(self) -> None:
-        """Ends the calls under way if it is cancelled."""
+        """Closes the connection when its calls have ended. If this is cancelled, ends the calls too."""
         try:
             await self._idle.wait()
         finally:
@@ -279,7 +281,7 @@ class _Stream:
 
 
 class _Upload(_Stream):
-    """Many requests and one answer, which ends it."""
+    """A call with many requests and one answer, which ends the call."""
 
     __slots__ = ("_is_answered",)
 
@@ -299,7 +301,8 @@ class _Upload(_Stream):
 
 
 def channel_credentials(material: TlsMaterial) -> grpc.ChannelCredentials:
-    """What a client shows, and whom it trusts: without a truststore the public CAs that gRPC knows."""
+    """Returns the credentials with the client's certificate and the trusted CAs. Without a truststore, gRPC's public
+    CAs are trusted."""
     return grpc.ssl_channel_credentials(
         root_certificates=None if material.trusted is None else material.trusted.encode(),
         private_key=None if material.key is None else material.key.reveal().encode(),
@@ -308,7 +311,9 @@ def channel_credentials(material: TlsMaterial) -> grpc.ChannelCredentials:
 
 
 async def why_refused(address: str, material: TlsMaterial, failure: CallFailed) -> str | None:
-    """Why the two ends of a connection do not accept each other, if that is why a call failed."""
+    """Returns why the two ends of a connection do not accept each other, or None if a call failed for another
+    reason.
+    """
     if failure.status is not Status.UNAVAILABLE:
         return None
     host, port = _host_and_port(address)
@@ -330,14 +335,14 @@ def grpc_options(options: ChannelOptions) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         ("grpc.initial_reconnect_backoff_ms", options.reconnect_backoff_ms),
         ("grpc.max_reconnect_backoff_ms", options.reconnect_backoff_max_ms),
-        # gRPC's name for how long one attempt to connect may take.
+        # gRPC's name for the timeout of one attempt to connect
         ("grpc.min_reconnect_backoff_ms", options.connection_setup_timeout_ms),
         ("grpc.keepalive_time_ms", options.keepalive_time_ms),
         ("grpc.keepalive_timeout_ms", options.keepalive_timeout_ms),
-        # By default the third ping of a call that says nothing is held back.
+        # By default gRPC holds back the third ping of a call without data.
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.dns_min_time_between_resolutions_ms", options.name_resolution_min_ms),
-        # Channels to one address otherwise share a connection, its end and its back-off.
+        # Otherwise channels to one address share a connection, its end and its back-off.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
         ("grpc.enable_retries", 0),

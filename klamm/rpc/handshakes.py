@@ -1,8 +1,7 @@
-"""Why a TLS handshake failed, in words for the person who has to mend it.
+"""Explains why a TLS handshake failed, for the person who has to fix it.
 
-gRPC says it in a text, with the names of BoringSSL's errors, of the last address that it tried. Of what a server thinks
-of a client's certificate it says nothing: `ask_server` finds out by another handshake.
-"""
+gRPC's message has the names of BoringSSL's errors, and is about the last address that it tried. It does not say whether
+the server refused the client's certificate. `ask_server` finds this out with another handshake."""
 
 from __future__ import annotations
 
@@ -35,15 +34,16 @@ _ASKING_TIMEOUT_S: Final = 2.0
 
 
 class HandshakeFailed(CallFailed):
-    """The two ends did not accept each other; to try again would not help."""
+    """The two ends of a connection did not accept each other. A retry would not help."""
 
     def error(self, target: str) -> SslAuthenticationError:
-        """What the caller of `target` gets."""
+        """Returns the error for the caller of `target`."""
         return SslAuthenticationError(f"{target}: {self.details}")
 
 
 def why_failed(details: str) -> str | None:
-    """What gRPC's text says of a handshake; None: nothing, or the server ended the connection without a word."""
+    """Returns the reason of a failed handshake from gRPC's message. Returns None if it is not about a handshake, or if
+    the server closed the connection without a reason."""
     if verified := _VERIFY_FAILED.search(details):
         return _not_verified(verified[1])
     if "Hostname Verification Check failed" in details:
@@ -66,11 +66,11 @@ def is_worth_asking(host: str, details: str) -> bool:
 
 
 async def ask_server(host: str, port: int, context: ssl.SSLContext, *, shows_certificate: bool) -> str | None:
-    """Why there is no connection with `context`, which shows a certificate or none; None: there is one, or nobody
-    listens.
+    """Makes a handshake with `context` and returns why it fails, or None if it succeeds or no server answers.
+    `shows_certificate` tells whether `context` has a certificate.
 
-    In TLS 1.3 a client has made its handshake before the server has looked at its certificate. A server of gRPC then
-    closes the connection without a word, where it would otherwise begin to speak HTTP/2."""
+    In TLS 1.3, a client finishes its handshake before the server has checked its certificate. A gRPC server then closes
+    the connection without a reason. Otherwise, it begins to speak HTTP/2."""
     context.set_alpn_protocols(["h2"])
     try:
         async with asyncio.timeout(_ASKING_TIMEOUT_S):
@@ -91,7 +91,7 @@ async def ask_server(host: str, port: int, context: ssl.SSLContext, *, shows_cer
 
 
 async def speaks_tls(host: str, port: int) -> bool:
-    """Whether the server there speaks TLS, with any certificate."""
+    """Returns whether the server at the address speaks TLS, with any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

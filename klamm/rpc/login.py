@@ -21,7 +21,7 @@ _NO_LOGIN: Final = "nobody logs in at this listener (security.protocol=PLAINTEXT
 
 
 class SaslSource(Protocol):
-    """Makes the logins of a client, one for each connection."""
+    """Creates the logins of a client, one for each connection."""
 
     mechanism_name: str
 
@@ -32,7 +32,7 @@ class SaslSource(Protocol):
 
 
 class LoginFailed(CallFailed):
-    """There is no session, and to try again would not help."""
+    """The login was refused. A retry would not help."""
 
     def __init__(self, code: ErrorCode, details: str) -> None:
         super().__init__(Status.UNAUTHENTICATED, details)
@@ -44,18 +44,19 @@ class LoginFailed(CallFailed):
 
 
 class LoggedIn(NamedTuple):
-    """A session."""
+    """A session after a login."""
 
     authorization: str
-    """The value of the metadata `authorization` by which it is known, at its connection only."""
+    """The value of the metadata `authorization` that identifies the session. It is valid only at the session's
+    connection."""
     lifetime_s: float
-    """How long the session lasts at most; infinity where the server sets no end."""
+    """The maximum lifetime of the session in seconds, or infinity if the server sets none."""
 
 
 async def log_in(channel: Channel, source: SaslSource, *, timeout_ms: int) -> LoggedIn:
-    """The session of a login that went well.
+    """Logs in and returns the session.
 
-    Raises LoginFailed, or CallFailed; CPU and files have a thread of their own."""
+    Raises LoginFailed or CallFailed. Work that needs CPU or files runs in a thread."""
     async with asyncio.timeout(timeout_ms / 1000):
         client = await asyncio.to_thread(source.client)
         return await _Login(channel, client, timeout_ms).run()

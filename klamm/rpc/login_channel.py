@@ -1,10 +1,9 @@
-"""A channel whose calls are those of somebody who has logged in.
+"""A channel that logs in before its calls.
 
-The first call logs in. So does a call that the server answers with UNAUTHENTICATED: the connection is a new one, or the
-session has ended. Other calls wait for that login. The call is then repeated: once, and again if the time of the new
-session is over as well, as it may be on a busy machine. A stream is not repeated, because only its caller knows what of
-it has been seen.
-"""
+The first call logs in. A call also logs in after the answer UNAUTHENTICATED, because the connection is new or the
+session has ended. Other calls wait for that login. The call is then repeated once, and again if the new session has
+also expired meanwhile, for example on a busy machine. A stream is not repeated, because only its caller knows which
+messages it has handled."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ class LoginChannel:
 class _Session(NamedTuple):
     authorization: str
     ends_s: float
-    """When it ends, by the event loop's clock; the server does not end it sooner."""
+    """The end of the session, in seconds of the event loop's clock. The server does not end it earlier."""
 
 
 class _Sessions:
@@ -74,23 +73,25 @@ class _Sessions:
         self._login: asyncio.Task[_Session] | None = None
 
     async def session(self, refused: _Session | None = None) -> _Session:
-        """Another one than was `refused`. Raises CallFailed of a login that failed."""
+        """Returns a session other than `refused`, after a login if necessary. Raises the CallFailed of a failed
+        login.
+        """
         self.forget(refused)
         if self._newest is not None:
             return self._newest
         if self._login is None:
-            # Nothing of the call that happens to be the first concerns the login.
+            # The login is for all calls, so it does not inherit the context of the first one.
             self._login = asyncio.create_task(self._log_in(), name="sasl-login", context=contextvars.Context())
             self._login.add_done_callback(_retrieve)
         return await asyncio.shield(self._login)
 
     def forget(self, refused: _Session | None) -> None:
-        """The server does not know it, or not any more; the next call logs in."""
+        """Drops a session that the server does not accept. The next call logs in."""
         if self._newest == refused:
             self._newest = None
 
     async def close(self) -> None:
-        """Ends the login under way; callers that wait for it get CancelledError."""
+        """Cancels the login under way. Callers that wait for it get CancelledError."""
         login = self._login
         if login is not None:
             login.cancel()
@@ -109,7 +110,7 @@ class _Sessions:
 
 
 class _Stream:
-    """A `StreamCall` that begins once there is a session."""
+    """A `StreamCall` that begins after the login."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Trying until it works."""
+"""Retries of an action until it succeeds."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Retries:
         self._rng = rng
 
     def reset(self) -> None:
-        """It worked."""
+        """Notes a success."""
         self.failures = 0
 
     def failed(self, why: str = "") -> float:
-        """It failed once more; returns for how many seconds to wait before the next attempt."""
+        """Notes a failure. Returns the wait before the next attempt, in seconds."""
         self.failures += 1
         self.on_failure(why)
         return self._backoff.delay_ms(self.failures, self._rng) / 1000
 
     async def pause(self, why: str = "") -> None:
-        """Waits after a failure. Raises CancelledError when the caller is to end."""
+        """Waits after a failure. Raises CancelledError if the caller was cancelled."""
         raise_if_cancelled()
         await asyncio.sleep(self.failed(why))
 
@@ -43,7 +43,7 @@ class Retries:
 
 
 async def retrying(attempt: Callable[[], Awaitable[T]], retries: Retries) -> T:
-    """What `attempt` returns, as soon as it raises no retriable KlammError; any other error of it is raised."""
+    """Calls `attempt` until it raises no retriable KlammError, and returns its result. Other errors are raised."""
     while True:
         try:
             result = await attempt()

@@ -1,4 +1,4 @@
-"""What each login of a client is made with: a password, or a token. Only clients that log in load this module."""
+"""The passwords and tokens of clients' logins. Only clients that log in load this module."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ PASSWORD_BYTES_MAX: Final = 65_536
 _FILE: Final = "sasl.password.file"
 _NONCE_BYTES: Final = 24
 _RENEWED_AFTER: Final = 0.8
-"""The share of its life for which a token is used, as Kafka's sasl.login.refresh.window.factor has it."""
+"""The share of a token's lifetime after which a new one is requested (Kafka's sasl.login.refresh.window.factor)."""
 
 
 class PasswordSource:
-    """A `klamm.rpc.login.SaslSource` of SCRAM or PLAIN. A file is read again for each login, so that a password can
-    change while a client runs. Raises ConfigError for a file that cannot be used, and what the mechanism cannot
-    carry."""
+    """A `klamm.rpc.login.SaslSource` of SCRAM or PLAIN. It reads a password file again for each login, so that the
+    password may change while a client runs.
+
+    Raises ConfigError for an unusable file, or for a password or name that the mechanism cannot carry."""
 
     def __init__(self, mechanism_name: str, login: PasswordLogin) -> None:
         self.mechanism_name = mechanism_name
@@ -50,7 +51,7 @@ class PasswordSource:
         try:
             return self._client()
         except ValueError as error:
-            # Another file may be there in a moment.
+            # The file may be replaced soon, so allow a retry.
             raise CallFailed(Status.UNAVAILABLE, str(error)) from None
 
     def _client(self) -> SaslClient:
@@ -68,8 +69,10 @@ class PasswordSource:
 
 
 class TokenSource:
-    """A `klamm.rpc.login.SaslSource` of OAUTHBEARER. A token that was given out is used for most of its life, by all
-    connections; a callback's own is asked for each time. Raises ConfigError for a URL that is not allowed."""
+    """A `klamm.rpc.login.SaslSource` of OAUTHBEARER. All connections share the token of a token endpoint for most of
+    its lifetime. A callback is called for each login.
+
+    Raises ConfigError for a URL that is not allowed."""
 
     mechanism_name = "OAUTHBEARER"
 
@@ -80,9 +83,9 @@ class TokenSource:
         self._kept: Secret | None = None
         self._kept_until_s = 0.0
         self._lock = threading.Lock()
-        """Held by the thread that asks for a token; the others then have it."""
+        """The lock of the thread that requests a token. The other threads wait and then use its token."""
         if login.url:
-            # It takes urllib, which nobody else has to wait for.
+            # Import here: the module loads urllib, which other clients do not need.
             from klamm.security.token_endpoint import check_allowed
 
             check_allowed(login.url)
@@ -118,7 +121,7 @@ class TokenSource:
         try:
             return Secret(callback())
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-            # Its text may hold the token.
+            # Do not show the error's text, because it may contain the token.
             raise CallFailed(
                 Status.UNAVAILABLE, f"no token: sasl.oauthbearer.token.callback raised {type(error).__name__}"
             ) from None

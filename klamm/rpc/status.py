@@ -1,4 +1,4 @@
-"""What a transport says of a call that failed, and the error code that its caller gets: the only table of its kind."""
+"""The statuses of failed calls, and the error codes that callers get for them. This is the only such table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klamm.errors import ErrorCode, KlammError
 
 
 class Status(enum.Enum):
-    """gRPC's statuses (https://grpc.io/docs/guides/status-codes/) but for OK, under its names."""
+    """gRPC's statuses except OK, under gRPC's names (https://grpc.io/docs/guides/status-codes/)."""
 
     CANCELLED = enum.auto()
     UNKNOWN = enum.auto()
@@ -39,12 +39,12 @@ CODES: Final = {
     Status.UNIMPLEMENTED: ErrorCode.UNSUPPORTED_VERSION,
     Status.UNAUTHENTICATED: ErrorCode.SASL_AUTHENTICATION_FAILED,
 }
-"""Any other status is an UNKNOWN_SERVER_ERROR."""
+"""The error code of each status. Any other status becomes UNKNOWN_SERVER_ERROR."""
 _TOO_LARGE: Final = "larger than max"
 
 
 class CallFailed(KlammError):
-    """A call ended with a status: raised by a transport to its caller, and by a servicer to refuse a call."""
+    """A call ended with a status. A transport raises it to its caller, and a servicer raises it to refuse a call."""
 
     def __init__(self, status: Status, details: str = "") -> None:
         super().__init__(f"{status.name}: {details}" if details else status.name)
@@ -53,11 +53,12 @@ class CallFailed(KlammError):
 
     @property
     def code(self) -> ErrorCode:
-        """MESSAGE_TOO_LARGE when a message was larger than its receiver takes, which has no status of its own."""
+        """The error code of the status. It is MESSAGE_TOO_LARGE if a message exceeded the receiver's limit, which has
+        no status of its own."""
         if self.status is Status.RESOURCE_EXHAUSTED and _TOO_LARGE in self.details:
             return ErrorCode.MESSAGE_TOO_LARGE
         return CODES.get(self.status, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def error(self, target: str) -> KlammError:
-        """What the caller of `target` gets."""
+        """Returns the error for the caller of `target`."""
         return self.code.exception(f"{target}: {self.details}")

@@ -29,5 +29,6 @@ def has_span() -> Callable[[Any], bool]:
         for method in service.methods
         if not (method.client_streaming or method.server_streaming or method.name.endswith("heartbeat"))
     }
-    both = paths | {path.encode() for path in paths}  # gRPC gives one to interceptors of clients, the other of servers
+    # gRPC passes the path as text or as bytes, depending on whether the interceptor is a client's or a server's
+    both = paths | {path.encode() for path in paths}
     return lambda details: details.method in both

@@ -1,7 +1,6 @@
 """Transports carry calls. Clients and servers get theirs as an argument, so that another transport can replace gRPC.
 
-A transport knows nothing of error codes, retries and cancelled callers: that is `klamm.rpc.connection`'s business.
-"""
+A transport does not handle error codes, retries and cancelled callers. `klamm.rpc.connection` does."""
 
 from __future__ import annotations
 
@@ -16,51 +15,53 @@ class UnaryCall(Protocol):
     """A call under way that has one request and one answer. An asyncio.Task is one."""
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """The answer. Raises CallFailed, or CancelledError: the caller was cancelled, or the call."""
+        """Waits for the answer and returns it. Raises CallFailed, or CancelledError if the caller or the call was
+        cancelled."""
 
     def add_done_callback(self, function: Callable[[Any], None]) -> object:
-        """Calls it when the call is over."""
+        """Calls `function` when the call has ended."""
 
     def cancel(self) -> object:
-        """Ends the call; its caller gets CancelledError."""
+        """Cancels the call. Its caller gets CancelledError."""
 
 
 class StreamCall(Protocol):
-    """A call under way with many requests, or answers, or both.
+    """A call under way with many requests, many answers, or both.
 
-    `write` and `read` raise CallFailed, or CancelledError: the caller was cancelled, or the call."""
+    `write` and `read` raise CallFailed, or CancelledError if the caller or the call was cancelled."""
 
     async def write(self, request: Any) -> None:
-        """Returns when the next request is taken. Only where requests stream."""
+        """Sends a request, and returns when the transport accepts the next one. Only for calls with many requests."""
 
     async def read(self) -> Any:
-        """The next answer, or None: the other side has ended the call in order."""
+        """Returns the next answer, or None after the other side has ended the call without an error."""
 
     def done(self) -> bool:
-        """Whether it is over."""
+        """Returns whether the call has ended."""
 
     def add_done_callback(self, function: Callable[[Any], None]) -> object:
-        """Calls it when the call is over."""
+        """Calls `function` when the call has ended."""
 
     def cancel(self) -> object:
-        """Ends the call."""
+        """Cancels the call."""
 
 
 class Channel(Protocol):
-    """The way to one server. It dials on first use, and again whenever it must."""
+    """A channel to one server. It connects at the first call, and again whenever necessary."""
 
     def unary(self, method: Method) -> Callable[[Any, int], UnaryCall]:
-        """Begins a call with (request, time-out in ms)."""
+        """Returns a function that begins a call with (request, timeout in ms)."""
 
     def stream(self, method: Method) -> Callable[[Any, int | None], StreamCall]:
-        """Begins a call with (request, time-out in ms); the request is None where requests stream."""
+        """Returns a function that begins a call with (request, timeout in ms). The request is None if requests are
+        streamed."""
 
     async def close(self) -> None:
-        """Ends the calls under way, as `cancel` does."""
+        """Cancels the calls under way and closes the channel."""
 
 
 class Transport(Protocol):
-    """What a client needs."""
+    """The part of a transport that clients need."""
 
     def channel(self, address: str, options: ChannelOptions) -> Channel:
-        """The way to host:port."""
+        """Returns a channel to host:port."""

@@ -1,9 +1,8 @@
 """The alert of a TLS handshake that fails: it tells a client why (RFC 8446, section 6.2).
 
-OpenSSL writes the alert to where the event loop takes bytes from. But asyncio and uvloop close a connection as soon as
-its handshake has failed, and never look there again. So the error carries the alert, and the server that accepted the
-connection sends it.
-"""
+OpenSSL writes the alert to the buffer of outgoing bytes. But asyncio and uvloop close a connection as soon as its
+handshake has failed, without sending these bytes. So the error carries the alert, and the server that accepted the
+connection sends it."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Any
 
 
 class HandshakeFailed(ssl.SSLError):
-    """OpenSSL's own error, with the bytes that the client has not had yet."""
+    """OpenSSL's error of a failed handshake, with the bytes that were not sent to the client yet."""
 
     def __init__(self, error: ssl.SSLError, alert: bytes) -> None:
         super().__init__(*error.args)
@@ -25,7 +24,7 @@ class _Handshake(ssl.SSLObject):
     outgoing: ssl.MemoryBIO
 
     def do_handshake(self) -> None:
-        """Raises HandshakeFailed."""
+        """Runs the handshake. Raises HandshakeFailed."""
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -35,7 +34,7 @@ class _Handshake(ssl.SSLObject):
 
 
 class AlertingContext(ssl.SSLContext):
-    """A context whose handshakes in memory, which are those of event loops, fail with HandshakeFailed."""
+    """A TLS context whose in-memory handshakes, as event loops make them, fail with HandshakeFailed."""
 
     sslobject_class = _Handshake
 

@@ -1,4 +1,4 @@
-"""What there is to know of the certificates in a PEM file, for people."""
+"""Describes the certificates in a PEM file for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class KeyMatch(enum.Enum):
-    """Whether the private key in the file is the one of its first certificate."""
+    """Tells whether a file's private key belongs to its first certificate."""
 
     YES = "yes"
     NO = "no"
@@ -26,27 +26,27 @@ class KeyMatch(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFacts:
-    """One certificate."""
+    """The facts about one certificate."""
 
     subject: str
     """The subject in Java's form, which mapping rules and ACLs use."""
     names: tuple[str, ...]
-    """Subject alternative names, as TYPE:value."""
+    """The subject alternative names, as TYPE:value."""
     issuer: str
     not_before: datetime
     not_after: datetime
     days_left: int
-    """The whole days until it ends; negative since it expired."""
+    """The number of whole days until the certificate expires. It is negative after that."""
 
 
 def certificate_facts(source: str, pem: bytes, *, now: datetime) -> list[CertificateFacts]:
-    """The facts of every certificate in the PEM, in order. Raises ConfigError, which names `source`, where there is
-    none."""
+    """Returns the facts about every certificate in the PEM, in order. If there is none, raises ConfigError, which names
+    `source`."""
     return [_facts(certificate, now) for certificate in read_certificates(source, pem)]
 
 
 def key_match(source: str, pem: bytes) -> KeyMatch:
-    """Whether the key in the PEM is the one of its first certificate. Raises ConfigError for a broken one."""
+    """Returns whether the key in the PEM belongs to its first certificate. Raises ConfigError for a broken key."""
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     if PRIVATE_KEY not in pem:

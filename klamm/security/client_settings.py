@@ -1,8 +1,7 @@
-"""What a client says of security, by Kafka's names: `security.protocol`, `ssl.*`, and `sasl.*` of its logins.
+"""The security settings of clients, under Kafka's names: `security.protocol`, `ssl.*`, and `sasl.*` for logins.
 
-Name and password stand in `sasl.jaas.config`, as in Kafka, or in `sasl.username` with `sasl.password`, as in
-librdkafka, or with a file. Nothing is read here but the settings themselves.
-"""
+Name and password are set by `sasl.jaas.config`, as in Kafka, or by `sasl.username` with `sasl.password` or a file, as
+in librdkafka. This module reads no files."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ TokenCallback = Callable[[], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PasswordLogin:
-    """A user of SCRAM or PLAIN. Either the password is set, or the file that holds it."""
+    """The login of a SCRAM or PLAIN user, with either a password or a password file."""
 
     name: str
     password: Secret | None = None
@@ -39,7 +38,8 @@ class PasswordLogin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogin:
-    """A user of OAUTHBEARER: `callback` gives tokens, or the server at `url` does, for a client's credentials."""
+    """The login of an OAUTHBEARER user. `callback` returns tokens, or the server at `url` gives them out for the
+    client's credentials."""
 
     callback: TokenCallback | None = None
     url: str = ""
@@ -50,7 +50,7 @@ class TokenLogin:
 
 
 def parse_callback(value: Any) -> TokenCallback:
-    """Something that can be called. Raises ValueError."""
+    """Returns a callable value. Raises ValueError for other values."""
     if callable(value):
         called: TokenCallback = value
         return called
@@ -59,7 +59,7 @@ def parse_callback(value: Any) -> TokenCallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity(TlsSettings):
-    """What a client says of its connections and logins."""
+    """The settings of a client's connections and logins."""
 
     security_protocol: str = text(
         "PLAINTEXT",
@@ -131,17 +131,17 @@ class ClientSecurity(TlsSettings):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether connections are."""
+        """True if connections use TLS."""
         return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
     def logs_in(self) -> bool:
-        """Whether connections begin with a login."""
+        """True if connections begin with a login."""
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def login(self) -> PasswordLogin | TokenLogin:
-        """The login that the settings ask for. Raises ConfigError where they leave that open, or contradict each other;
-        its texts show no secret."""
+        """Returns the login that the settings describe. Raises ConfigError if settings are missing or contradict each
+        other. Its texts show no secret."""
         mechanism = self.sasl_mechanism
         if mechanism is None:
             raise ConfigError(f"sasl.mechanism is not set, expected one of {', '.join(MECHANISMS)}")
@@ -195,7 +195,7 @@ class ClientSecurity(TlsSettings):
 
 
 def _options(mechanism: str, jaas: Secret) -> Mapping[str, Secret]:
-    # Its pattern takes a while to compile, and few clients have such a text.
+    # The pattern takes time to compile, and few clients need it.
     from klamm.security.sasl.jaas import LoginModule, parse_jaas
 
     login = parse_jaas(jaas)
@@ -206,6 +206,7 @@ def _options(mechanism: str, jaas: Secret) -> Mapping[str, Secret]:
 
 
 def _check_known(options: Mapping[str, Secret], known: tuple[str, ...]) -> None:
-    """What a name is that is not known may be a secret whose quote is missing."""
+    """Raises ConfigError for an unknown option. Does not show its name, because it may be a secret with a missing
+    quote."""
     if not options.keys() <= set(known):
         raise ConfigError(f"{_JAAS} has an option that its login module does not know; expected {', '.join(known)}")

@@ -1,7 +1,7 @@
-"""What OpenSSL needs to make handshakes: contexts for the ends of connections, made of settings and their material.
+"""Makes OpenSSL's contexts for both ends of connections, from settings and their keys and certificates.
 
-Spoken are TLS 1.2 and 1.3 with forward secrecy and authenticated encryption, without compression and renegotiation.
-"""
+The contexts allow TLS 1.2 and 1.3 with forward secrecy and authenticated encryption, without compression and
+renegotiation."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def server_context(settings: ListenerTlsSettings, material: TlsMaterial) -> ssl.
 
 
 def client_context(settings: TlsSettings, material: TlsMaterial) -> ssl.SSLContext:
-    """The context for dialling servers, whose names are verified. Raises ConfigError for material that OpenSSL does not
-    take."""
+    """Returns the TLS context for connections to servers, whose names are verified. Raises ConfigError if OpenSSL
+    refuses the material."""
     context = _filled(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings, material)
     if material.trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -56,13 +56,14 @@ def check_mutual_trust(settings: ListenerTlsSettings, material: TlsMaterial) -> 
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str | None = None) -> None:
-    """Makes a handshake in memory between these. Raises ssl.SSLError where a connection's would fail."""
+    """Makes a handshake between two contexts in memory. Raises ssl.SSLError if a real handshake would fail."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_hostname=host),
         server.wrap_bio(to_server, to_client, server_side=True),
     ]
-    # Each of its messages needs one turn; a client that was refused in TLS 1.3 reads of it after its own end.
+    # Each message needs one turn. In TLS 1.3, a refused client reads the refusal only after its own end of the
+    # handshake.
     for _ in range(4):
         ends = [end for end in ends if not _is_done(end)]
     assert not ends, "a handshake takes three turns"
@@ -81,7 +82,7 @@ def _filled(context: ssl.SSLContext, settings: TlsSettings, material: TlsMateria
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.set_ciphers(":".join(CIPHER_SUITES[name] for name in settings.ssl_cipher_suites or CIPHER_SUITES))
-    # As Java does, believe what the truststore names even where it is not a root.
+    # Trust the certificates of the truststore even if they are not roots, as Java does.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if material.trusted is not None:
         context.load_verify_locations(cadata=material.trusted)
@@ -91,7 +92,8 @@ def _filled(context: ssl.SSLContext, settings: TlsSettings, material: TlsMateria
 
 
 def _load_chain(context: ssl.SSLContext, pem: str) -> None:
-    """OpenSSL's binding reads keys from files only; this one is in memory and has no name."""
+    """Loads the certificate chain and its key. OpenSSL's binding reads them only from files, so this uses a file in
+    memory without a name."""
     with os.fdopen(os.memfd_create("tls", os.MFD_CLOEXEC), "wb") as file:
         file.write(pem.encode())
         file.flush()

@@ -1,8 +1,8 @@
-"""Certificates for a network of one's own: a CA, and what it signs for servers and clients (ECDSA P-256).
+"""Makes certificates for a private network: a CA, and the certificates that it signs for servers and clients (ECDSA
+P-256).
 
-Everything is PEM in memory; the caller that writes it to files sets their permissions. For testing and for `klamm certs
-dev`: strangers should not trust a CA whose key lies beside what it signed.
-"""
+Everything is PEM in memory. The caller that writes the files sets their permissions. These certificates are for tests
+and for `klamm certs dev`. Do not use such a CA elsewhere, because its key lies beside the certificates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VALID_DAYS: Final = 90
 _CLOCKS_DIFFER: Final = timedelta(minutes=5)
-"""Certificates are valid from so long ago."""
+"""Certificates are valid from this long ago, because clocks of machines differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SignedKey:
         return self.encrypted_key_pem(None)
 
     def encrypted_key_pem(self, password: str | None) -> str:
-        """The private key (PKCS #8), encrypted where there is a password."""
+        """Returns the private key (PKCS #8), encrypted if there is a password."""
         from cryptography.hazmat.primitives import serialization
 
         how = (
@@ -62,26 +62,26 @@ class SignedKey:
 
     @property
     def certificate_pem(self) -> str:
-        """The certificate."""
+        """The certificate as PEM."""
         from cryptography.hazmat.primitives.serialization import Encoding
 
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     @property
     def keystore_pem(self) -> str:
-        """Both, as `ssl.keystore.location` wants them."""
+        """The key and the certificate together, in the form of `ssl.keystore.location`."""
         return self.key_pem + self.certificate_pem
 
 
 @dataclass(frozen=True, slots=True)
 class DevCa:
-    """A CA that signs what it is asked to."""
+    """A CA that signs certificates for servers and clients."""
 
     signed: SignedKey
 
     @classmethod
     def make(cls, *, now: datetime, valid_days: int = VALID_DAYS, name: str = "Klamm development CA") -> Self:
-        """A new one, valid from now on."""
+        """Makes a new CA, which is valid from `now`."""
         from cryptography import x509
 
         subject = _name(name)
@@ -92,8 +92,8 @@ class DevCa:
         return cls(SignedKey(key, _sign(builder, key, key)))
 
     def for_server(self, name: str, hosts: Iterable[str], *, now: datetime, valid_days: int = VALID_DAYS) -> SignedKey:
-        """The key and certificate of a server that is dialled by these names and addresses; servers show it to each
-        other as clients too."""
+        """Returns key and certificate of a server that clients dial by these names and addresses. Servers also show it
+        to each other as clients."""
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID as Use
 
@@ -101,7 +101,7 @@ class DevCa:
         return self._signed(name, [Use.SERVER_AUTH, Use.CLIENT_AUTH], now, valid_days, names)
 
     def for_client(self, name: str, *, now: datetime, valid_days: int = VALID_DAYS) -> SignedKey:
-        """The key and certificate of a client."""
+        """Returns key and certificate of a client."""
         from cryptography.x509.oid import ExtendedKeyUsageOID as Use
 
         return self._signed(name, [Use.CLIENT_AUTH], now, valid_days)
@@ -183,7 +183,7 @@ def _usage(*, signs_certificates: bool) -> KeyUsage:
 def _sign(
     builder: CertificateBuilder, key: EllipticCurvePrivateKey, signing_key: EllipticCurvePrivateKey
 ) -> Certificate:
-    """Signs, with the identifiers of both keys, by which verifiers find the CA."""
+    """Signs a certificate. It has the identifiers of both keys, by which verifiers find the CA."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 

@@ -1,12 +1,11 @@
-"""A directory of certificates for a network of one's own, as `klamm certs dev` makes it.
+"""A directory with certificates for a private network, which `klamm certs dev` makes.
 
     ca.pem, ca.key       the CA: with ca.key one can make certificates that all of these believe
     node.pem             key and certificate of the servers (ssl.keystore.location), or a file for each of them
     client.pem           key and certificate of a client
     client.properties    what a client needs, for --command-config
 
-Only the owner may read it. The CA stays when it is there already, so those who trust it go on to.
-"""
+Only the owner may read it. An existing CA is kept, so that clients which trust it need no new one."""
 
 from __future__ import annotations
 
@@ -28,37 +27,37 @@ CA_VALID_DAYS: Final = 3_650
 
 @dataclass(frozen=True, slots=True)
 class DevFiles:
-    """The files of such a directory."""
+    """The files of such a directory, by their paths."""
 
     directory: Path
 
     @property
     def ca(self) -> Path:
-        """The certificate of the CA: a truststore."""
+        """The file with the CA's certificate, which is a truststore."""
         return self.directory / "ca.pem"
 
     @property
     def ca_key(self) -> Path:
-        """The CA's private key."""
+        """The file with the CA's private key."""
         return self.directory / "ca.key"
 
     @property
     def node(self) -> Path:
-        """The keystore of all servers."""
+        """The keystore that all servers share."""
         return self.server(NODE)
 
     @property
     def client(self) -> Path:
-        """A client's keystore."""
+        """The client's keystore."""
         return self.directory / "client.pem"
 
     @property
     def client_properties(self) -> Path:
-        """A client's settings."""
+        """The properties file with the client's settings."""
         return self.directory / "client.properties"
 
     def server(self, name: str) -> Path:
-        """The keystore of one server."""
+        """Returns the keystore of one server."""
         return self.directory / f"{name}.pem"
 
     def make(
@@ -80,7 +79,8 @@ class DevFiles:
         )
 
     def make_servers(self, hosts: Mapping[str, Sequence[str]], *, now: datetime, valid_days: int = VALID_DAYS) -> DevCa:
-        """Writes the CA's files and those of servers, by name with what they are dialled by. Raises as `make` does."""
+        """Writes the CA's files and the keystores of servers. `hosts` has the names and addresses of each server, by
+        server name. Raises the errors of `make`."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.chmod(0o700)
         ca = self._ca(now)

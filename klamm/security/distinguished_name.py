@@ -1,10 +1,9 @@
 """The text of a distinguished name as Java has it (`X500Principal.getName()`), which Kafka's ACLs and rules name.
 
-It is RFC 2253 with Java's own ways: the last part first; nine attributes by keyword and the others by number with their
-encoding in hex; `=` and `#` escaped wherever they stand; the bytes of any string type read as UTF-8.
+It is RFC 2253 with Java's peculiarities. The last part comes first. Nine attributes have keywords; the others have
+their number, and their encoding in hex. `=` and `#` are always escaped. The bytes of any string type are read as UTF-8.
 
-Reads DER (X.690) only as far as that takes; what it is given comes out of a certificate that OpenSSL has accepted.
-"""
+It reads only the necessary part of DER (X.690). Its input comes from a certificate that OpenSSL has accepted."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _SET: Final = 0x31
 _OID: Final = 0x06
 _VERSION: Final = 0xA0
 _STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
-"""UTF8, Printable, T61, IA5, General, Universal and BMP strings."""
+"""The DER tags of UTF8, Printable, T61, IA5, General, Universal and BMP strings."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANKS: Final = " \r"
 
@@ -39,10 +38,10 @@ class _Element(NamedTuple):
 
 
 def subject_of(certificate: bytes) -> bytes:
-    """The DER of the subject in the DER of a certificate (RFC 5280). Raises ValueError for other bytes."""
+    """Returns the DER of the subject of a certificate in DER (RFC 5280). Raises ValueError for other bytes."""
     fields = _elements(_content(_content(certificate, _SEQUENCE), _SEQUENCE))
     version_or_serial = next(fields, None)
-    # serial number, signature, issuer, validity, subject; before them the version, but in version 1
+    # The subject follows serial number, signature, issuer and validity. All but version 1 begin with the version.
     before_subject = 5 if version_or_serial is not None and version_or_serial.tag == _VERSION else 4
     for _ in range(before_subject - 1):
         next(fields, None)
@@ -53,13 +52,13 @@ def subject_of(certificate: bytes) -> bytes:
 
 
 def java_text(name: bytes) -> str:
-    """Java's text of the DER of a name. Raises ValueError for other bytes."""
+    """Returns Java's text of a name in DER. Raises ValueError for other bytes."""
     parts = [_part(each.content) for each in _elements(_content(name, _SEQUENCE))]
     return ",".join(reversed(parts))
 
 
 def subject_text(certificate: bytes) -> str:
-    """Java's text of the subject in the DER of a certificate. Raises ValueError for other bytes."""
+    """Returns Java's text of the subject of a certificate in DER. Raises ValueError for other bytes."""
     return java_text(subject_of(certificate))
 
 

@@ -1,8 +1,7 @@
-"""Keys and certificates as settings name them, read and checked before anything uses them.
+"""Reads and checks the keys and certificates that settings name, before anything uses them.
 
-`load_material` reads files and decrypts; what it returns is PEM in memory that a handshake can be made with. Raises
-ConfigError naming the setting; a key and a password never stand in it.
-"""
+`load_material` reads and decrypts the files, and returns PEM in memory that is ready for handshakes. It raises
+ConfigError, which names the setting and never contains a key or a password."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 FILE_BYTES_MAX: Final = 4 << 20
-"""All CAs that browsers trust take 220 KiB."""
+"""The maximum size of a file. All CAs that browsers trust take 220 KiB."""
 
 _KEYSTORE_FILE: Final = "ssl.keystore.location"
 _TRUSTSTORE_FILE: Final = "ssl.truststore.location"
@@ -30,23 +29,23 @@ PRIVATE_KEY: Final = b"PRIVATE KEY-----"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsMaterial:
-    """What one end shows, and whom it trusts."""
+    """The keys and certificates of one end of connections, and the CAs that it trusts."""
 
     key: Secret | None
-    """The private key as PEM (PKCS #8), not encrypted; None: one shows nothing."""
+    """The private key as PEM (PKCS #8), not encrypted. None if this end shows no certificate."""
     chain: str
-    """The certificates as PEM, its own first; empty without a key."""
+    """The certificate chain as PEM, the own certificate first. Empty without a key."""
     trusted: str | None
-    """The certificates of the CAs that are trusted, as PEM; None: nobody said."""
+    """The certificates of the trusted CAs as PEM, or None if no truststore is set."""
     expires: datetime | None
-    """When the first certificate of the chain is valid no longer."""
+    """The time at which the first certificate of the chain expires."""
 
 
 class Identity(NamedTuple):
     """The names by which others know the owner of a certificate."""
 
     subject: str
-    """The distinguished name as Java writes it."""
+    """The distinguished name in Java's form."""
     names: frozenset[str]
     """The certificate's subject alternative names, as TYPE:value."""
 
@@ -76,7 +75,7 @@ def load_material(settings: TlsSettings, *, now: datetime) -> TlsMaterial:
 
 
 def identity(material: TlsMaterial) -> Identity:
-    """The names by which others know the server or client that shows this material, which has a certificate."""
+    """Returns the identity in the certificate of this material, which must have one."""
     from cryptography import x509
 
     leaf = x509.load_pem_x509_certificate(material.chain.encode())
@@ -93,7 +92,7 @@ def identity_changes(old: TlsMaterial, new: TlsMaterial) -> Identity | None:
 
 
 def alternative_names(certificate: Certificate) -> list[str]:
-    """The certificate's subject alternative names, as `DNS:host` and `IP:address` (others by their type)."""
+    """Returns the certificate's subject alternative names, as `DNS:host`, `IP:address`, or with another type."""
     from cryptography import x509
 
     try:
@@ -117,7 +116,8 @@ def _require_cryptography() -> None:
 
 
 def read_certificates(source: str, pem: bytes) -> list[Certificate]:
-    """Every certificate in the PEM. Raises ConfigError, which names `source`, where there is none, or a broken one."""
+    """Returns every certificate in the PEM. If there is none, or a broken one, raises ConfigError, which names
+    `source`."""
     from cryptography import x509
 
     if b"-----BEGIN CERTIFICATE-----" not in pem:
@@ -129,7 +129,7 @@ def read_certificates(source: str, pem: bytes) -> list[Certificate]:
 
 
 class _Source(NamedTuple):
-    """The settings that a key and its certificates come from."""
+    """The settings from which a key and its certificates are read."""
 
     key: str
     chain: str
@@ -187,7 +187,7 @@ def _private_key(source: _Source, pem: bytes, password: Secret | None) -> Any:
     try:
         return load_pem_private_key(split_private_key(pem), _password(password) if encrypted else None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        # The library's words may quote what it read.
+        # Do not show the library's text, because it may quote the file.
         cause = "cannot be decrypted with ssl.key.password" if encrypted else "is broken or of an unknown kind"
         raise ConfigError(f"{source.key}: the private key {cause}") from None
 
@@ -197,7 +197,7 @@ def _password(password: Secret | None) -> bytes | None:
 
 
 def split_private_key(pem: bytes) -> bytes:
-    """The first private key alone of PEM that has one: a keystore has certificates beside it."""
+    """Returns the first private key of a PEM that has one. A keystore also has certificates."""
     first = pem.index(PRIVATE_KEY)
     begin = pem.rindex(b"-----BEGIN ", 0, first)
     last = pem.find(PRIVATE_KEY, first + len(PRIVATE_KEY))

@@ -1,9 +1,8 @@
 """`ssl.principal.mapping.rules`: makes a principal's name of a distinguished name (KIP-371).
 
-Rules are tried in order: `DEFAULT` takes the name as it is, `RULE:pattern/replacement/[LU]` takes names that the
-pattern matches from end to end, replaces its matches as Java's `replaceAll` does, and may change the case. Patterns are
-RE2's, whose time is linear in the name: the client that connects chooses the name.
-"""
+Rules are tried in order. `DEFAULT` takes the whole distinguished name. `RULE:pattern/replacement/[LU]` applies if the
+pattern matches the whole name. It replaces the matches like Java's `replaceAll`, and may change the case. Patterns are
+those of RE2, because its time is linear in the length of the name, and the client chooses the name."""
 
 from __future__ import annotations
 
@@ -23,15 +22,15 @@ _REPLACED = re.compile(r"\\(?P<literal>.)|\$(?P<group>[0-9]+)", re.DOTALL)
 
 
 class Rule(NamedTuple):
-    """One rule; without a pattern it is DEFAULT."""
+    """One rule. DEFAULT has no pattern."""
 
     pattern: str | None
     replacement: str = ""
     case: str = ""
-    """L, U or nothing."""
+    """The change of case: L, U or empty."""
 
     def apply(self, name: str) -> str | None:
-        """The principal's name; None: the rule is not for this one."""
+        """Returns the principal's name, or None if the rule does not match."""
         if self.pattern is None:
             return name
         compiled = _compiled(self.pattern)
@@ -53,7 +52,8 @@ class PrincipalRules:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Rules with commas between them. Raises ConfigError for another text, or a pattern that RE2 does not take."""
+        """Parses rules that are separated by commas. Raises ConfigError for another text, or for a pattern that RE2
+        refuses."""
         rules: list[Rule] = []
         position = 0
         text = text.strip()
@@ -92,7 +92,7 @@ def _check(rule: Rule) -> None:
 
 
 def _told(error: Exception) -> str:
-    """re2's text, which may be bytes."""
+    """Returns the text of RE2's error, which may be bytes."""
     return ", ".join(part.decode() if isinstance(part, bytes) else str(part) for part in error.args)
 
 

@@ -1,7 +1,6 @@
 """Keys and certificates that change while a process runs: read again when their files do, used only if they fit.
 
-What does not fit leaves what is in use as it is. Reading blocks; time is an argument.
-"""
+If new files are not valid, the material in use stays. Reading blocks; time is an argument."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ it."""
 
 
 def accept_any(_: TlsMaterial | None, __: TlsMaterial) -> None:
-    """What `load_material` takes is good enough."""
+    """Accepts all material that `load_material` accepts."""
 
 
 class WatchedMaterial:
     """The current content of the key and trust stores that settings name.
 
-    The constructor reads them, and raises ConfigError as `load_material` and `check` do."""
+    The constructor reads them. It raises ConfigError if `load_material` or `check` does."""
 
     def __init__(self, settings: TlsSettings, *, now: datetime, check: Check = accept_any) -> None:
         self._settings = settings
@@ -33,14 +32,14 @@ class WatchedMaterial:
         self._stamps = self._look()
         self._refusal = ""
         self.version = 0
-        """Grows with every change."""
+        """A number that grows with every change."""
         self.material = load_material(settings, now=now)
         check(None, self.material)
 
     def refresh(self, now: datetime) -> bool:
-        """Whether other material is in use from now on.
+        """Reads the files again if they have changed. Returns whether other material is in use now.
 
-        Raises ConfigError when the files changed to what cannot be used, once for each reason."""
+        Raises ConfigError if the new files cannot be used, once for each reason."""
         stamps = self._look()
         if stamps == self._stamps and not self._refusal:
             return False

@@ -1,7 +1,6 @@
-"""Kafka's `ssl.*` settings: what a client says of TLS, and what a server says for one listener.
+"""Kafka's `ssl.*` settings, for clients and for single listeners of servers.
 
-Keys and certificates are PEM (KIP-651). Java's own formats are refused with the command that converts them.
-"""
+Keys and certificates are PEM (KIP-651). Java's own formats are refused with the command that converts them."""
 
 from __future__ import annotations
 
@@ -38,14 +37,15 @@ CIPHER_SUITES: Final[Mapping[str, str]] = {
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
-"""All that are spoken in TLS 1.2, with forward secrecy and authenticated encryption: IANA's names, and OpenSSL's."""
+"""The cipher suites that TLS 1.2 may use, with forward secrecy and authenticated encryption: IANA's names and OpenSSL's
+names."""
 
 _TO_PKCS12: Final = "keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 -deststoretype PKCS12"
 _TO_PEM: Final = "openssl pkcs12 -in STORE.p12 -out STORE.pem -aes256"
 
 
 def parse_store_type(value: Any) -> str:
-    """PEM. Raises ValueError with the commands that make PEM of what Java has instead."""
+    """Returns PEM. For Java's store types, raises ValueError with the commands that convert them to PEM."""
     if value == "PEM":
         return "PEM"
     if value == "JKS":
@@ -56,7 +56,7 @@ def parse_store_type(value: Any) -> str:
 
 
 def parse_identification(value: Any) -> str:
-    """https, in any case. Raises ValueError: names are always verified."""
+    """Returns https, for any case of letters. Raises ValueError for other values, because names are always verified."""
     if isinstance(value, str) and value.lower() == "https":
         return "https"
     raise ValueError("https: host names are always verified")
@@ -64,7 +64,7 @@ def parse_identification(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """What both ends of a connection say."""
+    """The TLS settings that both ends of a connection have."""
 
     ssl_keystore_type: str = custom(
         "PEM",
@@ -128,7 +128,7 @@ class TlsSettings:
     )
 
     def check_tls(self) -> None:
-        """Raises ConfigError where two settings of a store contradict each other, or one misses the other."""
+        """Raises ConfigError if two settings of a store contradict each other, or if one lacks the other."""
         if self.ssl_keystore_location is not None and self.ssl_keystore_key is not None:
             raise ConfigError("ssl.keystore.location and ssl.keystore.key are both set, expected one of them")
         if (self.ssl_keystore_key is None) != (self.ssl_keystore_certificate_chain is None):
@@ -155,18 +155,18 @@ class TlsSettings:
 
     @property
     def has_keystore(self) -> bool:
-        """Whether there is a key to show oneself with."""
+        """True if there is a key and a certificate to show."""
         return self.ssl_keystore_location is not None or self.ssl_keystore_key is not None
 
     @property
     def has_truststore(self) -> bool:
-        """Whether it is said whom to trust."""
+        """True if the trusted CAs are set."""
         return self.ssl_truststore_location is not None or self.ssl_truststore_certificates is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerTlsSettings(TlsSettings):
-    """What a server says for one listener."""
+    """The TLS settings of one listener of a server."""
 
     ssl_client_auth: str = text(
         "none",
@@ -192,8 +192,8 @@ class ListenerTlsSettings(TlsSettings):
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], prefix: str = "") -> Self:
-        """The settings under their names without `prefix` (`listener.name.internal.`), which errors put before them.
-        Raises ConfigError."""
+        """Returns the settings in `given`, whose names lack `prefix` (`listener.name.internal.`). Errors add the prefix
+        to names. Raises ConfigError."""
         known = definitions(cls)
         for name in given:
             if name not in known:

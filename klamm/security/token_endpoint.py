@@ -1,10 +1,8 @@
-"""Tokens of OAUTHBEARER from the server that gives them out for a client's credentials (RFC 6749, section 4.4;
-KIP-768).
+"""Requests OAUTHBEARER tokens from a server, with a client's credentials (RFC 6749, section 4.4; KIP-768).
 
-A URL in a configuration has made servers read files and ask their own network (CVE-2025-27817): one that the
-environment does not name is not asked. An answer is read up to a bound, and not followed elsewhere. Errors show neither
-the secret nor the answer.
-"""
+In Kafka, a URL in a configuration could make servers read files and call hosts of their own network (CVE-2025-27817).
+So only URLs that the environment names are called. The size of the answer is bounded, and redirects are not followed.
+Errors show neither the secret nor the answer."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _NAME: Final = "sasl.oauthbearer.token.endpoint.url"
 
 
 class TokenEndpointError(KlammError):
-    """There was no token. `is_passing`: the next attempt may get one."""
+    """The server gave out no token. With `is_passing`, the next attempt may succeed."""
 
     def __init__(self, message: str, *, is_passing: bool) -> None:
         super().__init__(message)
@@ -33,15 +31,15 @@ class TokenEndpointError(KlammError):
 
 
 class GivenToken(NamedTuple):
-    """A token as it was given out."""
+    """A token that the server gave out."""
 
     token: Secret
     lifetime_s: float
-    """How long the token lasts from now; 0 where the answer does not say."""
+    """The token's lifetime from now in seconds, or 0 if the answer has none."""
 
 
 def check_allowed(url: str) -> None:
-    """Raises ConfigError for a URL that the environment does not name, or that is none of http or https."""
+    """Raises ConfigError for a URL that the environment does not name, or that is not http or https."""
     allowed = [each.strip() for each in os.environ.get(ALLOWED_URLS, "").split(",")]
     if url not in allowed:
         raise ConfigError(f"{_NAME}={url} is not asked for tokens: {ALLOWED_URLS} in the environment does not name it")
@@ -50,7 +48,7 @@ def check_allowed(url: str) -> None:
 
 
 def fetch_token(url: str, client_id: str, client_secret: Secret, scope: str, *, timeout_s: float) -> GivenToken:
-    """Blocks. Raises TokenEndpointError."""
+    """Requests a token and waits for the answer. Raises TokenEndpointError."""
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     credentials = base64.b64encode(f"{client_id}:{client_secret.reveal()}".encode()).decode()
     request = urllib.request.Request(
@@ -88,5 +86,5 @@ class _NotFollowed(urllib.request.HTTPRedirectHandler):
         return None
 
 
-# No proxy from the environment: over http it would see the client's secret.
+# Use no proxy from the environment. With http, it would see the client's secret.
 _OPENER: Final = urllib.request.build_opener(_NotFollowed, urllib.request.ProxyHandler({}))

@@ -38,13 +38,13 @@ class EmbeddedCluster:
         settings: Mapping[str, str] | None = None,
         data_dir: Path | None = None,
     ) -> None:
-        """`settings` are server configs by Kafka's names. `data_dir` is kept at the end; None: a temporary directory,
-        which is removed.
+        """Lays out the servers without starting them. `settings` are server configs by Kafka's names. `data_dir` is
+        kept at the end. Without it, the cluster uses a temporary directory, which is removed.
 
-        Raises ConfigError for a setting that no server has, and when `klamm[server]` is not installed."""
+        Raises ConfigError for a setting that no server has, and if `klamm[server]` is not installed."""
         self._removed_dir = None if data_dir is not None else Path(tempfile.mkdtemp(prefix="klamm-testing-"))
         self.data_dir = data_dir or self._removed_dir or Path()
-        """Where the servers keep their records, metadata and logs."""
+        """The directory of the servers' records, metadata and logs."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         try:
             layout = lay_out(
@@ -58,7 +58,7 @@ class EmbeddedCluster:
             self._remove()
             raise
         self.servers: Mapping[str, EmbeddedServer] = {server.name: server for server in layout.servers}
-        """The servers by their names, those first that start first."""
+        """The servers by name, in the order in which they start."""
         self.bootstrap_servers = ",".join(layout.grpc_addresses)
         """The host:port of each broker for Klamm's own clients."""
         self.kafka_bootstrap_servers = ",".join(layout.kafka_addresses)
@@ -86,13 +86,14 @@ class EmbeddedCluster:
         await asyncio.to_thread(self.close)
 
     def start(self) -> None:
-        """Starts the servers that do not run. Returns when all serve.
+        """Starts the servers that do not run. Returns when all of them serve.
 
-        Raises ServerNotReadyError with the end of the log of a server that does not."""
+        If a server does not, raises ServerNotReadyError with the end of its log."""
         self._start(self.servers.values())
 
     def close(self) -> None:
-        """Ends the servers: in a directory that was given by `stop`, else at once, with the directory."""
+        """Ends the servers. With a given `data_dir`, they stop in order. Otherwise they are killed, and the directory
+        is removed."""
         if self._removed_dir is None:
             self.resume()
             self.stop()
@@ -101,40 +102,44 @@ class EmbeddedCluster:
             self._remove()
 
     def kill(self, name: str | None = None) -> None:
-        """Kills a server as kill -9 does; None: all of them. Raises ConfigError for an unknown name."""
+        """Kills a server like kill -9, or all of them without a name. Raises ConfigError for an unknown name."""
         for server in self._named(name):
             server.kill()
 
     def stop(self, name: str | None = None) -> None:
-        """Stops a server as an operator does, so that it hands over its work first; None: all of them.
+        """Stops a server like an operator, so that it first hands over its work. Without a name, stops all of them.
 
         Raises ConfigError for an unknown name."""
         for server in reversed(self._named(name)):
             server.stop()
 
     def restart(self, name: str | None = None) -> None:
-        """Starts a server again, killed, stopped or running, on its old port and directory; None: all of them.
+        """Starts a killed, stopped or running server again, with its old port and directory. Without a name, restarts
+        all of them.
 
-        Returns when it serves. Raises ConfigError for an unknown name, ServerNotReadyError if it does not serve."""
+        Returns when it serves. Raises ConfigError for an unknown name, and ServerNotReadyError if it does not serve."""
         self.stop(name)
         self._start(self._named(name))
 
     def pause(self, name: str | None = None) -> None:
-        """Freezes a server until `resume`: connections stay open and nothing answers; None: all of them.
+        """Freezes a server until `resume`: connections stay open, but it answers nothing. Without a name, freezes all
+        of them.
 
         Raises ConfigError for an unknown name."""
         for server in self._named(name):
             server.pause()
 
     def resume(self, name: str | None = None) -> None:
-        """Lets a paused server go on; None: all of them. Raises ConfigError for an unknown name."""
+        """Lets a paused server continue. Without a name, all of them continue. Raises ConfigError for an unknown
+        name.
+        """
         for server in self._named(name):
             server.resume()
 
     def _start(self, servers: Iterable[EmbeddedServer]) -> None:
         ends_s = time.monotonic() + START_TIMEOUT_S
         starting = list(servers)
-        # Brokers and coordinators would only complain that no controller answers.
+        # Without a controller, brokers and coordinators would only log errors.
         first = [server for server in starting if server.name.startswith("controller-")]
         for group in (first, [server for server in starting if server not in first]):
             for server in group:

@@ -1,4 +1,4 @@
-"""Which processes a test's cluster has, their commands and their addresses."""
+"""The processes of a test's cluster, their commands and their addresses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from klamm.testing.server import EmbeddedServer
 
 HOST: Final = "127.0.0.1"
 ONE_PROCESS: Final = "klamm"
-"""The name of the process that has controller, broker and coordinator."""
+"""The name of the process that runs controller, broker and coordinator together."""
 
 
 class Layout(NamedTuple):
-    """The processes in the order in which they start, and where clients find the brokers (host:port)."""
+    """The processes in the order in which they start, and the brokers' addresses for clients (host:port)."""
 
     servers: Sequence[EmbeddedServer]
     grpc_addresses: Sequence[str]
@@ -26,9 +26,9 @@ class Layout(NamedTuple):
 def lay_out(
     data_dir: Path, *, brokers: int, controllers: int, coordinators: int, settings: Mapping[str, str]
 ) -> Layout:
-    """The processes of a cluster of that size, on ports that are free now.
+    """Returns the processes of a cluster of that size, on ports that are free now.
 
-    Raises ConfigError for a setting that no server has, and when `klamm[server]` is not installed."""
+    Raises ConfigError for a setting that no server has, and if `klamm[server]` is not installed."""
     try:
         import klamm_embedded.data_dir
         import klamm_embedded.layout

@@ -1,4 +1,4 @@
-"""The pytest plugin: `klamm.testing` tells of its fixtures."""
+"""The pytest plugin. The documentation of `klamm.testing` lists its fixtures."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from klamm.testing.cluster import EmbeddedCluster
 
 _NAME_MAX = 200
-"""Characters of a topic's name, of 249 that Kafka allows."""
+"""The maximum length of a topic's name here. Kafka allows 249 characters."""
 
 
 @pytest.fixture(scope="session")
 def klamm_options() -> dict[str, Any]:
-    """The arguments of the session's `EmbeddedCluster`."""
+    """Returns the arguments of the session's `EmbeddedCluster`."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def klamm_cluster(klamm_options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    """A cluster for all tests of the session; each pytest-xdist worker has its own."""
+    """Starts a cluster for all tests of the session. Each pytest-xdist worker has its own."""
     from klamm.testing.cluster import EmbeddedCluster
 
     with EmbeddedCluster(**{"data_dir": tmp_path_factory.mktemp("klamm"), **klamm_options}) as cluster:
@@ -34,7 +34,7 @@ def klamm_cluster(klamm_options: dict[str, Any], tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="session")
 def klamm_admin(klamm_cluster: EmbeddedCluster) -> Iterator[Admin]:
-    """An administrator's client of the session's cluster."""
+    """Makes an Admin client of the session's cluster."""
     from klamm import Admin
 
     with Admin(bootstrap_servers=klamm_cluster.bootstrap_servers) as admin:
@@ -43,7 +43,7 @@ def klamm_admin(klamm_cluster: EmbeddedCluster) -> Iterator[Admin]:
 
 @pytest.fixture
 def klamm_topic(klamm_admin: Admin, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a topic of the test's own, with one partition."""
+    """Creates a topic with one partition for the test, and returns its name."""
     from klamm import NewTopic
 
     name = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:_NAME_MAX]
@@ -55,7 +55,7 @@ def klamm_topic(klamm_admin: Admin, request: pytest.FixtureRequest) -> Iterator[
 
 @pytest.fixture
 def klamm_producer(klamm_cluster: EmbeddedCluster) -> Iterator[Producer]:
-    """A producer for one test."""
+    """Makes a producer for one test."""
     from klamm import Producer
 
     with Producer(bootstrap_servers=klamm_cluster.bootstrap_servers) as producer:
@@ -64,7 +64,7 @@ def klamm_producer(klamm_cluster: EmbeddedCluster) -> Iterator[Producer]:
 
 @pytest.fixture
 def klamm_consumer(klamm_cluster: EmbeddedCluster, klamm_topic: str) -> Iterator[Consumer]:
-    """A consumer of `klamm_topic`, from its first record, in a group named as the topic is."""
+    """Makes a consumer of `klamm_topic` that begins at the first record. Its group has the name of the topic."""
     from klamm import Consumer
 
     with Consumer(

@@ -14,11 +14,11 @@ from klamm.errors import KlammError
 from klamm.health import ProbeError, check
 
 STOP_TIMEOUT_S: Final = 30.0
-"""A process that has not stopped by then is killed."""
+"""The time after which a process that has not stopped is killed, in seconds."""
 _PROBE_INTERVAL_S: Final = 0.02
 _PROBE_TIMEOUT_S: Final = 5.0
 _LOG_SHOWN: Final = 4_000
-"""The last characters of a log that an error shows."""
+"""The number of characters that an error shows of the end of a log."""
 
 
 class ServerNotReadyError(KlammError):
@@ -26,10 +26,11 @@ class ServerNotReadyError(KlammError):
 
 
 class EmbeddedServer:
-    """A process that keeps its name, port, directory and log file however often it is started."""
+    """A server's process. It keeps its name, port, directory and log file when it is started again."""
 
     def __init__(self, name: str, command: Sequence[str], address: str, log_path: Path) -> None:
-        """`address`, host:port, is where the process tells its health over gRPC."""
+        """Describes a server without starting it. `address` is the host:port at which the process reports its health
+        over gRPC."""
         self.name = name
         self._command = list(command)
         self._host, _, port = address.rpartition(":")
@@ -39,34 +40,35 @@ class EmbeddedServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process; a paused one is running too."""
+        """Returns whether the process exists. A paused process counts too."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The number of the process. Raises ServerNotReadyError when none was started."""
+        """The id of the process. Raises ServerNotReadyError if none was started."""
         return self._started().pid
 
     @property
     def log(self) -> str:
-        """What the process has written to stdout and stderr, over all its starts."""
+        """Returns the output of the process to stdout and stderr, of all its starts."""
         return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
 
     def start(self) -> None:
-        """Starts the process and does not wait for it. Does nothing while it runs."""
+        """Starts the process without waiting for it. Does nothing while it runs."""
         if self.is_running:
             return
         self._release()
         with self._log_path.open("ab") as log:
-            # The process ends with its standard input: no test leaves one behind, even if it is killed itself.
+            # The process ends when its standard input ends. So no test leaves a process behind, even if the test is
+            # killed.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Returns when the server tells that it serves.
+        """Waits until the server reports that it serves.
 
-        Raises ServerNotReadyError if it has ended, or does not serve within `timeout_s`."""
+        Raises ServerNotReadyError if it has ended, or does not serve within `timeout_s` seconds."""
         process = self._started()
         left = int(timeout_s / _PROBE_INTERVAL_S)
         while not self._is_serving():
@@ -78,20 +80,20 @@ class EmbeddedServer:
                 raise ServerNotReadyError(f"{self.name} does not serve after {timeout_s:g} s: {self.log[-_LOG_SHOWN:]}")
 
     def kill(self) -> None:
-        """Ends the process as kill -9 does: it can flush nothing and tell nobody."""
+        """Kills the process like kill -9: it cannot flush files or notify other servers."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ends the process as an operator does: it hands over its work first. Waits until it has ended."""
+        """Stops the process like an operator, so that it first hands over its work. Waits until it has ended."""
         self.resume()
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """Freezes the process: its connections stay open and nothing answers. Does nothing unless it runs."""
+        """Freezes the process: connections stay open, but it answers nothing. Does nothing if it does not run."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets a paused process go on. Does nothing unless it runs."""
+        """Lets a paused process continue. Does nothing if it does not run."""
         self._signal(signal.SIGCONT)
 
     def _is_serving(self) -> bool:

@@ -1,1 +1,1 @@
-"""The blocking faces: an event loop in a thread of its own, and calls that wait for it."""
+"""Support for the synchronous clients: an event loop in a background thread, and calls that wait for it."""

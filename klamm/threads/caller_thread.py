@@ -1,8 +1,8 @@
 """Waiting for the loop thread without giving up one's own thread's say: user code runs in the user's thread.
 
-While a thread waits for a coroutine on the shared event loop, the coroutine may hand it functions to call
-(a rebalance listener, say) and awaits their outcome. Those may wait for the loop in turn: it is free.
-"""
+While a thread waits for a coroutine on the shared event loop, the coroutine may pass functions to the thread and await
+their results. A rebalance listener is an example. Such a function may call the loop and wait in turn, because the loop
+is free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 _Inbox = SimpleQueue[Callable[[], None] | None]
-"""Functions to call; None: the coroutine is done."""
+"""A queue of functions to call. None means that the coroutine has ended."""
 
 
 class CallerThread:
@@ -59,7 +59,7 @@ class CallerThread:
             try:
                 function(argument)
             except Exception as error:  # noqa: BLE001 - it is raised again where it belongs, in the poll
-                # A KeyboardInterrupt is for the waiting thread alone: on the loop it would end the loop.
+                # Raise a KeyboardInterrupt only in the waiting thread. On the loop it would end the loop.
                 outcome = error
             loop.call_soon_threadsafe(_settle, done, outcome)
 

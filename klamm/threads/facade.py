@@ -1,4 +1,4 @@
-"""Synchronous clients are faces of asynchronous ones: the same methods, so the same words about them."""
+"""Copies docstrings to the synchronous clients, which have the same methods as the asynchronous ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ ClassT = TypeVar("ClassT", bound=type)
 
 
 def documented_by(source: type) -> Callable[[ClassT], ClassT]:
-    """Gives each public method without a docstring the one of the method of that name in `source`."""
+    """Returns a decorator. It gives each public method without a docstring the docstring of the same method of
+    `source`."""
 
     def copy(target: ClassT) -> ClassT:
         for name, method in vars(target).items():

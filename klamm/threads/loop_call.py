@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class LoopCall(Generic[T]):
-    """`begin`, wait for `outcome`, and `end` in a finally clause whose try clause has both."""
+    """One call. Use `begin`, wait for `outcome`, and call `end` in the finally clause of the same try statement."""
 
     def __init__(
         self,
@@ -29,17 +29,18 @@ class LoopCall(Generic[T]):
         **kwargs: P.kwargs,
     ) -> None:
         self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
-        """What the coroutine returned or raised; concurrent.futures.CancelledError if it was cancelled."""
+        """The result or exception of the coroutine. It is concurrent.futures.CancelledError if the coroutine was
+        cancelled."""
         self._loop = loop
         self._make: Callable[[], Coroutine[Any, Any, T]] = functools.partial(function, *args, **kwargs)
         self._task: asyncio.Task[T] | None = None
 
     def begin(self) -> None:
-        """Has it called soon."""
+        """Submits the call to the loop."""
         self._loop.call_soon_threadsafe(self._start)
 
     def end(self) -> None:
-        """Cancels what still runs and waits for its end."""
+        """Cancels the coroutine if it still runs, and waits until it has ended."""
         if self.outcome.done():
             return
         self._loop.call_soon_threadsafe(self._cancel)

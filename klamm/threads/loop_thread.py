@@ -35,21 +35,21 @@ class LoopThread:
 
     @classmethod
     def shared(cls) -> LoopThread:
-        """The process's loop thread, started on first use."""
+        """Returns the process's loop thread. Starts it on first use."""
         with cls._shared_lock:
             if cls._shared is None:
                 cls._shared = cls()
             return cls._shared
 
     def is_current(self) -> bool:
-        """Whether the caller runs on this loop (where blocking on it would never end)."""
+        """Returns whether the caller runs on this loop. Waiting for the loop would then never end."""
         return threading.current_thread() is self._thread
 
     def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls `function` on the loop and returns the result, or raises the error, of the coroutine that it makes.
+        """Calls the coroutine function `function` on the loop, and returns its result or raises its error.
 
-        When the wait is interrupted (Ctrl-C), the coroutine is cancelled and has ended before this raises.
-        Raises IllegalStateError on the loop's own thread (inside a callback)."""
+        If the wait is interrupted (Ctrl-C), cancels the coroutine and raises after it has ended. Raises
+        IllegalStateError on the loop's own thread, which is inside a callback."""
         self.refuse_to_wait_here()
         call = LoopCall(self.loop, function, *args, **kwargs)
         try:
@@ -64,11 +64,11 @@ class LoopThread:
             raise IllegalStateError("a blocking call was made inside a callback; it would never return")
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Calls `function` on the loop's thread; does not wait."""
+        """Calls `function` on the loop's thread, without waiting."""
         self.loop.call_soon_threadsafe(function, *args)
 
     def stop(self) -> None:
-        """Cancels what still runs on the loop, ends it and joins the thread."""
+        """Cancels all tasks on the loop, ends the loop and joins the thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
@@ -97,10 +97,10 @@ class LoopThread:
 
 
 def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Drops one harmless message.
+    """Logs an error of the loop, except one harmless message.
 
-    With several loops in a process, gRPC wakes them all when one of them has work; those that find the wake-up
-    already read get EAGAIN and would log an error each time."""
+    gRPC wakes all event loops of a process when one of them has work. The loops that find no wake-up to read get
+    EAGAIN, which would be logged each time."""
     exception = context.get("exception")
     if isinstance(exception, BlockingIOError) and "PollerCompletionQueue" in str(context.get("handle")):
         return

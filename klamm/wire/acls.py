@@ -1,4 +1,4 @@
-"""Access control entries between their messages and their values."""
+"""Converts access control entries between messages and values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from klamm.wire.v1 import controller_pb2 as pb
 
 
 class AclMessage(Protocol):
-    """What the messages and records of entries have in common."""
+    """The fields that all messages and records of entries have."""
 
     resource_type: int
     resource_name: str
@@ -30,7 +30,7 @@ class AclMessage(Protocol):
 
 
 def binding_of(message: AclMessage) -> AclBinding:
-    """The entry; a number that Kafka does not have is UNKNOWN."""
+    """Returns the binding of a message. A number that Kafka does not have becomes UNKNOWN."""
     return AclBinding(
         ResourceType(message.resource_type),
         message.resource_name,
@@ -43,12 +43,12 @@ def binding_of(message: AclMessage) -> AclBinding:
 
 
 def binding_message(binding: AclBinding) -> pb.AclBinding:
-    """The message of a binding, for a request or an answer."""
+    """Returns the message of a binding, for a request or an answer."""
     return pb.AclBinding(**binding._asdict())
 
 
 def filter_of(message: pb.AclBindingFilter) -> AclBindingFilter:
-    """The filter; a number that Kafka does not have is UNKNOWN."""
+    """Returns the filter of a message. A number that Kafka does not have becomes UNKNOWN."""
     return AclBindingFilter(
         ResourceType(message.resource_type),
         message.resource_name if message.HasField("resource_name") else None,
@@ -61,18 +61,18 @@ def filter_of(message: pb.AclBindingFilter) -> AclBindingFilter:
 
 
 def filter_message(wanted: AclBindingFilter) -> pb.AclBindingFilter:
-    """The message of a filter, for a request."""
+    """Returns the message of a filter, for a request."""
     return pb.AclBindingFilter(**wanted._asdict())
 
 
 def decision_fields(decision: AclDecision) -> dict[str, Any]:
-    """A decision as fields of CheckAclResponse."""
+    """Returns a decision as fields of CheckAclResponse."""
     if isinstance(decision.rule, AclBinding):
         return {"is_allowed": decision.is_allowed, "acl": binding_message(decision.rule)}
     return {"is_allowed": decision.is_allowed, "built_in": decision.rule}
 
 
 def decision_of(message: pb.CheckAclResponse) -> AclDecision:
-    """The decision; a rule that this version does not know is UNKNOWN."""
+    """Returns the decision of a message. A rule that this version does not know becomes UNKNOWN."""
     rule = binding_of(message.acl) if message.HasField("acl") else BuiltInRule(message.built_in)
     return AclDecision(message.is_allowed, rule)

@@ -1,4 +1,4 @@
-"""The types that calls share, whichever transport carries them."""
+"""The types of calls that all transports share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class Answer(Protocol):
-    """An answer with an outcome as a whole."""
+    """An answer with one error code for the whole call."""
 
     @property
     def error_code(self) -> int: ...
@@ -27,7 +27,7 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
 class Unary(Protocol[StubT_contra, RequestT_contra, ResponseT_co]):
-    """One RPC of a stub class, to be called on some stub: `CoordinatorStub.join_group`."""
+    """One RPC of a stub class, which is called with a stub: `CoordinatorStub.join_group`."""
 
     @property
     def __name__(self) -> str: ...
@@ -38,34 +38,34 @@ class Unary(Protocol[StubT_contra, RequestT_contra, ResponseT_co]):
 
 
 class Duplex(Protocol[RequestT_contra, ResponseT_co]):
-    """A call whose requests are sent one by one, as long as it lasts.
+    """A call with a stream of requests and a stream of answers.
 
-    `write` and `read` raise the BrokerError of a call that failed (klamm/rpc/status.py)."""
+    `write` and `read` raise the BrokerError of a failed call (klamm/rpc/status.py)."""
 
     async def write(self, request: RequestT_contra) -> None:
-        """Returns when the transport takes the next request."""
+        """Sends a request, and returns when the transport accepts the next one."""
 
     async def read(self) -> ResponseT_co | None:
-        """The next answer; None when the other side has ended the call in order."""
+        """Returns the next answer, or None after the other side has ended the call without an error."""
 
     def done(self) -> bool:
-        """Whether the call is over."""
+        """Returns whether the call has ended."""
 
     def add_done_callback(self, function: Callable[[Any], None]) -> None:
-        """Calls it with something of the transport's when the call is over."""
+        """Calls `function` when the call has ended. The transport chooses its argument."""
 
     def cancel(self) -> None:
-        """Ends the call."""
+        """Cancels the call."""
 
 
 class CallContext(Protocol):
-    """The servicer's view of a call that it answers."""
+    """The call that a servicer answers."""
 
     def peer(self) -> str:
-        """The caller's address, as the transport spells it."""
+        """Returns the caller's address, in the transport's format."""
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None:
-        """What the caller says beside the request; bytes where the name ends in `-bin`."""
+        """Returns the metadata that the caller sent. A value is bytes if its name ends in `-bin`."""
 
     def add_done_callback(self, function: Callable[[Any], None]) -> None:
-        """Calls it with something of the transport's when the call is over."""
+        """Calls `function` when the call has ended. The transport chooses its argument."""

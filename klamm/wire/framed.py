@@ -25,7 +25,7 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 
 def encode_framed(header: Message, records: Sequence[Buffer]) -> bytes:
-    """One message of `header` and the concatenation of `records`; the join is the only copy."""
+    """Returns one message of `header` and the concatenated `records`. The records are copied only once."""
     head = header.SerializeToString()
     size_bytes = sum(map(len, records))
     prefix = b"\x0a" + _encode_varint(len(head)) + head
@@ -35,9 +35,9 @@ def encode_framed(header: Message, records: Sequence[Buffer]) -> bytes:
 
 
 def decode_framed(message: bytes, header_class: type[HeaderT]) -> tuple[HeaderT, memoryview]:
-    """The header, parsed, and a view of the records (empty when the message has none).
+    """Returns the parsed header and a view of the records, which is empty if the message has none.
 
-    Raises InvalidRequestError for anything but the two fields in order."""
+    Raises InvalidRequestError unless the message consists of the two fields in order."""
     header, position = _read_field(message, 0, _HEADER_TAG, header_class.__name__)
     try:
         parsed = header_class.FromString(header.tobytes())

@@ -1,4 +1,4 @@
-"""The entities that quotas are for, between messages and values."""
+"""Converts the entities of quotas between messages and values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from klamm.wire.v1.metadata_pb2 import QuotaEntityPart
 
 
 def entity_of(parts: Iterable[QuotaEntityPart]) -> QuotaEntity:
-    """The entity that a record or request names."""
+    """Returns the entity that a record or request names."""
     return quota_entity((part.type, part.name if part.HasField("name") else None) for part in parts)
 
 
 def entity_parts(entity: QuotaEntity) -> list[QuotaEntityPart]:
-    """The entity, for a record or message."""
+    """Returns the parts of an entity for a record or message."""
     return [QuotaEntityPart(type=kind, name=name) for kind, name in entity]

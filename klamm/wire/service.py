@@ -1,8 +1,7 @@
-"""gRPC methods, described by the contracts themselves: what a stub calls and what a server registers.
+"""Descriptions of gRPC methods, made from the contracts. Stubs call these methods and servers register them.
 
 Both sides are built from the service descriptors in proto/; only their types are generated code. The three framed
-messages (klamm/wire/framed.py) travel as plain bytes; all others as protobuf objects.
-"""
+messages (klamm/wire/framed.py) travel as plain bytes; all others as protobuf objects."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ class Method:
     """One RPC. A (de)serializer of None means that the message is bytes."""
 
     name: str
-    """The method's name in snake_case: the attribute of a Stub, the method of a servicer."""
+    """The method's name in snake_case, which stubs and servicers use for it."""
     path: str
-    """`/klamm.v1.Broker/Produce`"""
+    """The path of the method, for example `/klamm.v1.Broker/Produce`."""
     client_streaming: bool
     server_streaming: bool
     request_serializer: Callable[[Any], bytes] | None
@@ -36,7 +35,7 @@ class Method:
 
 
 def methods(service: ServiceDescriptor) -> list[Method]:
-    """Every RPC of `service`, in the order of its contract."""
+    """Returns every RPC of `service`, in the order of the contract."""
     return [
         Method(
             name=_WORD.sub("_", method.name).lower(),
@@ -56,7 +55,7 @@ def _serializer(message: Descriptor) -> Callable[[Any], bytes] | None:
     if message.full_name in _FRAMED:
         return None
     serialize = GetMessageClass(message).SerializeToString
-    # Without the argument, each process writes the entries of a map in an order of its own. It costs 0.3 us a message.
+    # Without the argument, each process writes map entries in its own order. The argument costs 0.3 us per message.
     return functools.partial(serialize, deterministic=True) if has_map(message) else serialize
 
 

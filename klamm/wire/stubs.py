@@ -1,8 +1,7 @@
 """Stub classes and services, made from the descriptors of the contracts.
 
-`klamm/wire/v1/*_rpc.py` makes one of each for every service of a contract; the `.pyi` beside it has their types. A stub
-does not know how a call travels: its maker gives it the connection (`klamm/rpc/connection.py`).
-"""
+`klamm/wire/v1/*_rpc.py` makes both for every service of a contract; the `.pyi` file beside it has their types. A stub
+does not depend on a transport: its creator passes a connection to it (`klamm/rpc/connection.py`)."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ StubT = TypeVar("StubT", bound="Stub")
 class Stub:
     """The calls of one service at one server: `await stub.list_offsets(request, timeout_ms=...)`.
 
-    `bind` makes the function that calls a method; it is asked once for each method that is used."""
+    `bind` makes the function that calls a method. The stub uses it once for each method that is called."""
 
     descriptor: ClassVar[ServiceDescriptor]
     methods: ClassVar[tuple[Method, ...]]
-    """The service's, in the order of its contract."""
+    """The methods of the service, in the order of the contract."""
 
     def __init_subclass__(cls) -> None:
         cls.methods = tuple(methods(cls.descriptor))
@@ -36,7 +35,7 @@ class Stub:
 
 
 class _Rpc:
-    """One RPC of a stub class: an attribute of its stubs, and by itself a function of a stub (`calls.Unary`)."""
+    """One RPC of a stub class. It is an attribute of stubs, and also a function that takes a stub (`calls.Unary`)."""
 
     def __init__(self, method: Method) -> None:
         self.__name__ = method.name
@@ -46,7 +45,7 @@ class _Rpc:
         if stub is None:
             return self
         call = stub._bind(self._method)
-        # Found before this descriptor from now on.
+        # From now on the instance's attribute is found before this descriptor.
         stub.__dict__[self.__name__] = call
         return call
 
@@ -55,7 +54,7 @@ class _Rpc:
 
 
 class Service(Generic[StubT, ApiT]):
-    """One service of a contract. Its callers use `stub`, and an object of type `ApiT` serves it."""
+    """One service of a contract. Clients call it with `stub`, and an object of type `ApiT` implements it."""
 
     def __init__(self, stub: type[StubT], api: type[ApiT]) -> None:
         self.stub = stub
@@ -68,5 +67,5 @@ class Service(Generic[StubT, ApiT]):
 
     @property
     def name(self) -> str:
-        """`klamm.v1.Broker`"""
+        """The name of the service, for example `klamm.v1.Broker`."""
         return str(self.stub.descriptor.full_name)

@@ -1,4 +1,4 @@
-"""Servers as a controller describes them."""
+"""Decodes the servers that a controller describes."""
 
 from __future__ import annotations
 

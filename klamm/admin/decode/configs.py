@@ -1,4 +1,4 @@
-"""Configs as the controller describes them."""
+"""Decodes the configs that the controller describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of both protocols as coordinators describe them."""
+"""Decodes the groups of both protocols that coordinators describe."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def group_description(message: coordinator_pb2.DescribedGroup) -> GroupDescripti
 
 
 def _member(message: coordinator_pb2.DescribedMember) -> MemberDescription:
-    """A member may speak a protocol of its own: then its topics and partitions are not ours to read."""
+    """Returns a member's description. If the member does not use the consumer protocol, its topics and partitions stay
+    empty."""
     try:
         topics = decode_subscription(message.metadata).topics if message.metadata else ()
         assignment = decode_assignment(message.assignment).partitions

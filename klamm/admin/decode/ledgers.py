@@ -1,4 +1,4 @@
-"""Batch ledgers as coordinators list them."""
+"""Decodes the batch ledgers that coordinators list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log directories as brokers describe them."""
+"""Decodes the log directories that brokers describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controllers' quorum as its leader describes it."""
+"""Decodes the controllers' quorum that its leader describes."""
 
 from __future__ import annotations
 

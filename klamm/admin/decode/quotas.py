@@ -1,4 +1,4 @@
-"""Quotas of clients."""
+"""Decodes the quotas of clients."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from klamm.wire.v1.metadata_pb2 import QuotaEntityPart
 
 
 def quota_entity(parts: Iterable[QuotaEntityPart]) -> ClientQuotaEntity:
-    """The entity that quotas are for."""
+    """Returns the entity that the quotas are for."""
     return ClientQuotaEntity(entity_of(parts))

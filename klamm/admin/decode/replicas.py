@@ -1,4 +1,4 @@
-"""Reassignments as the controller lists them."""
+"""Decodes the reassignments that the controller lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scrubs as brokers describe them."""
+"""Decodes the scrubs that brokers describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics as the controller describes them."""
+"""Decodes the topics that the controller describes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def topic_description(message: controller_pb2.DescribedTopic) -> TopicDescriptio
 
 
 def topic_view(topic: TopicDescription) -> TopicView:
-    """What the client keeps of a topic."""
+    """Returns the part of a topic's description that the client keeps in its metadata."""
     return TopicView(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -65,5 +65,5 @@ def topic_view(topic: TopicDescription) -> TopicView:
 
 
 def _uuid(data: bytes) -> uuid.UUID:
-    """Nothing has an id with validate_only."""
+    """Returns the id as a UUID. With validate_only, no topic is created, so its id is empty."""
     return uuid.UUID(bytes=data) if data else uuid.UUID(int=0)

@@ -1,4 +1,4 @@
-"""Transactional ids as coordinators describe them, and producers as brokers do."""
+"""Decodes the transactional ids that coordinators describe, and the producers that brokers describe."""
 
 from __future__ import annotations
 

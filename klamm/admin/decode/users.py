@@ -1,4 +1,4 @@
-"""Users who log in by SCRAM."""
+"""Decodes the users who log in by SCRAM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.wire.v1 import controller_pb2
 
 
 def user_scram_credentials(user: controller_pb2.DescribedUserScramCredentials) -> UserScramCredentialsDescription:
-    """The credentials of a user, without the mechanisms that this client does not know."""
+    """Returns a user's credentials, without the mechanisms that this client does not know."""
     return UserScramCredentialsDescription(user.name, tuple(_known(user.credentials)))
 
 

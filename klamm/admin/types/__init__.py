@@ -1,8 +1,7 @@
-"""What an Admin takes and gives: plain values with Kafka's names.
+"""The arguments and results of an Admin: plain values with Kafka's names.
 
 Enum numbers are Kafka's (`ConfigResource.Type`, `AlterConfigOp.OpType`, `ConfigEntry.ConfigSource`). Each module is an
-area, and is loaded when one of its names is used: a command needs few of them.
-"""
+area, and is loaded when one of its names is used: a command needs few of them."""
 
 from __future__ import annotations
 

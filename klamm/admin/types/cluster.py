@@ -15,10 +15,10 @@ class ServerDescription:
     rack: str
     fenced: bool
     in_controlled_shutdown: bool = False
-    """Whether the server is a broker that is about to stop, and hands its leaders over."""
+    """True while the broker shuts down and hands its partition leaders to other brokers."""
     kafka_host: str = ""
     kafka_port: int = 0
-    """Where Kafka clients reach the server, if it is a broker; port 0: nowhere."""
+    """The host and port at which Kafka clients reach the broker. Port 0 means that the server has no Kafka listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,6 @@ class ClusterDescription:
     """The active controller, or -1."""
     controllers: tuple[ServerDescription, ...]
     brokers: tuple[ServerDescription, ...]
-    """Every registered broker, also fenced ones."""
+    """Every registered broker, including fenced ones."""
     coordinators: tuple[ServerDescription, ...]
     metadata_end_index: int

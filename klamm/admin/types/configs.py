@@ -13,7 +13,7 @@ class ConfigResourceType(enum.IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A thing with configs."""
+    """A resource that has configs, such as a topic or a broker."""
 
     type: ConfigResourceType
     name: str
@@ -21,7 +21,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from."""
+    """The source of a config's value, such as a topic's own config or the default."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -55,7 +55,7 @@ class ConfigOperation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One change of one config; `value` is unused for DELETE."""
+    """A change of one config. `value` is not used for DELETE."""
 
     name: str
     value: str = ""

@@ -26,7 +26,7 @@ class MemberDescription:
     client_id: str
     client_host: str
     topics: tuple[str, ...]
-    """What it subscribes to, as far as it speaks the consumer protocol."""
+    """The topics that the member subscribes to. They are known only if it uses the consumer protocol."""
     assignment: tuple[TopicPartition, ...]
     epoch: int = -1
     """The member's epoch in the new protocol."""
@@ -42,14 +42,15 @@ class GroupDescription:
     state: str
     protocol_type: str
     assignor: str
-    """The one in force, or empty."""
+    """The name of the assignor that the group uses, or empty."""
     generation_id: int
     leader: str
-    """The member that computes assignments, or empty."""
+    """The id of the member that computes assignments, or empty."""
     coordinator_id: int
     members: tuple[MemberDescription, ...]
     type: str = "classic"
-    """Or `consumer` for the new protocol (KIP-848), which has no generations and no leader, but epochs."""
+    """The group's protocol: `classic`, or `consumer` (KIP-848). A consumer group has epochs instead of generations, and
+    no leader."""
     group_epoch: int = -1
     """The group's epoch in the new protocol. It grows with every change of members, subscriptions or topics."""
     assignment_epoch: int = -1

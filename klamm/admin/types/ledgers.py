@@ -13,18 +13,18 @@ class OpenPart:
 
     transactional_id: str
     prepared_ms: int
-    """The time at which the transaction was prepared, in ms since the epoch; -1: it is not prepared, and its
-    transaction.timeout.ms ends it."""
+    """The time at which the transaction was prepared, in ms since the epoch. It is -1 until then, and the transaction
+    ends after transaction.timeout.ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerListing:
-    """A batch ledger."""
+    """A batch ledger and its open transactions."""
 
     ledger: LedgerId
     run_id: str
-    """The run that may decide."""
+    """The id of the run that may commit or abort the next batch."""
     committed_batch_id: int
-    """The last one that counts; -1: none does."""
+    """The id of the last committed batch, or -1 if there is none."""
     last_update_ms: int
     open_parts: tuple[OpenPart, ...]

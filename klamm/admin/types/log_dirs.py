@@ -23,9 +23,10 @@ class ReplicaDescription:
     log_start_offset: int
     log_end_offset: int
     is_future: bool
-    """Whether it is being copied from another log directory of the broker, whose replica it is to replace (KIP-113)."""
+    """True while the replica is copied from another log directory of the broker. It replaces the old replica after that
+    (KIP-113)."""
     offset_lag: int
-    """How many offsets a future replica is behind."""
+    """The number of offsets by which a future replica is behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,5 +36,5 @@ class LogDirDescription:
     total_bytes: int
     """The size of the directory's file system."""
     usable_bytes: int
-    """How much of the file system is free."""
+    """The number of bytes that are free in the file system."""
     replicas: tuple[ReplicaDescription, ...]

@@ -16,26 +16,27 @@ class QuorumReplicaKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOfQuorum:
-    """A controller, or a server that follows them, as the leader of their quorum sees it."""
+    """A controller or another server that replicates the controllers' log, as the leader of the quorum sees it."""
 
     node_id: int
     host: str
     port: int
     is_voter: bool
     end_index: int
-    """The end of its log, as far as the leader knows; of a broker or coordinator, of the records it has replayed."""
+    """The end index of a controller's log, as far as the leader knows. For a broker or coordinator, the end of the
+    records that it has replayed."""
     lag: int
-    """Entries (or records) that it does not have yet."""
+    """The number of log entries (or metadata records) that the replica lacks."""
     silent_ms: int
-    """The time since the leader last received a message of the replica, in milliseconds."""
+    """The time since the leader last received a message from the replica, in milliseconds."""
     kind: QuorumReplicaKind = QuorumReplicaKind.CONTROLLER
     directory_id: str = ""
-    """The id of a controller's metadata log, which names the voter together with `node_id` (KIP-853)."""
+    """The id of a controller's metadata log. Together with `node_id` it identifies a voter (KIP-853)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """Indexes count the entries of the controllers' log, not the records of the metadata."""
+    """The state of the controllers' quorum. Indexes count entries of the controllers' log, not metadata records."""
 
     leader_id: int
     term: int

@@ -14,11 +14,13 @@ class ClientQuotaEntity:
     `user=alice`."""
 
     entries: QuotaEntity
-    """(type, name), sorted; the name None: all of that type that have no quota of their own."""
+    """Pairs of (type, name), sorted. The name None stands for all entities of the type that have no quota of their
+    own.
+    """
 
     @classmethod
     def of(cls, names: Mapping[str, str | None]) -> ClientQuotaEntity:
-        """Names by type: `user`, `client-id` and `ip`."""
+        """Returns the entity with these names by type: `user`, `client-id` and `ip`."""
         return cls(quota_entity(names.items()))
 
     def __str__(self) -> str:
@@ -31,16 +33,16 @@ class ClientQuotaAlteration:
 
     entity: ClientQuotaEntity
     operations: Mapping[str, float | None]
-    """Bounds by key, as producer_byte_rate; None: removed."""
+    """The new values by quota key, such as producer_byte_rate. None removes the quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaFilterComponent:
-    """What an entity must have of one type."""
+    """The entity type, and the name of that type, that a filter requires."""
 
     entity_type: str
     name: str | None = None
-    """The name; None: the default's quotas, or with `any_name` those of whatever name."""
+    """The name. None means the default quotas of the type; with `any_name`, all names match."""
     any_name: bool = False
 
     def __post_init__(self) -> None:

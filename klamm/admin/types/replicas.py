@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 
 class ElectionType(enum.IntEnum):
-    """Kafka's numbers."""
+    """The kind of election, with Kafka's numbers."""
 
     PREFERRED = 0
-    """The first replica, if it is in sync."""
+    """Elects the first replica, if it is in sync."""
     UNCLEAN = 1
-    """Any replica may lead a partition without a leader, even if acknowledged records are lost."""
+    """Elects any live replica for a partition without a leader, even if acknowledged records are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

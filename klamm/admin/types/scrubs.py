@@ -9,43 +9,43 @@ from klamm.model import TopicPartition
 
 
 class DamageState(enum.Enum):
-    """What became of a damaged segment."""
+    """The state of a damaged segment."""
 
     UNREPAIRED = "unrepaired"
     REPAIRED = "repaired"
     DISMISSED = "dismissed"
-    """Another replica has the same bytes: it was no damage."""
+    """The segment is not damaged: another replica has the same bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedSegment:
     path: str
-    """The path of its .log file on the broker's machine."""
+    """The path of the segment's .log file on the broker's machine."""
     found_ms: int
     """When the damage was found, in ms since the epoch."""
     state: DamageState
     text: str
-    """Why it is not repaired, or how it was."""
+    """The reason why the segment is not repaired, or the way in which it was repaired."""
     lines: tuple[str, ...]
     """A line for each damaged range of bytes and each damaged index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubDescription:
-    """How far the closed segments of a replica were read to see whether they are damaged."""
+    """The progress of the scrub of a replica's closed segments, and the damage that scrubs have found."""
 
     tp: TopicPartition
     asked: bool
-    """A pass that `scrub_logs` asked for has not ended yet."""
+    """True until a pass that `scrub_logs` requested has ended."""
     running: bool
     next_offset: int
-    """The pass under way has been through all before; -1: none is under way."""
+    """The offset up to which the current pass has read, or -1 if no pass is under way."""
     end_offset: int
-    """Where the pass under way ends; -1: none is."""
+    """The offset at which the current pass ends, or -1 if no pass is under way."""
     finished_ms: int
-    """When the last complete pass ended, in ms since the epoch; -1: none has."""
+    """The time at which the last complete pass ended, in ms since the epoch, or -1 if there was none."""
     damages: tuple[DamagedSegment, ...]
-    """All that are not repaired, and the last ones that were."""
+    """All damaged segments that are not repaired, and those that were repaired last."""
 
     @property
     def unrepaired(self) -> tuple[DamagedSegment, ...]:

@@ -13,17 +13,19 @@ class NewTopic:
 
     name: str
     partition_count: int = -1
-    """-1: num.partitions of the cluster, or as many as `assignments` has."""
+    """The number of partitions. -1 means the length of `assignments`, or without these the cluster's num.partitions."""
     replication_factor: int = -1
-    """-1: default.replication.factor of the cluster, or what `assignments` says."""
+    """The replication factor. -1 means that of `assignments`, or without these the cluster's
+    default.replication.factor."""
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """Partition number to broker ids, the preferred leader first; empty: the controller places them."""
+    """The broker ids of each partition number, the preferred leader first. If empty, the controller selects the
+    brokers."""
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """A topic as it was created (or would be)."""
+    """A topic that was created, or that would be created with validate_only."""
 
     name: str
     topic_id: uuid.UUID
@@ -35,39 +37,41 @@ class CreatedTopic:
 class PartitionDescription:
     partition: int
     leader: int
-    """Broker id, or -1."""
+    """The leader's broker id, or -1 if there is no leader."""
     leader_epoch: int
     partition_epoch: int
     replicas: tuple[int, ...]
-    """The preferred leader first."""
+    """The broker ids of the replicas, the preferred leader first."""
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
-    """Out of sync, with every acknowledged record nevertheless (KIP-966)."""
+    """Eligible leader replicas: out of sync, but with every acknowledged record (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
-    """The last leader, when there is none."""
+    """The last leader, if the partition has no leader (KIP-966)."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
-    """The replicas that cannot be reached."""
+    """The replicas whose brokers cannot be reached."""
     resigned_replicas: tuple[int, ...] = ()
-    """The replicas whose brokers do not want them to lead or be in sync while others can: a full disk, a damaged
-    log."""
+    """The replicas that should neither lead nor be in sync while others can, because of a full disk or a damaged
+    log.
+    """
     min_isr: int = 0
-    """How many must be in sync to take records with acks=all; 0: an older controller does not say."""
+    """The number of in-sync replicas that acks=all requires. It is 0 if an older controller does not report it."""
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """The replicas when the reassignment under way is complete."""
+        """The replicas that the partition will have after the current reassignment."""
         return tuple(each for each in self.replicas if each not in self.removing_replicas)
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer are in sync than there should be; what a reassignment adds does not count."""
+        """True while fewer replicas are in sync than there should be. Replicas that a reassignment adds are not
+        counted."""
         return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
 
     @property
     def refusal(self) -> str:
-        """Why it takes no records with acks=all, or empty: it does."""
+        """The reason why the partition refuses records with acks=all, or empty text if it accepts them."""
         if self.leader < 0:
             return "no leader"
         if self.leader in self.resigned_replicas:

@@ -25,14 +25,14 @@ class TransactionDescription:
     start_time_ms: int
     """When the open transaction began, in ms since the epoch; -1: none is open."""
     partitions: tuple[TopicPartition, ...]
-    """Where it may have written."""
+    """The partitions that the open transaction may have written to."""
     prepared_ms: int = 0
-    """When the open transaction was prepared, in ms since the epoch; 0: it is not."""
+    """The time at which the open transaction was prepared, in ms since the epoch, or 0 if it is not prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """What a partition's leader remembers of a producer."""
+    """The state that a partition's leader keeps of a producer."""
 
     producer_id: int
     producer_epoch: int
@@ -41,7 +41,7 @@ class ProducerState:
     coordinator_epoch: int
     """The coordinator epoch of the producer's last marker; -1: there was none."""
     current_txn_start_offset: int
-    """Where the open transaction begins; -1: no transaction is open."""
+    """The first offset of the open transaction, or -1 if no transaction is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

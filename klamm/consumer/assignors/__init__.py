@@ -1,4 +1,4 @@
-"""Which member gets which partitions: Kafka's four assignors, by Kafka's names."""
+"""Kafka's four partition assignors, under Kafka's names. An assignor decides which member gets which partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ ASSIGNORS: dict[str, type[Assignor]] = {
 
 
 def resolve_assignors(strategies: Sequence[str | Assignor]) -> tuple[Assignor, ...]:
-    """Names or objects to objects. Raises ConfigError for an unknown name, a name twice, or none at all."""
+    """Returns the assignors for names or assignor objects. Raises ConfigError for an unknown name, a duplicate name, or
+    an empty list."""
     assignors = []
     for strategy in strategies:
         if isinstance(strategy, str):
@@ -49,5 +50,6 @@ def resolve_assignors(strategies: Sequence[str | Assignor]) -> tuple[Assignor, .
 
 
 def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """What all of them support: a cooperative assignor also works eagerly (KIP-429's upgrade path)."""
+    """Returns the newest rebalance protocol that all assignors support. A cooperative assignor also works eagerly
+    (KIP-429's upgrade path)."""
     return RebalanceProtocol(min(assignor.rebalance_protocol for assignor in assignors))

@@ -1,7 +1,6 @@
-"""The arithmetic of sticky assignment: fill up and even out what members already have.
+"""The arithmetic of sticky assignment: distributes free partitions and moves as few owned partitions as possible.
 
-Both functions change `owned` (member id -> partitions, in member order) in place and leave `free` assigned.
-"""
+Both functions change `owned` (member id -> partitions, in member order) in place and leave `free` assigned."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What every assignor is: a pure function from members and partition counts to assignments.
+"""The interface of assignors: pure functions from members and partition counts to assignments.
 
-Run by the leader of the group only. `partition_counts` holds the topics that exist; a subscribed topic that
-is not there is assigned to nobody. Results are the same for the same input in any order.
-"""
+Only the leader of the group runs an assignor. `partition_counts` has the existing topics. A subscribed topic that is
+missing there is not assigned. The result does not depend on the order of the input."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from klamm.consumer.assignors.consumer_protocol import Subscription
 from klamm.model import TopicPartition
 
 Assignments = dict[str, list[TopicPartition]]
-"""The partitions of each member, by member id; every member is there."""
+"""The partitions of each member, by member id. Members without partitions have an empty list."""
 
 
 class RebalanceProtocol(enum.IntEnum):
@@ -37,14 +36,16 @@ class Member:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Static members first, by their instance id, so that a restart does not move partitions."""
+        """The sort key of a member: static members first, by their instance id, so that a restart moves no
+        partitions.
+        """
         if self.group_instance_id:
             return False, self.group_instance_id
         return True, self.member_id
 
 
 class Assignor(Protocol):
-    """An assignment strategy; all members of a group agree on one by name."""
+    """An assignment strategy. All members of a group agree on one by its name."""
 
     name: str
     rebalance_protocol: RebalanceProtocol
@@ -53,11 +54,12 @@ class Assignor(Protocol):
         """Returns the bytes that this member adds to its subscription. The leader's assignor reads them."""
 
     def assign(self, partition_counts: Mapping[str, int], members: Iterable[Member]) -> Assignments:
-        """Gives every partition of every subscribed topic to one subscriber."""
+        """Returns an assignment that gives every partition of every subscribed topic to one subscriber."""
 
 
 def subscribers_by_topic(partition_counts: Mapping[str, int], members: Iterable[Member]) -> dict[str, list[Member]]:
-    """The subscribers of each topic that exists and has any, in member order; topics are sorted."""
+    """Returns the subscribers of each existing topic in member order. Topics are sorted, and those without subscribers
+    are left out."""
     ordered = sorted(members, key=lambda member: member.order)
     topics = {topic for member in ordered for topic in member.subscription.topics}
     subscribed = {member.member_id: frozenset(member.subscription.topics) for member in ordered}
@@ -69,5 +71,5 @@ def subscribers_by_topic(partition_counts: Mapping[str, int], members: Iterable[
 
 
 def partitions_of(topics: Iterable[str], partition_counts: Mapping[str, int]) -> list[TopicPartition]:
-    """Every partition of `topics`, in order."""
+    """Returns every partition of `topics`, in order."""
     return [TopicPartition(topic, number) for topic in topics for number in range(partition_counts[topic])]

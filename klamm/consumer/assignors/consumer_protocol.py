@@ -6,9 +6,8 @@
     Assignment   => version int16 | assigned_partitions [topic string, partitions [int32]]
                     user_data nullable bytes
 
-In the classic encoding (`klamm.kafka_types`). A reader takes what it knows of a newer version and leaves the rest
-(KIP-429, KIP-792, KIP-881; ConsumerProtocolSubscription.json).
-"""
+The bytes have the classic encoding (`klamm.kafka_types`). A reader ignores fields of newer versions (KIP-429, KIP-792,
+KIP-881; ConsumerProtocolSubscription.json)."""
 
 from __future__ import annotations
 
@@ -31,28 +30,28 @@ class ConsumerProtocolError(KlammError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member brings to a rebalance."""
+    """A member's subscription, which it sends with JoinGroup."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
-    """The assignor's own."""
+    """Data for the assignor, in its own format."""
     owned: tuple[TopicPartition, ...] = ()
-    """Partitions it holds on to (cooperative)."""
+    """The partitions that the member still owns (cooperative protocol)."""
     generation_id: int = NO_GENERATION
-    """The generation in which it got them."""
+    """The generation in which the member got its owned partitions."""
     rack_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a member takes from a rebalance."""
+    """A member's assignment, which it receives with SyncGroup."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
 
 
 def encode_subscription(subscription: Subscription, version: int = SUBSCRIPTION_VERSION) -> bytes:
-    """The bytes of `version`; what it has no room for is left out."""
+    """Returns the subscription encoded as `version`. Fields that this version does not have are left out."""
     writer = KafkaWriter().int16(version)
     writer.array(sorted(subscription.topics), writer.string).nullable_bytes(subscription.user_data)
     if version >= 1:
@@ -78,14 +77,14 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) -> bytes:
-    """The bytes of `version`."""
+    """Returns the assignment encoded as `version`."""
     writer = KafkaWriter().int16(version)
     write_partitions(writer, assignment.partitions)
     return writer.nullable_bytes(assignment.user_data).value()
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Raises ConsumerProtocolError. No bytes at all are an empty assignment."""
+    """Returns the decoded assignment. Empty bytes mean an empty assignment. Raises ConsumerProtocolError."""
     if not data:
         return Assignment(partitions=())
     reader = ConsumerProtocolReader(data)
@@ -94,7 +93,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def write_partitions(writer: KafkaWriter, partitions: Iterable[TopicPartition]) -> None:
-    """Grouped by topic; topics and numbers sorted."""
+    """Writes partitions grouped by topic. Topics and partition numbers are sorted."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -104,7 +103,7 @@ def write_partitions(writer: KafkaWriter, partitions: Iterable[TopicPartition]) 
 
 
 class ConsumerProtocolReader(KafkaReader[bytes]):
-    """Reads what another member wrote."""
+    """Reads the bytes of another member."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """range: each topic by itself is cut into contiguous ranges (Kafka's RangeAssignor).
 
-Topics with equal counts are cut alike, so partition n of each goes to the same member: joins by key work.
-"""
+If topics have the same number of partitions and the same subscribers, partition n of each topic goes to the same
+member. So joins by key work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from klamm.model import TopicPartition
 
 
 class RangeAssignor:
-    """The first members of each topic get one partition more when it does not divide evenly."""
+    """Assigns contiguous ranges of each topic. If the number of partitions is not a multiple of the number of members,
+    the first members get one more."""
 
     name = "range"
     rebalance_protocol = RebalanceProtocol.EAGER

@@ -1,4 +1,4 @@
-"""roundrobin: all partitions of all topics are dealt out like cards (Kafka's RoundRobinAssignor)."""
+"""roundrobin: members take turns over the partitions of all topics (Kafka's RoundRobinAssignor)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klamm.model import TopicPartition
 
 
 class RoundRobinAssignor:
-    """Members in turn; a member that is not subscribed to the topic is passed over."""
+    """Assigns partitions to the members in turn. Skips a member that is not subscribed to the topic."""
 
     name = "roundrobin"
     rebalance_protocol = RebalanceProtocol.EAGER

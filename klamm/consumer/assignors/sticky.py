@@ -32,11 +32,12 @@ from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import TopicPartition
 
 Claim = tuple[int, frozenset[TopicPartition]]
-"""A generation, and what the member owned in it."""
+"""A generation, and the partitions that the member owned in it."""
 
 
 class StickyAssignor:
-    """Balanced within one for equal subscriptions, with the fewest partitions moved."""
+    """Assigns partitions evenly and moves as few as possible. With equal subscriptions, member counts differ by at most
+    one."""
 
     name = "sticky"
     rebalance_protocol = RebalanceProtocol.EAGER
@@ -53,7 +54,8 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Assigns as the sticky assignor does, in two rounds. Members go on consuming the partitions that they keep."""
+    """Computes the same assignment as the sticky assignor, but applies it in two rounds. Members continue to consume
+    the partitions that they keep."""
 
     name = "cooperative-sticky"
     rebalance_protocol = RebalanceProtocol.COOPERATIVE
@@ -78,7 +80,7 @@ class CooperativeStickyAssignor:
 def assign_sticky(
     partition_counts: Mapping[str, int], members: list[Member], claims: Mapping[str, Claim]
 ) -> Assignments:
-    """The balanced assignment closest to the claims."""
+    """Returns the balanced assignment that moves the fewest claimed partitions."""
     subscribers = subscribers_by_topic(partition_counts, members)
     partitions = partitions_of(subscribers, partition_counts)
     eligible = {topic: [member.member_id for member in of] for topic, of in subscribers.items()}
@@ -115,7 +117,8 @@ def _claim_in_subscription(member: Member) -> Claim:
 
 
 def _claim_in_user_data(member: Member) -> Claim:
-    """What another client wrote may be of a version that ends before the generation, or be damaged."""
+    """Returns the claim in a member's user data. Another client's data may be damaged, or of a version without the
+    generation."""
     data = member.subscription.user_data
     if not data:
         return NO_GENERATION, frozenset()

@@ -1,1 +1,1 @@
-"""Groups of the classic protocol from the member's side: join, sync, heartbeat, rebalance."""
+"""The member's side of the classic group protocol: join, sync, heartbeat, rebalance."""

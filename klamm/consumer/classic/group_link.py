@@ -1,8 +1,7 @@
 """Runs a ClassicMembership: its effects become calls to the coordinator, their answers and the time become events.
 
-Independent of the user's thread: between polls the member heartbeats, finishes a join that a poll began, and
-leaves the group when polls are too far apart.
-"""
+The link does not depend on the user's thread. Between polls the member sends heartbeats, finishes a join that a poll
+began, and leaves the group if polls are too far apart."""
 
 from __future__ import annotations
 
@@ -56,11 +55,12 @@ logger = logging.getLogger(__name__)
 
 PROTOCOL_TYPE = "consumer"
 _JOIN_SLACK_MS = 5_000
-"""JoinGroup is answered within the rebalance timeout; this much more for the way (as Kafka's client)."""
+"""The extra time for a JoinGroup answer, in milliseconds. The coordinator answers within the rebalance timeout (as in
+Kafka's client)."""
 
 
 class ClassicGroupLink:
-    """One consumer's link to its group. `on_wake` is called when a waiting poll has something to do."""
+    """One consumer's link to its group. Calls `on_wake` when a waiting poll has something to do."""
 
     def __init__(self, client: KlammClient, config: ConsumerConfig, on_wake: Callable[[], None]) -> None:
         assert config.group_id is not None, "a group link without a group"
@@ -84,7 +84,7 @@ class ClassicGroupLink:
         self._assignment: TakeAssignment | None = None
         self._failure: Exception | None = None
         self._assigned_counts: dict[str, int | None] = {}
-        """Partition counts that the assignment we computed as the leader was made from; empty for followers."""
+        """The partition counts from which this member, as the leader, computed the assignment. Empty for followers."""
         self._calls = GroupCalls(lambda: self._step(Ticked()))
         client.on_change(self._on_cluster_change)
 
@@ -92,11 +92,11 @@ class ClassicGroupLink:
 
     @property
     def needs_poll(self) -> bool:
-        """Whether a poll has more to do here than to be noted."""
+        """True while a poll has group work to do, so that `note_poll` is not enough."""
         return self._membership.due or self._assignment is not None or self._failure is not None
 
     def note_poll(self) -> None:
-        """A poll that found nothing to do; may be called from any thread."""
+        """Notes the time of a poll that has no group work to do. Any thread may call this."""
         self._membership.note_poll(self._calls.now_ms())
 
     def polled(self) -> PrepareJoin | None:
@@ -107,18 +107,20 @@ class ClassicGroupLink:
         return self._prepare
 
     def prepared(self, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Ready to join with these assignors' metadata."""
+        """Continues the join with these assignors' metadata, after the join was prepared."""
         self._step(JoinPrepared(protocols=protocols))
 
     def take_assignment(self) -> TakeAssignment | None:
-        """The assignment that came since the last poll, unless the membership has ended since."""
+        """Removes and returns the assignment that came since the last poll. Returns None if there is none, or if the
+        membership has ended since."""
         assignment, self._assignment = self._assignment, None
         if assignment is None or assignment.generation_id != self._membership.identity.generation_id:
             return None
         return assignment
 
     def take_failure(self) -> Exception | None:
-        """What the group refused us for. A fenced static member gets it again and again."""
+        """Removes and returns the error with which the group refused this member, or None. A fenced static member gets
+        its error each time."""
         failure = self._failure
         if self._membership.state is not ClassicMemberState.FENCED:
             self._failure = None
@@ -136,12 +138,12 @@ class ClassicGroupLink:
 
     @property
     def rebalancing(self) -> bool:
-        """Whether commits have to wait for a rebalance to end."""
+        """True while commits have to wait for a rebalance to end."""
         return self._membership.rebalancing
 
     def commit_identity(self) -> Identity:
-        """The identity to commit with. Raises CommitFailedError outside the group, RebalanceInProgressError while
-        joining."""
+        """Returns the identity to commit with. Raises CommitFailedError outside the group, and RebalanceInProgressError
+        during a join."""
         if self.rebalancing:
             raise ErrorCode.REBALANCE_IN_PROGRESS.exception("poll until the rebalance is over, then commit again")
         if self._membership.identity.generation_id < 0:
@@ -149,7 +151,7 @@ class ClassicGroupLink:
         return self._membership.identity
 
     def on_commit_refused(self, identity: Identity, code: ErrorCode, message: str) -> None:
-        """The OffsetStore calls this when a commit was refused."""
+        """Tells the membership that a commit was refused. The OffsetStore calls this."""
         self._step(CommitRefused(identity=identity, code=code, message=message))
 
     # --- the end
@@ -160,7 +162,8 @@ class ClassicGroupLink:
         await self._calls.wait_for("leave", timeout_ms)
 
     async def close(self) -> None:
-        """Stops heartbeating and everything else; without `leave` the group notices by session.timeout.ms."""
+        """Stops the heartbeats and all calls. Without `leave`, the coordinator removes the member after
+        session.timeout.ms."""
         await self._calls.close()
 
     # --- the machine
@@ -191,7 +194,8 @@ class ClassicGroupLink:
                 case WakePoll():
                     self._on_wake()
                 case SendJoin():
-                    self._assigned_counts = {}  # The next leader is not known yet, nor the counts it assigns from.
+                    # The leader of the next generation is not known yet, so neither are its partition counts.
+                    self._assigned_counts = {}
                     self._calls.spawn(self._join(effect), "join")
                 case ComputeAssignment():
                     self._calls.spawn(self._compute(effect), "assign")

@@ -65,7 +65,7 @@ from klamm.retry import Backoff
 
 
 class ClassicMemberState(enum.Enum):
-    """The table is in the module's docstring."""
+    """The states of a member. The module's docstring has the table."""
 
     UNJOINED = "unjoined"
     PREPARING = "preparing"
@@ -102,7 +102,7 @@ _EXPELLED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMembershipConfig:
-    """The settings of the same names."""
+    """The settings of a classic member, under the names of the consumer's settings."""
 
     group_instance_id: str | None
     session_timeout_ms: int
@@ -113,9 +113,9 @@ class ClassicMembershipConfig:
 
 
 class ClassicMembership:
-    """One member of one group.
+    """The state machine of one member of one group.
 
-    Invariants: STABLE and SYNCING have a generation and a member id; `due` holds for UNJOINED."""
+    Invariants: a member in ASSIGNING, SYNCING or STABLE has a generation and a member id. `due` holds for UNJOINED."""
 
     def __init__(self, config: ClassicMembershipConfig, rng: random.Random) -> None:
         self.state = ClassicMemberState.UNJOINED
@@ -136,7 +136,7 @@ class ClassicMembership:
 
     @property
     def due(self) -> bool:
-        """Whether the next poll begins a rebalance."""
+        """True while the next poll has to begin a rebalance."""
         return self.state in (ClassicMemberState.UNJOINED, ClassicMemberState.PREPARING) or (
             self.state is ClassicMemberState.STABLE and self._rejoin_reason is not None
         )
@@ -147,7 +147,7 @@ class ClassicMembership:
         return self.state in (ClassicMemberState.JOINING, ClassicMemberState.ASSIGNING, ClassicMemberState.SYNCING)
 
     def step(self, event: ClassicEvent, now_ms: int) -> ClassicEffects:
-        """Takes in what happened; returns what to do about it."""
+        """Applies an event. Returns the effects that the caller has to carry out."""
         match event:
             case Polled():
                 return self._on_polled(now_ms)
@@ -176,11 +176,13 @@ class ClassicMembership:
                 assert_never(event)
 
     def note_poll(self, now_ms: int) -> None:
-        """What `Polled` does when no rebalance is due, for polls that must cost nothing."""
+        """Notes the time of a poll when no rebalance is due. It does the same as the event `Polled` then, at less
+        cost.
+        """
         self._polled_at_ms = now_ms
 
     def next_deadline_ms(self) -> int | None:
-        """When to step with Ticked at the latest; None: not before another event."""
+        """Returns the time of the next step with Ticked, or None if the membership waits for no time."""
         deadlines = []
         if self.state is not ClassicMemberState.UNJOINED and self.state is not ClassicMemberState.FENCED:
             deadlines.append(self._polled_at_ms + self._config.max_poll_interval_ms)
@@ -191,7 +193,7 @@ class ClassicMembership:
         return min(deadlines, default=None)
 
     def check_invariants(self) -> None:
-        """Raises AssertionError with what is wrong."""
+        """Raises AssertionError if an invariant does not hold."""
         named = self.identity.generation_id >= 0 and self.identity.member_id != ""
         settled = (ClassicMemberState.ASSIGNING, ClassicMemberState.SYNCING, ClassicMemberState.STABLE)
         assert named or self.state not in settled, f"{self.state.value} as {self.identity}"
@@ -228,7 +230,8 @@ class ClassicMembership:
 
     def _on_join_prepared(self, event: JoinPrepared) -> ClassicEffects:
         if self.state is not ClassicMemberState.PREPARING:
-            return []  # expelled while the listener ran: the next poll reports the loss and prepares again
+            # The member was expelled while the listener ran. The next poll reports the loss and prepares again.
+            return []
         self._protocols = event.protocols
         self._lost = False
         self._transition_to(ClassicMemberState.JOINING)
@@ -313,7 +316,7 @@ class ClassicMembership:
         if code is ErrorCode.NONE:
             return []
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            # From SYNCING on, SyncGroup's answer says the same.
+            # From SYNCING on, the answer to SyncGroup reports the rebalance too.
             if self.state is ClassicMemberState.STABLE and self._rejoin_reason is None:
                 self._rejoin_reason = "the group rebalances"
             return [WakePoll()]
@@ -337,7 +340,7 @@ class ClassicMembership:
         return self.state in _HEARTBEATING and self.identity.generation_id >= 0
 
     def _accept(self, token: int) -> bool:
-        """Whether this is the answer waited for; it then is waited for no longer."""
+        """Returns whether this is the expected answer. A second answer with the same token is not accepted."""
         expected = token == self._token
         if expected:
             self._token += 1
@@ -393,7 +396,8 @@ class ClassicMembership:
         return [Fail(error=error), WakePoll()]
 
     def _lose(self, *, forget_member: bool) -> None:
-        """The membership ended without our doing."""
+        """Ends the membership after the group expelled this member, or after polls were too far apart. The next poll
+        reports the partitions as lost."""
         self._reset(forget_member=forget_member)
         self._lost = True
         self._rejoin_reason = "the membership was lost"

@@ -1,8 +1,7 @@
-"""The events that the state machine of a classic group's member takes, and the effects that it returns.
+"""The events of the state machine of a classic group's member, and the effects that it returns.
 
 klamm.consumer.classic.membership says when each event arrives and when each effect is returned. Events and effects that
-members of both protocols share are in klamm.consumer.group.membership_events.
-"""
+members of both protocols share are in klamm.consumer.group.membership_events."""
 
 from __future__ import annotations
 
@@ -36,14 +35,15 @@ class JoinGroupMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinPrepared:
-    """Commits and listener calls are done; these are the assignors' names with their metadata."""
+    """The commits and listener calls before a join have ended. The protocols are the assignors' names and their
+    metadata."""
 
     protocols: tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswered:
-    """JoinGroup's outcome; the code is NETWORK_EXCEPTION and the like when there was no answer."""
+    """The outcome of JoinGroup. Without an answer, the code is NETWORK_EXCEPTION or similar."""
 
     token: int
     code: ErrorCode
@@ -58,7 +58,7 @@ class JoinAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentComputed:
-    """The leader's assignments: encoded, by member id."""
+    """The leader has computed the assignments, which are encoded by member id."""
 
     token: int
     assignments: Mapping[str, bytes]
@@ -66,7 +66,7 @@ class AssignmentComputed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentFailed:
-    """The leader's assignor, or the look-up of the topics, raised."""
+    """The leader's assignor, or its look-up of the topics, raised an error."""
 
     token: int
     error: Exception
@@ -74,7 +74,7 @@ class AssignmentFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswered:
-    """SyncGroup's outcome."""
+    """The outcome of SyncGroup."""
 
     token: int
     code: ErrorCode
@@ -84,7 +84,7 @@ class SyncAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswered:
-    """Heartbeat's outcome."""
+    """The outcome of a heartbeat."""
 
     identity: Identity
     code: ErrorCode
@@ -93,7 +93,7 @@ class HeartbeatAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejoinRequested:
-    """The subscription, the topics or what is owned changed."""
+    """The subscription, the topics or the owned partitions have changed."""
 
     reason: str
 
@@ -118,7 +118,7 @@ ClassicEvent = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareJoin:
-    """Commit, give partitions up, call the listener; then step with JoinPrepared."""
+    """The caller commits, revokes partitions and calls the listener. Then it steps with JoinPrepared."""
 
     lost: bool
     """True if the membership has ended, so that another member may already own the partitions."""
@@ -160,7 +160,7 @@ class SendLeave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeAssignment:
-    """Apply it within the next poll."""
+    """The caller applies the assignment within the next poll."""
 
     generation_id: int
     protocol_name: str

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Assignment(NamedTuple):
-    """An assignment the group gave."""
+    """An assignment that the group gave to this member."""
 
     generation_id: int
     partitions: Partitions
@@ -41,10 +41,10 @@ _NOTHING = _Assignment(NO_GENERATION, frozenset())
 
 
 class ClassicRebalancer:
-    """Changes the group's part of the subscription, and only within `advance` and `give_up`.
+    """Revokes and adds a classic member's partitions. It changes the subscription only within `advance` and `give_up`.
 
-    `commit` commits before partitions are given up, bounded in time; None: nothing is committed. `on_progress` is
-    called when it is over."""
+    `commit` commits before partitions are revoked, within a time limit. If it is None, nothing is committed.
+    `on_progress` is called after the commit."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ClassicRebalancer:
         """The assignment that is applied after the commit of the revoked partitions (`waits`)."""
         self._protocol = common_protocol(config.partition_assignment_strategy)
         self._last = _NOTHING
-        """The last assignment taken, for the sticky assignors."""
+        """The last applied assignment, for the sticky assignors."""
 
     @property
     def waits(self) -> bool:
@@ -87,11 +87,13 @@ class ClassicRebalancer:
             await self._prepare(prepare)
 
     async def close(self) -> None:
-        """Gives a commit under way up."""
+        """Cancels a commit that is under way."""
         await self._last_commit.give_up()
 
     async def give_up(self) -> None:
-        """Called on close and unsubscribe: all partitions are revoked, or lost if the membership is."""
+        """Revokes all partitions, or reports them as lost if the membership has ended. Called on close and
+        unsubscribe.
+        """
         owned = self._subscription.assignment
         lost = self._link.identity.generation_id < 0
         self._arrived = None
@@ -153,11 +155,12 @@ class ClassicRebalancer:
         return _Assignment(effect.generation_id, assigned)
 
     async def _apply(self, arrived: _Assignment) -> bool:
-        """False while a commit has to come first: after a cooperative assignment, the eager protocol owns nothing."""
+        """Applies an assignment. Returns False while the commit before a revocation is under way. The eager protocol
+        owns no partitions here, so it revokes none."""
         owned = self._subscription.assignment
         revoked = owned - arrived.partitions
         if arrived.generation_id != self._link.identity.generation_id:
-            self._arrived = None  # The membership has ended while the commit was under way.
+            self._arrived = None  # The membership ended while the commit was under way.
             return True
         if revoked and not self._last_commit.advance():
             return False

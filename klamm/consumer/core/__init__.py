@@ -1,1 +1,1 @@
-"""How the parts of a consumer work together, without a face."""
+"""The parts of a consumer and how they work together, below the synchronous and the asynchronous interface."""

@@ -1,8 +1,7 @@
-"""The commits of one consumer: by hand, automatic, and the last ones before partitions are revoked.
+"""The commits of one consumer: those of the user, the automatic ones, and the last ones before partitions are revoked.
 
 Automatic commits (enable.auto.commit) are sent from within polls, never between them. They store the positions after
-the records of earlier polls, which the user has processed before the next poll.
-"""
+the records of earlier polls, which the user has processed before the next poll."""
 
 from __future__ import annotations
 
@@ -23,11 +22,12 @@ from klamm.ordered_set import OrderedSet
 logger = logging.getLogger(__name__)
 
 CommitCallback = Callable[[Offsets, Exception | None], object]
-"""Called with what was to be committed and, if it was not, why."""
+"""A callback with the offsets of a commit, and the error or None."""
 
 
 class Committer:
-    """`deliver` calls a function of the user's, soon. Without a group there is neither store nor link."""
+    """Sends the commits of one consumer. `deliver` schedules the call of a user's function. Without a group, there is
+    no store and no link."""
 
     def __init__(
         self,
@@ -51,19 +51,20 @@ class Committer:
 
     @property
     def due(self) -> bool:
-        """Whether the next poll has to commit; not before a rebalance under way is over, it would be refused."""
+        """True while the next poll has to commit. A commit during a rebalance would be refused, so it waits for the
+        end."""
         if not self.automatic or self._loop.time() < self._due_at_s:
             return False
         return self._link is None or not self._subscription.auto_assigned or not self._link.rebalancing
 
     def store(self) -> OffsetStore:
-        """Raises IllegalStateError without a group."""
+        """Returns the store. Raises IllegalStateError without a group."""
         if self._store is None:
             raise IllegalStateError("committed offsets need a group.id")
         return self._store
 
     async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
-        """Raises as `OffsetStore.commit`."""
+        """Commits and waits for the result. Raises the errors of `OffsetStore.commit`."""
         await self._commit(offsets, self._identity, timeout_ms)
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
@@ -71,7 +72,7 @@ class Committer:
         self._spawn(self._commit_with_callback(self.store(), offsets, callback))
 
     def commit_if_due(self) -> None:
-        """A poll's automatic commit."""
+        """Starts the automatic commit of a poll, if it is due."""
         if not self.due:
             return
         self._due_at_s = self._loop.time() + self._config.auto_commit_interval_ms / 1000
@@ -81,17 +82,17 @@ class Committer:
         """Commits before partitions are revoked, if commits are automatic. A failure is logged only, and the next owner
         then reads those records again."""
         positions = self._subscription.positions()
-        if not self.automatic or not positions:  # before the first join there are no positions and no member
+        if not self.automatic or not positions:  # Before the first join, there are no positions and no member.
             return
         try:
-            async with asyncio.timeout(timeout_ms / 1000):  # Commits before this one may take as long as they like.
+            async with asyncio.timeout(timeout_ms / 1000):  # Earlier commits may use up the time.
                 identity = self._last_identity()
                 await self._commit(positions, lambda: identity, timeout_ms, skip_gone=True)
         except (KlammError, TimeoutError) as error:
             logger.warning("group=%s commit failed: %s", self._config.group_id, str(error) or f"after {timeout_ms} ms")
 
     async def close(self, timeout_ms: int) -> None:
-        """Waits for commits under way, then gives them up."""
+        """Waits up to `timeout_ms` for commits under way, then cancels them."""
         tasks = list(self._tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_ms / 1000)
@@ -100,13 +101,14 @@ class Committer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _identity(self) -> Identity:
-        """The member, or nobody of the group under `assign`."""
+        """Returns the identity of the member, or an identity outside the group after `assign`."""
         if self._link is None or not self._subscription.auto_assigned:
             return OUTSIDE_THE_GROUP
         return self._link.commit_identity()
 
     def _last_identity(self) -> Identity:
-        """The member also in mid-rebalance: until its new generation begins, the coordinator takes the old one's."""
+        """Returns the identity of the member, even during a rebalance. Until the new generation begins, the coordinator
+        accepts commits of the old one."""
         if self._link is None or not self._subscription.auto_assigned:
             return OUTSIDE_THE_GROUP
         if self._link.identity.generation_id < 0:
@@ -145,8 +147,7 @@ class Committer:
         if not offsets:
             return None
         try:
-            # The commit is that of the member that owned the partitions then, not of the one that a later rebalance
-            # made.
+            # Commit as the member that owned the partitions, not as the member after the rebalance.
             identity = self._identity()
             await store.commit_once(offsets, lambda: identity, timeout_ms=self._config.default_api_timeout_ms)
         except KlammError as error:

@@ -1,9 +1,8 @@
-"""A consumer's parts, put together; what both its faces do. Lives on the event loop.
+"""The common part of the synchronous and the asynchronous consumer. It runs on the event loop.
 
-A poll reads what the RecordDrain holds. When that is used up, `fill` does what a consumer owes the world (the
-group, commits, positions), loads the drain from the FetchBuffer, and waits for data if there is none. The
-drain may be read from another thread while nothing of this runs: that is the synchronous Consumer's poll.
-"""
+A poll reads the records of the RecordDrain. When they are used up, `fill` does the work for the group, commits and
+positions. Then it loads the drain from the FetchBuffer, and waits for data if there is none. Another thread may read
+the drain while none of this runs. The synchronous Consumer polls this way."""
 
 from __future__ import annotations
 
@@ -43,7 +42,8 @@ T = TypeVar("T")
 
 
 class ConsumerCore:
-    """`invoke` calls the user's rebalance listener; `deliver` calls a function of the user's, soon."""
+    """The parts of one consumer. `invoke` calls the user's rebalance listener. `deliver` schedules the call of a user's
+    function."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ConsumerCore:
     # --- polls
 
     def is_idle(self) -> bool:
-        """Whether a poll may read the drain without `fill` first. Callable from the polling thread."""
+        """Returns whether a poll may read the drain without `fill` first. The polling thread may call this."""
         if self.woken or self.committer.due or self._is_revoking:
             return False
         if self.subscription.is_unchecked or self.resets.are_due:
@@ -131,14 +131,15 @@ class ConsumerCore:
         return {} if self._is_revoking else self.drain.read(max_records)
 
     async def fill(self, deadline_s: float) -> None:
-        """Returns when there is something to `read`, or at `deadline_s` on the loop's clock.
+        """Does the work that is due, and loads records. Returns when there are records to `read`, or at `deadline_s` on
+        the loop's clock.
 
         Raises WakeupError, and errors that the user has to handle."""
         while True:
             self._signal.clear()
             self.raise_if_woken()
             await self._maintain()
-            # In one turn with what follows: nothing that was fetched from another leader is loaded unchecked.
+            # No await may follow before `_reload`, so that no records of a replaced leader are loaded unchecked.
             self.subscription.check_leaders(self._leader_epoch_of)
             self.positions.start()
             self._reload()
@@ -147,9 +148,9 @@ class ConsumerCore:
                 return
 
     async def wait_for(self, condition: Callable[[], T | None], timeout_ms: int, what: str) -> T:
-        """Waits until `condition()` is not None, while positions are looked up.
+        """Waits until `condition()` is not None, and returns its value. Meanwhile positions are looked up.
 
-        Raises as `fill`, and TimeoutError."""
+        Raises the errors of `fill`, and TimeoutError."""
         deadline_s = self._loop.time() + timeout_ms / 1000
         while True:
             self._signal.clear()
@@ -163,7 +164,8 @@ class ConsumerCore:
                 raise TimeoutError(f"{what} took longer than {timeout_ms} ms")
 
     async def interruptible(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Awaits it; `wakeup` cancels it and raises WakeupError. It has ended in any case."""
+        """Runs a coroutine and returns its result. `wakeup` cancels the coroutine and raises WakeupError. The coroutine
+        has ended in any case."""
         task = self._loop.create_task(coroutine)
         task.add_done_callback(lambda _: self.notify())
         try:
@@ -190,13 +192,14 @@ class ConsumerCore:
             raise IllegalStateError("the consumer is closed")
 
     def positions_changed(self) -> None:
-        """Called after seek, assign, resume and the like."""
+        """Restarts look-ups and fetches after seek, assign, resume and similar calls."""
         self.positions.restart()
         self.fetcher.pump()
         self.topics.watch()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Outside of a group's generations (`assign`) it names no member. Raises ConfigError without group.id."""
+        """Returns the consumer's identity for transactions. After `assign`, it names no member. Raises ConfigError
+        without group.id."""
         if self.link is None:
             raise ConfigError("group_metadata needs group.id")
         identity = self.link.identity if self.subscription.auto_assigned else OUTSIDE_THE_GROUP
@@ -205,7 +208,7 @@ class ConsumerCore:
         )
 
     def intercept(self, records: Records) -> Records:
-        """What the interceptors make of a poll's result; they are not asked about nothing."""
+        """Returns the records of a poll after all interceptors. An empty result is not passed to them."""
         if not records:
             return records
         for interceptor in self.config.interceptor_classes:
@@ -216,7 +219,7 @@ class ConsumerCore:
         return records
 
     async def _wait_until(self, deadline_s: float) -> bool:
-        """Whether there was a signal before the deadline."""
+        """Waits for a signal. Returns False if the deadline came first."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self._signal.wait()
@@ -226,7 +229,8 @@ class ConsumerCore:
 
     @property
     def _is_revoking(self) -> bool:
-        """Whether a commit is under way after which partitions go: what came after it would be read again."""
+        """True while the commit before a revocation is under way. Records returned after that commit would be read
+        again by the next owner."""
         return self.rebalancer is not None and self.rebalancer.waits
 
     def _reload(self) -> None:
@@ -276,7 +280,8 @@ class ConsumerCore:
     # --- the end
 
     async def leave_group(self, reason: str, *, static: bool, timeout_ms: int) -> None:
-        """Commits if it is automatic, tells the listener, leaves. Raises what the listener raised, at the end."""
+        """Leaves the group. First commits if commits are automatic, and calls the listener. Raises the listener's
+        exception at the end."""
         if self.link is None or self.rebalancer is None or not self.subscription.auto_assigned:
             return
         deadline_s = self._loop.time() + timeout_ms / 1000
@@ -290,7 +295,7 @@ class ConsumerCore:
             await self.link.leave(reason, static=static, timeout_ms=left_ms)
 
     async def close(self, timeout_ms: int, *, leave_static: bool) -> None:
-        """Ends everything within about `timeout_ms`."""
+        """Closes all parts of the consumer within about `timeout_ms`."""
         if self.closed:
             return
         self.closed = True
@@ -316,7 +321,7 @@ class ConsumerCore:
         await self.client.close()
 
     def metrics(self) -> dict[str, float]:
-        """Kafka's metric names without the group; totals since the consumer was made."""
+        """Returns Kafka's metric names, without the group, and totals since the consumer was created."""
         fetch = self.fetcher.metrics
         lags = [lag for tp in self.subscription.assignment if (lag := self.lag_of(tp)) is not None]
         link = self.link
@@ -339,7 +344,8 @@ class ConsumerCore:
         }
 
     def lag_of(self, tp: TopicPartition) -> int | None:
-        """Records between the position and the end that this consumer may read; None: not known yet."""
+        """Returns the number of offsets between the position and the end that this consumer may read, or None if it is
+        not known yet."""
         state = self.subscription.require(tp)
         committed_only = self.config.isolation_level == "read_committed"
         end = state.last_stable_offset if committed_only else state.high_watermark

@@ -1,8 +1,7 @@
-"""`for record in consumer`: polled records handed out one at a time, the positions following each.
+"""Iteration with `for record in consumer`: returns polled records one at a time and moves the position with each.
 
-What was polled but not handed out yet does not count as consumed: a commit inside the loop, or a close after
-leaving it, stores exactly what the loop has seen.
-"""
+Polled records that the loop has not received do not count as consumed. So a commit inside the loop, or a close after
+it, stores exactly the records that the loop has received."""
 
 from __future__ import annotations
 
@@ -21,19 +20,20 @@ class _Run(NamedTuple):
     position_epoch: int
     records: Iterator[ConsumerRecord]
     end_position: int
-    """The position after the last record; further than its offset plus one when nothing for the user follows it."""
+    """The position after the last record. It is greater than the last offset plus one if skipped records or markers
+    follow."""
     end_leader_epoch: int
 
 
 class RecordIteration:
-    """The rest of the last poll."""
+    """The records of the last poll that the loop has not received yet."""
 
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
         self._runs: deque[_Run] = deque()
 
     def load(self, polled: Records) -> None:
-        """Takes the records of a poll and moves the positions back to their beginning."""
+        """Stores the records of a poll and moves the positions back to their beginning."""
         assert not self._runs, "the records of the poll before are not used up"
         for tp, records in polled.items():
             state = self._subscription.get(tp)
@@ -42,7 +42,9 @@ class RecordIteration:
                 state.position = records[0].offset
 
     def next(self) -> ConsumerRecord | None:
-        """The next record whose partition is still where it was; None when none is left."""
+        """Returns the next record, or None if there is none left. Skips partitions that were paused, revoked or
+        moved.
+        """
         while self._runs:
             run = self._runs[0]
             state = self._subscription.get(run.tp)

@@ -1,7 +1,6 @@
-"""Keeps a subscription and the cluster's topics in step: patterns are matched, missing topics waited for.
+"""Matches a subscription's pattern with the cluster's topics, and waits for subscribed topics that do not exist yet.
 
-Beside the polls, which wait for topics no longer than for anything else.
-"""
+This runs beside the polls, so that a poll does not wait longer for topics than its timeout."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from klamm.errors import AuthenticationError, KlammError
 
 
 class TopicWatch:
-    """`on_match_changed` is called when other topics match the pattern than before, `on_failure` when there is an error
-    for the next poll to raise (`take_failure`)."""
+    """Watches the topics of one subscription. Calls `on_match_changed` when other topics match the pattern than before.
+    Calls `on_failure` when there is an error for the next poll (`take_failure`)."""
 
     def __init__(
         self,
@@ -34,21 +33,23 @@ class TopicWatch:
         self._on_failure = on_failure
         self._failure: KlammError | None = None
         self._all_known = False
-        """Whether the metadata holds every topic, as a pattern needs it; refreshes then go on to."""
+        """True after the metadata of all topics was received, which a pattern needs. The client then refreshes all
+        topics."""
         self._asking: asyncio.Task[None] | None = None
         client.on_change(self._on_cluster_change)
 
     def pattern_changed(self) -> None:
-        """A pattern was subscribed to: `watch` matches it."""
+        """Notes a new pattern, so that `watch` matches it with all topics."""
         self._all_known = False
 
     def watch(self) -> None:
-        """Every topic if a pattern needs that, and subscribed ones that do not exist yet, are asked for until known."""
+        """Requests metadata until all needed topics are known: all topics for a pattern, otherwise subscribed topics
+        that do not exist yet."""
         if self._asking is None and (self._needs_all() or self._missing()):
             self._asking = asyncio.get_running_loop().create_task(self._ask(), name="klamm-topics")
 
     def take_failure(self) -> KlammError | None:
-        """Removes and returns the error with which all servers refuse this client, or deny it a topic."""
+        """Removes and returns an error: all servers refuse this client, or a topic is denied to it."""
         failure, self._failure = self._failure, None
         return failure
 

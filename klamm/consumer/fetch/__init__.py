@@ -1,1 +1,1 @@
-"""The way from bytes that a broker sent to records that a poll returns."""
+"""Fetches from brokers, and turns the fetched bytes into the records that a poll returns."""

@@ -28,7 +28,7 @@ class FetchedData:
     tp: TopicPartition
     position_epoch: int
     fetch_offset: int
-    """The first record wanted; the first batch may begin before it."""
+    """The offset of the first requested record. The first batch may begin before it."""
     batches: memoryview
     next_offset: int
     """The offset after these batches."""
@@ -40,24 +40,24 @@ class FetchedData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPosition:
-    """What to ask for next of a partition."""
+    """The offset and leader epoch of a partition's next fetch."""
 
     tp: TopicPartition
     position_epoch: int
     offset: int
     last_fetched_epoch: int
-    """The leader epoch of the batch before `offset`; -1: not known."""
+    """The leader epoch of the batch before `offset`, or -1 if it is not known."""
 
 
 class FetchBuffer:
-    """One per consumer."""
+    """The fetched data of one consumer."""
 
     def __init__(self, subscription: SubscriptionState, max_bytes: int) -> None:
         self._subscription = subscription
         self._max_bytes = max_bytes
         self._waiting: dict[TopicPartition, FetchedData] = {}
         self._ends: dict[TopicPartition, FetchPosition] = {}
-        """Up to where the partition was fetched, in a position epoch."""
+        """The end of the last fetch of each partition, with the position epoch of that fetch."""
         self.buffered_bytes = 0
 
     @property
@@ -65,7 +65,8 @@ class FetchBuffer:
         return self.buffered_bytes >= self._max_bytes
 
     def wanted(self) -> list[FetchPosition]:
-        """Partitions to fetch now, the one fetched longest ago first; none while the buffer is full."""
+        """Returns the positions of the partitions to fetch now, the one fetched longest ago first. Returns nothing
+        while the buffer is full."""
         self._drop_stale()
         if self.full:
             return []
@@ -75,15 +76,15 @@ class FetchBuffer:
         return [self._position_of(tp) for tp in fetchable if tp not in self._waiting]
 
     def saturated(self) -> bool:
-        """Whether a fetchable partition is left out of `wanted` only until what it has is read."""
+        """Returns whether a fetchable partition may be missing in `wanted` only until its buffered records are read."""
         return self.full or self.has_ready()
 
     def put(self, data: FetchedData) -> bool:
-        """Whether it is still wanted; if not, it is forgotten."""
+        """Adds a fetch to the buffer. Returns False, and drops the fetch, if it is no longer needed."""
         if not self._current(data.tp, data.position_epoch):
             return False
         if data.fetch_offset != self._position_of(data.tp).offset:
-            return False  # leaders changed, and two were asked for the same
+            return False  # The leader changed, and both leaders were asked for the same records.
         assert data.tp not in self._waiting, f"a second fetch of {data.tp} waits"
         self._ends.pop(data.tp, None)
         self._ends[data.tp] = FetchPosition(
@@ -97,11 +98,11 @@ class FetchBuffer:
         return True
 
     def has_ready(self) -> bool:
-        """Whether `take` would give anything."""
+        """Returns whether `take` would return any fetch."""
         return any(self._ready(data) for data in self._waiting.values())
 
     def take(self) -> list[FetchedData]:
-        """Takes out everything that may be read now; paused partitions keep theirs."""
+        """Removes and returns every fetch that may be read now. Fetches of paused partitions stay."""
         self._drop_stale()
         ready = [data for data in self._waiting.values() if self._ready(data)]
         for data in ready:
@@ -109,7 +110,7 @@ class FetchBuffer:
         return ready
 
     def release(self, finished: Iterable[FetchedData]) -> None:
-        """Fetches taken out earlier are read, or will not be."""
+        """Returns the bytes of fetches that were taken out. They are read, or will not be read."""
         for data in finished:
             self.buffered_bytes -= len(data.batches)
         assert self.buffered_bytes >= 0, f"{self.buffered_bytes} bytes are buffered"
@@ -144,7 +145,7 @@ class FetchBuffer:
 
 
 def last_header(batches: memoryview) -> BatchHeader:
-    """The header of the last of `batches`, which holds at least one whole batch. Reads headers only.
+    """Returns the header of the last batch. `batches` has at least one whole batch. Reads headers only.
 
     Raises a CorruptBatchError."""
     position = 0

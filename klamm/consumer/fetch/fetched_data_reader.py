@@ -17,12 +17,12 @@ from klamm.isolation import VisibleBatches
 from klamm.records import BatchHeader, CorruptBatchError, Record, decode_batch, read_header
 
 Deserializer = Callable[[bytes], Any]
-"""Null keys and values stay None and are not passed to it."""
+"""A function from bytes to a value. Null keys and values are not passed to it and stay None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderConfig:
-    """How records are made; the same for all partitions."""
+    """The settings for decoding records, which are the same for all partitions."""
 
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
@@ -31,13 +31,13 @@ class ReaderConfig:
 
 
 class FetchedDataReader:
-    """Reads one FetchedData. `next_offset` is the position after the records given out so far."""
+    """Reads one FetchedData. `next_offset` is the position after the records returned so far."""
 
     def __init__(self, data: FetchedData, config: ReaderConfig) -> None:
         self.data = data
         self.next_offset = data.fetch_offset
         self.leader_epoch = -1
-        """The leader epoch of the last batch that something was given out of, or that had nothing to give out."""
+        """The leader epoch of the last batch that was read from, including batches without visible records."""
         self._config = config
         self._position = 0
         self._records: list[ConsumerRecord] = []
@@ -48,14 +48,14 @@ class FetchedDataReader:
 
     @property
     def exhausted(self) -> bool:
-        """Nothing is left, not even an error to raise."""
+        """True after all records were returned and no error is left to raise."""
         return self._index >= len(self._records) and not self._failure and self._position >= len(self.data.batches)
 
     def read(self, max_records: int) -> list[ConsumerRecord]:
-        """The next records, of at most one batch; empty only when exhausted.
+        """Returns the next records, from at most one batch. The list is empty only if the reader is exhausted.
 
-        Raises CorruptRecordError or RecordDeserializationError, but returns the records before it first; raises it
-        again until the consumer seeks past it."""
+        Raises CorruptRecordError or RecordDeserializationError, after the records before the damaged one were returned.
+        Raises it again until the consumer seeks past it."""
         while self._index >= len(self._records):
             if self._failure is not None:
                 raise self._failure

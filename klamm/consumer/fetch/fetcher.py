@@ -40,14 +40,14 @@ _CONSUMER_REPLICA_ID = -1
 _HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 """Refusals that name the leader (KIP-951)."""
 _TRANSPORT_SLACK_MS = 5_000
-"""A broker that holds a long poll may answer this much later than asked."""
+"""The extra time for an answer to a long poll, in milliseconds."""
 
 
 class _Answer(NamedTuple):
     parts: list[tuple[broker_pb2.FetchedPartition, memoryview]]
     """The header and the batches of each partition."""
     nodes: tuple[common_pb2.Node, ...]
-    """Where leaders listen that it names."""
+    """The nodes of the leaders that the answer names."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Flight:
 
 @dataclass(slots=True)
 class FetchMetrics:
-    """Counted since the consumer was made."""
+    """The fetch metrics since the consumer was created."""
 
     fetches: int = 0
     fetched_bytes: int = 0
@@ -76,13 +76,13 @@ class _BackOff:
     brokers: dict[int, float] = field(default_factory=dict)
     partitions: dict[TopicPartition, float] = field(default_factory=dict)
     resting: dict[int, float] = field(default_factory=dict)
-    """Brokers that throttle this client, because it has used up a quota."""
+    """Brokers that throttle this client because it has exceeded a quota."""
 
 
 class Fetcher:
-    """Call `pump` whenever there may be something new to fetch; it never blocks.
+    """Sends fetches for one consumer. Call `pump` whenever there may be something new to fetch; it never blocks.
 
-    `on_progress` is called when data or an error to raise from the next poll has come (`take_failure`)."""
+    `on_progress` is called when data has arrived, or an error that the next poll raises (`take_failure`)."""
 
     def __init__(
         self,
@@ -114,7 +114,8 @@ class Fetcher:
         """True while an answer is being applied. The partitions in its rest must not be fetched again before that."""
 
     def pump(self, *, read: bool = False) -> None:
-        """Sends what can be sent now. `read`: the user has read something, so there may be room again."""
+        """Sends all fetches that can be sent now. `read` means that the user has read records, so the buffer may have
+        room again."""
         if self._closed or self._applying:
             return
         if read:
@@ -131,7 +132,7 @@ class Fetcher:
                 self._send(node_id, positions)
 
     def take_failure(self) -> Exception | None:
-        """Removes and returns a partition's error that the user has to handle."""
+        """Removes and returns an error of a partition that the user has to handle."""
         failure, self._failure = self._failure, None
         return failure
 
@@ -156,7 +157,8 @@ class Fetcher:
                 continue
             leader = self._client.cluster.leader_of(position.tp)
             if leader is None:
-                # Also if the position is not valid: without a leader it cannot become so, and no poll asks for one.
+                # A position that is not valid counts too. It cannot become valid without a leader, and no poll requests
+                # one.
                 leaderless.append(position.tp)
             elif self._is_valid(position):
                 by_node.setdefault(self._node_for(position.tp, leader.node_id), []).append(position)
@@ -169,8 +171,8 @@ class Fetcher:
         return by_node
 
     def _is_valid(self, position: FetchPosition) -> bool:
-        """Whether a fetch may begin at the position. If not, the next poll first validates that the log still has the
-        records before it."""
+        """Returns whether a fetch may begin at the position. If not, the next poll first validates that the log still
+        has the records before it."""
         state = self._subscription.require(position.tp)
         if position.last_fetched_epoch == NO_LEADER_EPOCH:
             return True
@@ -186,7 +188,7 @@ class Fetcher:
         return leader
 
     def _fall_back(self, tp: TopicPartition) -> bool:
-        """Whether the partition was read from a follower; from now on from its leader."""
+        """Reads the partition from its leader from now on. Returns whether it was read from a follower before."""
         return self._replicas.fall_back(tp, self._loop.time() + self._client.backoff.max_ms / 1000)
 
     def _send(self, node_id: int, positions: list[FetchPosition]) -> None:
@@ -201,7 +203,8 @@ class Fetcher:
         flight.task.add_done_callback(self._cancelled.discard)
 
     async def _fetch(self, node_id: int, positions: list[FetchPosition], waits: bool) -> None:
-        """Ends the flight whatever happens: what nobody expected is raised from the next poll and tried again."""
+        """Sends one fetch and applies its answer. An unexpected error is raised from the next poll, and the fetch is
+        sent again."""
         try:
             answer = await self._ask(node_id, positions, waits)
         except Exception as error:  # noqa: BLE001 - see above
@@ -329,7 +332,8 @@ class Fetcher:
         )
 
     def _on_nothing(self, part: broker_pb2.FetchedPartition, tp: TopicPartition) -> None:
-        """There is nothing yet, or the broker says why it reads nothing."""
+        """Handles an answer without records. There are none yet, or the broker reports a divergence or a closer
+        replica."""
         if part.HasField("diverging"):
             self._fall_back(tp)
             self._subscription.suspect(tp)
@@ -351,12 +355,12 @@ class Fetcher:
         if code in _HINTED and self._client.update_leader(tp, part.current_leader, part.current_leader_epoch, nodes):
             return
         if fell_back:
-            # What a follower says is no reason to trouble the user, nor to wait: the leader is asked.
+            # An error of a follower does not concern the user. Ask the leader immediately.
             self._back_off([], refresh=code.refresh_metadata, topics={tp.topic})
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range(position, LostPosition(position.offset, part.log_start_offset, part.high_watermark))
         elif code.retriable:
-            # The broker is behind the metadata, not ahead of them, when it does not know the epoch yet.
+            # If the broker does not know the epoch yet, its metadata are older than this client's.
             refresh = code.refresh_metadata or code is ErrorCode.OFFSET_NOT_AVAILABLE
             self._back_off([tp], refresh=refresh and code is not ErrorCode.UNKNOWN_LEADER_EPOCH)
         else:
@@ -395,7 +399,7 @@ class Fetcher:
         try:
             await self._client.refresh_metadata(topics)
         except KlammError:
-            return  # The back-off ends, the fetch is tried again, and fails again: that is the retry.
+            return  # After the back-off, the fetch fails again and the refresh is retried.
         self.pump()
 
     def _expire_backoffs(self) -> None:
@@ -423,7 +427,7 @@ class Fetcher:
 
 
 def _covers(flight: _Flight, positions: list[FetchPosition]) -> bool:
-    """Whether the request is still about all of what is wanted."""
+    """Returns whether the request under way covers all wanted positions."""
     return all(
         position.tp in flight.positions and flight.positions[position.tp].position_epoch == position.position_epoch
         for position in positions

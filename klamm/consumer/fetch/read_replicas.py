@@ -21,7 +21,8 @@ class _Lease(NamedTuple):
 
 
 class ReadReplicas:
-    """Invariant: a partition that reads from its leader only has no lease."""
+    """Selects the broker for fetches of each partition. Invariant: a partition that must be read from its leader has no
+    lease."""
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
@@ -29,7 +30,7 @@ class ReadReplicas:
         self._leader_only: dict[TopicPartition, float] = {}
 
     def node_for(self, tp: TopicPartition, leader: int, leader_epoch: int, now_s: float) -> int:
-        """The broker to fetch from."""
+        """Returns the id of the broker to fetch the partition from."""
         lease = self._leases.get(tp)
         if lease is None:
             return leader
@@ -39,7 +40,7 @@ class ReadReplicas:
         return lease.node_id
 
     def prefer(self, tp: TopicPartition, node_id: int, leader_epoch: int, now_s: float) -> None:
-        """The leader of that epoch named a closer replica."""
+        """Reads the partition from a closer replica that the leader of that epoch named."""
         self._leader_only.pop(tp, None)
         self._leases[tp] = _Lease(node_id, leader_epoch, now_s + self._lease_s)
 
@@ -51,13 +52,14 @@ class ReadReplicas:
         return True
 
     def needs_leader(self, partitions: Iterable[TopicPartition], now_s: float) -> bool:
-        """Whether a request for these partitions must be served by their leader: its `rack_id` is then left out.
+        """Returns whether the leader must serve a request for these partitions. The request then leaves out `rack_id`.
 
-        Not if one of them is to be read from a follower: the others may be sent elsewhere once more."""
+        If one of the partitions is read from a follower, returns False. The leader may then name a follower for the
+        others again."""
         self._leader_only = {tp: until_s for tp, until_s in self._leader_only.items() if until_s > now_s}
         wanted = list(partitions)
         return any(tp in self._leader_only for tp in wanted) and not any(tp in self._leases for tp in wanted)
 
     def keep_only(self, assigned: frozenset[TopicPartition]) -> None:
-        """Forgets all others."""
+        """Drops the state of all partitions that are not assigned."""
         self._leases = {tp: lease for tp, lease in self._leases.items() if tp in assigned}

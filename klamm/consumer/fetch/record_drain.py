@@ -1,9 +1,8 @@
-"""The fetched data a consumer is reading at the moment, and how polls share it among partitions.
+"""The fetched data that a consumer is reading now. Polls share it among partitions.
 
 The polling thread owns it. In the synchronous Consumer, that is the caller's thread, so that decompression and decoding
 run there and not on the event loop. Each poll continues with the partition at the head of the queue. A partition that
-filled a poll moves to the end of the queue.
-"""
+filled a poll moves to the end of the queue."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from klamm.model import NO_LEADER_EPOCH
 
 
 class RecordDrain:
-    """Moves the positions of what it gives out, and nothing else of the subscription."""
+    """Reads records and moves the positions of their partitions. It changes nothing else of the subscription."""
 
     def __init__(self, subscription: SubscriptionState, config: ReaderConfig) -> None:
         self._subscription = subscription
@@ -32,14 +31,14 @@ class RecordDrain:
         self.bytes_total = 0
 
     def load(self, fetched: Iterable[FetchedData]) -> None:
-        """Takes more to read in; of each partition at most one at a time."""
+        """Adds fetches to read, at most one of each partition at a time."""
         self._drop_overtaken()
         for data in fetched:
             assert all(reader.data.tp != data.tp for reader in self._readers), f"{data.tp} is being read"
             self._readers.append(FetchedDataReader(data, self._config))
 
     def reading(self) -> bool:
-        """Whether a read may give records without loading more."""
+        """Returns whether a read may return records without loading more."""
         return any(self._is_current(reader) for reader in self._readers)
 
     def finished(self) -> list[FetchedData]:
@@ -72,7 +71,7 @@ class RecordDrain:
         taken: list[ConsumerRecord] = []
         try:
             while len(taken) < left and not reader.exhausted:
-                # The usual read is one slice of one batch: extending an empty list would copy it for nothing.
+                # Usually one read is enough. Extending an empty list would copy its result.
                 more = reader.read(left - len(taken))
                 taken = taken + more if taken else more
         except KlammError:
@@ -92,12 +91,13 @@ class RecordDrain:
         return len(taken)
 
     def _drop_overtaken(self) -> None:
-        """A read that had enough left them where they were."""
+        """Drops readers whose partitions were sought or revoked. A read that stopped early may have left them in the
+        queue."""
         self._finished += [reader.data for reader in self._readers if self._is_overtaken(reader)]
         self._readers = deque(reader for reader in self._readers if not self._is_overtaken(reader))
 
     def _is_overtaken(self, reader: FetchedDataReader) -> bool:
-        """Whether a seek or a rebalance has made the reader's records useless."""
+        """Returns whether a seek or a rebalance has made the reader's records obsolete."""
         state = self._subscription.get(reader.data.tp)
         return state is None or state.position_epoch != reader.data.position_epoch
 

@@ -1,4 +1,4 @@
-"""What a group member shows with each call to its coordinator."""
+"""The identity of a group member, which it sends with each call to its coordinator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NO_GENERATION = -1
 
 
 class Identity(NamedTuple):
-    """Generation (or member epoch) and member id."""
+    """The generation (or member epoch) and the member id."""
 
     generation_id: int
     member_id: str

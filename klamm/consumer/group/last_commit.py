@@ -8,9 +8,10 @@ from typing import Any
 
 
 class LastCommit:
-    """Runs beside the polls, which may be shorter. `commit` is bounded in time; None: nothing is committed.
+    """Runs the commit beside the polls, because it may take longer than a poll. `commit` has a time limit. If it is
+    None, nothing is committed.
 
-    `on_progress` is called when it is over."""
+    `on_progress` is called when the commit has ended."""
 
     def __init__(self, commit: Callable[[], Coroutine[Any, Any, None]] | None, on_progress: Callable[[], None]) -> None:
         self._commit = commit
@@ -19,11 +20,12 @@ class LastCommit:
 
     @property
     def under_way(self) -> bool:
-        """True from the commit's begin until `advance` has returned True."""
+        """True from the begin of the commit until `advance` has returned True."""
         return self._task is not None
 
     def advance(self) -> bool:
-        """Begins the commit, or checks it. Returns True once when the commit has ended. Raises the commit's error."""
+        """Begins the commit, or checks whether it has ended. Returns True once after the end. Raises the commit's
+        error."""
         if self._commit is None:
             return True
         if self._task is None:
@@ -36,7 +38,7 @@ class LastCommit:
         return True
 
     async def give_up(self) -> None:
-        """Ends one that is under way."""
+        """Cancels the commit that is under way."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -15,7 +15,7 @@ from klamm.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polled:
-    """The user polls."""
+    """The user has called poll."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRefused:
-    """OffsetCommit answered a code that says something about this membership."""
+    """OffsetCommit returned an error code about this membership."""
 
     identity: Identity
     code: ErrorCode
@@ -45,16 +45,16 @@ class LeaveRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetCoordinator:
-    """Look it up again before the next call."""
+    """The caller looks the coordinator up again before the next call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakePoll:
-    """The next poll has something to do; one that waits should go on now."""
+    """The next poll has work to do. A waiting poll continues now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """Raise this from the next poll."""
+    """The next poll raises this error."""
 
     error: Exception

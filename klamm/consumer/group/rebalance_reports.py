@@ -12,7 +12,7 @@ A = TypeVar("A")
 
 
 class Invoke(Protocol):
-    """Calls a function of the user's where user code belongs, and awaits its result if that can be awaited."""
+    """Calls a user's function in the thread or loop for user code. Awaits its result if that is awaitable."""
 
     def __call__(self, function: Callable[[A], object], argument: A, /) -> Awaitable[None]:
         """Raises what `function` raises."""
@@ -30,22 +30,22 @@ class ConsumerRebalanceListener(Protocol):
         commit."""
 
     def on_partitions_assigned(self, partitions: Partitions) -> object:
-        """Called after the partitions were added to the assignment; there may be none."""
+        """Called after partitions were added to the assignment. The set may be empty."""
 
 
 class RebalanceReports:
-    """Tells the listener, if there is one."""
+    """Calls the user's rebalance listener, if there is one."""
 
     def __init__(self, invoke: Invoke) -> None:
         self.listener: ConsumerRebalanceListener | None = None
         self._invoke = invoke
 
     async def assigned(self, partitions: Partitions) -> None:
-        """These have come."""
+        """Reports partitions that were added."""
         await self._call("on_partitions_assigned", partitions)
 
     async def gone(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """These go, or, if `lost`, are gone already."""
+        """Reports partitions that are about to be revoked. With `lost`, the consumer has lost them already."""
         going = frozenset(partitions)
         if not going:
             return

@@ -1,7 +1,7 @@
 """Runs a ConsumerMembership (KIP-848): its effects become calls to the coordinator, answers and time become events.
 
-Independent of the user's thread: between polls the member heartbeats, and leaves when polls are too far apart.
-"""
+The link does not depend on the user's thread. Between polls the member sends heartbeats, and leaves the group if polls
+are too far apart."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HEARTBEAT_TIMEOUT_MS = 10_000
 
 
 class ConsumerGroupLink:
-    """One consumer's link to its group. `on_wake` is called when a waiting poll has something to do."""
+    """One consumer's link to its group. Calls `on_wake` when a waiting poll has something to do."""
 
     def __init__(self, client: KlammClient, config: ConsumerConfig, on_wake: Callable[[], None]) -> None:
         assert config.group_id is not None, "a group link without a group"
@@ -79,7 +79,7 @@ class ConsumerGroupLink:
 
     @property
     def needs_poll(self) -> bool:
-        """Whether a poll has more to do here than to be noted."""
+        """True while a poll has group work to do, so that `note_poll` is not enough."""
         return self._membership.due or self._assignment is not None or self._failure is not None
 
     @property
@@ -89,16 +89,16 @@ class ConsumerGroupLink:
         return self._membership.state is ConsumerMemberState.LOST
 
     def note_poll(self) -> None:
-        """A poll that found nothing to do; may be called from any thread."""
+        """Notes the time of a poll that has no group work to do. Any thread may call this."""
         self._membership.note_poll(self._calls.now_ms())
 
     def polled(self, subscription: SubscribedTo) -> None:
-        """A poll begins: a consumer that is not in the group joins."""
+        """Notes that a poll begins. If the consumer is not in the group, it joins."""
         self._step(SubscriptionChanged(subscription=subscription))
         self._step(Polled())
 
     def loss_handled(self) -> None:
-        """Nothing is owned any more, and the user knows."""
+        """Notes that the consumer owns no partitions any more, and that the listener was told."""
         self._assignment = None
         self._step(LossHandled())
 
@@ -107,12 +107,13 @@ class ConsumerGroupLink:
         self._step(Reconciled(owned=owned))
 
     def take_assignment(self) -> Assigned | None:
-        """What the member is to have, if that has changed since the last poll."""
+        """Removes and returns the member's target assignment, or None if it has not changed since the last poll."""
         assignment, self._assignment = self._assignment, None
         return assignment
 
     def take_failure(self) -> Exception | None:
-        """What the group refused us for. A fenced static member gets it again and again."""
+        """Removes and returns the error with which the group refused this member, or None. A fenced static member gets
+        its error each time."""
         failure = self._failure
         if self._membership.state is not ConsumerMemberState.FENCED:
             self._failure = None
@@ -131,17 +132,17 @@ class ConsumerGroupLink:
 
     @property
     def rebalancing(self) -> bool:
-        """Commits never have to wait: an epoch is the member's own."""
+        """Always False: commits never wait, because each member has its own epoch."""
         return False
 
     def commit_identity(self) -> Identity:
-        """The identity to commit with. Raises CommitFailedError outside the group."""
+        """Returns the identity to commit with. Raises CommitFailedError outside the group."""
         if self.identity.generation_id < 0:
             raise CommitFailedError(COMMIT_FAILED)
         return self.identity
 
     def on_commit_refused(self, identity: Identity, code: ErrorCode, message: str) -> None:
-        """The OffsetStore calls this when a commit was refused."""
+        """Tells the membership that a commit was refused. The OffsetStore calls this."""
         self._step(CommitRefused(identity=identity, code=code, message=message))
 
     # --- the end
@@ -153,7 +154,8 @@ class ConsumerGroupLink:
         await self._calls.wait_for("leave", timeout_ms)
 
     async def close(self) -> None:
-        """Stops heartbeating and everything else; without `leave` the group notices by its session timeout."""
+        """Stops the heartbeats and all calls. Without `leave`, the coordinator removes the member after its session
+        timeout."""
         await self._calls.close()
 
     # --- the machine
@@ -212,7 +214,7 @@ class ConsumerGroupLink:
             request.subscribed_topic_regex = effect.subscription.pattern
         if effect.owned is not None:
             request.owned.CopyFrom(_owned(effect.owned))
-        # One that hangs must not cost the session, of which the coordinator alone knows how long it is.
+        # A hanging call must time out before the session does. Only the coordinator knows the session timeout.
         timeout_ms = min(self._config.request_timeout_ms, HEARTBEAT_TIMEOUT_MS)
         code, message, answer = await ask_coordinator(
             self._client, self.group_id, CoordinatorStub.consumer_group_heartbeat, request, timeout_ms

@@ -46,11 +46,11 @@ LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 
 Assigned = Mapping[TopicPartition, bytes]
-"""Partitions with their topics' ids, by which the coordinator knows them."""
+"""Partitions with the ids of their topics, because the coordinator identifies topics by id."""
 
 
 class ConsumerMemberState(enum.Enum):
-    """The table is in the module's docstring."""
+    """The states of a member. The module's docstring has the table."""
 
     UNJOINED = "unjoined"
     JOINING = "joining"
@@ -69,11 +69,11 @@ _EXPELLED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class SubscribedTo(NamedTuple):
-    """What a member reads."""
+    """The subscription of a member."""
 
     topics: frozenset[str]
     pattern: str
-    """An expression in RE2's syntax, matched by the coordinator; or empty."""
+    """An expression in RE2's syntax that the coordinator matches, or empty."""
 
 
 NOTHING = SubscribedTo(frozenset(), "")
@@ -84,7 +84,7 @@ NOTHING = SubscribedTo(frozenset(), "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionChanged:
-    """The user subscribes to something else."""
+    """The user has changed the subscription."""
 
     subscription: SubscribedTo
 
@@ -98,12 +98,12 @@ class Reconciled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossHandled:
-    """Nothing is owned any more, and the user knows."""
+    """The consumer owns no partitions any more, and the listener was told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeatAnswered:
-    """A heartbeat's outcome; the code is NETWORK_EXCEPTION and the like when there was no answer."""
+    """The outcome of a heartbeat. Without an answer, the code is NETWORK_EXCEPTION or similar."""
 
     token: int
     code: ErrorCode
@@ -135,7 +135,7 @@ class SendConsumerHeartbeat:
     token: int
     member_epoch: int
     is_full: bool
-    """Whether the heartbeat also says the rebalance timeout, the assignor and the rack."""
+    """True if the heartbeat also has the rebalance timeout, the assignor and the rack."""
     subscription: SubscribedTo | None
     owned: Assigned | None
 
@@ -143,12 +143,12 @@ class SendConsumerHeartbeat:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendConsumerLeave:
     member_epoch: int
-    """`LEAVE_EPOCH` or `STATIC_LEAVE_EPOCH`."""
+    """Either `LEAVE_EPOCH` or `STATIC_LEAVE_EPOCH`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakePartitions:
-    """What the member is to have now; to be reconciled within polls."""
+    """The member's new target assignment, which the next polls reconcile."""
 
     assignment: Assigned
 
@@ -159,7 +159,7 @@ ConsumerEffects = list[ConsumerEffect]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMembershipConfig:
-    """The settings of the same names."""
+    """The settings of a member, under the names of the consumer's settings."""
 
     group_instance_id: str | None
     max_poll_interval_ms: int
@@ -178,7 +178,7 @@ class ConsumerMembership:
         self._subscription = NOTHING
         self._owned: Assigned = {}
         self._sent: tuple[SubscribedTo, Assigned] | None = None
-        """What the coordinator has heard for certain; None: everything has to be said."""
+        """The fields of the last answered heartbeat. None means that the next heartbeat must have all fields."""
         self._sending: tuple[SubscribedTo, Assigned] = (NOTHING, {})
         self._token = 0
         self._is_under_way = False
@@ -188,16 +188,16 @@ class ConsumerMembership:
 
     @property
     def identity(self) -> Identity:
-        """The identity to commit with; outside the group it has no generation."""
+        """The identity to commit with. Outside the group it has no generation."""
         return Identity(self._epoch if self._epoch > JOIN_EPOCH else NO_GENERATION, self.member_id)
 
     @property
     def due(self) -> bool:
-        """Whether the next poll has something to do."""
+        """True while the next poll has to join or to report a loss."""
         return self.state in (ConsumerMemberState.UNJOINED, ConsumerMemberState.LOST)
 
     def step(self, event: ConsumerEvent, now_ms: int) -> ConsumerEffects:
-        """Takes in what happened; returns what to do about it."""
+        """Applies an event. Returns the effects that the caller has to carry out."""
         match event:
             case Polled():
                 return self._on_polled(now_ms)
@@ -221,11 +221,11 @@ class ConsumerMembership:
                 assert_never(event)
 
     def note_poll(self, now_ms: int) -> None:
-        """What `Polled` does when there is nothing else to do, for polls that must cost nothing."""
+        """Notes the time of a poll. It does the same as the event `Polled` without other work, at less cost."""
         self._polled_at_ms = now_ms
 
     def next_deadline_ms(self) -> int | None:
-        """When to step with Ticked at the latest; None: not before another event."""
+        """Returns the time of the next step with Ticked, or None if the membership waits for no time."""
         if not self._is_in:
             return None
         polls_end_ms = self._polled_at_ms + self._config.max_poll_interval_ms
@@ -245,7 +245,7 @@ class ConsumerMembership:
         if not self._is_in:
             return []
         if now_ms >= self._polled_at_ms + self._config.max_poll_interval_ms:
-            # A static member's partitions wait for it until its session is over (KIP-345).
+            # A static member's partitions wait for it until its session times out (KIP-345).
             effects = self._leave_effects(static=False)
             return [*effects, *self._lose()]
         return self._tick_heartbeat(now_ms)
@@ -283,7 +283,8 @@ class ConsumerMembership:
         return [*effects, *self._send_if_changed(now_ms)]
 
     def _on_commit_refused(self, event: CommitRefused) -> ConsumerEffects:
-        """A stale epoch says nothing: the answer with the newer one is on its way."""
+        """Ends the membership if the coordinator has expelled the member. Ignores a stale epoch, because the
+        heartbeat's answer brings the new one."""
         if event.identity != self.identity or self.state is not ConsumerMemberState.MEMBER:
             return []
         return self._lose() if event.code in _EXPELLED else []
@@ -303,7 +304,7 @@ class ConsumerMembership:
         return self.state in (ConsumerMemberState.JOINING, ConsumerMemberState.MEMBER)
 
     def _send_if_changed(self, now_ms: int) -> ConsumerEffects:
-        """A heartbeat at once if there is something to say; while one is under way, after its answer."""
+        """Sends a heartbeat at once if a field has changed. If a heartbeat is under way, waits for its answer first."""
         if not self._is_in or self._sent == (self._subscription, self._owned):
             return []
         if self._sent is not None:

@@ -1,10 +1,11 @@
 """A rebalance of the new protocol (KIP-848) as the consumer lives it: partitions go and come one by one.
 
-What the coordinator takes away is committed (if commits are automatic), revoked with a word to the user, and then
-reported as given up; what it gives is taken at once. When the membership was lost, partitions are neither committed nor
-revoked but reported as lost. Everything here happens within a poll, as the listener may call the consumer; only the
-automatic commit runs beside the polls, which until it is over return nothing.
-"""
+If the coordinator takes partitions away, the consumer commits (if commits are automatic), revokes them and calls the
+listener. Then it reports to the coordinator that it has released them. It adds new partitions immediately. If the
+membership was lost, partitions are neither committed nor revoked, but reported as lost.
+
+All of this runs within a poll, because the listener may call the consumer. Only the automatic commit runs beside the
+polls. Until it has ended, polls return no records."""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerReconciler:
-    """Changes the group's part of the subscription, and only within `advance` and `give_up`.
+    """Revokes and adds the partitions of a KIP-848 member. It changes the subscription only within `advance` and
+    `give_up`.
 
-    `commit` commits before partitions are given up, bounded in time; None: nothing is committed. `on_progress` is
-    called when it is over."""
+    `commit` commits before partitions are revoked, within a time limit. If it is None, nothing is committed.
+    `on_progress` is called after the commit."""
 
     def __init__(
         self,
@@ -68,11 +70,13 @@ class ConsumerReconciler:
             await self._reconcile(self._target)
 
     async def close(self) -> None:
-        """Gives a commit under way up."""
+        """Cancels a commit that is under way."""
         await self._last_commit.give_up()
 
     async def give_up(self) -> None:
-        """Called on close and unsubscribe: all partitions are revoked, or lost if the membership is."""
+        """Revokes all partitions, or reports them as lost if the membership has ended. Called on close and
+        unsubscribe.
+        """
         owned, lost = self._subscription.assignment, self._link.identity.generation_id < 0
         self._owned, self._target = {}, None
         await self.reports.gone(owned, lost=lost)
@@ -93,14 +97,14 @@ class ConsumerReconciler:
         if revoked and not self._last_commit.advance():
             return
         if self._link.is_lost:
-            return  # the membership was lost during the commit: the next poll reports the partitions as lost
+            return  # The membership was lost during the commit. The next poll reports the partitions as lost.
         self._target = None
         try:
             await self.reports.gone(revoked, lost=False)
         finally:
             self._owned = kept
             self._subscription.assign_from_group(kept)
-        # If the listener took longer than the coordinator waits, the member must not add partitions any more.
+        # The listener may have taken longer than the coordinator waits. Then the member must not add partitions.
         if not self._link.is_lost:
             await self._apply(target)
 

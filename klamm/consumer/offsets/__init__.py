@@ -1,1 +1,1 @@
-"""Committed offsets, and where a consumer begins to read."""
+"""Committed offsets, and the look-up of the positions where a consumer begins to read."""

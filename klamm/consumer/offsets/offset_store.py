@@ -1,8 +1,7 @@
-"""A group's committed offsets, in the coordinator's keeping.
+"""Commits and reads a group's offsets at its coordinator.
 
-Commits of one consumer go out one after the other, in the order they were asked for: an older one can never
-overwrite a newer one.
-"""
+The commits of one consumer are sent one after the other, in the order of the calls. So an older commit never overwrites
+a newer one."""
 
 from __future__ import annotations
 
@@ -61,18 +60,20 @@ class OffsetStore:
     async def commit(
         self, offsets: Offsets, identify: Callable[[], Identity], *, timeout_ms: int, skip_gone: bool = False
     ) -> None:
-        """Commits, and tries again until it is done or `timeout_ms` is over. `identify` is asked before each attempt.
-        With `skip_gone` what does not exist is passed over, not tried again: there is nobody to read on there.
+        """Commits offsets, and retries until `timeout_ms` is over. Calls `identify` before each attempt. With
+        `skip_gone`, ignores partitions that do not exist, because no next owner reads them.
 
-        Raises CommitFailedError when the group has moved on, RebalanceInProgressError while it is about to
-        (poll, then commit again), and what else the coordinator answers."""
+        Raises CommitFailedError if the group has moved on, RebalanceInProgressError during a rebalance (poll, then
+        commit again), and other errors of the coordinator."""
         async with self._turn:
             await self._client.retrying(
                 lambda: self._attempt_commit(offsets, identify(), skip_gone=skip_gone), timeout_ms=timeout_ms
             )
 
     async def commit_once(self, offsets: Offsets, identify: Callable[[], Identity], *, timeout_ms: int) -> None:
-        """One attempt, once the coordinator is found; raises also what `commit` would have tried again."""
+        """Makes one attempt to commit, after the coordinator was found. Raises errors that `commit` would retry,
+        too.
+        """
         async with self._turn:
             await self._client.retrying(lambda: self._client.coordinator_for(self._group_id), timeout_ms=timeout_ms)
             await self._attempt_commit(offsets, identify())
@@ -80,7 +81,8 @@ class OffsetStore:
     async def fetch(
         self, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of those partitions that have one; None: of all of the group's."""
+        """Returns the committed offsets of `partitions`, or of all partitions of the group if it is None. Partitions
+        without a commit are left out."""
         request = coordinator_pb2.OffsetFetchRequest(
             group_id=self._group_id,
             topics=[] if partitions is None else group_by_topic(partitions),
@@ -157,7 +159,8 @@ async def call_coordinator(
     *,
     key_type: broker_pb2.CoordinatorKeyType = broker_pb2.COORDINATOR_KEY_TYPE_GROUP,
 ) -> ResponseT:
-    """One call to the coordinator of a group or transactional id, looked up again after a failure to reach it."""
+    """Calls the coordinator of a group or transactional id once. After an error, the next call looks the coordinator up
+    again."""
     stub = await client.coordinator_for(key, key_type)
     try:
         return await (rpc(stub, request) if timeout_ms is None else rpc(stub, request, timeout_ms=timeout_ms))
@@ -173,7 +176,8 @@ async def ask_coordinator(
     request: RequestT,
     timeout_ms: int,
 ) -> tuple[ErrorCode, str, AnswerT | None]:
-    """Code, message and answer of a call; no answer and the code that stands for it when the call failed."""
+    """Calls the group's coordinator. Returns the error code, the message and the answer. If the call failed, the code
+    stands for the failure and the answer is None."""
     try:
         answer = await call_coordinator(client, group_id, rpc, request, timeout_ms)
     except BrokerError as error:

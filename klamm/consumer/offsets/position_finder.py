@@ -1,10 +1,10 @@
-"""Finds out where assigned partitions begin: the committed offset, else what the reset policy or a seek asks for.
+"""Finds the positions of assigned partitions: the committed offset, or else the offset of the reset policy or of a
+seek.
 
-And whether positions are still good: the leader must have the record before them in its log (KIP-320). What became of
-them when it has not is the reset policy's to say. Kafka's `OffsetFetcher`.
+It also validates positions: the leader must still have the record before a position in its log (KIP-320). If it has
+not, the reset policy decides. Follows Kafka's `OffsetFetcher`.
 
-Runs beside the polls, one look-up at a time; what it finds counts only if the partition still waits for it.
-"""
+Look-ups run beside the polls, one at a time. A result is applied only if the partition still waits for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _FAILURES_BEFORE_A_WARNING = 10
 
 
 class PositionFinder:
-    """Call `start` whenever partitions may have come to wait for a position. `on_progress` follows."""
+    """Finds and validates positions of one consumer. Call `start` whenever partitions may wait for a position. It calls
+    `on_progress` after each look-up."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class PositionFinder:
         try:
             await self._finder.ask_once(wanted, found)
         finally:
-            # One partition without a leader keeps only itself waiting.
+            # A partition without a leader must not delay the others.
             self._apply(found, epochs)
 
     def _apply(self, found: dict[TopicPartition, OffsetAndTimestamp], epochs: dict[TopicPartition, int]) -> None:
@@ -159,7 +160,7 @@ class PositionFinder:
             state = self._subscription.require(tp)
             lost = state.lost
             if offset.offset < 0:
-                # No record is that late: the end is where the first such record will be.
+                # There is no record that late, so begin at the end, where the first such record will be.
                 state.request_reset(LATEST_TIMESTAMP, lost)
                 continue
             state.seek(offset.offset)
@@ -186,8 +187,8 @@ class PositionFinder:
                 if truncation.divergent is not None and self._policy.resets:
                     self._resets.add(tp, LostPosition(truncation.fetch_offset), truncation.divergent.offset)
             elif end.leader_epoch < wanted[tp].leader_epoch:
-                # Kafka's consumer keeps its position here too: the leader's log reaches it, with other records before
-                # it.
+                # Kafka's consumer also keeps its position here. The leader's log reaches it, but has other records
+                # before it.
                 logger.warning(
                     "%s: the records read before offset %d, of leader epoch %d, are no longer in the log, and the"
                     " leader cannot say where the logs diverge",

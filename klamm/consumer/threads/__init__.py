@@ -1,1 +1,1 @@
-"""Several threads: a consumer in each, or one consumer and a pool of workers."""
+"""Consumption with several threads: a consumer in each thread, or one consumer and a pool of workers."""

@@ -1,9 +1,8 @@
 """Several threads, each with a consumer of its own in one group: the partitions are shared as between processes.
 
-For work that is about as fast as polling. Each thread processes what it polled, in order, and commits it before it
-polls again: after a crash records may be processed again, none is left out. The records of one poll must not take
-longer than `max.poll.interval.ms`; where they may, `WorkerPool` is the better choice.
-"""
+Use this for work that is about as fast as polling. Each thread processes the records of a poll in order, and commits
+them before it polls again. After a crash, records may be processed again, but none is skipped. The records of one poll
+must not take longer than `max.poll.interval.ms`. If they may, use `WorkerPool`."""
 
 from __future__ import annotations
 
@@ -25,10 +24,11 @@ POLL_MS: Final = 1_000
 
 
 class ConsumerThreads:
-    """`ConsumerThreads({"group.id": "billing", ...}, ["orders"], handle, threads=4).run()`
+    """Runs several consumers of one group: `ConsumerThreads({"group.id": "billing", ...}, ["orders"], handle,
+    threads=4).run()`.
 
-    config: each Consumer's; `enable.auto.commit` must not be asked for. handle: called with each record, in the thread
-    of its consumer. The first exception that it raises ends all threads."""
+    config: the configuration of each Consumer. It must not set `enable.auto.commit`. handle: called with each record,
+    in the thread of its consumer. The first exception that it raises ends all threads."""
 
     def __init__(
         self,
@@ -49,7 +49,8 @@ class ConsumerThreads:
         self._failure: Exception | None = None
 
     def run(self) -> None:
-        """Returns after `stop`, or raises what `handle` raised. Once only."""
+        """Runs the threads until `stop`, or until `handle` raises an exception, which this raises too. May be called
+        only once."""
         threads = [
             threading.Thread(target=self._consume, name=f"klamm-consumer-{number}")
             for number in range(self._thread_count)
@@ -87,7 +88,7 @@ class ConsumerThreads:
                     with self._lock:
                         self._consumers.remove(consumer)
         except WakeupError:
-            return  # by `stop`
+            return  # `stop` ended the poll
         except Exception as error:
             logger.exception("a consumer's thread failed")
             self._failure = self._failure or error

@@ -23,7 +23,7 @@ class PartitionWork:
         self.tp = tp
         self.waiting: deque[ConsumerRecord] = deque()
         self.is_busy = False
-        """A worker has it."""
+        """True while a worker processes the partition."""
         self.is_given_up = False
         """The partition is being revoked, so its worker stops after the record that it is processing."""
         self.done: OffsetAndMetadata | None = None
@@ -40,7 +40,7 @@ class WorkLedger:
         """The partitions that have records and no worker, each once, in the order of their turns."""
 
     def add(self, tp: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
-        """Records of a poll, which follow those before."""
+        """Adds the records of a poll. They follow the records that were added before."""
         work = self._partitions.get(tp)
         if work is None:
             work = self._partitions[tp] = PartitionWork(tp)
@@ -63,17 +63,17 @@ class WorkLedger:
         return None if work.is_given_up or not work.waiting else work.waiting.popleft()
 
     def note_done(self, work: PartitionWork, record: ConsumerRecord) -> None:
-        """The record, and all before it, are processed."""
+        """Notes that the record, and all records before it, are processed."""
         work.done = OffsetAndMetadata(record.offset + 1, leader_epoch=record.leader_epoch)
 
     def release(self, work: PartitionWork) -> None:
-        """The worker of this partition turns to another one."""
+        """Returns a partition from its worker. If records are left, the partition waits for its next turn."""
         work.is_busy = False
         if work.waiting and not work.is_given_up:
             self._ready.append(work)
 
     def waiting_count(self, tp: TopicPartition) -> int:
-        """Records that wait."""
+        """Returns the number of waiting records of the partition."""
         work = self._partitions.get(tp)
         return 0 if work is None else len(work.waiting)
 
@@ -86,7 +86,7 @@ class WorkLedger:
         return {work.tp: work.done for work in works if work.done is not None and work.done != work.committed}
 
     def note_committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """These are stored. Those of partitions that are gone say nothing."""
+        """Notes offsets that were committed. Ignores partitions that were revoked since."""
         for tp, offset in offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].committed = offset
@@ -94,21 +94,21 @@ class WorkLedger:
     # Partitions that go
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing more of these is begun."""
+        """Drops the waiting records of partitions that are being revoked. Workers begin no further record of them."""
         for tp in partitions:
             if tp in self._partitions:
                 self._partitions[tp].is_given_up = True
                 self._partitions[tp].waiting.clear()
 
     def busy(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """The partitions that a worker still has."""
+        """Returns those of `partitions` that a worker is still processing."""
         return [tp for tp in partitions if tp in self._partitions and self._partitions[tp].is_busy]
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are somebody else's, after `give_up`."""
+        """Removes partitions that were revoked, after `give_up`."""
         for tp in partitions:
             self._partitions.pop(tp, None)
 
     def assigned(self) -> list[TopicPartition]:
-        """All of which there was a record."""
+        """Returns all partitions of which records were added."""
         return list(self._partitions)

@@ -28,18 +28,21 @@ Handle = Callable[[ConsumerRecord], object]
 Partitions = frozenset[TopicPartition]
 
 POLL_MS: Final = 100
-"""How soon a paused partition continues, and a stop is noticed, in milliseconds."""
+"""The interval of checks whether a paused partition can continue or the pool must stop, in milliseconds."""
 RECORDS_PER_TURN: Final = 100
 """The number of records after which a worker turns to another partition."""
 
 
 class WorkerPool:
-    """`WorkerPool({"group.id": "billing", ...}, ["orders"], handle, workers=8).run()`
+    """Runs one consumer and several workers: `WorkerPool({"group.id": "billing", ...}, ["orders"], handle,
+    workers=8).run()`.
 
-    config: a Consumer's. The pool itself commits processed records: every `auto.commit.interval.ms`, before a partition
-    is released, and at the end. So `enable.auto.commit` must not be set.
+    config: the configuration of the Consumer. The pool commits processed records itself: every
+    `auto.commit.interval.ms`, before a partition is revoked, and at the end. So `enable.auto.commit` must not be set.
+
     handle: called with each record, in a worker's thread. The first exception that it raises ends the pool.
-    waiting_max: how many records of a partition may wait for a worker; more are not polled."""
+
+    waiting_max: the number of records of a partition that may wait for a worker. Beyond it, the partition is paused."""
 
     def __init__(
         self,
@@ -66,7 +69,8 @@ class WorkerPool:
         self._last_commit_s = time.monotonic()
 
     def run(self) -> None:
-        """Polls in this thread until `stop`, or until `handle` fails, whose exception this raises. Once only."""
+        """Polls in this thread until `stop`, or until `handle` raises an exception, which this raises too. May be
+        called only once."""
         workers = [
             threading.Thread(target=self._work, name=f"klamm-worker-{number}") for number in range(self._worker_count)
         ]
@@ -89,10 +93,12 @@ class WorkerPool:
             raise self._failure
 
     def stop(self) -> None:
-        """Ends `run` once the records that are being processed are done. From any thread, or a signal handler's."""
+        """Ends `run` after the workers have finished their current records. Any thread or signal handler may call
+        this.
+        """
         self._is_stopping = True
         if self._changed.acquire(blocking=False):
-            # Otherwise the thread that holds the lock looks at the flag when it is done, at the latest after POLL_MS.
+            # If another thread holds the lock, that thread sees the flag later, at the latest after POLL_MS.
             self._changed.notify_all()
             self._changed.release()
 
@@ -193,7 +199,7 @@ class WorkerPool:
 
 
 class _Listener:
-    """Runs in the polling thread, within a poll."""
+    """The rebalance listener of the pool. It runs in the polling thread, within a poll."""
 
     def __init__(self, pool: WorkerPool, consumer: Consumer) -> None:
         self._pool = pool
@@ -222,6 +228,6 @@ def manual_commits(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_at_least_one(name: str, count: int) -> None:
-    """Raises ConfigError."""
+    """Raises ConfigError if `count` is less than one."""
     if count < 1:
         raise ConfigError(f"{name}={count}: expected at least 1")

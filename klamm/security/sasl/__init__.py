@@ -1,2 +1,2 @@
-"""SASL as pure machines: messages in, messages out; randomness is an argument. Below: what a client says, then the
-messages and keys that servers use as well."""
+"""SASL as pure state machines: messages in, messages out; randomness is an argument. This package has the client's
+side, and the messages and keys that servers use too."""

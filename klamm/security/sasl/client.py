@@ -1,4 +1,4 @@
-"""What the client's side of any mechanism is: the code that logs in over a connection needs no more of it."""
+"""The interface of the client's side of every SASL mechanism."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Protocol
 
 
 class SaslClient(Protocol):
-    """One login of a client. `first` is sent, then `step` answers each message of the server until it gives None."""
+    """One login of a client. The caller sends `first`, and then the answers that `step` returns to the server's
+    messages, until it returns None."""
 
     mechanism_name: str
 
     def first(self) -> bytes:
-        """The first message."""
+        """Returns the first message."""
 
     def step(self, challenge: bytes) -> bytes | None:
         """Returns the answer to the server's message. Returns None if the login is complete and the server has proved

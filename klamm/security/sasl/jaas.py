@@ -1,12 +1,11 @@
-"""The text of `sasl.jaas.config`: read, never obeyed.
+"""Parses the text of `sasl.jaas.config`, without loading the class that it names.
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b";
 
-In Java the class that is named gets loaded, which has been a way to run an attacker's code (CVE-2023-25194,
-2025-27818); here three names are known and nothing is loaded. Words, quotes, escapes and comments are those of Java's
-StreamTokenizer, by which Kafka reads it: a value that begins with a digit, '.' or '-' has to be quoted. Errors name the
-place, and show nothing of the text, which may be a secret wherever a quote is missing.
-"""
+Java loads the named class, which allowed attackers to run their code (CVE-2023-25194, 2025-27818). This module only
+knows three names. Words, quotes, escapes and comments are those of Java's StreamTokenizer, which Kafka uses. So a value
+that begins with a digit, '.' or '-' must be quoted. Errors name the place but show nothing of the text, because any
+part may be a secret if a quote is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _CONTROL_FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optio
 
 
 class LoginModule(Enum):
-    """The modules of Kafka that are known, by the name of the class."""
+    """Kafka's login modules that are known, by class name."""
 
     SCRAM = f"{_PACKAGE}.scram.ScramLoginModule"
     PLAIN = f"{_PACKAGE}.plain.PlainLoginModule"
@@ -33,8 +32,9 @@ class LoginModule(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JaasLogin:
-    """A login module and its options, such as `username` and `password`; the code of its mechanism knows which it
-    takes."""
+    """A login module and its options, such as `username` and `password`. The code of its mechanism checks the
+    options.
+    """
 
     module: LoginModule
     options: Mapping[str, Secret]
@@ -42,7 +42,7 @@ class JaasLogin:
 
 class _Token(NamedTuple):
     kind: str
-    """`word`, `quoted`, `=`, `;`, or `other` of what Java makes no text of."""
+    """The kind of token: `word`, `quoted`, `=`, `;`, or `other` for tokens that Java does not read as text."""
     text: str
     position: int
 
@@ -61,7 +61,7 @@ _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 def parse_jaas(text: Secret) -> JaasLogin:
-    """The one login module of the text. Raises ConfigError on anything else."""
+    """Returns the single login module of the text. Raises ConfigError for any other text."""
     tokens = list(_tokens(text.reveal()))
     if not tokens:
         raise _error("names no login module")

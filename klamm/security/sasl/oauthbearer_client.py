@@ -21,7 +21,8 @@ _STATUS: Final = re.compile(rb'"status"\s*:\s*"([a-z_]{1,40})"')
 
 
 class OAuthBearerClient:
-    """A `SaslClient`. Raises ValueError of a token or extension that the message cannot carry, without showing it."""
+    """A `SaslClient` of OAUTHBEARER. Raises ValueError for a token or extension that the message cannot carry, without
+    showing it."""
 
     mechanism_name = "OAUTHBEARER"
 

@@ -1,4 +1,5 @@
-"""A client's login by PLAIN (RFC 4616): name and password in one message, so never over a connection in the clear."""
+"""A client's login by PLAIN (RFC 4616). Name and password are in one message, so use it only over encrypted
+connections."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from klamm.secret import Secret
 
 
 class PlainClient:
-    """A `SaslClient`. Raises ValueError of a name or password with NUL, which PLAIN cannot carry."""
+    """A `SaslClient` of PLAIN. Raises ValueError for a name or password with NUL, which PLAIN cannot carry."""
 
     mechanism_name = "PLAIN"
 
@@ -20,4 +21,4 @@ class PlainClient:
         return f"\0{self._name}\0{self._password.reveal()}".encode()
 
     def step(self, challenge: bytes) -> None:
-        """The server's one answer says nothing."""
+        """Accepts the server's only answer, which is empty, and ends the login."""

@@ -31,7 +31,8 @@ from klamm.security.sasl.scram_messages import (
 
 
 class ScramClient:
-    """A `SaslClient`. `nonce` is printable ASCII without commas, new for each login; 24 random bytes as base64 do."""
+    """A `SaslClient` of SCRAM. `nonce` is printable ASCII without commas and new for each login, for example 24 random
+    bytes in base64."""
 
     def __init__(self, mechanism: ScramMechanism, name: str, password: Secret, *, nonce: str) -> None:
         self.mechanism_name = mechanism.mechanism_name

@@ -18,12 +18,12 @@ from klamm.secret import Secret
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384
-"""Kafka's range for both mechanisms. The upper end also keeps a hostile server from having a client compute for
-hours."""
+"""The maximum number of iterations; with the minimum, Kafka's range for both mechanisms. The maximum also limits the
+CPU time that a hostile server can cause."""
 
 
 class ScramMechanism(Enum):
-    """Kafka's two; `number` is how its admin APIs name them (KIP-554)."""
+    """Kafka's two SCRAM mechanisms. `number` is their number in the admin APIs (KIP-554)."""
 
     SHA_256 = ("SCRAM-SHA-256", 1, "sha256")
     SHA_512 = ("SCRAM-SHA-512", 2, "sha512")
@@ -40,19 +40,19 @@ class ScramMechanism(Enum):
 
     @classmethod
     def of_number(cls, number: int) -> ScramMechanism | None:
-        """The mechanism of Kafka's number; None of another one."""
+        """Returns the mechanism with Kafka's number, or None if there is none."""
         return next((each for each in cls if each.number == number), None)
 
     @classmethod
     def of_name(cls, name: str) -> ScramMechanism | None:
-        """The mechanism of that name; None of another one."""
+        """Returns the mechanism with that name, or None if there is none."""
         return next((each for each in cls if each.mechanism_name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """What a server stores of one user and mechanism. The keys are enough to guess the password offline: never
-    shown."""
+    """The credential that a server stores of one user and mechanism. It is never shown, because its keys are enough to
+    guess the password offline."""
 
     salt: bytes = field(repr=False)
     iterations: int
@@ -61,7 +61,9 @@ class ScramCredential:
 
 
 def salted_password(mechanism: ScramMechanism, password: Secret, salt: bytes, iterations: int) -> bytes:
-    """The slow step, milliseconds of CPU: 3.5 ms (SHA-256, 4,096 iterations) to 20 ms (SHA-512, 8,192)."""
+    """Returns the salted password. This is slow: 3.5 ms of CPU (SHA-256, 4,096 iterations) to 20 ms (SHA-512,
+    8,192).
+    """
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.reveal().encode(), salt, iterations)
 
 
@@ -76,7 +78,7 @@ def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterati
 
 
 def matches(mechanism: ScramMechanism, password: Secret, credential: ScramCredential) -> bool:
-    """Whether a password is the one that the credential was made of. As slow as `salted_password`."""
+    """Returns whether the credential was made from this password. It is as slow as `salted_password`."""
     salted = salted_password(mechanism, password, credential.salt, credential.iterations)
     return hmac.compare_digest(stored_key(mechanism, client_key(mechanism, salted)), credential.stored_key)
 
@@ -94,18 +96,18 @@ def stored_key(mechanism: ScramMechanism, key: bytes) -> bytes:
 
 
 def sign(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:
-    """HMAC."""
+    """Returns the HMAC of a message."""
     return hmac.digest(key, message, mechanism.hash_name)
 
 
 def client_proof(mechanism: ScramMechanism, salted: bytes, auth_message: bytes) -> bytes:
-    """ClientKey, hidden by a signature: only a server that has StoredKey can remove it."""
+    """Returns the ClientKey, masked by a signature. Only a server that has StoredKey can unmask it."""
     key = client_key(mechanism, salted)
     return _xor(key, sign(mechanism, stored_key(mechanism, key), auth_message))
 
 
 def proves(mechanism: ScramMechanism, proof: bytes, credential: ScramCredential, auth_message: bytes) -> bool:
-    """Whether the proof is of the credential's password."""
+    """Returns whether the client's proof was made with the credential's password."""
     if len(proof) != mechanism.key_length:
         return False
     key = _xor(proof, sign(mechanism, credential.stored_key, auth_message))

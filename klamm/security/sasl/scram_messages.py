@@ -25,7 +25,7 @@ _LONE_EQUALS: Final = re.compile(r"=(?!2C|3D)")
 
 
 class ScramMessageError(ValueError):
-    """Bytes are not the message that was expected; the text says why and shows nothing of them."""
+    """Bytes are not the expected message. The text gives the reason and shows nothing of the bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,13 @@ class ClientFirst:
 
     @property
     def gs2_header(self) -> bytes:
-        """What `c=` of the final message repeats."""
+        """The header that `c=` of the client's final message repeats."""
         authzid = f"a={saslname(self.authzid)}" if self.authzid else ""
         return f"{self.gs2_flag},{authzid},".encode()
 
     @property
     def bare(self) -> bytes:
-        """The part that both sides sign."""
+        """The part of the message that both sides sign."""
         return f"n={saslname(self.name)},r={self.nonce}{_written(self.extensions)}".encode()
 
     def encode(self) -> bytes:
@@ -55,7 +55,7 @@ class ClientFirst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFirst:
-    """How the password is salted."""
+    """The server's first message: the salt and the iterations of the password."""
 
     nonce: str
     salt: bytes
@@ -73,7 +73,7 @@ class ClientFinal:
     nonce: str
     proof: bytes
     without_proof: bytes
-    """All before `,p=`: the part that both sides sign."""
+    """The bytes before `,p=`, which both sides sign."""
 
 
 def client_final_without_proof(channel_binding: bytes, nonce: str) -> bytes:
@@ -81,7 +81,7 @@ def client_final_without_proof(channel_binding: bytes, nonce: str) -> bytes:
 
 
 def with_proof(without_proof: bytes, proof: bytes) -> bytes:
-    """The client's final message."""
+    """Returns the client's final message."""
     return without_proof + b",p=" + base64.b64encode(proof)
 
 
@@ -124,7 +124,7 @@ def parse_client_final(data: bytes) -> ClientFinal:
 
 
 def parse_server_final(data: bytes) -> bytes:
-    """The server's signature. Raises ScramMessageError also where the server tells an error instead."""
+    """Returns the server's signature. Raises ScramMessageError, also if the server reports an error."""
     signature, *extensions = _attributes(data, at_least=1)
     if signature.startswith("e="):
         raise ScramMessageError("the server refuses the login")
@@ -133,7 +133,7 @@ def parse_server_final(data: bytes) -> bytes:
 
 
 def saslname(name: str) -> str:
-    """A name as it stands in a message."""
+    """Returns a name in the encoding of SCRAM messages."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 

@@ -56,23 +56,24 @@ log = logging.getLogger(__name__)
 EXIT_GRACEFUL = 0
 EXIT_CANNOT_START = 1
 _USERS_INTERVAL_S: Final = 0.1
-"""How often it is looked whether users have changed, which takes a comparison."""
+"""The interval of checks whether users have changed, in seconds. A check is one comparison."""
 
 
 class Server(Protocol):
-    """A service, as its process drives it, in this order."""
+    """A service. Its process calls the methods in this order."""
 
     async def open(self) -> None:
         """Recovers the local state; no network."""
 
     def register(self, rpc: RpcServer) -> None:
-        """Adds its gRPC services."""
+        """Adds the gRPC services of this server."""
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
-        """Begins to serve its gRPC services, at what others dial; other servers, the first. Returns when ready."""
+        """Begins to serve the gRPC services, and returns when ready. `endpoints` are the addresses that others dial.
+        Other servers dial the first one."""
 
     def loaded_image(self) -> MetadataImage | None:
-        """The newest metadata; None: they may lack what was decided before this server began."""
+        """Returns the newest metadata, or None while they may lack decisions from before this server's start."""
 
     @property
     def auditors(self) -> Sequence[Auditor]:
@@ -84,9 +85,9 @@ class Server(Protocol):
         have been started."""
 
     async def stop(self) -> None:
-        """Hands over its work and ends its parked calls and streams, while its gRPC services still answer.
+        """Hands over the server's work, and ends waiting calls and streams. Meanwhile its gRPC services still answer.
 
-        Also called after an `open` or `start` that failed or was cut short."""
+        It is also called after an `open` or `start` that failed or was interrupted."""
 
 
 C = TypeVar("C", bound=ServiceConfig)
@@ -129,7 +130,7 @@ def _layers(config_class: type[ServiceConfig], options: argparse.Namespace) -> d
     """Returns the settings by the place where they were set. The strongest place is last. Raises ConfigError."""
     file = read_properties(options.config) if options.config else {}
     command_line = parse_properties(options.set, "--set")
-    # Of which listeners there are settings, each place may say.
+    # Each place may set the settings of listeners that another place defines.
     together = {**file, **listeners_in(os.environ), **command_line}
     environment = environment_properties(
         os.environ, known_configs(config_class, together), lambda: accepted_configs(config_class, together)
@@ -138,7 +139,7 @@ def _layers(config_class: type[ServiceConfig], options: argparse.Namespace) -> d
 
 
 def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_parent: bool = False) -> int:
-    """Runs a server until SIGTERM or SIGINT; returns the exit status. `name` is what traces and logs call it."""
+    """Runs a server until SIGTERM or SIGINT, and returns the exit status. `name` is used in traces and logs."""
     require_assertions()
     set_up_logging(config.log_level, config.log_format, node=f"{name}-{config.node_id}")
     log_effective(config)
@@ -208,7 +209,7 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
             reporting.cancel()
         await rpc.become_unhealthy()
         for auditor in server.auditors:
-            # While there are brokers that take it.
+            # Flush before the stop, while there may still be brokers that accept the events.
             await auditor.flush()
         await server.stop()
         await rpc.stop(config.shutdown_grace_ms / 1000)
@@ -226,7 +227,7 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
 
 
 async def _follow_users(server: Server, logins: Logins) -> None:
-    """The users of the newest metadata log in, until it is cancelled."""
+    """Applies the users of the newest metadata to the logins, until it is cancelled."""
     while True:
         image = server.loaded_image()
         if image is not None:
@@ -235,14 +236,15 @@ async def _follow_users(server: Server, logins: Logins) -> None:
 
 
 def _serve_metrics(config: ServiceConfig) -> MetricsServer:
-    # Loaded only where metrics are scraped (instruments.py says what it takes).
+    # Import here, because only a process with metrics needs it (see instruments.py for its cost).
     from klamm_server.metrics.metrics_server import MetricsServer
 
     return MetricsServer(config.resolved_metrics_host(), config.metrics_port)
 
 
 async def _start_unless_stopped(server: Server, endpoints: Sequence[Listener], stop_requested: asyncio.Event) -> bool:
-    """Whether the server started; a signal need not wait for a controller that never answers."""
+    """Starts the server. Returns False if a signal requested the stop first, because a start may wait for a controller
+    for ever."""
     starting = asyncio.create_task(server.start(endpoints), name="start")
     stopping = asyncio.create_task(stop_requested.wait(), name="stop-requested")
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -276,7 +278,7 @@ def _die_with_stdin() -> None:
 
 
 def _on_stray_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """An exception in a callback belongs to nobody; an AssertionError among them means broken state."""
+    """Handles an exception of a callback, which no caller sees. An AssertionError means broken state and is fatal."""
     error = context.get("exception")
     if isinstance(error, AssertionError):
         fatal(str(context.get("message")), error)

@@ -1,10 +1,9 @@
-"""The settings that a broker understands: Kafka's names and defaults, and the few of our own.
+"""The settings of a broker: Kafka's names and defaults, and a few of Klamm's own.
 
-Those that stand in for a topic config (topic_configs.SYNONYMS) are made from it: the defaults of topics are looked up
-again whenever the metadata changes. Of the others, those with an update mode change at run time (KIP-226), as in
-Kafka; `dynamic_configs` says what is in force. A setting is listed when something acts on it: one that does not work
-yet is refused like an unknown name.
-"""
+Settings that are defaults of topic configs (topic_configs.SYNONYMS) are made from these. The defaults of topics are
+looked up again whenever the metadata changes. Other settings with an update mode change at run time (KIP-226), as in
+Kafka; `dynamic_configs` has the effective values. A setting is listed here only if it has an effect. A setting that
+does not work yet is refused like an unknown name."""
 
 from __future__ import annotations
 
@@ -38,7 +37,8 @@ from klamm_server.config.topic_configs import DAY_MS, MIB, SYNONYMS, TOPIC_CONFI
 _UNSET_WHEN_IN_OTHER_UNITS = frozenset(
     {"log.roll.ms", "log.roll.jitter.ms", "log.retention.ms", "log.flush.interval.ms"}
 )
-"""First synonyms that have a second one: only that one has a default, or it would never be looked at."""
+"""The first synonyms of a topic config that have another synonym in other units. Only the other one has a default,
+because it would otherwise never be used."""
 
 
 def _default_of_topics(topic_config: str) -> Setting:
@@ -66,7 +66,7 @@ _REPLICA_SELECTOR = one_of(
     "LeaderSelector",
     f"{_KAFKA_REPLICA}LeaderSelector",
 )
-"""Kafka loads a class; these two are its own."""
+"""Kafka loads any class. Klamm accepts only Kafka's own two, by short or full name."""
 
 
 _TOPIC_DEFAULTS: Mapping[str, Setting] = {
@@ -76,7 +76,9 @@ _TOPIC_DEFAULTS: Mapping[str, Setting] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(MemberConfig):
-    """See `klamm_server.config.server_config`: `load(BrokerConfig, properties)` makes one."""
+    """The configuration of a broker. `load(BrokerConfig, properties)` of `klamm_server.config.server_config` makes
+    it.
+    """
 
     ALSO_KNOWN: ClassVar[Mapping[str, Setting]] = {**MemberConfig.ALSO_KNOWN, **_TOPIC_DEFAULTS}
 
@@ -121,7 +123,7 @@ class BrokerConfig(MemberConfig):
     )
     # The log
     log_dir: tuple[str, ...] = text_list(
-        ("klamm-data/broker",),  # Kafka's /tmp/kafka-logs is emptied by a reboot
+        ("klamm-data/broker",),  # a reboot empties Kafka's default /tmp/kafka-logs
         doc="The log directory if log.dirs is not set.",
     )
     log_dirs: tuple[str, ...] | None = text_list(None, doc="The log directories. The partitions are spread over them.")
@@ -331,14 +333,14 @@ class BrokerConfig(MemberConfig):
     )
     # Serving
     queued_max_request_bytes: int = long(
-        # Kafka's -1, unbounded, lets a few slow clients with large requests exhaust the memory.
+        # Kafka's default -1 is unbounded, so that a few slow clients with large requests exhaust the memory.
         512 * MIB,
         at_least=1_024,
         doc="The most bytes of all produce requests and fetch responses in progress. Beyond that, the"
         " broker rejects produce requests, produce streams wait, and fetches return less.",
     )
     max_connections: int = integer(
-        100_000,  # Kafka's default is unbounded
+        100_000,  # Kafka's default is unbounded.
         at_least=1,
         doc="The most connections of Kafka clients. The broker closes further connections at once. A"
         " listener's own limit applies in addition.",
@@ -399,7 +401,7 @@ class BrokerConfig(MemberConfig):
     )
 
     def validate(self) -> None:
-        # Not super(): a slotted dataclass is not the class that its body closes over.
+        # super() fails here: @dataclass(slots=True) creates a new class, and __class__ still names the old one.
         MemberConfig.validate(self)
         if not self.data_dirs:
             raise ConfigError("log.dirs: the list is empty, expected at least one directory")
@@ -422,7 +424,7 @@ class BrokerConfig(MemberConfig):
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """`log.dirs`, or else `log.dir`; each once."""
+        """The directories of `log.dirs`, or else of `log.dir`, each once."""
         return tuple(dict.fromkeys(self.log_dir if self.log_dirs is None else self.log_dirs))
 
 

@@ -25,7 +25,7 @@ Layer = tuple[int, Mapping[str, str]]
 
 
 class Resolved(NamedTuple):
-    """The text in force and its ConfigSource."""
+    """The effective text of a config, and its ConfigSource."""
 
     value: str
     source: int
@@ -52,7 +52,7 @@ def parse(name: str, text: str, configs: Mapping[str, Setting] | None = None) ->
 
 
 def validate_topic_configs(configs: Mapping[str, str]) -> None:
-    """Checks everything that is set on one topic, names, values and how they fit together.
+    """Checks all configs that are set on one topic: names, values and their combination.
 
     Raises InvalidConfigError."""
     values = {name: parse(name, text, TOPIC_CONFIGS) for name, text in configs.items()}
@@ -67,9 +67,9 @@ def validate_topic_configs(configs: Mapping[str, str]) -> None:
 
 
 def validate_broker_configs(configs: Mapping[str, str], *, all_brokers: bool) -> None:
-    """Checks each setting that is made at run time on one broker, or on all of them.
+    """Checks each config that is set at run time on one broker, or on all brokers.
 
-    Raises InvalidRequestError, as Kafka does, also for a setting that cannot be changed there."""
+    Raises InvalidRequestError, as Kafka does. This includes a setting that cannot be changed there."""
     for name, text in configs.items():
         setting = accepted_broker_configs()[name]
         if setting.update_mode is UpdateMode.READ_ONLY:
@@ -88,7 +88,8 @@ def _where_to_set(setting: Setting) -> str:
 
 
 def resolve_topic_config(name: str, own: Mapping[str, str], layers: Sequence[Layer]) -> Resolved:
-    """A topic config in force: what the topic itself sets, else the brokers' `layers` (strongest first)."""
+    """Returns the effective value of a topic config: the topic's own, or else the value of the brokers' `layers`
+    (strongest first)."""
     if name in own:
         return Resolved(own[name], CONFIG_SOURCE_DYNAMIC_TOPIC)
     for source, configs in layers:
@@ -99,7 +100,7 @@ def resolve_topic_config(name: str, own: Mapping[str, str], layers: Sequence[Lay
 
 
 def resolve_broker_config(name: str, layers: Sequence[Layer]) -> Resolved:
-    """A broker config in force, out of `layers` (strongest first) and the default."""
+    """Returns the effective value of a broker config from `layers` (strongest first) and the default."""
     for source, configs in layers:
         if name in configs:
             return Resolved(configs[name], source)
@@ -107,7 +108,7 @@ def resolve_broker_config(name: str, layers: Sequence[Layer]) -> Resolved:
 
 
 class SynonymValue(NamedTuple):
-    """One of the places that a config's value can come from."""
+    """A value that a config has at one level."""
 
     name: str
     value: str
@@ -115,7 +116,7 @@ class SynonymValue(NamedTuple):
 
 
 def topic_config_synonyms(name: str, own: Mapping[str, str], layers: Sequence[Layer]) -> list[SynonymValue]:
-    """Where a topic config's value can come from, strongest first, as Kafka lists it."""
+    """Returns the values of a topic config at all levels, strongest first, as Kafka lists them."""
     values = [SynonymValue(name, own[name], CONFIG_SOURCE_DYNAMIC_TOPIC)] if name in own else []
     if names := [synonym.name for synonym in SYNONYMS.get(name, ())]:
         values += _synonyms(names[0], names, [*layers, _defaults(names)])
@@ -123,7 +124,7 @@ def topic_config_synonyms(name: str, own: Mapping[str, str], layers: Sequence[La
 
 
 def broker_config_synonyms(name: str, layers: Sequence[Layer], *, with_default: bool) -> list[SynonymValue]:
-    """Where a broker config's value can come from, strongest first, as Kafka lists it."""
+    """Returns the values of a broker config at all levels, strongest first, as Kafka lists them."""
     follows = followed(name)
     names = _STAND_INS.get(name, [name]) if follows is None else [name, follows]
     return _synonyms(name, names, [*layers, _defaults(names)] if with_default else layers)
@@ -144,31 +145,32 @@ _STAND_INS: Mapping[str, list[str]] = {
 
 
 def _defaults(names: Iterable[str]) -> Layer:
-    """The weakest layer: the defaults of broker configs, of those that have one."""
+    """Returns the weakest layer: the defaults of the broker configs that have one."""
     known = accepted_broker_configs()
     settings = [known[name] for name in names if name in known]
     return CONFIG_SOURCE_DEFAULT, {each.name: each.default_text() for each in settings if each.has_default}
 
 
 def effective_topic_configs(own: Mapping[str, str], *broker_layers: Mapping[str, str]) -> dict[str, str]:
-    """Every topic config in force, as text; `broker_layers` strongest first (run time, all brokers, file)."""
+    """Returns the effective text of every topic config. `broker_layers` are the strongest first (run time, all brokers,
+    file)."""
     layers = [(CONFIG_SOURCE_DEFAULT, configs) for configs in broker_layers]
     return {name: resolve_topic_config(name, own, layers).value for name in TOPIC_CONFIGS}
 
 
 def append_to_list(name: str, current: str, text: str) -> str:
-    """The LIST config with the items of `text` added that it does not have (KIP-339's APPEND).
+    """Returns the LIST config after the items of `text` that it lacks were added (KIP-339's APPEND).
 
-    Raises InvalidConfigError when `name` is not a LIST."""
+    Raises InvalidConfigError if `name` is not a LIST."""
     items = list(_items(name, current))
     items += [item for item in dict.fromkeys(_items(name, text)) if item not in items]
     return ",".join(items)
 
 
 def subtract_from_list(name: str, current: str, text: str) -> str:
-    """The LIST config without the items of `text` (KIP-339's SUBTRACT).
+    """Returns the LIST config without the items of `text` (KIP-339's SUBTRACT).
 
-    Raises InvalidConfigError when `name` is not a LIST."""
+    Raises InvalidConfigError if `name` is not a LIST."""
     gone = set(_items(name, text))
     return ",".join(item for item in _items(name, current) if item not in gone)
 
@@ -190,7 +192,7 @@ def _definition(name: str) -> Setting | None:
 
 
 def _in_topic_units(synonym: Synonym, text: str) -> str:
-    """Brokers' hours and minutes as a topic's ms; -1 stays "no limit"."""
+    """Returns a broker's hours or minutes as a topic's ms. -1 stays "no limit"."""
     if synonym.factor == 1:
         return text
     value = int(text)

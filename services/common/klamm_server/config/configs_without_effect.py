@@ -210,7 +210,8 @@ unclean.leader.election.interval.ms long 300000
 unstable.api.versions.enable boolean false
 unstable.feature.versions.enable boolean false
 """  # noqa: E501 - one default is the name of a class
-"""Name, type and default. Kafka changes the passwords of stores at run time for a single listener, and only so."""
+"""The read-only configs: name, type and default. In Kafka, the passwords of stores change at run time only for a single
+listener."""
 _PER_BROKER: Final = """
 cordoned.log.dirs list ""
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
@@ -326,9 +327,9 @@ SINCE_4_4: Final = frozenset(
         "max.decompressed.message.bytes",
     }
 )
-"""The configs that Kafka has since 4.4."""
+"""The configs that Kafka has since version 4.4."""
 _AT_LISTENERS: Final = ("num.network.threads", "principal.builder.class", "sasl.", "ssl.")
-"""How those configs begin that may differ at a listener in Kafka."""
+"""The beginnings of config names that may have a value for one listener in Kafka."""
 
 _DIRECTORIES: Final = ("log.dir", "log.dirs")
 """The settings of log dirs. In Kafka, a controller without `metadata.log.dir` also keeps its log in one of them."""
@@ -348,14 +349,14 @@ def configs_without_effect() -> Mapping[str, Setting]:
 
 
 def accepted_without_effect(known: Collection[str], listeners: Iterable[str]) -> dict[str, Setting]:
-    """The configs that a server with the settings `known` accepts without effect, by name, and those of its
-    `listeners`."""
+    """Returns the configs that a server with the settings `known` accepts without effect, by name. This includes the
+    configs of its `listeners`."""
     others = {name: setting for name, setting in configs_without_effect().items() if name not in known}
     return others | listener_settings(others, listeners)
 
 
 def kept_text(name: str, text: str) -> str:
-    """What the metadata keep of the value of a broker's config: nothing of a secret without effect."""
+    """Returns the value of a broker's config that the metadata keep. It is empty for a secret without effect."""
     setting = configs_without_effect().get(name)
     return text if setting is None or not setting.sensitive else HIDDEN
 

@@ -19,9 +19,10 @@ _THREAD_COUNTS: Final = ("log.cleaner.threads", "num.replica.fetchers", "num.rec
 
 
 def in_force(own: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConfig:
-    """`own` under `layers` of settings by name, strongest first. What cannot be changed at run time they do not change.
+    """Returns `own` with the values of `layers` (settings by name, strongest first). Settings that cannot change at run
+    time stay the same.
 
-    Raises ConfigError for a value that does not fit, by itself or with the others."""
+    Raises ConfigError for a value that is invalid, by itself or together with others."""
     values: dict[str, Any] = {}
     known = definitions(BrokerConfig)
     for layer in reversed(layers):
@@ -47,8 +48,8 @@ def check_step(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def own_config(broker_id: int, static_configs: Mapping[str, str]) -> BrokerConfig:
-    """The configuration that a registered broker was started with. Names that are not known here are left out: its
-    version may be another one. Raises ConfigError."""
+    """Returns the configuration that a registered broker was started with. Skips unknown names, because the broker may
+    have another version. Raises ConfigError."""
     known = definitions(BrokerConfig)
     given = {name: text for name, text in static_configs.items() if name in known} | {"node.id": str(broker_id)}
     return BrokerConfig(**parse(BrokerConfig, given), originals=dict(static_configs))

@@ -15,20 +15,21 @@ from klamm.setting import hint
 
 PREFIX: Final = "KLAMM_"
 OF_THE_COMMAND_LINE: Final = frozenset({"KLAMM_BOOTSTRAP", "KLAMM_COMMAND_CONFIG"})
-"""Read by `klamm`, which may share an environment with servers."""
+"""Variables of the command `klamm`, which may share an environment with servers."""
 
 
 def variable(name: str) -> str:
-    """The variable of a setting."""
+    """Returns the environment variable of a setting."""
     return PREFIX + name.upper().replace(".", "_").replace("-", "_")
 
 
 def environment_properties(
     environment: Mapping[str, str], names: Iterable[str], more_names: Callable[[], Iterable[str]] = tuple
 ) -> dict[str, str]:
-    """Text by name, as set in `environment`, of the settings `names`. Raises ConfigError for a variable of none.
+    """Returns the text of the settings `names` that `environment` sets, by name. Raises ConfigError for a variable that
+    is not a setting.
 
-    `more_names` gives further settings. It is called only if a variable is none of `names`."""
+    `more_names` returns further settings. It is called only if a variable is none of `names`."""
     names_by_variable = {variable(name): name for name in names}
     ours = {key for key in environment if key.startswith(PREFIX)} - OF_THE_COMMAND_LINE
     if not ours <= names_by_variable.keys():
@@ -45,11 +46,11 @@ def environment_properties(
 
 
 def listeners_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """The setting `listeners`, if it is set in `environment`: it says which settings of listeners there can be."""
+    """Returns the setting `listeners` if `environment` sets it. It decides which settings of listeners exist."""
     key = variable("listeners")
     return {"listeners": environment[key]} if key in environment else {}
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` for a server that gets its settings in another way."""
+    """Returns `environment` without settings, for a server that gets its settings in another way."""
     return {key: text for key, text in environment.items() if not key.startswith(PREFIX) or key in OF_THE_COMMAND_LINE}

@@ -27,7 +27,7 @@ from klamm_server.net.listeners import name_in
 
 _GRPC: Final = "GRPC"
 _PLAIN: Final = ("PLAINTEXT", "KAFKA")
-"""What the map calls a listener for Kafka clients in plain text."""
+"""The map's names for listeners of Kafka clients in plain text."""
 _OVER_GRPC: Final[Mapping[str, str]] = {
     "PLAINTEXT": "GRPC",
     "KAFKA": "GRPC",
@@ -47,7 +47,7 @@ class Role(enum.Enum):
 
 
 class ListenerTexts(NamedTuple):
-    """The texts of the four settings that say where a server listens."""
+    """The values of the four settings for the addresses of a server's listeners."""
 
     listeners: Sequence[str]
     advertised: Sequence[str] | None
@@ -56,7 +56,8 @@ class ListenerTexts(NamedTuple):
 
 
 def of_role(role: Role, given: ListenerTexts, controllers: Iterable[str], default: str) -> ListenerTexts:
-    """Returns what a server with this role makes of the texts that were `given` in a configuration for Kafka.
+    """Returns the listener settings of a server with this role, made from those that were `given` in a configuration
+    for Kafka.
 
     `controllers` is `controller.listener.names`. `default` is the listener of a server that was given none."""
     names = {each.strip().upper() for each in controllers}
@@ -76,7 +77,7 @@ def of_role(role: Role, given: ListenerTexts, controllers: Iterable[str], defaul
 
 
 def _without(given: ListenerTexts, names: set[str]) -> ListenerTexts:
-    """The texts without the listeners `names`."""
+    """Returns the values of the listener settings without the listeners in `names`."""
     return given._replace(
         listeners=[each for each in given.listeners if name_in(each) not in names],
         advertised=_where(given.advertised, lambda name: name not in names),
@@ -84,8 +85,8 @@ def _without(given: ListenerTexts, names: set[str]) -> ListenerTexts:
 
 
 def _of_controller(given: ListenerTexts, names: set[str]) -> ListenerTexts:
-    """The texts of the listeners `names`, where servers speak gRPC. In Kafka, too, a controller's listener that the map
-    does not name is in plain text, unless its own name is that of a protocol."""
+    """Returns the values of the listener settings for the listeners in `names`, where servers speak gRPC. As in Kafka,
+    a controller's listener that the map lacks is in plain text, unless its name is that of a protocol."""
     map_of_file = _protocols(given.protocol_map)
     spoken = {name: map_of_file.get(name, name if _is_protocol(name) else "PLAINTEXT") for name in sorted(names)}
     over_grpc = {name: _OVER_GRPC.get(protocol, protocol) for name, protocol in spoken.items()}
@@ -100,7 +101,8 @@ def _of_controller(given: ListenerTexts, names: set[str]) -> ListenerTexts:
 
 
 def _called_grpc(own: ListenerTexts, name: str) -> ListenerTexts:
-    """The texts with GRPC as the name of the listener `name`, whose protocol that is."""
+    """Returns the values of the listener settings with the name GRPC for the listener `name`. GRPC is also its
+    protocol."""
 
     def renamed(listener: str) -> str:
         return f"{_GRPC}://{listener.partition('://')[2]}" if name_in(listener) == name else listener
@@ -115,7 +117,7 @@ def _called_grpc(own: ListenerTexts, name: str) -> ListenerTexts:
 
 
 def _where(texts: Sequence[str] | None, is_wanted: Callable[[str], bool]) -> Sequence[str] | None:
-    """The texts of the listeners whose name is wanted, or None if there are none."""
+    """Returns the entries of listeners whose names satisfy `is_wanted`, or None if there are none."""
     return [each for each in texts or () if is_wanted(name_in(each))] or None
 
 

@@ -22,17 +22,18 @@ PREFIX: Final = "listener.name."
 
 
 def listener_prefix(listener: str) -> str:
-    """What the settings of that listener begin with."""
+    """Returns the prefix of the listener's settings."""
     return f"{PREFIX}{listener.lower()}."
 
 
 def mechanism_prefix(listener: str, mechanism: str) -> str:
-    """What the settings of that mechanism at that listener begin with."""
+    """Returns the prefix of the settings for that mechanism at that listener."""
     return f"{listener_prefix(listener)}{mechanism.lower()}."
 
 
 def listener_settings(known: Mapping[str, Setting], names: Iterable[str]) -> dict[str, Setting]:
-    """The settings of the listeners `names`, by their whole names, for each of `known` that may differ at listeners."""
+    """Returns the settings of the listeners `names`, by full name. Only settings in `known` that may differ between
+    listeners have one."""
     own = (
         _with_prefix(prefix, setting)
         for name in dict.fromkeys(names)
@@ -43,7 +44,9 @@ def listener_settings(known: Mapping[str, Setting], names: Iterable[str]) -> dic
 
 
 def listener_setting(known: Mapping[str, Setting], name: str) -> Setting | None:
-    """The one of that whole name, at whatever listener; None: it is no setting of a listener."""
+    """Returns the setting with that full name, of any listener. Returns None if `name` is not a setting of a
+    listener.
+    """
     found = known.get(followed(name) or "")
     if found is None:
         return None
@@ -52,7 +55,8 @@ def listener_setting(known: Mapping[str, Setting], name: str) -> Setting | None:
 
 
 def followed(name: str) -> str | None:
-    """The setting that one of a listener follows; None: `name` is no setting of a listener."""
+    """Returns the general setting that a listener's setting falls back to. Returns None if `name` is not a setting of a
+    listener."""
     if not name.startswith(PREFIX):
         return None
     setting = name.removeprefix(PREFIX).partition(".")[2]
@@ -67,7 +71,7 @@ def own_values(known: Mapping[str, Setting], properties: Mapping[str, str], list
 
 
 def listener_names(properties: Mapping[str, str], known: Mapping[str, Setting]) -> list[str]:
-    """The names of the listeners that `properties` have, or else the default ones."""
+    """Returns the names of the listeners in `properties`, or else those of the default listeners."""
     text = properties.get("listeners", known["listeners"].default_text())
     return [name_in(item) for item in text.split(",") if item.strip()]
 
@@ -81,13 +85,13 @@ def check_listener(name: str, listeners: Iterable[str]) -> None:
 
 
 def _prefixes(listener: str, setting: Setting) -> list[str]:
-    """All that the setting may have at that listener."""
+    """Returns all prefixes that the setting may have at that listener."""
     own = [listener_prefix(listener)] if setting.per_listener else []
     return [*own, *(mechanism_prefix(listener, mechanism) for mechanism in setting.mechanisms)]
 
 
 def _with_prefix(prefix: str, setting: Setting) -> Setting:
-    """It changes by a restart only."""
+    """Returns the setting with the prefix. It is read-only, so a change needs a restart."""
     return setting._replace(
         name=f"{prefix}{setting.name}",
         default=None,

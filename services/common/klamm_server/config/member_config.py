@@ -32,7 +32,7 @@ class MemberConfig(ServiceConfig):
     )
 
     def validate(self) -> None:
-        # Not super(): a slotted dataclass is not the class that its body closes over.
+        # super() fails here: @dataclass(slots=True) creates a new class, and __class__ still names the old one.
         ServiceConfig.validate(self)
         if not self.controllers:
             raise ConfigError(f"{_CONTROLLERS}: the list is empty, expected host:port")

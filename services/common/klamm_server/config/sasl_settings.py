@@ -1,4 +1,4 @@
-"""Kafka's `sasl.*` settings of a listener where clients log in, and the bounds of a login there."""
+"""Kafka's `sasl.*` settings of a listener where clients log in, and the limits of a login there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OAUTH: Final = "sasl.oauthbearer."
 
 
 def mechanisms_of(name: str) -> tuple[str, ...]:
-    """The mechanisms for which that setting of a listener may be another one, as in Kafka."""
+    """Returns the mechanisms for which a listener's setting may have its own value, as in Kafka."""
     if name == MAX_REAUTH_MS:
         return MECHANISMS
     return (OAUTHBEARER,) if name.startswith(_OAUTH) else ()
@@ -35,10 +35,10 @@ def _is_jwks_url(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSaslSettings:
-    """What a server says for one listener."""
+    """The login settings of one listener."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = text_list(
-        # Kafka's is GSSAPI, which is not spoken here.
+        # Kafka's default GSSAPI is not supported.
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
         valid=Validator(
             expected=f"a list of {', '.join(MECHANISMS)}, at least one and none of them twice",
@@ -120,14 +120,14 @@ class ListenerSaslSettings:
     )
 
     max_reauth_ms_by_mechanism: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Where it is another one for a mechanism."""
+    """The values of mechanisms that have their own."""
 
     @classmethod
     def parse(
         cls, given: Mapping[str, Any], prefix: str = "", max_reauth_ms_by_mechanism: Mapping[str, int] | None = None
     ) -> Self:
-        """The settings under their names without `prefix` (`listener.name.internal.`), which errors put before them.
-        Raises ConfigError."""
+        """Returns the settings in `given`, whose names lack `prefix` (`listener.name.internal.`). Errors add the prefix
+        to names. Raises ConfigError."""
         try:
             settings = cls(**parse(cls, given), max_reauth_ms_by_mechanism=max_reauth_ms_by_mechanism or {})
             settings._check_oauthbearer()
@@ -136,11 +136,11 @@ class ListenerSaslSettings:
         return settings
 
     def max_reauth_ms(self, mechanism: str) -> int:
-        """`connections.max.reauth.ms` of clients that log in by that mechanism."""
+        """Returns `connections.max.reauth.ms` of clients that log in by that mechanism."""
         return self.max_reauth_ms_by_mechanism.get(mechanism, self.connections_max_reauth_ms)
 
     def check_listener(self, listener: Listener) -> None:
-        """Raises ConfigError for what that listener must not do."""
+        """Raises ConfigError for settings that the listener must not have."""
         if listener.security.is_encrypted or listener.is_local:
             return
         for mechanism, sent, is_allowed in (

@@ -62,16 +62,16 @@ log = logging.getLogger(__name__)
 TLS_SETTINGS: Final[Mapping[str, Setting]] = {
     name: setting._replace(per_listener=True) for name, setting in definitions(ListenerTlsSettings).items()
 }
-"""What a listener with TLS wants to know."""
+"""The settings of a listener with TLS, by name."""
 SASL_SETTINGS: Final[Mapping[str, Setting]] = {
     name: setting._replace(per_listener=True, mechanisms=mechanisms_of(name))
     for name, setting in definitions(ListenerSaslSettings).items()
 }
-"""What a listener wants to know where clients log in."""
+"""The settings of a listener where clients log in, by name."""
 
 
 AUTHORIZERS: Final = ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "StandardAuthorizer")
-"""The names of the only one."""
+"""The names of the only authorizer."""
 _CLIENT_AUTH: Final = "ssl.client.auth"
 MIGRATION: Final = "security.migration.enable"
 
@@ -86,17 +86,17 @@ def _are_principals(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig(AuditSettings):
-    """What every service understands.
+    """The settings that every service has.
 
-    A subclass adds fields and, in `ALSO_KNOWN`, names that are legal without having one: they are kept as text
-    in `originals`, like everything that was set explicitly. So are the settings of single listeners."""
+    A subclass adds fields. `ALSO_KNOWN` has names that are accepted without a field. `originals` keeps their texts,
+    like those of all settings that were set explicitly, including settings of single listeners."""
 
     ALSO_KNOWN: ClassVar[Mapping[str, Setting]] = {**TLS_SETTINGS, **SASL_SETTINGS}
     OF_BROKERS: ClassVar[Mapping[str, Setting]] = {}
     """The settings of brokers that a server of another kind accepts without effect, so that servers of all kinds can
     start with one file."""
     ROLE: ClassVar[Role] = Role.BROKER
-    """What the server does in a cluster."""
+    """The role of the server in a cluster."""
 
     node_id: int = integer(REQUIRED, at_least=0, doc="The id of this server, unique among the servers of its kind.")
     listeners: tuple[str, ...] = text_list(
@@ -209,10 +209,10 @@ class ServiceConfig(AuditSettings):
     originals: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """All settings as text, by dotted name. Sensitive ones are a `Secret`."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Where each of these was set, if that is known: "file", "environment" or "command line"."""
+    """The source of each of these settings, if it is known: "file", "environment" or "command line"."""
 
     def validate(self) -> None:
-        """Raises ConfigError when fields contradict each other; overriding methods call this one."""
+        """Raises ConfigError if fields contradict each other. Overriding methods call this method."""
         listeners = self.resolved_listeners()
         for listener in listeners.secured:
             self._check_secured(listener)
@@ -232,7 +232,8 @@ class ServiceConfig(AuditSettings):
         return listener_set(*self._listener_texts())
 
     def _listener_texts(self) -> ListenerTexts:
-        """The settings that say where the server listens, as this server understands those of a file for Kafka."""
+        """Returns the listener settings. For a configuration that was written for Kafka, returns those that this server
+        derives from it."""
         given = ListenerTexts(
             self.listeners,
             self.advertised_listeners,
@@ -257,8 +258,8 @@ class ServiceConfig(AuditSettings):
         return ListenerTlsSettings.parse(given, prefix)
 
     def passes_over_client_auth(self, listener: str) -> bool:
-        """Whether `ssl.client.auth` is set without being meant for that listener, where clients log in (KIP-684): there
-        only the setting with the listener's prefix counts."""
+        """Returns whether `ssl.client.auth` is set but does not apply to that listener, because clients log in there
+        (KIP-684). At such a listener only the setting with the listener's prefix applies."""
         wants_sasl = any(one.name == listener and one.security.wants_sasl for one in self.resolved_listeners().bound)
         return wants_sasl and _CLIENT_AUTH in self.originals and self._client_auth_at(listener) not in self.originals
 
@@ -294,7 +295,7 @@ class ServiceConfig(AuditSettings):
         return {**given, **own}, prefix if own else ""
 
     def _check_secured(self, listener: Listener) -> None:
-        """Raises ConfigError for what a listener that is not plain cannot do."""
+        """Raises ConfigError for settings that a listener with TLS or logins does not support."""
         if listener.security.is_encrypted:
             tls = self.tls_settings(listener.name)
             if listener.protocol is SecurityProtocol.GRPC:
@@ -322,7 +323,8 @@ class ServiceConfig(AuditSettings):
         return _principals(self.super_users)
 
     def _check_migration(self, listeners: ListenerSet) -> None:
-        """Raises ConfigError where there is nothing to change to: it would be left on by mistake."""
+        """Raises ConfigError if the migration setting is on but no listener is secured. It was then left on by
+        mistake."""
         if self.security_migration_enable and not listeners.secured:
             raise ConfigError(
                 f"{MIGRATION}: no listener is secured, expected one of SSL, SASL_SSL, GRPC_SSL or GRPC_SASL_SSL that"
@@ -330,8 +332,7 @@ class ServiceConfig(AuditSettings):
             )
 
     def _check_super_users(self, listeners: ListenerSet) -> None:
-        """Raises ConfigError for super users that are none, and where servers, or strangers, would come without a
-        name."""
+        """Raises ConfigError for invalid super users. Also raises it if servers, or any clients, would be anonymous."""
         if not self.authorizer_class_name:
             if self.super_users:
                 raise ConfigError("super.users: has no effect without authorizer.class.name")
@@ -353,11 +354,12 @@ class ServiceConfig(AuditSettings):
                 )
 
     def _is_mutual(self, listener: Listener) -> bool:
-        """Whether both ends of a connection show certificates."""
+        """Returns whether both ends of the listener's connections show certificates."""
         return listener.security.is_encrypted and self.tls_settings(listener.name).ssl_client_auth == "required"
 
     def resolved_metrics_host(self) -> str:
-        """Where metrics are shown; empty: at every interface. They ask nobody who he is."""
+        """Returns the host where the metrics are served. Empty means every interface. The endpoint does not
+        authenticate clients."""
         if self.metrics_host is not None:
             return self.metrics_host
         listeners = self.resolved_listeners()
@@ -368,8 +370,8 @@ C = TypeVar("C", bound=ServiceConfig)
 
 
 def known_configs(config_class: type[ServiceConfig], properties: Mapping[str, str] | None = None) -> dict[str, Setting]:
-    """Every setting a service understands, by dotted name: those of single listeners, too, where `properties` say which
-    there are."""
+    """Returns every setting of a service, by dotted name. This includes those of single listeners that `properties`
+    names."""
     known = {**config_class.ALSO_KNOWN, **definitions(config_class)}
     if properties is not None:
         known |= listener_settings(known, listener_names(properties, known))
@@ -377,8 +379,8 @@ def known_configs(config_class: type[ServiceConfig], properties: Mapping[str, st
 
 
 def accepted_configs(config_class: type[ServiceConfig], properties: Mapping[str, str]) -> dict[str, Setting]:
-    """The settings of `known_configs`, and those that the service accepts without effect: Kafka's and, at a controller
-    or coordinator, those of brokers."""
+    """Returns the settings of `known_configs`, and those that the service accepts without effect. The latter are
+    Kafka's, and at a controller or coordinator also those of brokers."""
     known = known_configs(config_class, properties)
     listeners = listener_names(properties, known)
     of_brokers = {
@@ -391,7 +393,7 @@ def accepted_configs(config_class: type[ServiceConfig], properties: Mapping[str,
 
 
 def load(config_class: type[C], properties: Mapping[str, str], origins: Mapping[str, str] | None = None) -> C:
-    """A validated config from text by dotted name. Raises ConfigError."""
+    """Returns a validated configuration from text by dotted name. Raises ConfigError."""
     known = _definitions_of(config_class, properties)
     for name in properties:
         if name not in known:
@@ -408,7 +410,8 @@ def load(config_class: type[C], properties: Mapping[str, str], origins: Mapping[
 
 
 def _definitions_of(config_class: type[ServiceConfig], properties: Mapping[str, str]) -> dict[str, Setting]:
-    """The definitions of the `properties`, among others; those without effect only if one of them is needed."""
+    """Returns definitions that include all `properties`. Those without effect are included only if a property needs
+    them."""
     known = known_configs(config_class, properties)
     return known if properties.keys() <= known.keys() else accepted_configs(config_class, properties)
 
@@ -424,7 +427,7 @@ _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]+):([0-9]{1,5})")
 
 
 def parse_server(name: str, text: str) -> tuple[str, int]:
-    """`host:port` of the config `name`. Raises ConfigError."""
+    """Returns host and port of the `host:port` in the config `name`. Raises ConfigError."""
     match = _SERVER.fullmatch(text)
     if match is None or not 0 < int(match[2]) <= PORT_MAX:
         raise ConfigError(f"{name}: {text!r} is not valid, expected host:port")
@@ -432,7 +435,7 @@ def parse_server(name: str, text: str) -> tuple[str, int]:
 
 
 def effective(config: ServiceConfig) -> dict[str, str]:
-    """Every name with the text of the value in force, sensitive ones hidden, sorted."""
+    """Returns the text of every effective setting by name, sorted. Secrets are hidden."""
     known = _definitions_of(type(config), config.originals)
     texts = {name: setting.default_text() for name, setting in config.ALSO_KNOWN.items()}
     texts |= config.originals
@@ -442,7 +445,8 @@ def effective(config: ServiceConfig) -> dict[str, str]:
 
 
 def describe(config: ServiceConfig) -> list[str]:
-    """`name=value` of every config, and after it where it was set, if it was, and that it has no effect, if so."""
+    """Returns `name=value` of every config. If it was set, the line also has the source, and says whether it has no
+    effect."""
     idle = {setting.name for setting in _without_effect(config)}
     places = {
         name: f" ({config.origins.get(name, 'set')}{', without effect' if name in idle else ''})"
@@ -471,7 +475,7 @@ def reasons_without_effect(config: ServiceConfig) -> dict[str, list[str]]:
 
 
 def _without_effect(config: ServiceConfig) -> list[Setting]:
-    """The settings that were set and have no effect, by name."""
+    """Returns the settings that were set and have no effect, sorted by name."""
     known = known_configs(type(config), config.originals)
     names = sorted(config.originals.keys() - known.keys())
     if not names:

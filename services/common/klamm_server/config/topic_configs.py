@@ -42,7 +42,7 @@ _THROTTLED = list_matching(r"\*|[0-9]+:[0-9]+", "* or a list of partition:broker
 _NO_TIERED_STORAGE = Validator(expected="false: there is no tiered storage", accepts=lambda value: value is False)
 _NO_SHARE_GROUPS = Validator(expected="false: there are no share groups", accepts=lambda value: value is False)
 _DECOMPRESSED_MAX_BYTES = 2_147_483_639
-"""The longest array of Java, which is Kafka's default."""
+"""Kafka's default, which is the maximum length of an array in Java."""
 _NOT_DECOMPRESSED = Validator(
     expected=f"{_DECOMPRESSED_MAX_BYTES}: the broker does not decompress what is produced",
     accepts=lambda value: value == _DECOMPRESSED_MAX_BYTES,
@@ -51,7 +51,7 @@ _NOT_DECOMPRESSED = Validator(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The settings of one topic. Those with synonyms follow the brokers' where the topic sets none."""
+    """The settings of one topic. If the topic does not set one with synonyms, the brokers' value applies."""
 
     cleanup_policy: tuple[str, ...] = text_list(
         ("delete",),
@@ -290,4 +290,4 @@ TOPIC_CONFIGS: Mapping[str, Setting] = {
 SYNONYMS: Mapping[str, tuple[Synonym, ...]] = {
     name: setting.synonyms for name, setting in TOPIC_CONFIGS.items() if setting.synonyms
 }
-"""The broker configs that each topic config falls back to; the first that is set wins."""
+"""The broker configs that each topic config falls back to. The first one that is set applies."""

@@ -1,8 +1,7 @@
 """The audit's topic `__klamm_audit`, as a server writes to it: each batch of lines to another partition.
 
-A batch whose answer is lost comes again, so a line may be there twice. Records have no key; their time is when they
-were written. A broker creates the topic.
-"""
+If the answer for a batch is lost, the batch is sent again, so a line may be there twice. Records have no key. Their
+time is the time of the write. A broker creates the topic."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ TIMEOUT_MS: Final = 5_000
 CLIENT_ID: Final = "klamm-audit"
 _ACKS_ALL: Final = -1
 _NO_OWNER: Final = WriterFence(producer_id=-1, producer_epoch=-1)
-"""The topic has none, and a client's produce has no fence at all."""
+"""The fence of a writer that has no fence, like a produce request of a client."""
 
 
 class AuditTopic:
-    """An `AuditOutput`. `own` is the listener that this server uses of others; `create` has the topic created, or does
-    nothing where others do."""
+    """An `AuditOutput` that writes to the audit's topic. `own` is the listener of other servers that this server uses.
+    `create` creates the topic, or does nothing at servers that leave that to others."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class AuditTopic:
         self._turns = itertools.count()
 
     async def write(self, lines: Sequence[bytes]) -> None:
-        """Raises BrokerError when they are not in the topic, or nobody knows."""
+        """Writes lines to the topic. Raises BrokerError if they were not written, or if that is unknown."""
         with for_itself():
             partition, stub = self._next_leader()
             now_ms = self._clock.wall_ms()
@@ -63,7 +62,7 @@ class AuditTopic:
             raise code.exception(produced.error_message)
 
     async def close(self) -> None:
-        """Ends the calls under way."""
+        """Cancels the calls under way."""
         await self._channels.close()
 
     def _next_leader(self) -> tuple[int, BrokerStub]:

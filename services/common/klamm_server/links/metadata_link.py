@@ -29,8 +29,8 @@ from klamm_server.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 OnImage = Callable[[MetadataImage, MetadataImage], Awaitable[None]]
-"""Called with (the former image, the new one), in order, on the event loop. The next image waits until it returns, and
-only then is the new image the link's, for heartbeats to report."""
+"""Called with (the old image, the new image), in order, on the event loop. The next image waits until it returns. Only
+then does the link use the new image, and heartbeats report it."""
 
 RECONNECT = Backoff(initial_ms=50, max_ms=1_000)
 
@@ -40,9 +40,9 @@ class _StreamError(KlammError):
 
 
 class MetadataLink:
-    """`run` follows the metadata log; `image` is what is known so far.
+    """Follows the metadata log (`run`) and keeps the newest `image`.
 
-    `cluster_id` may be empty (a new server); once an image has one, only that cluster is followed."""
+    `cluster_id` may be empty for a new server. Once an image has one, only that cluster is followed."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class MetadataLink:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest image; empty until the first batch has come."""
+        """The newest image. It is empty until the first batch has arrived."""
         return self._image
 
     async def wait_for(self, predicate: Callable[[MetadataImage], bool]) -> MetadataImage:
-        """The first image, from the present one on, of which `predicate` is true. Waits for ever."""
+        """Waits for ever until an image satisfies `predicate`, beginning with the current one. Returns that image."""
         if predicate(self._image):
             return self._image
         future: asyncio.Future[MetadataImage] = asyncio.get_running_loop().create_future()
@@ -81,7 +81,7 @@ class MetadataLink:
             self._waiters.remove(waiter)
 
     async def run(self) -> None:
-        """Follows the log until cancelled. Whatever `on_image` or a replay raises ends it: that is fatal."""
+        """Follows the log until it is cancelled. An exception of `on_image` or of a replay ends it, and is fatal."""
         try:
             while True:
                 why = await self._follow_one_stream()
@@ -91,7 +91,7 @@ class MetadataLink:
             await self._channel.close()
 
     async def _follow_one_stream(self) -> str:
-        """Returns why the stream has ended or was dropped, for whatever reason of the other side."""
+        """Follows one stream. Returns why the stream has ended or was dropped."""
         request = WatchMetadataRequest(
             start_index=self._image.end_index, cluster_id=self._image.cluster_id or self._cluster_id
         )

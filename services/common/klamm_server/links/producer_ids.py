@@ -1,7 +1,6 @@
-"""Producer ids for a broker or a coordinator to give out: blocks of them from the active controller.
+"""Gets blocks of producer ids from the active controller, for a broker or a coordinator to give out.
 
-Kafka's `RPCProducerIdManager`. A block that this process does not use up is lost; there are 2^63 ids.
-"""
+Kafka's `RPCProducerIdManager`. A block that this process does not use up is lost; there are 2^63 ids."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ _NoIdsError = EXCEPTIONS[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 class ProducerIds:
-    """`next` gives ids one by one, `next_block` many; `close` ends the connection. Event loop only."""
+    """Gives out producer ids, with `next` one by one or with `next_block` many. Use it on the event loop only. `close`
+    ends its connection."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ProducerIds:
         *,
         timeout_ms: int,
     ) -> None:
-        """`make_request` says who asks, by its newest registration."""
+        """Sends requests of `make_request`, which has the server's newest registration."""
         self._controllers = controllers
         self._channel = ControllerChannel(transport, controllers, CONTROLLER)
         self._make_request = make_request
@@ -41,9 +41,9 @@ class ProducerIds:
         self._allocating = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that nobody else ever gets.
+        """Returns an id that was never given out before.
 
-        Raises CoordinatorLoadInProgressError when no controller gives out any."""
+        Raises CoordinatorLoadInProgressError if no controller gives out ids now."""
         async with self._allocating:
             producer_id = next(self._block, None)
             if producer_id is None:
@@ -52,7 +52,7 @@ class ProducerIds:
             return producer_id
 
     async def next_block(self) -> range:
-        """Ids that nobody else ever gets. Raises as `next`."""
+        """Returns a block of ids that were never given out before. Raises the errors of `next`."""
         async with self._allocating:
             return await self._allocate()
 
@@ -60,7 +60,7 @@ class ProducerIds:
         await self._channel.close()
 
     async def _allocate(self) -> range:
-        """Asks each controller once, and one more if the last of them points at another."""
+        """Asks each controller once. If the last one names another controller, asks that one too."""
         why = ""
         for _ in range(len(self._controllers.to_try) + 1):
             try:

@@ -1,10 +1,9 @@
 """A broker's or coordinator's membership of the cluster: registration, heartbeats, controlled shutdown.
 
-KIP-631's BrokerLifecycleManager. Registering gives an epoch, heartbeats keep it alive, and a controller that does
-not know the epoch any more is answered by registering again under the same incarnation id. Whether the server is
-fenced is read from the metadata image, which is what everybody else goes by; the first heartbeat of an epoch waits
-until the image includes the registration, because only such a heartbeat unfences.
-"""
+It follows KIP-631's BrokerLifecycleManager. A registration has an epoch, and heartbeats keep it valid. If a controller
+does not know the epoch any more, the server registers again with the same incarnation id. The server reads from the
+metadata image whether it is fenced, like all other servers. The first heartbeat of an epoch waits until the image
+includes the registration, because only such a heartbeat unfences the server."""
 
 from __future__ import annotations
 
@@ -52,10 +51,10 @@ _WORTH_WAITING = frozenset({ErrorCode.DUPLICATE_BROKER_REGISTRATION})
 """Errors that Kafka's table does not call retriable, but that end with the session of the previous process."""
 
 REQUESTS_PER_SESSION = 2
-"""How many of them may time out before the session does."""
+"""The number of requests that may time out within a session timeout."""
 
 SHUTDOWN_HEARTBEATS_PER_INTERVAL = 10
-"""While it waits to be allowed to stop, a server asks that much more often than it usually reports."""
+"""The factor by which heartbeats are more frequent while the server waits for permission to stop."""
 
 
 class Registrant(Protocol):
@@ -76,8 +75,8 @@ class Registrant(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrant:
-    """A broker process. `incarnation_id` is 16 random bytes made at its start; `previous_broker_epoch` that of the
-    process before, if it stopped in order, else 0."""
+    """A broker process. `incarnation_id` is 16 random bytes made at its start. `previous_broker_epoch` is the epoch of
+    the previous process after a clean shutdown, otherwise 0."""
 
     broker_id: int
     incarnation_id: bytes
@@ -201,7 +200,7 @@ class Registration:
         self._registration_timeout_ms = registration_timeout_ms
         self._retries = ServerRetries("registration", str(registrant), RETRY, rng or random.Random())
         self._why = ""
-        """Why there was no answer, or a refusal."""
+        """The reason why the last call had no answer or was refused."""
         self._hurry = asyncio.Event()
         self._holding: asyncio.Task[None] | None = None
         self._want_shutdown = False
@@ -210,26 +209,29 @@ class Registration:
         """The switch is on while the session of this process at the controllers is valid."""
         self._heard_ms = clock.monotonic_ms()
         self.cluster_id = cluster_id
-        """The cluster's id, known once registered."""
+        """The cluster's id, which is known after the registration."""
         self.epoch = NOT_REGISTERED
-        """The epoch of the newest registration; every call that speaks for this process carries it."""
+        """The epoch of the newest registration. Every call on behalf of this process contains it."""
 
     @property
     def controller(self) -> str:
-        """host:port of the controller that is sent the heartbeats: the active one, as far as this process knows."""
+        """The host:port of the controller that gets the heartbeats. It is the active one, as far as this process
+        knows.
+        """
         return self._channel.address
 
     @property
     def fenced(self) -> bool:
-        """Whether the cluster, as far as this process knows, gives it no work."""
+        """True while the cluster gives this server no work, as far as this process knows."""
         return not self._registrant.is_unfenced(self._link.image, self.epoch)
 
     async def wait_unfenced(self) -> None:
-        """Returns when the metadata image shows the present registration unfenced."""
+        """Waits until the metadata image shows that the current registration is not fenced."""
         await self._wait_fenced(False)
 
     async def wait_serving(self, wanted: bool) -> None:
-        """Waits until the server is unfenced and in touch with a controller, or, if not `wanted`, until it is not both.
+        """Waits until the server is unfenced and in contact with a controller. If not `wanted`, waits until one of
+        these is no longer true.
 
         If a server is cut off from the controllers, they have fenced it, but its metadata image cannot show this."""
         while (self._in_touch.is_on and not self.fenced) is not wanted:
@@ -244,16 +246,16 @@ class Registration:
                     change.cancel()
 
     async def register(self) -> None:
-        """Registers for the first time; `epoch` and `cluster_id` are known afterwards.
+        """Registers for the first time, and sets `epoch` and `cluster_id`.
 
-        Raises the BrokerError of a refusal that waiting cannot cure (INCONSISTENT_CLUSTER_ID...), or the last
-        one when `registration_timeout_ms` is over."""
+        Raises the BrokerError of a permanent refusal (INCONSISTENT_CLUSTER_ID...), or the last error after
+        `registration_timeout_ms`."""
         await self._register(self._clock.monotonic_ms() + self._registration_timeout_ms)
 
     async def run(self) -> None:
-        """Keeps up the registration until cancelled, or until `shut_down` was granted.
+        """Keeps the registration valid until it is cancelled, or until `shut_down` was granted.
 
-        Raises the BrokerError of a refusal that waiting cannot cure; then the process must not go on."""
+        Raises the BrokerError of a permanent refusal. The process must then stop."""
         assert self.epoch != NOT_REGISTERED, f"{self._registrant} is not registered yet"
         try:
             await self._keep_alive()
@@ -266,9 +268,10 @@ class Registration:
             await self._channel.close()
 
     async def shut_down(self, timeout_ms: int) -> bool:
-        """Asks to stop and waits, at most `timeout_ms`, until the member's work has been moved elsewhere.
+        """Requests a controlled shutdown, and waits until the server's work has moved elsewhere, for `timeout_ms` at
+        most.
 
-        Returns whether that was granted. `run` must be running, and ends then."""
+        Returns whether the shutdown was granted. `run` must be running, and ends then."""
         self._want_shutdown = True
         self._hurry.set()
         with contextlib.suppress(TimeoutError):
@@ -314,7 +317,7 @@ class Registration:
         )
 
     async def _keep_alive(self) -> None:
-        """Sends heartbeats until the controller forgot this registration or lets the member stop."""
+        """Sends heartbeats until the controller has lost this registration or lets the server stop."""
         self._hold()
         await self._catch_up()
         while True:
@@ -347,7 +350,8 @@ class Registration:
             self._holding = asyncio.create_task(self._hold_session(), name=f"{self._registrant} session")
 
     async def _hold_session(self) -> None:
-        """A stream whose end tells the controller that this process is gone. If only the stream is, it has to hurry."""
+        """Holds a stream open whose end tells the controller that this process has died. If only the stream ends, sends
+        a heartbeat at once."""
         is_held = False
         try:
             async for _ in self._channel.stub().hold_session(self._registrant.hold_request(self.epoch)):
@@ -358,13 +362,13 @@ class Registration:
             self._hurry.set()
 
     async def _catch_up(self) -> None:
-        """Waits until the image includes the registration, but no longer than a heartbeat may be late."""
+        """Waits until the image includes the registration, but at most until the next heartbeat must be sent."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._heartbeat_interval_ms / 1000):
                 await self._link.wait_for(lambda image: image.end_index > self.epoch)
 
     async def _pause(self) -> None:
-        """Waits until the next heartbeat is due; `shut_down` and a lost connection cut it short."""
+        """Waits until the next heartbeat is due. `shut_down` and a lost connection end the wait early."""
         interval_ms = self._heartbeat_interval_ms
         if self._want_shutdown:
             interval_ms = max(1, interval_ms // SHUTDOWN_HEARTBEATS_PER_INTERVAL)

@@ -1,11 +1,10 @@
-"""The access control lists of an image, found by resource and principal without a look at the others.
+"""The access control lists of an image, indexed by resource and principal.
 
-Literal names and prefixes are kept apart, by type of resource. A lookup costs one access for the name, one for `*`,
-and one for each length that prefixes have: not one for each list.
+Literal names and prefixes are in separate mappings, by type of resource. A look-up costs one access for the name, one
+for `*`, and one for each length of prefixes. It does not visit every list.
 
 Invariants: no binding has two ids; bindings of a pattern and principal are sorted, so that equal sets of bindings are
-equal indexes in whatever order they came; no mapping is empty inside another one.
-"""
+equal indexes in whatever order they came; no mapping is empty inside another one."""
 
 from __future__ import annotations
 
@@ -27,10 +26,10 @@ class TypeAcls(NamedTuple):
     literals: _Patterns
     prefixes: _Patterns
     prefix_lengths: tuple[int, ...]
-    """All that occur, growing."""
+    """All lengths of prefixes, ascending."""
 
     def patterns(self) -> Iterator[PatternAcls]:
-        """Every pattern's bindings."""
+        """Yields the bindings of every pattern."""
         yield from self.literals.values()
         yield from self.prefixes.values()
 
@@ -47,17 +46,17 @@ class AclIndex:
     _types: Mapping[ResourceType, TypeAcls] = field(default_factory=dict)
 
     def __contains__(self, binding: AclBinding) -> bool:
-        """Whether that very binding is there."""
+        """Returns whether the index has exactly this binding."""
         acls = self.of_type(binding.resource_type)
         patterns = acls.prefixes if binding.pattern_type is PatternType.PREFIXED else acls.literals
         return binding in patterns.get(binding.resource_name, {}).get(binding.principal, ())
 
     def of_type(self, resource_type: ResourceType) -> TypeAcls:
-        """All bindings of a type of resource."""
+        """Returns all bindings of a type of resource."""
         return self._types.get(resource_type, _NONE)
 
     def of_resource(self, resource_type: ResourceType, name: str) -> list[PatternAcls]:
-        """The patterns that match a resource: its name, `*`, and the prefixes of its name."""
+        """Returns the bindings of the patterns that match a resource: its name, `*`, and the prefixes of its name."""
         literals, prefixes, lengths = self.of_type(resource_type)
         found = [literals[name]] if name in literals else []
         if WILDCARD in literals and name != WILDCARD:
@@ -72,7 +71,7 @@ class AclIndex:
 
 
 class AclDraft:
-    """The next version of an index under construction; the index stays as it is."""
+    """Builds the next version of an index. The old index does not change."""
 
     def __init__(self, base: AclIndex) -> None:
         self._base = base
@@ -80,20 +79,20 @@ class AclDraft:
         self._types: dict[ResourceType, _TypeDraft] = {}
 
     def add(self, acl_id: uuid.UUID, binding: AclBinding) -> None:
-        """Raises AssertionError if the id or the binding is there already."""
+        """Adds a binding. Raises AssertionError if the id or the binding exists already."""
         by_id = self._writable()
         assert acl_id not in by_id, f"ACL {acl_id} exists: {by_id[acl_id]}"
         by_id[acl_id] = binding
         self._type(binding.resource_type).add(binding)
 
     def remove(self, acl_id: uuid.UUID) -> None:
-        """Raises AssertionError if it is not there."""
+        """Removes a binding. Raises AssertionError if it does not exist."""
         binding = self._writable().pop(acl_id, None)
         assert binding is not None, f"no ACL has the id {acl_id}"
         self._type(binding.resource_type).remove(binding)
 
     def finish(self) -> AclIndex:
-        """The new version, the very index it began with when nothing was written; the draft is used up."""
+        """Returns the new index, or the old one if nothing was changed. The draft must not be used afterwards."""
         if self._by_id is None:
             return self._base
         finished = {resource_type: draft.finish() for resource_type, draft in self._types.items()}
@@ -112,7 +111,7 @@ class AclDraft:
 
 
 class _TypeDraft:
-    """The next version of the bindings of a type."""
+    """Builds the next version of the bindings of one type."""
 
     def __init__(self, base: TypeAcls) -> None:
         self._base = base

@@ -1,4 +1,4 @@
-"""What an image of the metadata is made of: brokers, coordinators, topics, partitions, shards, as immutable values."""
+"""The immutable values in a metadata image: brokers, coordinators, topics, partitions, shards."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class CoordinatorImage:
 
 
 def server_address(server: BrokerImage | CoordinatorImage, own: Listener) -> tuple[str, int]:
-    """The (host, port) that another server dials, which uses its listener `own` for that; where this one has none such,
-    what it would use itself."""
+    """Returns the (host, port) at which another server dials `server`. The listener of `server`
+    that corresponds to `own` has this address. Without one, `host` and `port` of `server` are used."""
     found = between_servers(server.listeners, own)
     return (server.host, server.port) if found is None else found.address
 
 
 class PartitionImage(NamedTuple):
-    """A partition; `leader` is -1 when it has none.
+    """A partition. `leader` is -1 if it has none.
 
-    There may be a million: a tuple is made in a fifth of a frozen dataclass's time. Equal lists of replicas are one
-    object."""
+    There may be a million partitions. A tuple is made in a fifth of the time of a frozen dataclass. Equal lists of
+    replicas share one object."""
 
     partition: int
     replicas: tuple[int, ...]
@@ -65,22 +65,24 @@ class PartitionImage(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     elr: tuple[int, ...] = ()
-    """Out of sync, with every committed record nevertheless: these may lead when the in-sync set is empty (KIP-966)."""
+    """Eligible leader replicas: out of sync, but with every committed record. They may lead if the in-sync set is empty
+    (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
-    """The leader that was there when the in-sync set became empty; empty while there is a leader."""
+    """The last leader when the in-sync set became empty. Empty while there is a leader."""
     adding_replicas: tuple[int, ...] = ()
-    """What a reassignment adds."""
+    """The replicas that a reassignment adds."""
     removing_replicas: tuple[int, ...] = ()
-    """What a reassignment removes."""
+    """The replicas that a reassignment removes."""
     offline_replicas: tuple[int, ...] = ()
-    """What their brokers cannot reach, as they said since they registered."""
+    """Replicas that their brokers cannot read, as they reported since their registration."""
     resigned_replicas: tuple[int, ...] = ()
-    """Their brokers said since they registered that they are not to lead or be in sync while another one can lead."""
+    """Replicas that must not lead or be in sync while another one can lead. Their brokers reported them since their
+    registration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:
-    """A topic; `partitions` is indexed by partition number."""
+    """A topic. `partitions` is indexed by partition number."""
 
     name: str
     topic_id: uuid.UUID
@@ -89,12 +91,12 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardImage:
-    """The coordinator that owns a shard of an internal topic (-1: none), and as which writer it does."""
+    """The coordinator that owns a shard of an internal topic (-1 for none), and the epoch with which it writes."""
 
     coordinator_id: int
     producer_id: int
     writer_epoch: int
     coordinator_epoch: int = 0
-    """Grows from owner to owner, also when `writer_epoch` starts again at 0."""
+    """The epoch that grows with every new owner, even when `writer_epoch` restarts at 0."""
     former_producer_id: int | None = None
-    """The producer id of the owners before `writer_epoch` last started again; None: it never did."""
+    """The producer id of the owners before `writer_epoch` last restarted, or None if it never did."""

@@ -1,4 +1,4 @@
-"""The metadata image: what the metadata log says, up to an index, as one immutable value.
+"""The metadata image: the content of the metadata log up to an index, as one immutable value.
 
 Controllers, brokers and coordinators all build it with the same `replay`, so equal logs give equal images
 (KRaft's MetadataImage and MetadataDelta; the records are proto/klamm/v1/metadata.proto).
@@ -13,8 +13,7 @@ Invariants, asserted while replaying (`replay.py`) because only a bug of a contr
 - `configs` and `client_quotas` hold no empty mapping; `shards` only those of topics that exist.
 
 Images share unchanged objects: an object that is identical in two images did not change between them. No code may write
-into a mapping of an image.
-"""
+into a mapping of an image."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ CredentialKey = tuple[str, ScramMechanism]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """The cluster after every record below `end_index`."""
+    """The state of the cluster after every record below `end_index`."""
 
     cluster_id: str
     end_index: int
@@ -56,18 +55,19 @@ class MetadataImage:
     topics_by_name: PersistentMap[str, TopicImage]
     topics_by_id: PersistentMap[uuid.UUID, TopicImage]
     names_by_collision_key: PersistentMap[str, str]
-    """The names that another one may resemble (klamm.model.topic_collision_key): those with '.' or '_'."""
+    """Topic names by collision key (klamm.model.topic_collision_key). It has only names with '.' or '_', because others
+    cannot collide."""
     configs: Mapping[ConfigKey, Mapping[str, str]]
     shards: Mapping[tuple[str, int], ShardImage]
     next_producer_id: int
     acls: AclIndex
     scram_credentials: Mapping[CredentialKey, ScramCredential]
     cluster_secret: bytes
-    """32 bytes once a user has had a credential; empty before."""
+    """The cluster's secret of 32 bytes. It is empty until a user first gets a credential."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]]
-    """Bounds by key, of each entity that has any."""
+    """The limits by quota key, of each entity that has any."""
     index: PartitionIndex
-    """Derived from the partitions."""
+    """The index that is derived from the partitions."""
 
     @classmethod
     def empty(cls) -> MetadataImage:
@@ -91,11 +91,11 @@ class MetadataImage:
         )
 
     def topic(self, name: str) -> TopicImage | None:
-        """The topic of that name."""
+        """Returns the topic with that name, or None."""
         return self.topics_by_name.get(name)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        """The partition, or None when the topic or the number does not exist."""
+        """Returns the partition, or None if the topic or the number does not exist."""
         found = self.topics_by_name.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
@@ -111,15 +111,15 @@ class MetadataImage:
         return self.configs.get((CONFIG_RESOURCE_TYPE_BROKER, name), {})
 
     def live_brokers(self) -> tuple[BrokerImage, ...]:
-        """Brokers that are not fenced, by id; one in a controlled shutdown is still among them."""
+        """Returns the brokers that are not fenced, by id. Brokers in a controlled shutdown are included."""
         return tuple(self.brokers[i] for i in sorted(self.brokers) if not self.brokers[i].fenced)
 
     def live_coordinators(self) -> tuple[CoordinatorImage, ...]:
-        """Coordinators that are not fenced, by id."""
+        """Returns the coordinators that are not fenced, by id."""
         return tuple(self.coordinators[i] for i in sorted(self.coordinators) if not self.coordinators[i].fenced)
 
     def shard_owner(self, topic: str, shard: int) -> CoordinatorImage | None:
-        """The coordinator that serves a shard, or None while nobody does (unassigned, gone or fenced)."""
+        """Returns the coordinator that serves a shard, or None if there is none (unassigned, gone or fenced)."""
         assigned = self.shards.get((topic, shard))
         owner = self.coordinators.get(assigned.coordinator_id) if assigned else None
         return None if owner is None or owner.fenced else owner
@@ -130,16 +130,18 @@ class MetadataImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsDelta:
-    """Differences between two images, by topic id: a topic that was deleted and created again is in both lists."""
+    """The differences between the topics of two images. If a topic was deleted and created again, it is in both
+    lists.
+    """
 
     created: tuple[TopicImage, ...]
     deleted: tuple[TopicImage, ...]
     changed: tuple[tuple[TopicImage, TopicImage], ...]
-    """(before, after)"""
+    """Pairs of (before, after)."""
 
 
 def changed_topics(old: MetadataImage, new: MetadataImage) -> TopicsDelta:
-    """What happened to topics and partitions from `old` to `new`."""
+    """Returns the changes of topics and partitions from `old` to `new`."""
     before, after = old.topics_by_id, new.topics_by_id
     pairs = [(before.get(topic_id), after.get(topic_id)) for topic_id in before.keys_that_differ(after)]
     return TopicsDelta(
@@ -150,7 +152,7 @@ def changed_topics(old: MetadataImage, new: MetadataImage) -> TopicsDelta:
 
 
 def changed_configs(old: MetadataImage, new: MetadataImage) -> frozenset[ConfigKey]:
-    """The resources whose own settings differ between two images."""
+    """Returns the resources whose own configs differ between two images."""
     if old.configs is new.configs:
         return frozenset()
     return frozenset(
@@ -161,5 +163,6 @@ def changed_configs(old: MetadataImage, new: MetadataImage) -> frozenset[ConfigK
 
 
 def _differs(one: object, other: object) -> bool:
-    """Identity first: only images that a snapshot separates hold equal things that are not identical."""
+    """Returns whether two objects differ. Identical objects are equal; only images with a snapshot between them have
+    equal objects that are not identical."""
     return one is not other and one != other

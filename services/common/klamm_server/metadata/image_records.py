@@ -1,4 +1,4 @@
-"""An image becomes metadata records: a snapshot of the metadata log."""
+"""Writes an image as metadata records: a snapshot of the metadata log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from klamm_server.net.listeners import SecurityProtocol, encode, endpoint, first
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Records that make this image, its `end_index` aside, out of the empty one."""
+    """Yields records that turn the empty image into this one, except for its `end_index`."""
     if image.cluster_id:
         yield MetadataRecord(cluster=ClusterRecord(cluster_id=image.cluster_id))
     for broker in image.brokers.values():
@@ -76,7 +76,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
 
 
 def credential_record(key: CredentialKey, credential: ScramCredential) -> MetadataRecord:
-    """A user's credential."""
+    """Returns the record of a user's credential."""
     name, mechanism = key
     return MetadataRecord(
         user_scram_credential=UserScramCredentialRecord(

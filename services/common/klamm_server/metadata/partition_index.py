@@ -20,26 +20,26 @@ PartitionKey = tuple[uuid.UUID, int]
 
 
 class Tally(NamedTuple):
-    """A broker's partitions, counted."""
+    """The numbers of a broker's partitions."""
 
     led: int = 0
-    """It leads."""
+    """The number of partitions that the broker leads."""
     in_sync: int = 0
     eligible: int = 0
     offline: int = 0
     preferred: int = 0
-    """It is the preferred leader (the first replica)."""
+    """The number of partitions whose preferred leader (the first replica) is the broker."""
     away: int = 0
-    """It is the preferred leader, and does not lead."""
+    """The number of partitions whose preferred leader is the broker, but which it does not lead."""
 
 
 class PartitionIndex(NamedTuple):
     """The index of one image. Only brokers with partitions are in it."""
 
     hosted: Mapping[int, PersistentMap[uuid.UUID, tuple[int, ...]]] = {}
-    """The numbers of the partitions that a broker has a replica of, sorted, by broker and topic id."""
+    """The sorted numbers of the partitions of which a broker has a replica, by broker and topic id."""
     tallies: Mapping[int, Tally] = {}
-    """The tally of each broker; the partitions that -1 `led` have no leader."""
+    """The tally of each broker. For the broker id -1, `led` counts the partitions without a leader."""
     partition_count: int = 0
     reassigned: PersistentMap[PartitionKey, bool] = PersistentMap()
     """The partitions that are being reassigned."""
@@ -47,17 +47,17 @@ class PartitionIndex(NamedTuple):
     """The partitions that have eligible leader replicas."""
 
     def tally(self, broker_id: int) -> Tally:
-        """The broker's counts."""
+        """Returns the broker's tally."""
         return self.tallies.get(broker_id, _NOTHING)
 
     def hosted_by(self, broker_id: int) -> Iterator[PartitionKey]:
-        """(topic id, number) of each partition that the broker has a replica of."""
+        """Yields (topic id, number) of each partition of which the broker has a replica."""
         for topic_id, numbers in self.hosted.get(broker_id, _NO_PARTITIONS).items():
             for number in numbers:
                 yield topic_id, number
 
     def hosted_count(self, broker_id: int) -> int:
-        """How many those are."""
+        """Returns the number of partitions of which the broker has a replica."""
         return sum(map(len, self.hosted.get(broker_id, _NO_PARTITIONS).values()))
 
 
@@ -75,22 +75,22 @@ _Shape = tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int
 
 
 class IndexDraft:
-    """The next index under construction; the base stays as it is."""
+    """Builds the next index. The old index does not change."""
 
     def __init__(self, base: PartitionIndex) -> None:
         self._base = base
         self._hosted: dict[int, MapDraft[uuid.UUID, tuple[int, ...]]] = {}
-        # Lists, not tuples, of the partitions being added: a tuple per partition would be quadratic.
+        # Lists instead of tuples for added partitions: a new tuple for each partition would take quadratic time.
         self._added: dict[bytes, dict[int, list[int]]] = {}
-        """The numbers of the partitions added, by topic id and broker."""
-        # Many partitions have their brokers in common: those are counted together, in the end.
+        """The numbers of the added partitions, by topic id and broker."""
+        # Many partitions share their brokers, so they are counted together at the end.
         self._shapes: dict[_Shape, int] = {}
         self._partition_count = base.partition_count
         self._reassigned = MapDraft(base.reassigned)
         self._with_eligible = MapDraft(base.with_eligible)
 
     def add(self, topic_id: bytes, partition: PartitionImage) -> None:
-        """A partition is there."""
+        """Adds a partition."""
         self._partition_count += 1
         for broker_id in partition.replicas:
             self._host(broker_id, topic_id, partition.partition)
@@ -100,7 +100,7 @@ class IndexDraft:
             self._mark(topic_id, partition.partition, False, bool(partition.elr), self._with_eligible)
 
     def change(self, topic_id: bytes, before: PartitionImage, after: PartitionImage) -> None:
-        """A partition changed from `before` to `after`."""
+        """Applies the change of a partition from `before` to `after`."""
         if before.replicas is not after.replicas:
             for broker_id in set(after.replicas) - set(before.replicas):
                 self._host(broker_id, topic_id, after.partition)
@@ -113,7 +113,7 @@ class IndexDraft:
         self._mark(topic_id, number, bool(before.elr), bool(after.elr), self._with_eligible)
 
     def remove(self, topic_id: bytes, partitions: Iterable[PartitionImage]) -> None:
-        """A topic is gone, with all its partitions."""
+        """Removes all partitions of a deleted topic."""
         brokers: set[int] = set()
         for partition in partitions:
             self._partition_count -= 1
@@ -128,7 +128,7 @@ class IndexDraft:
                 hosted.remove(uuid.UUID(bytes=topic_id))
 
     def finish(self) -> PartitionIndex:
-        """The index; the draft is used up."""
+        """Returns the new index. The draft must not be used afterwards."""
         if not self._shapes:
             return self._base
         for topic_id, by_broker in self._added.items():
@@ -191,7 +191,7 @@ class IndexDraft:
         self._shapes[shape] = self._shapes.get(shape, 0) + by
 
     def _counts(self) -> dict[int, list[int]]:
-        """What each broker's tally will be."""
+        """Returns the new counts of each broker's tally."""
         counts: dict[int, list[int]] = {}
 
         def of(broker_id: int) -> list[int]:

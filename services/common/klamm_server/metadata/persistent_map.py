@@ -18,13 +18,14 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 BUCKET_COUNT = 512
-"""A power of two. With 100,000 keys a bucket has 200, and 512 pointers are copied as quickly as those."""
+"""The number of buckets, a power of two. With 100,000 keys, a bucket has 200 keys, and copying it costs as much as
+copying the list of buckets."""
 
 _MASK = BUCKET_COUNT - 1
 
 
 class PersistentMap(Mapping[K, V]):
-    """Made by `MapDraft`; without argument, the empty one."""
+    """An immutable mapping that `MapDraft` makes. Without an argument it is empty."""
 
     __slots__ = ("_buckets", "_length")
 
@@ -57,7 +58,9 @@ class PersistentMap(Mapping[K, V]):
         return f"PersistentMap({dict(self)!r})"
 
     def keys_that_differ(self, other: PersistentMap[K, V]) -> Iterator[K]:
-        """The keys whose values are not the same objects in both, or that only one of them has."""
+        """Yields the keys whose values are not the same object in both mappings, and those that only one mapping
+        has.
+        """
         for mine, theirs in zip(self._buckets, other._buckets, strict=True):
             if mine is theirs:
                 continue
@@ -66,7 +69,7 @@ class PersistentMap(Mapping[K, V]):
 
 
 class MapDraft(Generic[K, V]):
-    """The next version of a map under construction; the map stays as it is. Values are not None."""
+    """Builds the next version of a mapping. The old version does not change. Values must not be None."""
 
     __slots__ = ("_base", "_buckets", "_length", "_written")
 
@@ -81,23 +84,23 @@ class MapDraft(Generic[K, V]):
         return key in self._buckets[hash(key) & _MASK]
 
     def get(self, key: K) -> V | None:
-        """The value, or None."""
+        """Returns the value, or None."""
         return self._buckets[hash(key) & _MASK].get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Adds or replaces."""
+        """Adds a key or replaces its value."""
         bucket = self._writable(key)
         self._length -= len(bucket)
         bucket[key] = value
         self._length += len(bucket)
 
     def remove(self, key: K) -> None:
-        """Raises KeyError when it is not there."""
+        """Removes a key. Raises KeyError if it does not exist."""
         del self._writable(key)[key]
         self._length -= 1
 
     def finish(self) -> PersistentMap[K, V]:
-        """The new version, the very map it began with when nothing was written; the draft is used up."""
+        """Returns the new mapping, or the old one if nothing was changed. The draft must not be used afterwards."""
         return PersistentMap(tuple(self._buckets), self._length) if self._written else self._base
 
     def _writable(self, key: K) -> dict[K, V]:

@@ -1,4 +1,5 @@
-"""Which quotas of clients a filter means (KIP-546), for both doors alike. The checks and their order are Kafka's."""
+"""Selects the quotas of clients that match a filter (KIP-546), for the gRPC and the Kafka API. The checks and their
+order are Kafka's."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from klamm_server.metadata.image import MetadataImage
 
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
 _IS_NAMED: Final = {_EXACT: True, _DEFAULT: False, _SPECIFIED: False}
-"""Whether a match of that type names what it matches."""
+"""Whether a match type comes with a name."""
 
 
 class FilterComponent(NamedTuple):
-    """What an entity's part of one type must be."""
+    """The condition for one entity type."""
 
     entity_type: str
     match_type: int
@@ -26,8 +27,8 @@ class FilterComponent(NamedTuple):
 def described_quotas(
     image: MetadataImage, components: Sequence[FilterComponent], *, strict: bool
 ) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
-    """Entities with their bounds by key; `strict`: those that have no other types. Raises InvalidRequestError,
-    UnsupportedVersionError."""
+    """Returns the matching entities with their limits by key. With `strict`, entities must have no other types. Raises
+    InvalidRequestError or UnsupportedVersionError."""
     _check(components)
     return (
         (entity, values)

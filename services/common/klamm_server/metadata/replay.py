@@ -1,7 +1,6 @@
-"""Metadata records become an image: the one way to change what a cluster says of itself.
+"""Replays metadata records into an image. An image changes in no other way.
 
-Controllers, brokers and coordinators replay the same records, so equal logs give equal images.
-"""
+Controllers, brokers and coordinators replay the same records, so equal logs give equal images."""
 
 from __future__ import annotations
 
@@ -57,9 +56,10 @@ from klamm_server.net.listeners import decode, plain_listeners
 
 
 def replay(image: MetadataImage, records: Sequence[MetadataRecord], end_index: int) -> MetadataImage:
-    """The image after `records`, of which the last is `end_index - 1`; `image` stays as it is.
+    """Returns the image after `records`, of which the last has the index `end_index - 1`. The old image does not
+    change.
 
-    Raises AssertionError on a record that cannot follow the image."""
+    Raises AssertionError for a record that cannot follow the image."""
     assert end_index >= image.end_index, f"replay goes back from {image.end_index} to {end_index}"
     builder = ImageBuilder(image)
     builder.apply(records)
@@ -71,7 +71,7 @@ _V = TypeVar("_V")
 
 
 class _Draft(Generic[_K, _V]):
-    """A mapping that is copied when it is first written to."""
+    """A mapping that is copied at the first write."""
 
     __slots__ = ("_copy", "current")
 
@@ -87,9 +87,9 @@ class _Draft(Generic[_K, _V]):
 
 
 class ImageBuilder:
-    """An image under construction: `apply` as often as there are records, then `finish`; `image` stays as it is.
+    """Builds an image: call `apply` any number of times, then `finish`. The old image does not change.
 
-    One method per kind of record, named as in the contract's oneof."""
+    Each kind of record has one method, with its name in the contract's oneof."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._cluster_id = image.cluster_id
@@ -98,7 +98,7 @@ class ImageBuilder:
         self._topics_by_name = MapDraft(image.topics_by_name)
         self._topics_by_id = MapDraft(image.topics_by_id)
         self._names_by_collision_key = MapDraft(image.names_by_collision_key)
-        # Topics whose partitions are being changed: a tuple per record would be quadratic in the partitions.
+        # Topics whose partitions are being changed. A new tuple for each record would take quadratic time.
         self._partitions: dict[bytes, list[PartitionImage]] = {}
         self._configs = _Draft(image.configs)
         self._shards = _Draft(image.shards)
@@ -110,7 +110,7 @@ class ImageBuilder:
         self._index = IndexDraft(image.index)
 
     def apply(self, records: Iterable[MetadataRecord]) -> None:
-        """The records that follow. Raises AssertionError on one that cannot."""
+        """Applies the next records. Raises AssertionError for a record that cannot follow."""
         for record in records:
             kind = record.WhichOneof("kind")
             assert kind is not None, "a metadata record has no kind that this version knows"
@@ -118,7 +118,7 @@ class ImageBuilder:
             handle(getattr(record, kind))
 
     def finish(self, end_index: int) -> MetadataImage:
-        """The image; the builder is used up."""
+        """Returns the new image. The builder must not be used afterwards."""
         for topic_id, partitions in self._partitions.items():
             topic = self._topic_by_id(topic_id)
             self._put_topic(TopicImage(name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions)))
@@ -233,7 +233,7 @@ class ImageBuilder:
             f"partition {record.partition} of topic id {uuid.UUID(bytes=record.topic_id)} is created"
             f" when there are {len(partitions)}"
         )
-        # Arguments by position: with these many fields, names take longer than all the rest.
+        # Positional arguments: for this number of fields, keywords take longer than the rest of the work.
         partition = _checked(
             PartitionImage(
                 record.partition,
@@ -317,8 +317,8 @@ class ImageBuilder:
         assert (
             before is None or before.producer_id != record.producer_id or before.writer_epoch < record.writer_epoch
         ), f"shard {record.shard} of {record.topic}: writer epoch {record.writer_epoch} follows {before}"
-        # Records older than this field get the greater of the first two, which is right until the writer epoch starts
-        # at 0 again.
+        # Records that are older than this field get the greater of the first two. That is correct until the writer
+        # epoch restarts at 0.
         least = 0 if before is None else before.coordinator_epoch + 1
         coordinator_epoch = max(record.coordinator_epoch, record.writer_epoch, least)
         self._shards.writable()[record.topic, record.shard] = ShardImage(
@@ -376,11 +376,11 @@ class ImageBuilder:
             del self._client_quotas.writable()[entity]
 
     def no_op(self, record: NoOpRecord) -> None:
-        """Changes nothing but the end index."""
+        """Changes only the end index."""
 
 
 def changed_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """The partition after the change. Raises AssertionError on one that cannot be."""
+    """Returns the partition after the change. Raises AssertionError for an impossible change."""
     changes: dict[str, Any] = {
         field.name: _broker_ids(value.broker_ids)
         for field, value in record.ListFields()
@@ -414,22 +414,23 @@ def _mechanism(number: int) -> ScramMechanism:
 
 
 def can_collide(topic_name: str) -> bool:
-    """Whether another name may be the same in metric names."""
+    """Returns whether another topic name may have the same metric name."""
     return "." in topic_name or "_" in topic_name
 
 
 _DIFFERENT_LISTS = 1 << 16
-"""Remembered at most. A cluster of 100 brokers has some 10,000 lists of replicas."""
+"""The maximum number of cached lists. A cluster of 100 brokers has some 10,000 different lists of replicas."""
 
 
 @lru_cache(_DIFFERENT_LISTS)
 def _shared(broker_ids: tuple[int, ...]) -> tuple[int, ...]:
-    """The one object for all equal lists."""
+    """Returns one shared object for all equal lists."""
     return broker_ids
 
 
 def _broker_ids(repeated: Sequence[int]) -> tuple[int, ...]:
-    """A record's list. Most are empty; a slice of the others comes as a list at once, not number by number."""
+    """Returns a record's list as a tuple. Most lists are empty. A slice converts the others at once, not number by
+    number."""
     return _shared(tuple(repeated[:])) if repeated else ()
 
 

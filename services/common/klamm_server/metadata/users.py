@@ -13,17 +13,17 @@ from klamm_server.metadata.image import MetadataImage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedUser:
-    """A user, or why there is nothing to say of one."""
+    """A user's credentials, or the error why the user cannot be described."""
 
     name: str
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
     credentials: tuple[tuple[ScramMechanism, int], ...] = ()
-    """The mechanisms, and the iterations of each."""
+    """The mechanisms of the user, with the iterations of each."""
 
 
 def described_users(image: MetadataImage, names: Sequence[str]) -> list[DescribedUser]:
-    """The users of `names`, each once, in that order; without names all there are, sorted."""
+    """Describes the users of `names`, each once, in this order. Without names, describes all users, sorted."""
     times = Counter(names) or Counter(sorted({name for name, _ in image.scram_credentials}))
     return [_described(image, name, asked) for name, asked in times.items()]
 

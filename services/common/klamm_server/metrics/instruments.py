@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Prometheus', in seconds."""
+"""Prometheus' default buckets, in seconds."""
 
 
 class Counter:
@@ -29,7 +29,7 @@ class Counter:
 
 
 class Gauge:
-    """Goes up and down."""
+    """A value that rises and falls."""
 
     def __init__(self) -> None:
         self._read: Callable[[], float] = float
@@ -42,12 +42,14 @@ class Gauge:
         self._read = lambda: value
 
     def set_function(self, read: Callable[[], float]) -> None:
-        """Asked whenever the metrics are read, in the thread that reads them."""
+        """Sets a function that returns the value. It is called when the metrics are read, in the thread that reads
+        them."""
         self._read = read
 
 
 class Histogram:
-    """`counts[n]` observations were at most `buckets[n]` and more than the bound before; the last ones exceed all."""
+    """A histogram. `counts[n]` is the number of observations between bound n - 1 (exclusive) and `buckets[n]`. The last
+    count has those above all bounds."""
 
     def __init__(self, buckets: Sequence[float]) -> None:
         self.buckets = tuple(buckets)
@@ -63,7 +65,7 @@ InstrumentT = TypeVar("InstrumentT", Counter, Gauge, Histogram)
 
 
 class Family(Generic[InstrumentT]):
-    """The instruments of one name: one per combination of its labels' values, or the only one of a name without."""
+    """The instruments with one name: one for each combination of label values, or a single one without labels."""
 
     def __init__(self, name: str, text: str, label_names: Sequence[str], make: Callable[[], InstrumentT]) -> None:
         self.name = name
@@ -75,11 +77,12 @@ class Family(Generic[InstrumentT]):
 
     @property
     def kind(self) -> type[InstrumentT]:
-        """The class of its instruments."""
+        """The class of the instruments."""
         return type(self._make())
 
     def labels(self, *values: object) -> InstrumentT:
-        """The instrument of these values, in the order of the names; fast enough to be asked for each request."""
+        """Returns the instrument for these label values, in the order of the label names. It is fast enough for every
+        request."""
         instrument = self._instruments.get(values)
         if instrument is None:
             assert len(values) == len(self.label_names), (self.name, values)
@@ -87,26 +90,27 @@ class Family(Generic[InstrumentT]):
         return instrument
 
     def forget(self, *values: object) -> None:
-        """What they were about is gone: nothing more is shown of it."""
+        """Removes the instrument of these label values, because their subject is gone."""
         self._instruments.pop(values, None)
 
     def instruments(self) -> list[tuple[list[str], InstrumentT]]:
-        """All of them with their labels' values, an enumeration's member by its name.
+        """Returns all instruments with their label values. A member of an enumeration is shown by its name.
 
-        Safe while another thread adds some."""
+        It is safe while another thread adds instruments."""
         return [(list(map(_text, values)), instrument) for values, instrument in list(self._instruments.items())]
 
 
 SERIES_MAX: Final = 10_000
-"""The most series of one `Readings`: a scrape takes 12 µs of CPU for each, and Prometheus keeps every one of them."""
+"""The maximum number of series of one `Readings`. A scrape takes 12 µs of CPU for each series, and Prometheus stores
+them all."""
 
 Reading = tuple[Sequence[object], float]
-"""Labels' values, in the order of the names, and the value."""
+"""The label values, in the order of the names, and the value."""
 
 
 class Readings:
-    """Gauges of one name that are looked up whenever the metrics are read: those of partitions and groups, of which
-    nobody wants to keep account. The first SERIES_MAX are shown."""
+    """Gauges with one name whose values are looked up when the metrics are read, such as those of partitions and
+    groups. So no code has to keep them up to date. Only the first SERIES_MAX are shown."""
 
     def __init__(self, name: str, text: str, label_names: Sequence[str]) -> None:
         self.name = name
@@ -131,11 +135,11 @@ def _text(label: object) -> str:
 
 
 FAMILIES: Final[list[Family[Any] | Readings]] = []
-"""All of this process."""
+"""All instruments of this process."""
 
 
 def counters(name: str, text: str, label_names: Sequence[str]) -> Family[Counter]:
-    """Prometheus adds `_total` to the name."""
+    """Makes counters with labels. Prometheus adds `_total` to the name."""
     return Family(name, text, label_names, Counter)
 
 
@@ -156,7 +160,7 @@ def gauge(name: str, text: str) -> Gauge:
 def histograms(
     name: str, text: str, label_names: Sequence[str], buckets: Sequence[float] = DEFAULT_BUCKETS
 ) -> Family[Histogram]:
-    """`buckets` are upper bounds in rising order."""
+    """Makes histograms with labels. `buckets` are ascending upper bounds."""
     return Family(name, text, label_names, partial(Histogram, buckets))
 
 

@@ -28,7 +28,7 @@ from klamm_server.net.wrong_door import FIRST_BYTES, Porter, Visitor, recognised
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 128
-"""Connections that wait to be accepted."""
+"""The number of connections that may wait to be accepted."""
 CONNECTIONS_MAX: Final = 32
 REQUEST_MAX_BYTES: Final = 16_384
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -42,7 +42,8 @@ _ADVICE: Final = "this is a metrics port of Klamm, for Prometheus (GET /metrics)
 
 
 class MetricsServer:
-    """Serves until closed; `port` 0 lets the system choose. `host` as `bound_sockets` takes it."""
+    """Serves the metrics until it is closed. With `port` 0 the system selects a port. `host` has the format of
+    `bound_sockets`."""
 
     def __init__(self, host: str, port: int) -> None:
         """Raises KlammError when one of the addresses cannot be bound."""
@@ -64,11 +65,11 @@ class MetricsServer:
         log.info("metrics on host=%s port=%d", host, self.port)
 
     def close(self) -> None:
-        """Stops listening, and ends the connections that there are."""
+        """Stops listening and ends all connections."""
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 
-    # In the thread
+    # These methods run in the endpoint's thread
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -102,7 +103,7 @@ class MetricsServer:
         self._porter.report(visitor, peer, _ADVICE)
 
     def answer(self, method: str, target: str, headers: dict[str, str]) -> bytes:
-        """A whole response."""
+        """Returns the whole response."""
         url = urlsplit(target)
         if url.path != _PATH:
             return _response(HTTPStatus.NOT_FOUND, f"there is {_PATH} here, not {url.path}\n")
@@ -126,7 +127,7 @@ class MetricsServer:
 
 
 class _Connection(asyncio.Protocol):
-    """One request, one answer."""
+    """A connection with one request and one answer."""
 
     def __init__(self, server: MetricsServer) -> None:
         self._server = server
@@ -144,7 +145,7 @@ class _Connection(asyncio.Protocol):
         self._server.on_closed(self)
 
     def end(self) -> None:
-        """Now, whatever is under way."""
+        """Ends the connection immediately."""
         self._transport.abort()
 
     def _after(self, timeout_s: float) -> asyncio.TimerHandle:
@@ -191,7 +192,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _parse(received: bytes) -> tuple[str, str, dict[str, str]]:
-    """(method, target, headers by name in small letters)"""
+    """Returns method, target, and headers by lower-case name."""
     request, *lines = received.partition(_END_OF_HEAD)[0].decode("latin-1").split("\r\n")
     method, _, rest = request.partition(" ")
     pairs = (line.partition(":") for line in lines)

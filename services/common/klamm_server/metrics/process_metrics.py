@@ -27,7 +27,7 @@ _QUEUE_HANDLE = histograms(
 
 
 def event_queue_observer(queue: str) -> Callable[[int, int], None]:
-    """The `on_handled` of the event queue of that name."""
+    """Returns the `on_handled` callback for the event queue with that name."""
     waited, handled = _QUEUE_WAIT.labels(queue), _QUEUE_HANDLE.labels(queue)
 
     def observe(waited_ms: int, took_ms: int) -> None:
@@ -38,7 +38,9 @@ def event_queue_observer(queue: str) -> Callable[[int, int], None]:
 
 
 def watch_event_queue_length(queue: str, length: Callable[[], int]) -> None:
-    """Reports `length()` when the metrics are read; it runs in the endpoint's thread, so it may only look."""
+    """Reports `length()` when the metrics are read. It runs in the endpoint's thread, so it must not change
+    anything.
+    """
     _QUEUE_LENGTH.labels(queue).set_function(length)
 
 
@@ -57,7 +59,7 @@ _DISK_FREE = gauges(
 
 
 async def measure_event_loop() -> None:
-    """Looks how late the loop is, until cancelled."""
+    """Measures the delay of the event loop until it is cancelled."""
     due_s = time.monotonic() + LOOP_CHECK_S
     # Another thread calls this function, so that it also runs while the loop is blocked.
     _LOOP_STALLED.set_function(lambda: max(0.0, time.monotonic() - due_s))
@@ -69,7 +71,7 @@ async def measure_event_loop() -> None:
 
 
 def watch_disk(directory: str) -> None:
-    """Reports on the file system that `directory` is on; not a number while that cannot be asked."""
+    """Reports on the file system of `directory`. The value is NaN while the system cannot tell."""
     _DISK_SIZE.labels(directory).set_function(lambda: _blocks_bytes(directory, "f_blocks"))
     _DISK_FREE.labels(directory).set_function(lambda: _blocks_bytes(directory, "f_bavail"))
 

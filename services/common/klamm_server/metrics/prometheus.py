@@ -16,7 +16,7 @@ from klamm_server.metrics.instruments import FAMILIES, Counter, Family, Gauge, H
 
 
 class _Instruments(Collector):
-    """FAMILIES, as prometheus_client wants them."""
+    """Converts FAMILIES to prometheus_client's metrics."""
 
     def collect(self) -> Iterator[Metric]:
         truncated = GaugeMetricFamily(
@@ -59,7 +59,8 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 def registry() -> CollectorRegistry:
-    """What `/metrics` shows: this process's instruments, and what prometheus_client knows of every process."""
+    """Returns the registry for `/metrics`: this process's instruments, and prometheus_client's own metrics of
+    processes."""
     registry = CollectorRegistry()
     registry.register(_Instruments())
     ProcessCollector(registry=registry)

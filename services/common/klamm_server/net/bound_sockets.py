@@ -1,9 +1,8 @@
 """Sockets at every address that a listener's host stands for, or none at all.
 
-`localhost` is ::1 and 127.0.0.1, and no host is every interface of both families. A server that has only half of them
-is found by some clients, while others find the process that has the other half. Left out is only what this machine does
-not have: IPv6 where it is switched off.
-"""
+`localhost` is ::1 and 127.0.0.1, and an empty host is every interface of both families. If a server had only one of
+them, some clients would reach another process at the other one. Only addresses that this machine does not have are left
+out, for example if IPv6 is switched off."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from klamm.errors import KlammError
 
 _ATTEMPTS: Final = 16
-"""How often to try to find a port that is free at all addresses."""
+"""The number of attempts to find a port that is free at all addresses."""
 
 
 class _Address(NamedTuple):
@@ -32,10 +31,11 @@ _EVERY_INTERFACE: Final = [_Address(socket.AF_INET, "0.0.0.0"), _Address(socket.
 
 
 def bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """Bound and not listening yet, all at one port, which is free everywhere if `port` is 0. `host` is a name, an
-    address, an IPv6 address in brackets, or nothing: every interface. Blocks while a name is looked up.
+    """Returns bound sockets that do not listen yet, all with one port. Port 0 selects a port that is free at all
+    addresses. `host` is a name, an address, an IPv6 address in brackets, or empty for every interface. Blocks while a
+    name is looked up.
 
-    Raises KlammError, and holds nothing, when one of the addresses cannot be had."""
+    If an address cannot be bound, closes all sockets and raises KlammError."""
     try:
         addresses = _addresses(host)
         for _ in range(_ATTEMPTS if not port else 0):
@@ -53,7 +53,7 @@ def _addresses(host: str) -> list[_Address]:
     if host in {"", "[::]"}:
         return _EVERY_INTERFACE
     found = socket.getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_STREAM)
-    # A name may be in the hosts file twice.
+    # A name may occur twice in the hosts file.
     return list(dict.fromkeys(_Address(family, str(at[0]), tuple(at[2:])) for family, _, _, _, at in found))
 
 
@@ -79,12 +79,12 @@ def _bind_all(addresses: list[_Address], port: int) -> list[socket.socket]:
 
 
 def _bind(address: _Address, port: int) -> socket.socket:
-    """Raises OSError that names the address."""
+    """Returns a socket that is bound to the address. Raises OSError, which names the address."""
     with_port = f"[{address.host}]:{port}" if address.family is socket.AF_INET6 else f"{address.host}:{port}"
     made: socket.socket | None = None
     try:
         made = socket.socket(address.family, socket.SOCK_STREAM)
-        # Connections of a process that has just ended are no obstacle.
+        # Allow the address even if a process that has just ended had connections there.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if address.family is socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -24,7 +24,7 @@ _UNIMPLEMENTED: Final = b"12"
 
 
 class GrpcRefusal:
-    """One connection. Holds at most a frame's head and a ping."""
+    """The refusal of one connection. It keeps at most a frame's header and a ping."""
 
     def __init__(self, message: str) -> None:
         self._trailers = _trailers(message)
@@ -34,7 +34,8 @@ class GrpcRefusal:
         self._is_greeted = False
 
     def answer(self, data: bytes) -> bytes:
-        """What to send for these bytes, which may end anywhere. Begins with what the client sends first."""
+        """Returns the answer to these bytes, which may end anywhere. The first bytes must be the first of the
+        connection."""
         if self._preface_left:
             seen, data = data[: self._preface_left], data[self._preface_left :]
             self._preface_left -= len(seen)
@@ -90,7 +91,7 @@ def _trailers(message: str) -> bytes:
 
 
 def _text(text: bytes) -> bytes:
-    """A length of 7 bits, or 127 and the rest 7 bits at a time."""
+    """Returns a text with its length: 7 bits, or 127 and the rest in groups of 7 bits."""
     length = len(text)
     if length < 0x7F:
         return bytes([length]) + text

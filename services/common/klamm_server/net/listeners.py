@@ -56,7 +56,7 @@ PLAIN: Final = Security()
 ENCRYPTED: Final = Security(is_encrypted=True)
 
 DEFAULT_NAME: Final = "GRPC"
-"""The name of the gRPC listener where nobody says otherwise."""
+"""The name of the gRPC listener if the configuration has no other."""
 _PROTOCOLS: Final = {
     "GRPC": (SecurityProtocol.GRPC, PLAIN),
     "KAFKA": (SecurityProtocol.KAFKA, PLAIN),
@@ -68,12 +68,16 @@ _PROTOCOLS: Final = {
     "GRPC_SASL_PLAINTEXT": (SecurityProtocol.GRPC, Security(wants_sasl=True)),
     "GRPC_SASL_SSL": (SecurityProtocol.GRPC, Security(is_encrypted=True, wants_sasl=True)),
 }
-"""What each name means in the map; a listener with such a name need not be in the map. PLAINTEXT is Kafka's name."""
+"""The meaning of each name in the map. A listener with such a name need not be in the map. PLAINTEXT is Kafka's
+name.
+"""
 _ON_THE_WIRE: Final = {meant: name for name, meant in reversed(_PROTOCOLS.items())}
-"""A listener in plain text is KAFKA there, which every version knows."""
+"""The name of each meaning in messages. A listener in plain text is KAFKA there, because every version knows this
+name.
+"""
 
 CAME_BY: ContextVar[str] = ContextVar("listener", default=DEFAULT_NAME)
-"""The name of the gRPC listener that the call under way came in by."""
+"""The name of the gRPC listener that received the current call."""
 
 
 class Listener(NamedTuple):
@@ -97,7 +101,7 @@ class Listener(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine can reach the listener."""
         host = self.host.strip("[]")
         try:
             return ipaddress.ip_address(host).is_loopback
@@ -114,12 +118,12 @@ class ListenerSet:
     advertised: tuple[Listener, ...]
 
     def of(self, protocol: SecurityProtocol) -> tuple[Listener, ...]:
-        """Where it listens for that protocol."""
+        """Returns the listeners for that protocol."""
         return tuple(one for one in self.bound if one.protocol is protocol)
 
     @property
     def between_servers(self) -> Listener:
-        """The one that other servers use."""
+        """Returns the listener that other servers use."""
         return self.of(SecurityProtocol.GRPC)[0]
 
     @property
@@ -139,8 +143,8 @@ def listener_set(
     protocol_map: Sequence[str],
     between_servers: str | None = None,
 ) -> ListenerSet:
-    """Reads the listeners from the texts of four settings; `between_servers` is `inter.broker.listener.name`. Raises
-    ConfigError for what cannot be meant."""
+    """Returns the listeners from the texts of four settings. `between_servers` is `inter.broker.listener.name`. Raises
+    ConfigError for invalid texts."""
     if not listeners:
         raise ConfigError("listeners: the list is empty, expected at least one NAME://host:port")
     protocols = _protocols(protocol_map)
@@ -166,7 +170,7 @@ def listener_set(
 
 
 def find(listeners: Iterable[Listener], name: str, protocol: SecurityProtocol) -> Listener | None:
-    """What a client dials who came in by a listener of that name; None: nothing."""
+    """Returns the listener for a client that uses a listener with that name, or None if there is none."""
     return next((one for one in listeners if one.name == name and one.protocol is protocol), None)
 
 
@@ -178,17 +182,17 @@ def between_servers(listeners: Iterable[Listener], own: Listener) -> Listener | 
 
 
 def first(listeners: Iterable[Listener], protocol: SecurityProtocol) -> Listener | None:
-    """The one that counts where a server can name only one."""
+    """Returns the listener that a server uses when it can name only one address."""
     return next((one for one in listeners if one.protocol is protocol), None)
 
 
 def seen_by_caller(listeners: Iterable[Listener]) -> Listener | None:
-    """What the client dials whose call is under way here; None: nothing."""
+    """Returns the listener for the client of the current call, or None if there is none."""
     return find(listeners, CAME_BY.get(), SecurityProtocol.GRPC)
 
 
 def plain_listeners(host: str, port: int, kafka: pb.Endpoint | None = None) -> tuple[Listener, ...]:
-    """The listeners of a server that tells its addresses without names."""
+    """Returns the listeners of a server that reports its addresses without names."""
     grpc = Listener(DEFAULT_NAME, SecurityProtocol.GRPC, host, port)
     if kafka is None or not kafka.port:
         return (grpc,)
@@ -196,18 +200,18 @@ def plain_listeners(host: str, port: int, kafka: pb.Endpoint | None = None) -> t
 
 
 def endpoint(listener: Listener | None) -> pb.Endpoint | None:
-    """The listener's endpoint as a message."""
+    """Returns the listener's endpoint as a message, or None without a listener."""
     return None if listener is None else pb.Endpoint(host=listener.host, port=listener.port)
 
 
 def encode(listeners: Iterable[Listener]) -> Iterator[pb.AdvertisedListener]:
-    """The listeners as messages."""
+    """Yields the listeners as messages."""
     for one in listeners:
         yield pb.AdvertisedListener(name=one.name, protocol=one.protocol_name, endpoint=endpoint(one))
 
 
 def decode(listeners: Iterable[pb.AdvertisedListener]) -> tuple[Listener, ...]:
-    """Off the wire, but for those of protocols that this version does not know."""
+    """Returns the listeners of messages. Skips protocols that this version does not know."""
     return tuple(
         _listener(one.name, _PROTOCOLS[one.protocol], one.endpoint.host, one.endpoint.port)
         for one in listeners
@@ -216,7 +220,7 @@ def decode(listeners: Iterable[pb.AdvertisedListener]) -> tuple[Listener, ...]:
 
 
 def name_in(text: str) -> str:
-    """The listener's name in `NAME://host:port`, which may be wrong."""
+    """Returns the listener's name in `NAME://host:port`, even if the text is invalid."""
     return text.partition("://")[0].strip().upper()
 
 
@@ -224,7 +228,7 @@ _LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]*):([0-9
 
 
 _Meant = tuple[SecurityProtocol, Security]
-"""What a name in the map says."""
+"""The meaning of a name in the map."""
 
 
 def _listener(name: str, meant: _Meant, host: str, port: int) -> Listener:
@@ -233,7 +237,7 @@ def _listener(name: str, meant: _Meant, host: str, port: int) -> Listener:
 
 
 def _parse(setting: str, text: str, protocols: Mapping[str, _Meant]) -> Listener:
-    """`NAME://host:port`; an empty host is every interface."""
+    """Parses `NAME://host:port`. An empty host means every interface."""
     match = _LISTENER.fullmatch(text)
     if match is None or int(match[3]) > PORT_MAX:
         raise ConfigError(f"{setting}: {text!r} is not valid, expected NAME://host:port")
@@ -255,7 +259,7 @@ def _with_first(bound: tuple[Listener, ...], name: str) -> tuple[Listener, ...]:
 
 
 def _protocols(protocol_map: Sequence[str]) -> dict[str, _Meant]:
-    """What each listener of the map means, by the listener's name."""
+    """Returns the meaning of each listener in the map, by the listener's name."""
     chosen: dict[str, _Meant] = {}
     for text in protocol_map:
         name, _, protocol = text.upper().partition(":")
@@ -277,7 +281,8 @@ def _check_names(setting: str, listeners: Sequence[Listener]) -> None:
 
 
 def _check_ports(listeners: Sequence[Listener]) -> None:
-    """Port 0 is a free one, and one address of each family may share a port, as in Kafka."""
+    """Raises ConfigError for duplicate ports. Port 0 is exempt, and one address of each family may share a port, as in
+    Kafka."""
     seen: dict[int, Listener] = {}
     for one in listeners:
         other = seen.setdefault(one.port, one)
@@ -288,7 +293,7 @@ def _check_ports(listeners: Sequence[Listener]) -> None:
 
 
 def _family(host: str) -> int | None:
-    """4 or 6; None of a name."""
+    """Returns 4 or 6 for an address, or None for a name."""
     try:
         return ipaddress.ip_address(host.strip("[]")).version
     except ValueError:

@@ -1,8 +1,7 @@
 """Clients that came to a port not meant for them, told by the first bytes that they sent, or that were refused there.
 
-A server that merely closes the connection has its user look for the mistake in every other place first. So it says
-once what came and where to go instead: in its log, and to the client where its protocol has words for it.
-"""
+If a server merely closes the connection, its user looks for the mistake everywhere else. So the server logs once which
+protocol came and which port it should use. It also tells the client, if the client's protocol allows that."""
 
 from __future__ import annotations
 
@@ -12,15 +11,15 @@ from collections.abc import Callable
 from typing import Final
 
 FIRST_BYTES: Final = 4
-"""Enough to tell."""
+"""The number of bytes that identify a protocol."""
 REPEAT_AFTER_MS: Final = 60_000
-"""A client that comes again and again is logged once in this time."""
+"""The time in which the same kind of visitor is logged only once."""
 
 _METHODS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC"})
 
 
 class Visitor(enum.Enum):
-    """The kinds of clients that speak first at all of our ports, as a log calls them."""
+    """The kinds of clients that send the first bytes, with their names in the log."""
 
     GRPC = "a gRPC client"
     HTTP = "an HTTP client"
@@ -30,7 +29,8 @@ class Visitor(enum.Enum):
 
 
 def recognised(first: bytes | bytearray) -> Visitor | None:
-    """Judges by the first four bytes. Any length below 16 MiB is believed to be Kafka's."""
+    """Returns the kind of visitor by the first four bytes, or None. A length below 16 MiB is taken for Kafka's
+    protocol."""
     first = bytes(first[:FIRST_BYTES])
     if first == b"PRI ":
         return Visitor.GRPC
@@ -42,30 +42,30 @@ def recognised(first: bytes | bytearray) -> Visitor | None:
 
 
 def http_refusal(advice: str) -> bytes:
-    """A whole response."""
+    """Returns a whole HTTP response."""
     body = f"{advice}\n".encode()
     head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
     return f"{head}\r\nConnection: close\r\n\r\n".encode() + body
 
 
 class Porter:
-    """Logs who came to a wrong port, each kind of visitor once in a while."""
+    """Logs visitors at a wrong port, each kind only once in a while."""
 
     def __init__(self, log: logging.Logger, here: str, now_ms: Callable[[], int]) -> None:
-        """`here` is the port, in words: "the metrics port 9404"."""
+        """Logs with `log`. `here` describes the port in words: "the metrics port 9404"."""
         self._log = log
         self._here = here
         self._now_ms = now_ms
         self._reported_ms: dict[str, int] = {}
 
     def report(self, visitor: Visitor, peer: str, advice: str) -> None:
-        """Logs it, unless it was logged just before. `advice` tells where to go."""
+        """Logs a visitor, unless the same kind was logged recently. `advice` says which port to use."""
         if self._is_news(visitor.value):
             self._log.warning("%s from %s connected to %s: %s", visitor.value, peer, self._here, advice)
 
     def report_refused(self, what: str, peer: str, reason: str) -> None:
-        """Logs that this was refused, unless one was for the same reason just before. Reasons are few: they must not be
-        a visitor's own words."""
+        """Logs a refusal, unless one for the same reason was logged recently. There must be only few reasons, so they
+        must not contain a visitor's own text."""
         if self._is_news(f"{what}: {reason}"):
             self._log.warning("%s of %s failed at %s: %s", what, peer, self._here, reason)
 

@@ -40,12 +40,12 @@ from klamm_server.security.sasl.call_sessions import CallSession, CallSessions, 
 from klamm_server.security.sasl.sasl_door import AuthenticateReply, SaslStateError
 
 SWEEP_S: Final = 0.5
-"""How often it is looked for sessions whose time is over."""
+"""The interval of checks for expired sessions, in seconds."""
 _TOKEN_BYTES: Final = 32
 _ID_BYTES: Final = 16
 _BEARER: Final = "bearer "
 _CLIENTS_LAST: Final = b"\x01"
-"""What a client of OAUTHBEARER answers to why its token is refused."""
+"""The answer of an OAUTHBEARER client to the server's reason for a refusal."""
 Metadata = Iterable[tuple[str, str | bytes]]
 
 
@@ -60,10 +60,10 @@ class CallLogins:
         self._sessions = CallSessions()
         self._verifying: dict[str, asyncio.Task[CallSession]] = {}
         self.open_paths = frozenset(method.path for method in AUTHENTICATION.methods)
-        """The calls by which one logs in."""
+        """The paths of the calls with which a client logs in."""
 
     async def run(self) -> None:
-        """Ends the sessions whose time is over."""
+        """Ends expired sessions until it is cancelled."""
         try:
             while True:
                 await asyncio.sleep(SWEEP_S)
@@ -84,12 +84,13 @@ class CallLogins:
         return own + [Handler(each.method, self._guarded(each.method, each.answer)) for each in clients]
 
     def may_pass(self, metadata: Metadata) -> bool:
-        """Whether a call with this metadata may have a session. This is checked before the request is read."""
+        """Returns whether a call with this metadata may belong to a session. This is checked before the request is
+        read."""
         said = _said(metadata)
         return self._sessions.find(said) is not None or self._is_bearer(said)
 
     async def session(self, context: CallContext) -> CallSession:
-        """Whose call it is. Raises CallFailed(UNAUTHENTICATED)."""
+        """Returns the session of a call. Raises CallFailed(UNAUTHENTICATED)."""
         said = _said(context.invocation_metadata() or ())
         session = self._sessions.find(said)
         if session is not None and session.is_good(context.peer(), self._clock.wall_ms()):
@@ -126,7 +127,7 @@ class CallLogins:
         handshake_id = request.handshake_id
         login = self._under_way.take(handshake_id, context.peer(), self._clock.monotonic_ms())
         if login is None:
-            # Its connection may have been replaced in the midst of the login.
+            # The connection may have been replaced during the login.
             raise CallFailed(Status.UNAVAILABLE, "the connection has no such login in progress: start a new login")
         is_over = True
         try:
@@ -148,7 +149,7 @@ class CallLogins:
         return token
 
     async def _verify(self, said: str, address: str) -> CallSession:
-        """Logs in by a bearer token, as a client would."""
+        """Logs a client in by a bearer token, and returns its session."""
         login = _OneLogin(self._logins, None, address)
         login.login.handshake(OAUTHBEARER)
         message = b"n,,\x01auth=Bearer " + said[len(_BEARER) :].strip().encode(errors="replace") + b"\x01\x01"
@@ -210,14 +211,14 @@ class CallLogins:
 
 
 class _OneLogin:
-    """A login, and the session that it comes to."""
+    """A login under way, and its session after that."""
 
     def __init__(self, logins: ListenerLogins, peer: str | None, address: str = "") -> None:
         self._session = CallSession(peer=peer)
         self.login = Login(logins, address or host_of(peer or ""), lambda _: self._session.end())
 
     def begun_session(self) -> CallSession:
-        """The login is complete."""
+        """Returns the session of a complete login."""
         door, session = self.login.door, self._session
         assert door.user is not None, "the login is complete"
         session.user, session.expires_ms = door.user, door.expires_ms
@@ -234,12 +235,13 @@ class _Held:
         self._now_ms = now_ms
 
     def check(self) -> None:
-        """Raises CallFailed(UNAUTHENTICATED) once the session is over."""
+        """Raises CallFailed(UNAUTHENTICATED) if the session has ended."""
         if not self.session.is_good(self._peer, self._now_ms()):
             raise _unauthenticated()
 
     async def checked(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Ends with the session: its reader may be a task whose failure nobody sees."""
+        """Yields requests until the session ends. It ends without an error, because its reader may be a task whose
+        failure nobody sees."""
         async for request in requests:
             if not self.session.is_good(self._peer, self._now_ms()):
                 return
@@ -270,7 +272,7 @@ class _Held:
 
 
 def _said(metadata: Metadata) -> str:
-    """What the call says of whose it is; empty: nothing, or more than one thing."""
+    """Returns the caller's `authorization`. Returns empty text if there is none, or more than one."""
     values = [value for name, value in metadata if name == AUTHORIZATION]
     return values[0] if len(values) == 1 and isinstance(values[0], str) else ""
 
@@ -297,7 +299,7 @@ async def _answered(login: Login, message: bytes) -> AuthenticateReply:
     except (ChecksBusyError, TooManyFailuresError) as error:
         raise CallFailed(Status.RESOURCE_EXHAUSTED, str(error)) from error
     except CredentialChangedError as error:
-        # The client logs in again, as it does at a Kafka listener, which hangs up.
+        # The client logs in again, as it does after a Kafka listener has closed the connection.
         raise CallFailed(Status.UNAVAILABLE, str(error)) from error
     except SaslStateError as error:
         return AuthenticateReply(code=ErrorCode.ILLEGAL_SASL_STATE, message=str(error))

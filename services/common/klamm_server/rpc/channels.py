@@ -1,7 +1,7 @@
 """One connection per server of a kind.
 
-A fenced server may hang, and with it the callers that wait for its answer: so their calls end at once, like calls to a
-server that is gone. The callers repeat them at the server that is responsible by then."""
+A fenced server may hang, and callers would then wait for its answer. So their calls end at once, like calls to a server
+that is gone. The callers retry at the server that is then responsible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ StubT = TypeVar("StubT", bound=Stub)
 
 
 class Channels(Generic[StubT]):
-    """`stub` dials on first use; `end_calls_except` with each change of the live servers; `close` at the end."""
+    """Connections by address. `stub` connects at the first call. Call `end_calls_except` after each change of the live
+    servers, and `close` at the end."""
 
     def __init__(self, transport: Transport, service: Service[StubT, Any], options: ChannelOptions) -> None:
         self._transport = transport
@@ -26,13 +27,13 @@ class Channels(Generic[StubT]):
         self._connections: dict[str, Connection] = {}
 
     def stub(self, address: str) -> StubT:
-        """The calls of the server at that address."""
+        """Returns the stub of the server at that address."""
         if address not in self._connections:
             self._connections[address] = Connection(self._transport, address, self._options)
         return self._connections[address].stub(self._service)
 
     def end_calls_except(self, live: Collection[str]) -> None:
-        """Calls to other addresses than these raise NetworkError."""
+        """Ends calls to addresses that are not in `live`. These calls raise NetworkError."""
         for address, connection in self._connections.items():
             if address not in live:
                 connection.end_calls()

@@ -1,4 +1,4 @@
-"""A connection to one of the controllers, and which one to try after it."""
+"""A connection to one of the controllers, and the choice of the next one after a failure."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ AnswerT = TypeVar("AnswerT", bound=ControllerAnswer)
 
 
 class ControllerChannel(Generic[StubT]):
-    """One connection for new calls, to the controller that is believed to be the right one.
+    """A connection to the controller that is assumed to be active.
 
-    A call that fails turns the channel to another controller. Calls that others have under way at the former one go on
-    there: they have their own time-outs, and may have had an effect already. A redirection may name a controller that
-    is not among `controllers`; it is forgotten at the next failure."""
+    After a failed call, the channel turns to another controller. Other calls under way at the former one continue: they
+    have their own timeouts, and may have had an effect already. A redirection may name a controller that is not among
+    `controllers`. It is dropped at the next failure."""
 
     def __init__(self, transport: Transport, controllers: Controllers, service: Service[StubT, Any]) -> None:
         self._transport = transport
@@ -51,20 +51,20 @@ class ControllerChannel(Generic[StubT]):
 
     @property
     def address(self) -> str:
-        """host:port that `stub` talks to."""
+        """The host:port of the current controller."""
         return "{}:{}".format(*self._asked)
 
     def stub(self) -> StubT:
-        """The service at the current controller; connects lazily."""
+        """Returns the stub of the current controller. It connects at the first call."""
         if self._connection is None:
             self._connection = Connection(self._transport, self.address, CONTROLLERS)
         return self._connection.stub(self._service)
 
     async def ask(self, rpc: Unary[StubT, RequestT, AnswerT], request: RequestT, *, timeout_ms: int) -> AnswerT:
-        """One attempt. Its answer may be any error but NOT_CONTROLLER.
+        """Makes one attempt. The answer may have any error except NOT_CONTROLLER.
 
-        Raises the BrokerError of a call that failed, or NotControllerError; the next attempt goes to another controller
-        then, to the same one for all who asked this one."""
+        Raises the BrokerError of a failed call, or NotControllerError. The next attempt then goes to another
+        controller, which is the same for all callers of the failed one."""
         asked = self._asked
         try:
             answer = await rpc(self.stub(), request, timeout_ms=timeout_ms)
@@ -79,11 +79,11 @@ class ControllerChannel(Generic[StubT]):
         return answer
 
     def rotate(self) -> None:
-        """Turns to the next controller, after a failure."""
+        """Turns to the next controller after a failure."""
         self._switch_to(self._controllers.following(self._asked))
 
     def redirect(self, controller: Endpoint) -> None:
-        """Turns to the controller that NOT_CONTROLLER named; without a name, to the next one."""
+        """Turns to the controller that NOT_CONTROLLER named, or to the next one if it named none."""
         if not controller.host:
             self.rotate()
         else:

@@ -17,8 +17,9 @@ Address = tuple[str, int]
 
 
 class Controllers:
-    """Shared by all that talk to controllers; `configured` are (host, port), at least one. `own` is the listener that
-    this server uses of others; without it, they are where they say to each other."""
+    """The controllers' addresses, shared by all code that calls controllers. `configured` has at least one (host,
+    port). `own` is the listener of other servers that this server uses. Without it, the addresses are those that the
+    controllers use among themselves."""
 
     def __init__(self, configured: Sequence[Address], own: Listener | None = None) -> None:
         assert configured, "no controllers are configured"
@@ -29,12 +30,12 @@ class Controllers:
 
     @property
     def current(self) -> tuple[Address, ...]:
-        """The controllers of the quorum; the configured ones until they are known."""
+        """Returns the controllers of the quorum, or the configured ones until these are known."""
         return self._current or self._configured
 
     @property
     def to_try(self) -> tuple[Address, ...]:
-        """The controllers to ask, one after the other, each once."""
+        """Returns the controllers to try in this order, each once."""
         return tuple(dict.fromkeys([*self._current, *self._configured]))
 
     def learn(self, endpoints: Iterable[Endpoint], listeners: Iterable[ControllerListeners] = ()) -> None:
@@ -51,7 +52,7 @@ class Controllers:
         return self._listeners.get(address) or plain_listeners(*address)
 
     def following(self, address: Address) -> Address:
-        """The controller to try when that one has failed."""
+        """Returns the controller to try after the one at `address` has failed."""
         to_try = self.to_try
         position = to_try.index(address) + 1 if address in to_try else 0
         return to_try[position % len(to_try)]

@@ -14,17 +14,17 @@ from klamm_server.rpc.channels import Channels
 
 
 class CoordinatorChannels:
-    """`owner_of` gives a stub, or None while nobody owns the shard. `own` is the listener that this server uses of
-    others."""
+    """The connections to coordinators. `owner_of` returns a stub, or None without an owner of the shard. `own` is the
+    listener of other servers that this server uses."""
 
     def __init__(self, transport: Transport, image: Callable[[], MetadataImage], own: Listener) -> None:
         self._image = image
         self._own = own
-        # A group's offsets have no bound of their own.
+        # The size of a group's offsets has no limit.
         self._channels = Channels(transport, COORDINATOR, SERVERS)
 
     def owner_of(self, topic: str, shard: int) -> CoordinatorStub | None:
-        """The coordinator that owns the shard of that internal topic."""
+        """Returns the stub of the coordinator that owns the shard of that internal topic, or None."""
         image = self._image()
         writer = image.shards.get((topic, shard))
         owner = None if writer is None else image.coordinators.get(writer.coordinator_id)
@@ -35,7 +35,7 @@ class CoordinatorChannels:
         return self._channels.stub(self._address(coordinator))
 
     def on_image(self, new: MetadataImage) -> None:
-        """Waits for no answer of a coordinator that is fenced or gone."""
+        """Ends the calls to coordinators that are fenced or gone, because they may never answer."""
         self._channels.end_calls_except({self._address(one) for one in new.live_coordinators()})
 
     async def close(self) -> None:

@@ -30,17 +30,17 @@ from klamm_server.runtime.tracing import server_interceptors
 from klamm_server.security.server_tls import ServerTls
 
 _HANDSHAKE_BEGINS_S: Final = 0.1
-"""How long a thread of gRPC's may take, at most, from asking for certificates to its handshake with them. gRPC frees
-those as soon as it is handed others, and the process ends if a thread is just between the two."""
+"""The longest time between a gRPC thread's request for certificates and its handshake. gRPC frees the old certificates
+when it gets new ones. If a thread is between the two then, the process crashes."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 _GRPC_STATUSES: Final = {status: code for code, status in STATUSES.items()}
 
 
 class GrpcServerTransport(GrpcTransport):
-    """A `klamm_server.rpc.transport.ServerTransport`. Calls are spans if this process's traces are on.
+    """A `klamm_server.rpc.transport.ServerTransport`. Calls are spans if the traces of this process are on.
 
-    Another server that is not accepted, or does not accept this one, may have the right certificate a moment later: its
-    calls fail like those of a server that is away, with the reason in their text."""
+    If a TLS handshake with another server fails, the certificate may be replaced soon. So its calls fail like those of
+    an unreachable server, with the reason in the text."""
 
     def __init__(self, *, tls: TlsSource | None = None) -> None:
         super().__init__(traces=tracing.is_on, tls=tls)
@@ -63,7 +63,7 @@ class GrpcServer:
         self._limits = limits
         self._health = health_aio.HealthServicer()
         self._names: set[str] = {""}
-        """The names of the services whose health can be asked for; the empty one is the whole server."""
+        """The names of the services that have a health. The empty name stands for the whole server."""
         self._servers: list[aio.Server] = []
 
     async def listen(
@@ -82,7 +82,7 @@ class GrpcServer:
             for address in addresses:
                 _add_port(server, address, tls)
         finally:
-            # Only now, or a program that asks for any port may be given this one in between.
+            # Close the sockets only now. Otherwise another program that binds to any port may get this one.
             for one in held:
                 one.close()
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
@@ -124,7 +124,9 @@ class GrpcServer:
 
 
 class _Doorkeeper(aio.ServerInterceptor):  # type: ignore[misc]
-    """Ends calls of nobody's before their requests are read: a stranger's may be as long as anybody's."""
+    """Refuses calls without a session before their requests are read, because the requests of strangers may be
+    large.
+    """
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
@@ -142,11 +144,11 @@ async def _refuse(requests: Any, context: Any) -> AsyncIterator[Any]:
 
 
 _UNREAD: Final = grpc.stream_stream_rpc_method_handler(_refuse)
-"""It asks for no request."""
+"""The handler of refused calls. It does not read the request."""
 
 
 class _AskedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
-    """Tells what services there are to those who have logged in."""
+    """The reflection service of a listener with logins. It answers only clients that have logged in."""
 
     def __init__(self, names: Sequence[str], callers: Callers) -> None:
         super().__init__(names)
@@ -194,14 +196,14 @@ def _certificates(material: TlsMaterial) -> grpc.ServerCertificateConfiguration:
 
 def _options(limits: ServerLimits, tls: ServerTls | None) -> list[tuple[str, int]]:
     return [
-        # gRPC's own is two minutes, in which a silent client holds a connection.
+        # gRPC's default is two minutes, for which a silent client would hold a connection.
         *(() if tls is None else [("grpc.server_handshake_timeout_ms", tls.settings.ssl_handshake_timeout_ms)]),
-        # Two processes on one port would silently share its connections.
+        # Otherwise, two processes with one port would share its connections without an error.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.receive_max_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", limits.concurrent_calls_max),
-        # gRPC cancels calls that wait to be accepted from 1,000 on, at random; the bounds here are the above.
+        # From 1,000 waiting calls on, gRPC would cancel some of them at random. The limits above apply instead.
         ("grpc.server.max_pending_requests", limits.concurrent_calls_max),
         ("grpc.server.max_pending_requests_hard_limit", limits.concurrent_calls_max),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -210,12 +212,13 @@ def _options(limits: ServerLimits, tls: ServerTls | None) -> list[tuple[str, int
 
 
 def _addresses(bind: str, held: Sequence[socket.socket]) -> tuple[list[str], int]:
-    """What gRPC is to listen at, and the port. Of several addresses it would content itself with one."""
+    """Returns the addresses where gRPC listens, and the port. With several addresses, gRPC would be content if one of
+    them works."""
     families = [one.family for one in held]
     names = [one.getsockname() for one in held]
     bound_port: int = names[0][1]
     if bind in {"", "[::]"}:
-        # One socket for both families; gRPC takes 0.0.0.0 where there is no IPv6.
+        # One socket serves both families. If there is no IPv6, gRPC uses 0.0.0.0.
         return [f"[::]:{bound_port}"], bound_port
     return [_with_port(*pair) for pair in zip(families, names, strict=True)], bound_port
 

@@ -21,8 +21,8 @@ def _channel(address: str, material: TlsMaterial | None) -> aio.Channel:
 
 
 async def wait_serving(address: str, material: TlsMaterial | None = None) -> None:
-    """Returns when the health of the server at host:port is SERVING, however long that takes. Its listener is dialled
-    with `material`; None: it has no TLS."""
+    """Waits for ever until the health of the server at host:port is SERVING. `material` is for the connection's TLS;
+    None means no TLS."""
     async with _channel(address, material) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:

@@ -14,15 +14,16 @@ Answer = Callable[[Any, Any], Any]
 
 
 class NodeGuard:
-    """`guarded` for each method that is served."""
+    """Guards the calls between servers. Call `guarded` for each served method."""
 
     def __init__(self, principals: NodePrincipals, principal_of: Callable[[Any], str]) -> None:
-        """`principal_of` says whose certificate the caller of a call has shown."""
+        """Checks callers by `principals`. `principal_of` returns the principal in a caller's certificate."""
         self._principals = principals
         self._principal_of = principal_of
 
     def guarded(self, method: Method, answer: Answer) -> Answer:
-        """`answer`, or what refuses a call by CallFailed(PERMISSION_DENIED) that speaks for another node."""
+        """Returns `answer` with a check before it. A call on behalf of another node raises
+        CallFailed(PERMISSION_DENIED)."""
         speaks_for = nodes_of(method.path)
         if speaks_for is None:
             return answer

@@ -1,4 +1,4 @@
-"""What a server tries until it works: counted, and told in the log."""
+"""Counts and logs the retries of a server."""
 
 from __future__ import annotations
 

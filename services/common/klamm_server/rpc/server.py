@@ -29,10 +29,10 @@ ApiT = TypeVar("ApiT")
 
 
 class RpcServer:
-    """The same services at each listener.
+    """The gRPC services of a process, which are the same at each listener.
 
-    `max_message_bytes` bounds what it receives (`socket.request.max.bytes`), `max_concurrent_rpcs` how many
-    calls of a listener it works on."""
+    `max_message_bytes` limits received messages (`socket.request.max.bytes`). `max_concurrent_rpcs` limits the calls in
+    progress at a listener."""
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class RpcServer:
         guard: NodeGuard | None = None,
         is_migrating: bool = False,
     ) -> None:
-        """`guard` says who may speak for which node, `is_migrating` that this server is on its way to security."""
+        """Makes a server without services. `guard` checks which node a caller may speak for. `is_migrating` is True
+        during a security migration."""
         limits = ServerLimits(receive_max_bytes=max_message_bytes, concurrent_calls_max=max_concurrent_rpcs)
         self._server = (transport or GrpcServerTransport()).server(limits)
         self._guard = guard
@@ -73,14 +74,14 @@ class RpcServer:
         tls: ServerTls | None = None,
         logins: ListenerLogins | None = None,
     ) -> int:
-        """Listens at every address of `bind`, which may be empty, and answers. With `tls` connections are encrypted;
-        with `logins` only clients that log in are answered. Returns the port (chosen by the system when `port` is 0).
-        Called once for each listener.
+        """Listens at every address of `bind`, which may be empty. With `tls`, connections are encrypted. With `logins`,
+        only clients that log in are served. Returns the port, which the system selects if `port` is 0. Call this once
+        for each listener.
 
-        Raises KlammError when one of the addresses cannot be bound, ConfigError for settings that gRPC cannot keep."""
+        Raises KlammError if an address cannot be bound, and ConfigError for settings that gRPC does not support."""
         if logins is None:
             return await self._server.listen(bind, port, listener, self._handlers, tls)
-        # Few listeners have logins, and these have messages of their own.
+        # Import here, because few listeners have logins.
         from klamm_server.rpc.call_logins import CallLogins
 
         callers = CallLogins(logins)
@@ -88,8 +89,8 @@ class RpcServer:
         return await self._server.listen(bind, port, listener, callers.handlers(self._handlers), tls, callers)
 
     async def report_health(self, wait_serving: Callable[[bool], Awaitable[None]]) -> None:
-        """Health says SERVING from when `wait_serving(True)` returns until `wait_serving(False)` does, again and again
-        until cancelled. Calls are taken all the time, but the services may not be ready for them."""
+        """Reports health until it is cancelled. It is SERVING after `wait_serving(True)` returns, until
+        `wait_serving(False)` returns. Calls are always accepted, but the services may not be ready for them."""
         while True:
             await wait_serving(True)
             await self._server.report_health(True)
@@ -98,11 +99,11 @@ class RpcServer:
             await self.become_unhealthy()
 
     async def become_unhealthy(self) -> None:
-        """Health says NOT_SERVING, as it does from the start on."""
+        """Sets health to NOT_SERVING, which it also is at the start."""
         await self._server.report_health(False)
 
     async def stop(self, grace_s: float) -> None:
-        """Takes no more calls; those under way have `grace_s` seconds."""
+        """Stops accepting calls. Calls under way have `grace_s` seconds to end."""
         await self._server.stop(grace_s)
         for task in self._running:
             task.cancel()

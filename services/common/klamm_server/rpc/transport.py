@@ -28,26 +28,26 @@ class Handler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """What a listener bears."""
+    """The limits of a listener."""
 
     receive_max_bytes: int
-    """The longest request."""
+    """The maximum size of a request, in bytes."""
     concurrent_calls_max: int
-    """Calls that it works on; one more is answered RESOURCE_EXHAUSTED."""
+    """The maximum number of calls in progress. A further call gets RESOURCE_EXHAUSTED."""
 
 
 class Callers(Protocol):
-    """Lets callers in at a listener where clients log in."""
+    """Checks the callers at a listener where clients log in."""
 
     open_paths: frozenset[str]
-    """The calls by which one logs in."""
+    """The paths of the calls with which a client logs in."""
 
     def may_pass(self, metadata: Iterable[tuple[str, str | bytes]]) -> bool:
-        """Whether a call with that metadata may be somebody's: if not, its request need not be read. Handlers ask
-        again."""
+        """Returns whether a call with that metadata may belong to a session. If not, its request is not read. Handlers
+        check again."""
 
     async def session(self, context: Any) -> object:
-        """Whose call it is. Raises CallFailed(UNAUTHENTICATED)."""
+        """Returns the session of a call. Raises CallFailed(UNAUTHENTICATED)."""
 
 
 class TransportServer(Protocol):
@@ -62,22 +62,22 @@ class TransportServer(Protocol):
         tls: ServerTls | None = None,
         callers: Callers | None = None,
     ) -> int:
-        """Answers at every address of `bind`, which may be empty, encrypted with `tls`; returns the port (chosen when
-        `port` is 0). What the transport answers by itself, but for health, `callers` may ask alone.
+        """Serves calls at every address of `bind`, which may be empty, with encryption if there is `tls`. Returns the
+        port, which is selected if `port` is 0. Only `callers` may use the transport's own services, except health.
 
-        In the context of a handler, `klamm_server.listeners.CAME_BY` is `listener`. What a handler raises reaches the
-        caller as `klamm_server.rpc.refusals.failure_of` says. Raises KlammError when an address cannot be bound,
-        ConfigError for settings of TLS that this transport cannot keep."""
+        In the context of a handler, `klamm_server.net.listeners.CAME_BY` is `listener`. The exception of a handler
+        reaches the caller as `klamm_server.rpc.refusals.failure_of` returns it. Raises KlammError if an address cannot
+        be bound, and ConfigError for TLS settings that this transport does not support."""
 
     async def report_health(self, is_serving: bool) -> None:
         """Sets the answer to health checks."""
 
     async def stop(self, grace_s: float) -> None:
-        """Takes no more calls; those under way have `grace_s` seconds."""
+        """Stops accepting calls. Calls under way have `grace_s` seconds to end."""
 
 
 class ServerTransport(Transport, Protocol):
-    """What a server needs."""
+    """The transport that servers need: clients' channels, and listeners."""
 
     def server(self, limits: ServerLimits) -> TransportServer:
-        """Made once for each process."""
+        """Makes the server of the process. Call this once."""

@@ -1,4 +1,4 @@
-"""What a server checks before it writes a transaction's marker (KIP-98, KIP-1228)."""
+"""Checks the marker of a transaction before a server writes it (KIP-98, KIP-1228)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 
 class EndedTransaction(Protocol):
-    """What a marker says of the producer and the coordinator that ended the transaction."""
+    """The fields of a marker about the producer, and about the coordinator that ended the transaction."""
 
     @property
     def producer_id(self) -> int: ...

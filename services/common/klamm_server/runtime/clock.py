@@ -1,4 +1,4 @@
-"""Time as a port: shells hand it to cores as numbers."""
+"""The interface of clocks. Shells pass times to pure cores as numbers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Both clocks in milliseconds."""
+    """A wall clock and a monotonic clock, in milliseconds."""
 
     def wall_ms(self) -> int:
-        """Since the epoch; only for timestamps that people or records see."""
+        """Returns the time since the epoch. It is only for timestamps that users or records see."""
 
     def monotonic_ms(self) -> int:
-        """The time for every deadline and interval; it never goes back."""
+        """Returns the time for deadlines and intervals. It never goes back."""
 
 
 class SystemClock:

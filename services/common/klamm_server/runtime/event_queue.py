@@ -1,4 +1,4 @@
-"""One queue owns the state: everything that reads or changes it runs here, one event after the other.
+"""An event queue that owns state: all code that reads or changes the state runs here, one event after the other.
 
 Kafka's KafkaEventQueue on an event loop. A handler is a plain function, so it cannot await between looking and
 changing. Order of the events that are ready: scheduled ones whose deadline has come (earliest first), urgent
@@ -6,8 +6,7 @@ ones in order of arrival, all others in order of arrival.
 
 A handler's exception goes to the caller that awaits its future. Two kinds end `run` as well, which its owner treats as
 fatal (faults.watch): an AssertionError, because the state can no longer be trusted, and anything a scheduled
-handler raises, because nobody else would see it.
-"""
+handler raises, because nobody else would see it."""
 
 from __future__ import annotations
 
@@ -28,16 +27,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Observer = Callable[[int, int], None]
-"""Told of every handled event: (ms it waited, ms its handler took)."""
+"""Called after every handled event with (ms that it waited, ms of its handler)."""
 
 TURN_MS = 5
-"""How long events may run before the event loop gets a turn: streams, heartbeats and the disk's thread wait for it."""
+"""The time in ms after which events yield to the event loop, because streams, heartbeats and disk threads wait for
+it.
+"""
 SLOW_HANDLER_MS = 1_000
-"""Handlers that take longer are logged by name: everything else waited for them."""
+"""Slower handlers are logged by name, because all other events waited for them."""
 
 
 class QueueFullError(KlammError):
-    """The queue holds as many events as it may; the work was not taken and can be tried again later."""
+    """The queue is full and did not accept the event. The caller may try again later."""
 
     retriable = True
 
@@ -47,7 +48,7 @@ class _Event:
     name: str
     handler: Callable[[], Any]
     ready_ms: int
-    """Since when it could have been handled."""
+    """The time from which the event could have been handled."""
     future: asyncio.Future[Any] | None
 
 
@@ -80,14 +81,14 @@ class EventQueue:
         self._closed = False
 
     def __len__(self) -> int:
-        """Events waiting, the scheduled ones not counted."""
+        """Returns the number of waiting events, without scheduled ones."""
         return len(self._urgent) + len(self._ordinary)
 
     def append(self, name: str, handler: Callable[[], T]) -> asyncio.Future[T]:
-        """Handles an event after those that wait already; the future gets what `handler` returns or raises.
+        """Adds an event after all waiting ones. The future gets the handler's result or exception.
 
-        An event whose future is cancelled before its turn is dropped. Raises QueueFullError at capacity and
-        IllegalStateError once closed."""
+        If the future is cancelled before its turn, the event is dropped. Raises QueueFullError at capacity, and
+        IllegalStateError after `close`."""
         return self._enqueue(self._ordinary, name, handler)
 
     def prepend(self, name: str, handler: Callable[[], T]) -> asyncio.Future[T]:
@@ -95,24 +96,24 @@ class EventQueue:
         return self._enqueue(self._urgent, name, handler)
 
     def schedule(self, tag: str, deadline_ms: int, handler: Callable[[], None]) -> None:
-        """Handles an event when the clock's monotonic time is `deadline_ms`; replaces the one of the same tag."""
+        """Schedules an event for the monotonic time `deadline_ms`. It replaces a scheduled event with the same tag."""
         if self._closed:
             return
         self._schedule.put(tag, deadline_ms, handler)
         self._wake.set()
 
     def cancel(self, tag: str) -> None:
-        """Forgets the scheduled event of that tag, if there is one."""
+        """Removes the scheduled event with that tag, if there is one."""
         self._schedule.remove(tag)
 
     def close(self) -> None:
-        """Takes nothing more; `run` handles what waits, drops what is scheduled, and returns."""
+        """Refuses further events. `run` then handles the waiting events, drops the scheduled ones, and returns."""
         self._closed = True
         self._schedule = _Schedule()
         self._wake.set()
 
     async def run(self) -> None:
-        """Handles events until closed. Ends early only by a broken invariant (see the module)."""
+        """Handles events until `close`. It ends earlier only after a broken invariant (see the module)."""
         while True:
             delay_ms = self.turn()
             if delay_ms == 0:
@@ -123,9 +124,9 @@ class EventQueue:
                 await self._wait(delay_ms)
 
     def turn(self) -> int | None:
-        """Handles what is ready, at most `events_per_turn` events, beginning none after TURN_MS.
+        """Handles the events that are ready, at most `events_per_turn`. Begins none after TURN_MS.
 
-        Returns the ms until there is more to do: 0 when something waits now, None when nothing is known."""
+        Returns the ms until the next event: 0 if an event waits now, None if none is known."""
         until_ms = self._clock.monotonic_ms() + TURN_MS
         for _ in range(self._events_per_turn):
             event = self._next()
@@ -194,9 +195,9 @@ class EventQueue:
 
 
 class _Schedule:
-    """Events by deadline, at most one per tag.
+    """Scheduled events by deadline, at most one for each tag.
 
-    Replaced and removed entries stay in the heap until they surface, or until they outnumber the live ones."""
+    Replaced and removed entries stay in the heap until they reach its top, or until they outnumber the others."""
 
     def __init__(self) -> None:
         self._live: dict[str, tuple[int, int, Callable[[], None]]] = {}

@@ -15,7 +15,7 @@ EXIT_STATUS = 70
 
 
 def fatal(story: str, error: BaseException | None = None) -> NoReturn:
-    """Logs what happened and ends the process at once: clean-up might persist the damage."""
+    """Logs the error and ends the process at once, because a clean-up might persist the damage."""
     log.critical("fatal: %s", story, exc_info=error)
     logging.shutdown()
     sys.stderr.flush()
@@ -23,13 +23,13 @@ def fatal(story: str, error: BaseException | None = None) -> NoReturn:
 
 
 def require_assertions() -> None:
-    """Services check their invariants with assert and refuse to run without them (python -O)."""
+    """Refuses to run without assertions (python -O), because services check their invariants with assert."""
     if not __debug__:
         raise SystemExit("klamm: services do not run under python -O: their assertions must stay on")
 
 
 def watch(task: asyncio.Task[None]) -> asyncio.Task[None]:
-    """Makes the end of a task that must never fail fatal when it is an exception."""
+    """Makes an exception of a task fatal. Returns the task."""
 
     def on_done(done: asyncio.Task[None]) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 YOUNG_OBJECTS = 10_000
-"""Made and still there, when a collection of the young ones begins."""
+"""The number of new objects at which a young collection begins."""
 YOUNG_COLLECTIONS = 10
-"""Young collections before what survived them is collected together."""
+"""The number of young collections before the objects that survived them are collected."""
 MIDDLE_COLLECTIONS = 1_000
-"""Middle collections before everything is collected."""
+"""The number of middle collections before all objects are collected."""
 LONG_S = 0.02
-"""A collection that took so long should not have to look at the same objects again."""
+"""The duration in seconds from which a collection should not visit the same objects again."""
 
 
 @contextmanager
@@ -53,7 +53,7 @@ class LongCollections:
         self._began_s = 0.0
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        """A collection begins (phase "start") or has ended."""
+        """Notes the begin (phase "start") or the end of a collection."""
         if phase == "start":
             self._began_s = self._now_s()
         elif self._now_s() - self._began_s >= LONG_S:

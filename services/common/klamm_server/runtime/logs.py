@@ -1,11 +1,10 @@
-"""Logging set-up: what every process of ours says goes to stderr, a line per event, for people or for machines.
+"""Sets up logging: every process logs to stderr, one line for each event, as text or JSON.
 
 text    2026-01-31T12:00:00.123Z INFO klamm_broker.server broker=1 serving port=9094
 json    {"ts": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "klamm_broker.server",
          "message": "broker=1 serving port=9094", "node": "klamm-broker-1", "fields": {"broker": 1, "port": 9094}}
 
-`fields` are the name=value pairs of the message, with numbers as numbers; `exception` is a traceback.
-"""
+`fields` are the name=value pairs of the message, with numbers as numbers; `exception` is a traceback."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 FORMATS: Final = ("auto", "text", "json")
-"""auto: text on a terminal, json elsewhere."""
+"""The log formats. auto means text on a terminal and json otherwise."""
 _PLACEHOLDER = re.compile(r"(?:([A-Za-z_][\w.]*)=['\"]?)?%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
 _NUMBERS: Final = (bool, int, float)
 
 
 class LineFormatter(logging.Formatter):
-    """Times are UTC; tracebacks follow."""
+    """Formats records as text, with times in UTC. Tracebacks follow the line."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -35,7 +34,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(LineFormatter):
-    """One object a line, of `node`."""
+    """Formats records as one JSON object per line. `node` names the process."""
 
     def __init__(self, node: str) -> None:
         super().__init__()
@@ -57,12 +56,12 @@ class JsonFormatter(LineFormatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """The arguments of the message that its template gives a name."""
+    """Returns the arguments that have a name in the message's template."""
     arguments = record.args
     if not isinstance(arguments, tuple):
         return {}
     names = _names(str(record.msg))
-    # A template that takes its arguments in another way than ours do (`%*d`).
+    # A template may use its arguments in another way than this project's templates do (`%*d`).
     if len(names) != len(arguments):
         return {}
     named = ((name, one) for name, one in zip(names, arguments, strict=True) if name)
@@ -71,12 +70,12 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _names(template: str) -> tuple[str, ...]:
-    """The names in the `%(name)s` of a message, in order; "" where a `%s` has none."""
+    """Returns the names before the arguments of a message, in order. An argument without a name has an empty one."""
     return tuple(match[1] or "" for match in _PLACEHOLDER.finditer(template) if not match[0].endswith("%%"))
 
 
 def set_up_logging(level: str, log_format: str = "auto", *, node: str) -> None:
-    """Sends everything from `level` ("INFO") on to stderr, and nothing anywhere else. `log_format`: one of FORMATS."""
+    """Sends all records from `level` ("INFO") on to stderr, and nowhere else. `log_format` is one of FORMATS."""
     assert log_format in FORMATS, log_format
     handler = logging.StreamHandler(sys.stderr)
     is_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())

@@ -1,4 +1,4 @@
-"""What every server tells of itself: its version and its clock, which no other call would show to be wrong."""
+"""The service with which every server reports its version and its clock. No other call shows that they are wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm.wire.v1.common_pb2 import DescribeServerRequest, DescribeServerRespon
 
 
 class ServerServicer:
-    """What `RpcServer.add_service(SERVER, ...)` takes."""
+    """The servicer for `RpcServer.add_service(SERVER, ...)`."""
 
     def __init__(self, *, is_migrating: bool) -> None:
         self.has_authorizer = False

@@ -1,4 +1,4 @@
-"""Something that is so or not, and that can be waited for, on one event loop."""
+"""A boolean on one event loop that tasks can wait for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Switch:
-    """Off to begin with."""
+    """A switch, which is off at first."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -17,13 +17,13 @@ class Switch:
         return self._is_on
 
     def turn(self, on: bool) -> None:
-        """Turns it on or off, and wakes the callers that wait for that."""
+        """Turns the switch on or off, and wakes the callers that wait for this."""
         if on is not self._is_on:
             self._is_on = on
             turned, self._turned = self._turned, asyncio.Event()
             turned.set()
 
     async def wait(self, on: bool) -> None:
-        """Waits until it is on, or off; it may have turned again before the caller runs."""
+        """Waits until the switch is on, or off. It may have changed again before the caller runs."""
         while self._is_on is not on:
             await self._turned.wait()

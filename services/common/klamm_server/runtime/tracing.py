@@ -1,8 +1,7 @@
 """A server's traces (`tracing.enable`): what of OpenTelemetry an application would set up for itself.
 
-Where spans go, and how many, is said in OpenTelemetry's own variables: OTEL_EXPORTER_OTLP_ENDPOINT,
-OTEL_TRACES_SAMPLER and the rest (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/).
-"""
+OpenTelemetry's own variables set the destination and the sampling of spans: OTEL_EXPORTER_OTLP_ENDPOINT,
+OTEL_TRACES_SAMPLER and others (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/)."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def start(name: str, node_id: int) -> None:
 
 
 def server_interceptors() -> list[Any]:
-    """The interceptors that trace this server's calls."""
+    """Returns the interceptors that trace this server's calls."""
     if not tracing.is_on():
         return []
     from opentelemetry.instrumentation.grpc import aio_server_interceptor

@@ -66,7 +66,7 @@ class _PrivateFile:
         self._path = path
         self._descriptor = self._open()
         self._is_torn = False
-        """Whether the last line in it is not whole: those of its write come again."""
+        """True if the last line in the file is incomplete. The lines of that write are written again."""
 
     def write(self, text: bytes) -> None:
         if self._was_moved():

@@ -29,24 +29,24 @@ DROPPED: Final = counters(
     "klamm_audit_dropped", "Audit events that were dropped because the backlog of their output was full", ("output",)
 )
 CERTIFICATE: Final = "SSL"
-"""The mechanism of those who show a certificate."""
+"""The mechanism of clients that log in by certificate."""
 BATCH_MAX_BYTES: Final = 512 * 1024
-"""Lines that go to an output at once."""
+"""The maximum size of the lines of one write."""
 INTERVAL_S: Final = 0.1
-"""How long lines wait for others to go with."""
+"""The time for which lines wait for others, in seconds."""
 RETRY_S: Final = 1.0
 CLOSING_S: Final = 5.0
-"""How long the last lines may take."""
+"""The time limit for the last lines, in seconds."""
 
 
 class AuditOutput(Protocol):
-    """Where lines go."""
+    """An output of the audit's lines."""
 
     async def write(self, lines: Sequence[bytes]) -> None:
-        """All of them, or raises OSError or KlammError: then they come again."""
+        """Writes all lines. If it raises OSError or KlammError, the lines are written again later."""
 
     async def close(self) -> None:
-        """Nothing more comes."""
+        """Closes the output. No more lines follow."""
 
 
 class _Feed:
@@ -75,7 +75,7 @@ class _Feed:
             await asyncio.sleep(RETRY_S if is_failing else INTERVAL_S)
 
     async def write_all(self) -> None:
-        """Writes until no line is left. Raises what the output raises."""
+        """Writes until no line is left. Raises the output's errors."""
         async with self._is_taking:
             while lines := self.backlog.first(BATCH_MAX_BYTES):
                 await self._output.write(lines)
@@ -88,7 +88,7 @@ class _Feed:
 
 
 class Auditor:
-    """`run` until it is cancelled, then `close`."""
+    """The audit of one server. Run `run` until it is cancelled, then call `close`."""
 
     def __init__(self, config: ServiceConfig, node: str, clock: Clock, outputs: Mapping[str, AuditOutput]) -> None:
         self._feeds = [_Feed(name, output) for name, output in outputs.items()]
@@ -118,7 +118,7 @@ class Auditor:
         self.trail.record(event, self.now_ms())
 
     async def run(self) -> None:
-        """Brings lines to their outputs, for ever."""
+        """Writes lines to their outputs until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for feed in self._feeds:
                 tasks.create_task(feed.run(), name="audit-output")
@@ -127,7 +127,7 @@ class Auditor:
                 self.trail.end_minutes(self.now_ms())
 
     async def flush(self) -> None:
-        """Tells what has been counted, as far as outputs take it in a moment."""
+        """Reports all counted events, and writes what the outputs accept within a short time."""
         self.trail.close(self.now_ms())
         for feed in self._feeds:
             with contextlib.suppress(OSError, KlammError):
@@ -135,7 +135,7 @@ class Auditor:
                     await feed.write_all()
 
     async def close(self) -> None:
-        """Called after `run`: tells what is left, as `flush`, and closes the outputs."""
+        """Writes the remaining lines like `flush`, and closes the outputs. Call this after `run`."""
         await self.flush()
         for feed in self._feeds:
             await feed.close()

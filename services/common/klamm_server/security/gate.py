@@ -33,15 +33,15 @@ from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.session import CALL, CALLER, Session
 
 FORWARDED: Final = "klamm-principal-bin"
-"""The metadata of a call that is passed on: the client's address and its principal, a line each."""
+"""The metadata of a forwarded call: the client's address and its principal, one per line."""
 _SEPARATOR: Final = b"\n"
 SESSIONS_MAX: Final = 1_024
-"""Principals at addresses whose decisions are kept from one call to the next."""
+"""The maximum number of principals at addresses whose decisions are cached between calls."""
 
 
 @contextmanager
 def for_caller() -> Iterator[None]:
-    """Calls that are begun inside are on behalf of the caller, if there is one."""
+    """Makes the calls that begin inside on behalf of the caller, if there is one."""
     caller = CALLER.get()
     if caller is None:
         yield
@@ -54,13 +54,13 @@ def for_caller() -> Iterator[None]:
 
 
 def forwarded(session: Session) -> tuple[str, bytes]:
-    """The metadata of calls on behalf of a client."""
+    """Returns the metadata of calls on behalf of a client."""
     return FORWARDED, session.host.encode() + _SEPARATOR + session.principal.encode()
 
 
 class Gate:
-    """`principal_of` says who is at the other end of a call's connection. Until `is_loaded` the access control lists
-    may lack some, also such as deny: super users alone pass, others are UNAVAILABLE."""
+    """The gate of one server. `principal_of` returns the principal of a call's connection. Until `is_loaded`, some ACLs
+    may be missing, even denials. So only super users pass then, and other calls are UNAVAILABLE."""
 
     def __init__(
         self,
@@ -85,14 +85,14 @@ class Gate:
         return Session(self._authorizer, self._acls, principal, host, audit)
 
     def guarded(self, method: Method, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """A servicer's function, behind the gate. It raises CallFailed, PERMISSION_DENIED."""
+        """Returns a servicer's function with the gate before it. It raises CallFailed with PERMISSION_DENIED."""
         check = check_of_rpc(method.path)
         if self._auditor is not None:
             answer = self._audited(method, answer)
         return (self._stream if method.server_streaming else self._unary)(method, check, answer)
 
     def _audited(self, method: Method, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """The same, of which the audit hears what was changed; it is inside, where it is known who is the caller."""
+        """Returns the function with an audit of its changes. It runs behind the gate, where the caller is known."""
         if not is_change(_name(method)):
             return answer
 
@@ -123,7 +123,7 @@ class Gate:
             CALLER.set(self._admitted(method, check, context))
             async for response in answer(request, context):
                 if self._acls() is not acls:
-                    # The caller may have lost the right to the stream, or be no server any more.
+                    # The caller may have lost its right to the stream, or its rights as a server.
                     acls = self._acls()
                     CALLER.set(self._admitted(method, check, context))
                 yield response
@@ -131,7 +131,7 @@ class Gate:
         return call
 
     def _admitted(self, method: Method, check: Check, context: CallContext) -> Session | None:
-        """Whose call it is; None: a server's own."""
+        """Returns the session of the call, or None if a server calls for itself."""
         principal = self._principal_of(context) if self._auditor is None else self._heard(self._auditor, context)
         if self._auditor is not None:
             CALL.set(Call(_name(method)))
@@ -178,7 +178,7 @@ def _tell_certificate(auditor: Auditor, principal: str, host: str) -> None:
 
 
 def _forwarded_by(context: CallContext) -> str | bytes | None:
-    """What the caller says of whose request it passes on, which anybody can say: as it came."""
+    """Returns the client for whom the caller forwards a request, unchecked, because any caller can claim this."""
     return next((value for name, value in context.invocation_metadata() or () if name == FORWARDED), None)
 
 
@@ -198,7 +198,8 @@ def _principal_and_host(told: str | bytes) -> tuple[str, str]:
 
 
 def host_of(peer: str) -> str:
-    """`10.0.0.1` of gRPC's `ipv4:10.0.0.1:50321`, `::1` of `ipv6:%5B::1%5D:50321`; anything else as it is."""
+    """Returns the host of gRPC's address: `10.0.0.1` of `ipv4:10.0.0.1:50321`, `::1` of `ipv6:%5B::1%5D:50321`. Any
+    other text stays as it is."""
     kind, _, address = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return peer

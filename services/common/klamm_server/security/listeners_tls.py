@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class ListenersTls:
-    """Reads them when it is made; raises ConfigError for those that cannot be used."""
+    """The TLS of all listeners, which it reads when it is made. Raises ConfigError if files cannot be used."""
 
     def __init__(self, config: ServiceConfig) -> None:
         listeners = config.resolved_listeners()
@@ -34,9 +34,9 @@ class ListenersTls:
         """The TLS with which this server dials other servers, or None if these connections are not encrypted."""
 
     def of(self, listener: str) -> ServerTls | None:
-        """The keys and certificates of that listener; None: it has no TLS."""
+        """Returns the keys and certificates of that listener, or None if it has no TLS."""
         return self._by_name.get(listener)
 
     async def watch(self) -> None:
-        """Keeps all of them up to date, until it is cancelled."""
+        """Keeps all of them up to date until it is cancelled."""
         await asyncio.gather(*(one.watch() for one in self._by_name.values()))

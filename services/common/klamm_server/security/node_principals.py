@@ -36,14 +36,14 @@ class Node(NamedTuple):
 
 
 class NodePrincipals:
-    """What the setting says."""
+    """The bindings of nodes to principals in the setting."""
 
     def __init__(self, principals: Mapping[Node, str]) -> None:
         self._principals = principals
 
     @classmethod
     def parse(cls, bindings: Iterable[str]) -> NodePrincipals | None:
-        """Reads `broker:1=User:broker-1` and the like; None where there are none. Raises ConfigError."""
+        """Parses bindings such as `broker:1=User:broker-1`. Returns None if there are none. Raises ConfigError."""
         principals: dict[Node, str] = {}
         for text in bindings:
             match = _BINDING.fullmatch(text)

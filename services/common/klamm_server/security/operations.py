@@ -28,10 +28,11 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """See the module's docstring; both empty: anybody."""
+    """The right that a call needs. The module's docstring explains the kinds. If both fields are empty, anybody may
+    call."""
 
     of_cluster: tuple[AclOperation, ...] = ()
-    """Any of them will do."""
+    """The operations on the cluster of which the caller needs one."""
     of_resources: tuple[Need, ...] = ()
 
 
@@ -40,18 +41,18 @@ class UncheckedCallError(KlammError):
 
 
 def check_of_rpc(path: str) -> Check:
-    """The check of a call such as `/klamm.v1.Broker/Produce`. Raises UncheckedCallError."""
+    """Returns the check of a call such as `/klamm.v1.Broker/Produce`. Raises UncheckedCallError."""
     service, name = path.removeprefix("/klamm.v1.").split("/")
     return _found(RPCS.get(service, {}).get(name), path)
 
 
 def is_between_servers(path: str) -> bool:
-    """Whether servers alone make that call. Raises UncheckedCallError."""
+    """Returns whether only servers make that call. Raises UncheckedCallError."""
     return check_of_rpc(path) == _SERVER
 
 
 def check_of_api(name: str) -> Check:
-    """The check of a Kafka API such as `LIST_OFFSETS`. Raises UncheckedCallError."""
+    """Returns the check of a Kafka API such as `LIST_OFFSETS`. Raises UncheckedCallError."""
     return _found(KAFKA_APIS.get(name), f"Kafka's API {name}")
 
 

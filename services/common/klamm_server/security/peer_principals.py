@@ -16,7 +16,7 @@ from klamm_server.security.listeners_tls import ListenersTls
 from klamm_server.security.server_tls import ServerTls
 
 CERTIFICATES_MAX: Final = 1_024
-"""Names that are kept ready, by certificate."""
+"""The maximum number of principals that are cached by certificate."""
 _END: Final = "-----END CERTIFICATE-----"
 
 LOGGED_IN: ContextVar[str | None] = ContextVar("logged_in", default=None)
@@ -24,16 +24,16 @@ LOGGED_IN: ContextVar[str | None] = ContextVar("logged_in", default=None)
 
 
 class PeerPrincipals:
-    """Names are made by `ssl.principal.mapping.rules` of the listener that a call came in by."""
+    """The principals of gRPC callers. The `ssl.principal.mapping.rules` of a call's listener turn certificates into
+    names."""
 
     def __init__(self, tls: ListenersTls) -> None:
         self._tls = tls
         self._name_of = functools.lru_cache(CERTIFICATES_MAX)(self._mapped)
 
     def of(self, context: Any) -> str:
-        """The principal that the caller of the call under way has logged in as, or that of the certificate it has
-        shown; without either, User:ANONYMOUS. Raises CallFailed(UNAUTHENTICATED) where no rule takes the certificate's
-        name."""
+        """Returns the principal of the caller's login or certificate, or User:ANONYMOUS without either. Raises
+        CallFailed(UNAUTHENTICATED) if no rule matches the certificate's name."""
         logged_in = LOGGED_IN.get()
         if logged_in is not None:
             return logged_in

@@ -57,12 +57,12 @@ class ServerTls:
 
     @property
     def version(self) -> int:
-        """Grows with every change of `material`."""
+        """A number that grows with every change of `material`."""
         return self._watched.version
 
     @property
     def material(self) -> TlsMaterial:
-        """What the next connection is made with."""
+        """Returns the keys and certificates for the next connection."""
         return self._watched.material
 
     def server_context(self) -> ssl.SSLContext:
@@ -73,13 +73,13 @@ class ServerTls:
         return self._context
 
     async def watch(self) -> None:
-        """Looks at the files again and again, until it is cancelled."""
+        """Checks the files regularly until it is cancelled."""
         while True:
             await asyncio.sleep(self.settings.ssl_reload_interval_ms / 1000)
             await asyncio.to_thread(self.refresh)
 
     def refresh(self) -> None:
-        """Looks at the files once."""
+        """Checks the files once."""
         try:
             if not self._watched.refresh(datetime.now(UTC)):
                 return

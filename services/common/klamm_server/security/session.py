@@ -33,7 +33,7 @@ _REFUSALS: Final = {
 
 
 class Session:
-    """A principal at an address, for as long as it is connected."""
+    """A principal at an address, as long as it is connected."""
 
     __slots__ = ("_acls", "_authorizer", "_decisions", "audit", "host", "principal")
 
@@ -54,7 +54,7 @@ class Session:
         self._decisions = Decisions(authorizer, principal, host)
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the session may do this, by the newest access control lists. The audit records the decision."""
+        """Returns whether the session may perform the operation, by the newest ACLs. The audit records the decision."""
         decision = self._decisions.decide(self._acls(), operation, resource_type, name)
         if self.audit is not None:
             self.audit.decided(decision, operation, resource_type, name, CALL.get())
@@ -71,7 +71,7 @@ class Session:
         return self.may(next(may, operations[-1]), ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_with_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether there can be a resource with which it may (KIP-679)."""
+        """Returns whether there can be a resource on which the session may perform the operation (KIP-679)."""
         return self._authorizer.authorize_by_resource_type(
             self._acls(), self.principal, self.host, operation, resource_type
         ).is_allowed
@@ -80,13 +80,13 @@ class Session:
 CALLER: ContextVar[Session | None] = ContextVar("caller", default=None)
 """The session of the call that is being handled, or None without an authorizer."""
 CALL: ContextVar[Call] = ContextVar("call", default=Call())  # noqa: B039 - nobody writes into it
-"""Which call it is, for the audit."""
+"""The request or call that is being handled, for the audit."""
 
 
 def called_by(
     session: Session, handle: Callable[[RequestT], AnswerT | Coroutine[Any, Any, AnswerT]], request: RequestT
 ) -> AnswerT | Coroutine[Any, Any, AnswerT]:
-    """What `handle` answers to the session's request, at once or in time."""
+    """Returns the answer of `handle` to the session's request, immediately or as an awaitable."""
     token = CALLER.set(session)
     try:
         answer = handle(request)
@@ -106,7 +106,7 @@ async def _in_time(session: Session, answer: Coroutine[Any, Any, AnswerT]) -> An
 
 @contextmanager
 def for_itself() -> Iterator[None]:
-    """Inside, the server acts for itself: what the caller may has been asked."""
+    """Makes the server act for itself inside, because the caller's rights were checked already."""
     token = CALLER.set(None)
     try:
         yield
@@ -115,7 +115,7 @@ def for_itself() -> Iterator[None]:
 
 
 def may(operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-    """Whether the caller may do that."""
+    """Returns whether the caller may perform the operation on the resource."""
     caller = CALLER.get()
     return caller is None or caller.may(operation, resource_type, name)
 
@@ -127,7 +127,7 @@ def may_be_shown(operation: AclOperation, resource_type: ResourceType, name: str
 
 
 def may_with_cluster(*operations: AclOperation) -> bool:
-    """Whether the caller may do one of these with the cluster."""
+    """Returns whether the caller may perform one of these operations on the cluster."""
     caller = CALLER.get()
     return caller is None or caller.may_with_cluster(*operations)
 
@@ -144,14 +144,14 @@ def may_with_any(operation: AclOperation, resource_type: ResourceType) -> bool:
 
 
 def require(operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-    """Raises TopicAuthorizationFailedError, GroupAuthorizationFailedError ... by the resource's type, unless the caller
-    may do that."""
+    """Raises an error by the resource's type (TopicAuthorizationFailedError, GroupAuthorizationFailedError ...) unless
+    the caller may perform the operation."""
     if not may(operation, resource_type, name):
         raise refusal(resource_type)
 
 
 def require_cluster(*operations: AclOperation) -> None:
-    """Raises ClusterAuthorizationFailedError, unless the caller may do one of these with the cluster."""
+    """Raises ClusterAuthorizationFailedError unless the caller may perform one of these operations on the cluster."""
     if not may_with_cluster(*operations):
         raise refusal(ResourceType.CLUSTER)
 
@@ -164,5 +164,6 @@ def tell_change(event: AuditEvent) -> None:
 
 
 def refusal(resource_type: ResourceType) -> BrokerError:
-    """It names nothing: a caller that may not see a thing does not learn its name either."""
+    """Returns the error for a refused operation. It names no resource, because a caller that may not see a resource
+    must not learn its name."""
     return _REFUSALS[resource_type].exception()

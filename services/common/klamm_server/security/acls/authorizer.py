@@ -33,18 +33,18 @@ _IMPLIED_BY: Final = {
 """The operations that imply each operation. A principal that is allowed one of them is allowed the operation too. A
 denial of one of them does not deny the operation."""
 _ANY_NAME: Final = "hardcode"
-"""A resource that is asked for in place of any: Kafka's way to let super users, and the default rule, through."""
+"""A name that stands for any resource. With it, Kafka lets super users and the default rule decide."""
 
 
 class StandardAuthorizer:
-    """Knows the settings; the access control lists are an argument."""
+    """Decides by the settings. The access control lists are an argument."""
 
     def __init__(self, *, super_users: Iterable[str], allow_everyone_if_no_acl_found: bool) -> None:
         self._super_users = frozenset(super_users)
         self._allow_everyone_if_no_acl_found = allow_everyone_if_no_acl_found
 
     def is_super_user(self, principal: str) -> bool:
-        """Whether it may do everything, whatever the access control lists say."""
+        """Returns whether the principal may do everything, whatever the access control lists say."""
         return principal in self._super_users
 
     def authorize(
@@ -56,7 +56,8 @@ class StandardAuthorizer:
         resource_type: ResourceType,
         name: str,
     ) -> AclDecision:
-        """Whether `principal` (`Type:name`), whose address is `host`, may do it."""
+        """Returns the decision whether `principal` (`Type:name`) at the address `host` may perform the operation on the
+        resource."""
         if principal in self._super_users:
             return AclDecision(True, BuiltInRule.SUPER_USER)
         patterns = acls.of_resource(resource_type, name)
@@ -76,8 +77,8 @@ class StandardAuthorizer:
     def authorize_by_resource_type(
         self, acls: AclIndex, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> AclDecision:
-        """Whether there can be a resource of the type with which `principal` may do it (KIP-679). Operations imply no
-        others here."""
+        """Returns whether the principal may perform the operation on any resource of the type (KIP-679). Here,
+        operations imply no others."""
         of_any = self.authorize(acls, principal, host, operation, resource_type, _ANY_NAME)
         if of_any.is_allowed:
             return of_any
@@ -114,7 +115,7 @@ def _is_wildcard(binding: AclBinding) -> bool:
 
 
 def _is_dominated(allowing: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
-    """Whether everything that the binding allows is denied: by its own name, or by a prefix of it."""
+    """Returns whether a denial covers everything that the binding allows: of its own name, or of a prefix of it."""
     if _is_wildcard(allowing):
         return False
     name = allowing.resource_name

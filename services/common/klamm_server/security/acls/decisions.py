@@ -16,7 +16,7 @@ DECISIONS_MAX: Final = 10_000
 
 
 class Decisions:
-    """What `authorizer` says of one principal at one address."""
+    """The cached decisions of `authorizer` about one principal at one address."""
 
     __slots__ = ("_acls", "_authorizer", "_host", "_kept", "_principal")
 

@@ -15,11 +15,12 @@ from klamm.acls import WILDCARD
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _HOSTS_MAX: Final = 8192
-"""Parsed hosts that are remembered."""
+"""The maximum number of parsed hosts that are cached."""
 
 
 def host_matches(acl_host: str, host: str) -> bool:
-    """Whether an ACL's host means the address `host`. A text that is neither address nor range means only itself."""
+    """Returns whether an ACL's host matches the address `host`. A text that is neither an address nor a range matches
+    only itself."""
     if acl_host in (WILDCARD, host):
         return True
     address = _address(host)
@@ -32,7 +33,7 @@ def host_matches(acl_host: str, host: str) -> bool:
 
 
 def host_problem(acl_host: str) -> str:
-    """Why no ACL can have that host, or nothing. As in Kafka a name is taken, and means nobody."""
+    """Returns why no ACL can have that host, or empty text. As in Kafka, a name is accepted but matches no client."""
     if not acl_host:
         return "Host should not be empty"
     if "/" in acl_host and _network(acl_host) is None:
@@ -41,7 +42,7 @@ def host_problem(acl_host: str) -> str:
 
 
 def canonical_address(text: str) -> str:
-    """The one way to write that address; a text that is none stays as it is."""
+    """Returns the canonical form of an address. Any other text stays as it is."""
     address = _address(text)
     return text if address is None else str(address)
 
@@ -58,7 +59,8 @@ def _address(text: str) -> _Address | None:
 
 @lru_cache(_HOSTS_MAX)
 def _network(text: str) -> _Network | None:
-    """Bits below the prefix are allowed, a netmask in its place and IPv4-mapped ranges are not: as in Kafka."""
+    """Returns the network of a range, or None. As in Kafka, bits after the prefix are allowed, but netmasks and
+    IPv4-mapped ranges are not."""
     address, _, length = text.partition("/")
     if not (length.isascii() and length.isdecimal()):
         return None

@@ -14,11 +14,11 @@ from typing import Final
 
 BACKLOG_MAX_BYTES: Final = 16 * 1024**2
 _OVERHEAD_BYTES: Final = 50
-"""A line takes so much more than its characters."""
+"""The memory that a line takes besides its characters."""
 
 
 class Backlog:
-    """`add`, and `first`, whose lines are taken out by `take_out` once they are where they belong."""
+    """Waiting lines. Read them with `first`, and remove them with `take_out` after they were written."""
 
     def __init__(self, on_dropped: Callable[[int], None], max_bytes: int = BACKLOG_MAX_BYTES) -> None:
         """`on_dropped` is called with the number of events in a dropped line."""
@@ -29,11 +29,11 @@ class Backlog:
         self.is_overrun = False
 
     def __len__(self) -> int:
-        """Lines."""
+        """Returns the number of lines."""
         return len(self._lines)
 
     def add(self, line: bytes, count: int) -> None:
-        """Adds a line that tells of `count` events."""
+        """Adds a line that reports `count` events."""
         size = len(line) + _OVERHEAD_BYTES
         if self.held_bytes + size > self._max_bytes:
             self.is_overrun = True
@@ -43,11 +43,12 @@ class Backlog:
         self.held_bytes += size
 
     def first(self, max_bytes: int) -> list[bytes]:
-        """The oldest lines, which stay: at least one, if there is any, and no more than fit into `max_bytes`."""
+        """Returns the oldest lines without removing them: as many as fit into `max_bytes`, but at least one if there is
+        any."""
         return list(islice(self._lines, self._fitting(max_bytes)))
 
     def take_out(self, line_count: int) -> None:
-        """The oldest ones have arrived."""
+        """Removes the oldest lines after they were written."""
         for _ in range(line_count):
             self.held_bytes -= len(self._lines.popleft()) + _OVERHEAD_BYTES
         if self.held_bytes <= self._max_bytes // 2:

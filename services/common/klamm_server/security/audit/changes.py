@@ -26,17 +26,17 @@ _TOLD_ALREADY: Final = frozenset(
 
 
 def is_change(call: str) -> bool:
-    """Whether a call such as `CreateTopics` makes a change that the audit records."""
+    """Returns whether a call such as `CreateTopics` makes a change that the audit records."""
     return call in _CALLS
 
 
 def changes_of(call: str, request: Any, response: Any) -> Iterator[AuditEvent]:
-    """The events of such a call; whose it was is left open."""
+    """Yields the events of such a call, without the principal that made it."""
     if getattr(request, "validate_only", False):
         return
     found = _CALLS[call](request, response)
     if getattr(response, "error_code", 0):
-        # Nothing of it was done.
+        # The call failed as a whole and changed nothing.
         found = [_cluster(Activity.OTHER, response.error_code)]
     for event in found:
         if event.detail not in _TOLD_NAMES:
@@ -46,7 +46,7 @@ def changes_of(call: str, request: Any, response: Any) -> Iterator[AuditEvent]:
 def change(
     activity: Activity, resource_type: ResourceType, name: str, code: int, *, api: str = "", detail: str = ""
 ) -> AuditEvent:
-    """The event of a change of one resource; a `detail` says more, where it went well."""
+    """Returns the event of a change of one resource. `detail` adds information if the change succeeded."""
     told = ErrorCode.of(code).name if code else detail
     return AuditEvent(
         Category.MANAGEMENT,

@@ -15,11 +15,11 @@ from klamm_server.security.audit.tallies import Tally
 from klamm_server.security.audit.trail import AuditTrail
 
 TALLIES_MAX: Final = 1_000
-"""Tallies of what is allowed, for one session; a session that has more starts again without any."""
+"""The maximum number of tallies of one session. A session that has more starts again without any."""
 
 
 class Call(NamedTuple):
-    """Which request or call a decision is about."""
+    """The request or call that a decision is about."""
 
     api: str = ""
     client_id: str = ""
@@ -38,7 +38,7 @@ _ACTIVITIES: Final = {
 
 
 class SessionAudit:
-    """Tells of one principal at one address."""
+    """Reports the decisions about one principal at one address."""
 
     __slots__ = ("_allowed", "_host", "_now_ms", "_principal", "_trail", "wants_allowed", "wants_denied")
 
@@ -73,7 +73,7 @@ class SessionAudit:
                 self._keep(key, tally, decision)
 
     def changed(self, event: AuditEvent) -> None:
-        """The session has changed something, or failed to."""
+        """Records that the session has changed something, or that a change failed."""
         if self._trail.wants(Category.MANAGEMENT):
             self._trail.record(event._replace(principal=self._principal, host=self._host), self._now_ms())
 

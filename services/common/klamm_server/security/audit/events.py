@@ -1,7 +1,6 @@
-"""What an audit tells. Events that are equal differ in their time only, and are counted.
+"""The events of the audit. Equal events differ only in their time, and are counted.
 
-No field has a body of a request, a value of a config, a password or a token.
-"""
+No field has a body of a request, a value of a config, a password or a token."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Final, NamedTuple
 from klamm.acls import AclBinding, AclDecision, BuiltInRule
 
 TEXT_MAX: Final = 256
-"""Characters of a field: most are a client's word, and may be long."""
+"""The maximum length of a field. Clients choose most texts, and they may be long."""
 
 
 class Category(Enum):
@@ -28,7 +27,7 @@ class Category(Enum):
 
 
 class Activity(Enum):
-    """What kind of thing was done, for classes of events that tell them apart."""
+    """The kinds of activities, for classes of events that distinguish them."""
 
     LOGON = "logon"
     CREATE = "create"
@@ -44,18 +43,18 @@ class Activity(Enum):
 
 
 class AuditEvent(NamedTuple):
-    """One; texts are empty where there is nothing to say."""
+    """One audit event. A text is empty if it does not apply."""
 
     category: Category
     activity: Activity
     is_allowed: bool
-    """Whether it was allowed, or went well."""
+    """True if the operation was allowed or succeeded."""
     principal: str
-    """`Type:name`; of a failed login by the client's own word."""
+    """The principal as `Type:name`. For a failed login, it is the name that the client gave."""
     host: str
     """The client's address."""
     client_id: str = ""
-    """The client's word."""
+    """The client id that the client gave."""
     api: str = ""
     """The request's or call's name, as CREATE_TOPICS or CreateTopics."""
     mechanism: str = ""
@@ -63,19 +62,19 @@ class AuditEvent(NamedTuple):
     listener: str = ""
     """The listener where it logged in."""
     operation: str = ""
-    """What it wanted to do with the resource, as READ."""
+    """The operation on the resource, for example READ."""
     resource_type: str = ""
     """The type of the resource, for example TOPIC."""
     resource_name: str = ""
     rule: str = ""
-    """What decided: `super.users`, `default`, `no ACL allows it`, or the entry."""
+    """The rule that decided: `super.users`, `default`, `no ACL allows it`, or the ACL entry."""
     detail: str = ""
-    """Why a login failed, the code of an error, or which configs were changed."""
+    """The reason of a failed login, the code of an error, or the changed configs."""
     account: str = ""
-    """Whose password or rights were changed; empty: nobody's."""
+    """The user whose password or rights were changed, or empty."""
 
     def within_bounds(self) -> AuditEvent:
-        """The event, with no text longer than TEXT_MAX."""
+        """Returns the event with all texts cut to TEXT_MAX."""
         if len(max(self[3:], key=len)) <= TEXT_MAX:
             return self
         return AuditEvent(*self[:3], *(text[:TEXT_MAX] for text in self[3:]))
@@ -89,5 +88,5 @@ _BUILT_IN: Final = {
 
 
 def rule_of(decision: AclDecision) -> str:
-    """What decided, in words."""
+    """Returns the rule that decided, in words."""
     return str(decision.rule) if isinstance(decision.rule, AclBinding) else _BUILT_IN[decision.rule]

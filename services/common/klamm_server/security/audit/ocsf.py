@@ -51,7 +51,7 @@ class OcsfWriter:
         self._beginnings: dict[tuple[int, int, bool], str] = {}
 
     def line(self, told: Told) -> bytes:
-        """One line, without its end."""
+        """Returns one line, without the line end."""
         event = told.event
         if event.category is Category.AUTHENTICATION:
             rest = self._authentication(event)
@@ -92,7 +92,7 @@ class OcsfWriter:
         return f'{begun},"actor":{actor},"api":{_api(event)},"resources":[{resource}]{operation}'
 
     def _begun(self, class_: int, activity: int, is_allowed: bool) -> str:
-        """What all events of a kind begin with."""
+        """Returns the beginning of all events with these properties."""
         kind = class_, activity, is_allowed
         found = self._beginnings.get(kind)
         if found is None:

@@ -23,7 +23,7 @@ _OVERHEAD_BYTES: Final = 1_000
 
 
 class Told(NamedTuple):
-    """An event, and how often it happened in that time."""
+    """An event, and how often it happened."""
 
     event: AuditEvent
     times: int
@@ -32,7 +32,7 @@ class Told(NamedTuple):
 
 
 class Tally:
-    """The count of one event that is open: code that holds the tally may count further events by itself."""
+    """The count of one event. Code that holds an open tally may increase it directly."""
 
     __slots__ = ("begin_ms", "count", "event", "is_open", "size_bytes")
 
@@ -40,7 +40,7 @@ class Tally:
         self.event = event
         self.begin_ms = now_ms
         self.count = 0
-        """Events that have not been told."""
+        """The number of events that were not reported yet."""
         self.is_open = True
         self.size_bytes = _OVERHEAD_BYTES + 4 * len("".join(event[3:]))
 
@@ -49,7 +49,7 @@ class Tallies:
     """See the module's docstring. Times are of one clock that does not go back."""
 
     def __init__(self) -> None:
-        # A dict forgets its first key slowly, when many have gone before it.
+        # In a dict, removing the first key becomes slow after many removals.
         self._open: OrderedDict[AuditEvent, Tally] = OrderedDict()
         self.held_bytes = 0
 

@@ -1,4 +1,5 @@
-"""Events in, lines out: chosen by the settings, counted, written down once, and put into the backlog of each output."""
+"""Turns events into lines: the settings select events, equal ones are counted, and the lines are added to the backlog
+of each output."""
 
 from __future__ import annotations
 
@@ -36,22 +37,22 @@ class AuditTrail:
         return topic in self._excluded_topics
 
     def record(self, event: AuditEvent, now_ms: int) -> Tally:
-        """An event of a category that is wanted; further ones that equal it may be counted in what it gives."""
+        """Records an event of a wanted category. The caller may count further equal events in the returned tally."""
         tally, told = self._tallies.count(event.within_bounds(), self._forward(now_ms))
         self._tell(told)
         return tally
 
     def end_minutes(self, now_ms: int) -> None:
-        """Tells of the minutes that are over."""
+        """Reports the events of minutes that have ended."""
         self._tell(self._tallies.end_minutes(self._forward(now_ms)))
 
     def close(self, now_ms: int) -> None:
-        """Tells of everything that has been counted."""
+        """Reports all counted events."""
         self._tell(self._tallies.close(self._forward(now_ms)))
 
     @property
     def is_overrun(self) -> bool:
-        """Whether events were dropped, and an output is still behind."""
+        """True if events were dropped and an output has not caught up yet."""
         return any(backlog.is_overrun for backlog in self._backlogs)
 
     def _tell(self, told: Iterable[Told]) -> None:
@@ -61,6 +62,6 @@ class AuditTrail:
                 backlog.add(line, one.times)
 
     def _forward(self, now_ms: int) -> int:
-        """The wall clock may be set back, and minutes must end nevertheless."""
+        """Returns a time that never goes back, even if the wall clock is set back, so that minutes end."""
         self._latest_ms = max(self._latest_ms, now_ms)
         return self._latest_ms

@@ -17,14 +17,14 @@ FoundT = TypeVar("FoundT")
 
 
 class ChecksBusyError(KlammError):
-    """Too many others wait: the login ends without an answer."""
+    """Too many checks are waiting. The login ends without an answer."""
 
 
 class Checks:
-    """`close` comes last."""
+    """Runs checks in threads. Call `close` at the end."""
 
     def __init__(self, kind: str, *, threads: int = THREADS, waiting_max: int = WAITING_MAX) -> None:
-        """`kind` is what is checked: "password"."""
+        """Makes the threads. `kind` names the checks: "password"."""
         self._kind = kind
         self._under_way_max = threads + waiting_max
         self._under_way = 0

@@ -23,24 +23,24 @@ class JwksError(KlammError):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """An address that was not configured is not asked."""
+    """Follows no redirect, because only the configured address may be read."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def is_file(url: str) -> bool:
-    """Whether the keys are a file's, which is there when the server starts."""
+    """Returns whether the keys are in a file, which must exist when the server starts."""
     return urlsplit(url).scheme == "file"
 
 
 def read_jwks(url: str) -> bytes:
-    """The document at an https:// or file:// URL. Raises JwksError."""
+    """Returns the document at an https:// or file:// URL. Raises JwksError."""
     try:
         if is_file(url):
             with Path(unquote(urlsplit(url).path)).open("rb") as file:
                 return _read(url, file)
-        # CAs may have changed: they are read each time.
+        # Read the CAs each time, because they may have changed.
         over_tls = urllib.request.HTTPSHandler(context=ssl.create_default_context())
         with urllib.request.build_opener(_NoRedirect, over_tls).open(url, timeout=TIMEOUT_S) as response:
             return _read(url, response)

@@ -27,7 +27,9 @@ _CAUSE_SHOWN: Final = 200
 
 
 class TooManyFailuresError(SaslStateError):
-    """Too many answers to failed logins wait for the client's address: this one is not given."""
+    """Too many answers to failed logins already wait for the client's address. The connection ends without this
+    answer.
+    """
 
 
 class CredentialChangedError(SaslStateError):
@@ -69,7 +71,7 @@ class Login:
         return reply
 
     def close(self) -> None:
-        """The connection has gone."""
+        """Ends the login and its session after the connection was closed."""
         if self._session is not None:
             self._logins.users.sessions.forget(self._session)
 

@@ -1,8 +1,7 @@
 """The logins at the listeners of a server: made from its settings and from the users in its metadata.
 
-One for each door of a server, which asks it for each connection. A server tells it every image of the metadata; until
-the first one nobody is a user. Passwords are checked two at a time for all listeners together.
-"""
+Each door of a server has one, and uses it for each connection. The server passes every metadata image to it. Before the
+first image, no user can log in. For all listeners together, at most two passwords are checked at a time."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ class ListenerLogins:
         self.settings = settings
         self.users = users
         self.tokens: Tokens | None = None
-        """Where OAUTHBEARER is enabled."""
+        """The checks of tokens, or None if OAUTHBEARER is not enabled."""
         self._servers: Mapping[str, Callable[[], SaslServer]] = {
             name: self._server_of(name) for name in settings.sasl_enabled_mechanisms
         }
@@ -77,14 +76,14 @@ class ListenerLogins:
         return SaslDoor(self._servers, max_reauth_ms=self.settings.max_reauth_ms)
 
     async def check(self, mechanism: str, verification: Verification[Any]) -> Any:
-        """What the check finds that a login by that mechanism wants. Raises ChecksBusyError."""
+        """Returns the result of the check that a login with that mechanism needs. Raises ChecksBusyError."""
         if mechanism == OAUTHBEARER and self.tokens is not None:
             return await self.tokens.check(verification)
         return await self.users.passwords.run(verification.check)
 
     def _server_of(self, name: str) -> Callable[[], SaslServer]:
         if name == OAUTHBEARER:
-            # Few need it, and PyJWT and cryptography take their time.
+            # Import here, because few listeners need it, and PyJWT and cryptography load slowly.
             from klamm_server.security.logins.tokens import Tokens
 
             self.tokens = Tokens(self.settings, self.users.clock)
@@ -103,8 +102,10 @@ class ListenerLogins:
 
 
 class Logins:
-    """`on_image` with each image, `run` until it is cancelled, then `close`. `settings` are by listener. Raises
-    ConfigError where the keys of tokens are to be in a file, and are not."""
+    """The logins at all listeners of one door. Call `on_image` with each image, run `run` until it is cancelled, then
+    call `close`. `settings` are by listener.
+
+    Raises ConfigError if the keys of tokens should be in a file that does not exist."""
 
     def __init__(
         self, settings: Mapping[str, ListenerSaslSettings], clock: Clock, auditor: Auditor | None = None
@@ -120,7 +121,7 @@ class Logins:
 
     @property
     def are_wanted(self) -> bool:
-        """Whether clients log in at any listener."""
+        """True if clients log in at any listener."""
         return bool(self._by_listener)
 
     def at(self, listener: str) -> ListenerLogins | None:
@@ -128,15 +129,15 @@ class Logins:
         return self._by_listener.get(listener)
 
     def on_image(self, image: MetadataImage) -> None:
-        """Logins are by its users from now on; sessions whose credential it lacks end."""
+        """Uses the users of the image from now on. Ends sessions whose credential it lacks."""
         self._users.on_image(image)
 
     async def run(self) -> None:
-        """Keeps the keys of tokens up to date, for ever."""
+        """Keeps the keys of tokens up to date until it is cancelled."""
         await asyncio.gather(*(tokens.run() for tokens in self._tokens()))
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Ends the threads of the checks."""
         self._users.passwords.close()
         for tokens in self._tokens():
             tokens.close()

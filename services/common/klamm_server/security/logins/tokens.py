@@ -84,7 +84,7 @@ class Tokens:
         return self._rules.validate(token, keys, self._clock.wall_ms() / 1000)
 
     async def _has_others_than(self, before: KeySet | None) -> bool:
-        """Whether there are other keys than these, which lack one; if need be and may be, they are read."""
+        """Returns whether there are newer keys than `before`. Reads them if necessary and allowed at this time."""
         if self._keys is before and (
             self._reading is not None or self._refresh.on_unknown_key(self._clock.monotonic_ms())
         ):

@@ -1,9 +1,8 @@
-"""What the clients of one server have done of late, against the quotas that are set.
+"""The recent rates of the clients of one server, and the quotas that limit them.
 
 Memory is bounded: rates of clients that have gone are forgotten after an hour, and the one that was used longest ago
 when there are too many. A forgotten client starts again, with the burst of a new one. A client chooses its client id
-freely, so quotas that are to protect somebody are by user or address.
-"""
+freely, so quotas that are to protect somebody are by user or address."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from klamm_server.security.quotas.precedence import Quota, Quotas, limit_of_addr
 from klamm_server.security.quotas.rate_window import RateWindow, WindowSpan
 
 CLIENTS_MAX: Final = 10_000
-"""Rates that are kept, and quotas that were looked up."""
+"""The maximum number of rates and of cached quotas."""
 IDLE_MS: Final = 3_600_000
 
 _Sharers = tuple[str, str, str]
@@ -25,21 +24,23 @@ _Sharers = tuple[str, str, str]
 
 
 class ClientQuotas:
-    """`apply` what is set, then `charge` what is done. Times are monotonic milliseconds."""
+    """The quotas of one server. Set them with `apply`, and count usage with `charge`. Times are monotonic
+    milliseconds.
+    """
 
     def __init__(self, span: WindowSpan) -> None:
         self.span = span
         self.is_on = False
-        """Whether a quota of users or client ids is set, whatever it bounds."""
+        """True if a quota of users or client ids is set, with any key."""
         self.bounds_addresses = False
-        """Whether one of addresses is set."""
+        """True if a quota of addresses is set."""
         self._seen: object = None
         self._quotas: Quotas = {}
         self._found: dict[_Sharers, Quota | None] = {}
         self._rates: OrderedDict[_Sharers, RateWindow] = OrderedDict()
 
     def __len__(self) -> int:
-        """Rates that are kept."""
+        """Returns the number of rates."""
         return len(self._rates)
 
     def apply(self, quotas: Quotas) -> None:
@@ -71,14 +72,14 @@ class ClientQuotas:
         return min(INT_MAX, rate.throttle_ms(limit, now_ms))
 
     def throttle_ms(self, key: str, user: str, client_id: str, now_ms: int) -> int:
-        """How long the client has to rest for what it has done."""
+        """Returns how long the client must pause for its recent usage, in milliseconds."""
         quota = self._quota(key, user, client_id)
         if quota is None:
             return 0
         return min(INT_MAX, self._rate(key, quota, now_ms).throttle_ms(quota.limit, now_ms))
 
     def burst(self, key: str, user: str, client_id: str) -> float | None:
-        """The most that a client may do at once without having to rest; None: as much as it likes."""
+        """Returns the amount that a client may use at once without a pause, or None without a quota."""
         quota = self._quota(key, user, client_id)
         return None if quota is None else quota.limit * self.span.burst_s
 
@@ -103,7 +104,7 @@ class ClientQuotas:
         return rate
 
     def _forget(self, now_ms: int) -> None:
-        """Makes room for one more."""
+        """Makes room for one more rate."""
         rates = self._rates
         while rates:
             oldest = next(iter(rates.values()))
@@ -113,5 +114,5 @@ class ClientQuotas:
 
 
 def _canonical(entity: QuotaEntity) -> QuotaEntity:
-    """One address may be written in many ways."""
+    """Returns the entity with its address in canonical form, because an address can be written in many ways."""
     return tuple((kind, canonical_address(name) if kind == IP and name else name) for kind, name in entity)

@@ -30,11 +30,11 @@ class ConnectionRates:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a quota of addresses, or a bound for all of them."""
+        """True if there is a quota of addresses, or a limit for all of them."""
         return self._quotas.bounds_addresses or self._pace.is_on
 
     def admit(self, address: str, now_ms: int) -> int | None:
-        """A new connection: for how many milliseconds it is held back; None: it is refused."""
+        """Counts a new connection. Returns how long it must be delayed in milliseconds, or None if it is refused."""
         quota_ms = self._quotas.charge_address(CONNECTION_CREATION_RATE, address, 1, now_ms)
         rest_ms = max(quota_ms, self._pace.note(now_ms))
         if not rest_ms:

@@ -18,7 +18,8 @@ CLIENTS_MAX: Final = 10_000
 
 
 class MutationQuotas:
-    """`apply` what is set, then `admit` each change. Times are monotonic milliseconds."""
+    """The buckets of users. Set quotas with `apply`, and check each change with `admit`. Times are monotonic
+    milliseconds."""
 
     def __init__(self, span: WindowSpan) -> None:
         self._burst_s = span.windows * span.window_ms / 1000
@@ -26,7 +27,7 @@ class MutationQuotas:
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     def apply(self, quotas: Quotas) -> None:
-        """These hold from now on."""
+        """Uses these quotas from now on."""
         self._quotas = quotas
 
     def admit(self, user: str, client_id: str, partitions: int, now_ms: int) -> int:

@@ -24,20 +24,20 @@ from typing import NamedTuple
 from klamm.quotas import CLIENT_ID, IP, USER, QuotaEntity
 
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
-"""Bounds by key, of each entity that has any."""
+"""The limits by quota key, of each entity that has any."""
 
 
 class Quota(NamedTuple):
     """The quota of a client."""
 
     limit: float
-    """The bound, a second."""
+    """The limit per second."""
     sharers: tuple[str, str]
-    """The user and the client id of all who share it; an empty one stands for whatever there is."""
+    """The user and the client id of all clients that share the quota. An empty text stands for any."""
 
 
 def quota_of(quotas: Quotas, key: str, user: str, client_id: str) -> Quota | None:
-    """The quota `key` that holds for a client, if any does."""
+    """Returns the quota with that key that applies to a client, or None."""
     both, of_user, of_client = (user, client_id), (user, ""), ("", client_id)
     for entity, sharers in (
         (((CLIENT_ID, client_id), (USER, user)), both),
@@ -56,7 +56,7 @@ def quota_of(quotas: Quotas, key: str, user: str, client_id: str) -> Quota | Non
 
 
 def limit_of_address(quotas: Quotas, key: str, address: str) -> float | None:
-    """The bound `key` that holds for an address, each for itself (KIP-612)."""
+    """Returns the limit that applies to an address by itself, or None (KIP-612)."""
     for entity in (((IP, address),), ((IP, None),)):
         limit = quotas.get(entity, {}).get(key)
         if limit is not None:

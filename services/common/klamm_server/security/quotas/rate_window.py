@@ -19,16 +19,16 @@ from typing import NamedTuple
 
 
 class WindowSpan(NamedTuple):
-    """How far back a rate looks."""
+    """The windows over which a rate is measured."""
 
     windows: int = 11
-    """Windows that are kept (`quota.window.num`)."""
+    """The number of windows that are kept (`quota.window.num`)."""
     window_ms: int = 1_000
-    """How long each is (`quota.window.size.seconds`)."""
+    """The length of a window (`quota.window.size.seconds`)."""
 
     @property
     def burst_s(self) -> float:
-        """A client may use at once what its rate allows in this many seconds, and no more."""
+        """The burst in seconds: a client may use at once the amount that its rate allows in this time."""
         return (self.windows - 1) * self.window_ms / 1000
 
 
@@ -41,10 +41,9 @@ class _Window:
 
 
 class RateWindow:
-    """`record` what was done, then ask `throttle_ms`. Times never go back.
+    """The recent usage of one client. Call `record`, then `throttle_ms`. Times never go back.
 
-    Invariant: `_owed` is what was left to pay at `_paid_ms`, which is when the oldest window began, if there is one.
-    """
+    Invariant: `_owed` is the debt that was left at `_paid_ms`, the begin of the oldest window, if there is one."""
 
     __slots__ = ("_owed", "_paid_ms", "_span", "_windows")
 
@@ -56,11 +55,11 @@ class RateWindow:
 
     @property
     def last_ms(self) -> int:
-        """When something was recorded last; -1: nothing that is remembered."""
+        """Returns the time of the last record, or -1 if none is kept."""
         return self._windows[-1].last_ms if self._windows else -1
 
     def record(self, amount: float, limit: float, now_ms: int) -> None:
-        """A negative amount takes back what was recorded. `limit` is that of a second, now."""
+        """Records an amount. A negative amount takes back an earlier one. `limit` is the current limit per second."""
         windows = self._windows
         if not windows or now_ms - windows[-1].start_ms >= self._span.window_ms:
             self._forget(limit, now_ms)
@@ -69,14 +68,14 @@ class RateWindow:
         windows[-1].last_ms = now_ms
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long nothing may be done for the rate to be `limit` a second; 0: it is not more."""
+        """Returns the pause after which the rate is down to `limit` per second, or 0 if it is not higher."""
         self._forget(limit, now_ms)
         elapsed_ms = self._elapsed_ms(now_ms)
         rate = (self._owed + sum(window.amount for window in self._windows)) * 1000 / elapsed_ms
         return math.floor((rate - limit) / limit * elapsed_ms + 0.5) if rate > limit else 0
 
     def _forget(self, limit: float, now_ms: int) -> None:
-        """A window goes when the last of it is as old as all of them are long."""
+        """Drops windows when their last moment is as old as all windows together are long."""
         windows, age_ms = self._windows, self._span.windows * self._span.window_ms
         while windows and now_ms - windows[0].last_ms >= age_ms:
             gone = windows.popleft()

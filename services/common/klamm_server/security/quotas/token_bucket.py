@@ -7,17 +7,18 @@ import math
 
 
 class TokenBucket:
-    """Full when it is new. `rate` is tokens a second, `burst_s` how many seconds' worth it holds; both may change."""
+    """A bucket of tokens, which is full at first. `rate` is tokens per second, and `burst_s` the capacity in seconds of
+    that rate. Both may change."""
 
     __slots__ = ("_tokens", "last_ms")
 
     def __init__(self, now_ms: int) -> None:
         self._tokens = math.inf
         self.last_ms = now_ms
-        """When it was last used."""
+        """The time of the last use."""
 
     def throttle_ms(self, rate: float, burst_s: float, now_ms: int) -> int:
-        """How long it takes until there are tokens again; 0: there are."""
+        """Returns the time until there are tokens again, or 0 if there are any."""
         self._refill(rate, burst_s, now_ms)
         return math.floor(-self._tokens / rate * 1000 + 0.5) if self._tokens < 0 else 0
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 LOGINS_MAX: Final = 1_024
-"""Logins under way at a listener."""
+"""The maximum number of logins under way at a listener."""
 LOGINS_MAX_BY_ADDRESS: Final = 128
-"""Logins under way of one address: it cannot keep the others out."""
+"""The maximum number of logins under way of one address, so that it cannot keep others out."""
 LOGIN_MS: Final = 30_000
-"""How long a login may take."""
+"""The time limit of a login."""
 SESSIONS_MAX: Final = 10_000
-"""Sessions at a listener; beyond that the one goes that was not used for the longest time."""
+"""The maximum number of sessions at a listener. Beyond it, the session that was unused for the longest time ends."""
 
 LoginT = TypeVar("LoginT")
 
@@ -40,15 +40,15 @@ class LoginsUnderWay(Generic[LoginT]):
 
     def __init__(self) -> None:
         self._by_id: dict[bytes, _UnderWay[LoginT]] = {}
-        """The oldest first: all have the same time."""
+        """The logins, the oldest first. All have the same time limit."""
         self._of_address: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """Logins."""
+        """Returns the number of logins."""
         return len(self._by_id)
 
     def begin(self, handshake_id: bytes, login: LoginT, *, peer: str, address: str, now_ms: int) -> bool:
-        """False: there are too many already."""
+        """Adds a login. Returns False if there are too many already."""
         self._end_late(now_ms)
         if len(self._by_id) >= LOGINS_MAX or self._of_address[address] >= LOGINS_MAX_BY_ADDRESS:
             return False
@@ -72,7 +72,7 @@ class LoginsUnderWay(Generic[LoginT]):
             self._by_id[handshake_id].is_taken = False
 
     def end(self, handshake_id: bytes) -> None:
-        """It is over, one way or the other; again is no error."""
+        """Ends a login. A second call has no effect."""
         found = self._by_id.pop(handshake_id, None)
         if found is None:
             return
@@ -89,12 +89,12 @@ class LoginsUnderWay(Generic[LoginT]):
 
 
 class CallSession:
-    """Somebody who has logged in, until `end`."""
+    """The session of a caller that has logged in, until `end`."""
 
     __slots__ = ("_on_end", "_peer", "expires_ms", "is_over", "user")
 
     def __init__(self, user: str = "", *, peer: str | None, expires_ms: int | None = None) -> None:
-        """`peer` is the connection that it is good for; None: any."""
+        """Makes a session. `peer` is the only connection for which it is valid, or None for any connection."""
         self.user = user
         self.expires_ms = expires_ms
         self.is_over = False
@@ -102,7 +102,7 @@ class CallSession:
         self._on_end: dict[Callable[[], None], None] = {}
 
     def is_good(self, peer: str, now_ms: int) -> bool:
-        """Whether a call of that connection may be this one's now."""
+        """Returns whether a call of that connection may belong to this session now."""
         return (
             not self.is_over
             and (self._peer is None or self._peer == peer)
@@ -110,31 +110,32 @@ class CallSession:
         )
 
     def end(self) -> None:
-        """No call is this one's any more; again is no error."""
+        """Ends the session, so that no call belongs to it. A second call has no effect."""
         self.is_over = True
         on_end, self._on_end = self._on_end, {}
         for function in on_end:
             function()
 
     def on_end(self, function: Callable[[], None]) -> None:
-        """Has it called when the session ends, if that is before `forget`."""
+        """Calls `function` when the session ends, unless `forget` was called before."""
         self._on_end[function] = None
 
     def forget(self, function: Callable[[], None]) -> None:
-        """It need not be called any more."""
+        """Removes a function that was passed to `on_end`."""
         self._on_end.pop(function, None)
 
 
 class CallSessions:
-    """Sessions, each under a digest of its `authorization`: the time of a look-up tells nothing about other tokens."""
+    """The sessions by a digest of their `authorization`, so that the time of a look-up reveals nothing about other
+    tokens."""
 
     def __init__(self, *, sessions_max: int = SESSIONS_MAX) -> None:
         self._sessions_max = sessions_max
         self._by_digest: dict[bytes, CallSession] = {}
-        """The one first that was not used for the longest time."""
+        """The sessions by digest, the one that was unused for the longest time first."""
 
     def __len__(self) -> int:
-        """Sessions, of which some may be over."""
+        """Returns the number of sessions, including some that may have ended."""
         return len(self._by_digest)
 
     def begin(self, authorization: str, session: CallSession) -> None:
@@ -146,7 +147,7 @@ class CallSessions:
             self._by_digest.pop(oldest).end()
 
     def find(self, authorization: str) -> CallSession | None:
-        """Whether it `is_good` for a call, the session says."""
+        """Returns the session, or None. The caller must check with `is_good` whether it is valid for a call."""
         digest = _digest(authorization)
         session = self._by_digest.pop(digest, None)
         if session is not None:
@@ -154,7 +155,7 @@ class CallSessions:
         return session
 
     def sweep(self, now_ms: int) -> None:
-        """Ends those whose time is over, and forgets all that have ended."""
+        """Ends expired sessions, and removes all that have ended."""
         for digest, session in list(self._by_digest.items()):
             if session.is_over or (session.expires_ms is not None and now_ms >= session.expires_ms):
                 del self._by_digest[digest]

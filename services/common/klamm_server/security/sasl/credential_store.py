@@ -32,9 +32,9 @@ class Found:
 
 
 class CredentialStore:
-    """The credentials of one image of the metadata. `secret` is the cluster's.
+    """The credentials of one metadata image. `secret` is the cluster's.
 
-    `of` gives the same store for as long as nobody's credential changes."""
+    `of` returns the same store as long as no credential changes."""
 
     def __init__(self, credentials: Mapping[CredentialKey, ScramCredential], secret: bytes) -> None:
         self._credentials = credentials
@@ -42,21 +42,22 @@ class CredentialStore:
 
     @classmethod
     def of(cls, image: MetadataImage, before: CredentialStore | None = None) -> CredentialStore:
-        """The store of an image; `before`, where the images differ in other things only."""
+        """Returns the store of an image. Returns `before` if the credentials have not changed."""
         if before is not None and before._credentials is image.scram_credentials:
             return before
         return cls(image.scram_credentials, image.cluster_secret)
 
     def find(self, mechanism: ScramMechanism, name: str) -> Found:
-        """The user's credential of a mechanism, or a made-up one."""
+        """Returns the user's credential of a mechanism, or a made-up one."""
         return self._found(name, [mechanism], self._shapes[mechanism])
 
     def find_any(self, name: str) -> Found:
-        """The user's credential of any mechanism, SCRAM-SHA-256 first, which costs less to check; or a made-up one."""
+        """Returns the user's credential of any mechanism, or a made-up one. SCRAM-SHA-256 comes first, because it costs
+        less to check."""
         return self._found(name, ScramMechanism, self._all_shapes)
 
     def _found(self, name: str, mechanisms: Iterable[ScramMechanism], shapes: _Shapes) -> Found:
-        # Made up for users that exist, too: they must not be answered sooner.
+        # Make one up for existing users too. Otherwise the time of the answer would reveal them.
         made_up = self._made_up(name, shapes)
         for mechanism in mechanisms:
             credential = self._credentials.get((name, mechanism))
@@ -101,7 +102,7 @@ class CredentialStore:
 
 
 class _Shape(NamedTuple):
-    """What of a credential is seen before the password counts."""
+    """The parts of a credential that a client sees before the password counts."""
 
     mechanism_number: int
     iterations: int
@@ -124,5 +125,5 @@ class _Shapes:
 
 
 def _default_shape(mechanism: ScramMechanism) -> _Shape:
-    """What Klamm's own client gives to new users."""
+    """Returns the shape of the credentials that Klamm's own client makes."""
     return _Shape(mechanism.number, iterations=8192, salt_length=32)

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 DELAY_MAX_MS: Final = 10_000
 FORGOTTEN_AFTER_MS: Final = 600_000
 KEPT_MAX: Final = 10_000
-"""Users at addresses; beyond that the one goes whose last failure is oldest."""
+"""The maximum number of users at addresses. Beyond it, the one with the oldest failure is dropped."""
 WAITING_MAX: Final = 50
-"""Answers to one address that wait at once."""
+"""The maximum number of delayed answers to one address."""
 _DOUBLINGS_MAX: Final = 32
 
 
@@ -33,11 +33,11 @@ class FailedLogins:
         self._waiting: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """Users at addresses."""
+        """Returns the number of users at addresses."""
         return len(self._failures)
 
     def failed(self, user: str, address: str, first_ms: int, now_ms: int) -> int:
-        """How long the answer to one more failure waits; `first_ms` is what the first one of all does."""
+        """Counts a failure. Returns the delay of its answer; `first_ms` is the delay after the first failure."""
         key = _key(user, address)
         before = self._failures.pop(key, None)
         times = before.times + 1 if before is not None and now_ms - before.last_ms < FORGOTTEN_AFTER_MS else 1
@@ -47,18 +47,18 @@ class FailedLogins:
         return min(DELAY_MAX_MS, first_ms << min(times - 1, _DOUBLINGS_MAX))
 
     def succeeded(self, user: str, address: str) -> None:
-        """The user knows the password after all."""
+        """Drops the failures of a user who has logged in."""
         self._failures.pop(_key(user, address), None)
 
     def begin_wait(self, address: str) -> bool:
-        """Whether one more answer to that address may wait; `end_wait` follows then."""
+        """Returns whether one more answer to that address may wait. If so, the caller calls `end_wait` afterwards."""
         if self._waiting[address] >= WAITING_MAX:
             return False
         self._waiting[address] += 1
         return True
 
     def end_wait(self, address: str) -> None:
-        """An answer waits no more."""
+        """Notes that an answer waits no longer."""
         self._waiting[address] -= 1
         if not self._waiting[address]:
             del self._waiting[address]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 UNKNOWN_KEY_MS: Final = 10_000
-"""Tokens with unknown keys cannot have the keys read more often."""
+"""The minimum time between reads that unknown keys cause."""
 
 
 class KeyRefresh:
-    """Times are of one clock that never goes back. The first reading is due at once."""
+    """Decides when to read. Times are of one clock that never goes back. The first read is due at once."""
 
     def __init__(self, *, refresh_ms: int, retry_ms: int, retry_max_ms: int) -> None:
         self._refresh_ms = refresh_ms
@@ -22,20 +22,20 @@ class KeyRefresh:
         self._next_retry_ms = retry_ms
         self._asked_ms: int | None = None
         self.due_ms: int | None = None
-        """When to read them next; None: at once."""
+        """The time of the next read, or None if it is due at once."""
 
     def loaded(self, now_ms: int) -> None:
-        """They were read."""
+        """Notes that the keys were read."""
         self.due_ms = now_ms + self._refresh_ms
         self._next_retry_ms = self._retry_ms
 
     def failed(self, now_ms: int) -> None:
-        """They could not be read."""
+        """Notes that the keys could not be read."""
         self.due_ms = now_ms + min(self._next_retry_ms, self._retry_max_ms)
         self._next_retry_ms = min(2 * self._next_retry_ms, self._retry_max_ms)
 
     def on_unknown_key(self, now_ms: int) -> bool:
-        """Whether they are to be read for a key that is not among them."""
+        """Returns whether to read the keys because of an unknown key."""
         if self._asked_ms is not None and now_ms - self._asked_ms < UNKNOWN_KEY_MS:
             return False
         self._asked_ms = now_ms

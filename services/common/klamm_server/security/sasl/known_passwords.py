@@ -14,7 +14,7 @@ from klamm_server.security.sasl.credential_store import Found
 
 KEPT_MS: Final = 600_000
 KEPT_MAX: Final = 10_000
-"""Beyond that the oldest goes."""
+"""The maximum number of passwords. Beyond it, the oldest is dropped."""
 
 
 class KnownPasswords:
@@ -29,7 +29,7 @@ class KnownPasswords:
         return len(self._until_ms)
 
     def is_known(self, found: Found, password: Secret, now_ms: int) -> bool:
-        """Whether that password was right lately."""
+        """Returns whether that password was right recently."""
         return now_ms < self._until_ms.get(self._digest(found, password), now_ms)
 
     def remember(self, found: Found, password: Secret, now_ms: int) -> None:

@@ -36,18 +36,19 @@ class ProvenSessions:
         self._by_key: dict[CredentialKey, OrderedSet[ProvenSession]] = {}
 
     def __len__(self) -> int:
-        """Sessions."""
+        """Returns the number of sessions."""
         return sum(map(len, self._by_key.values()))
 
     def begin(self, session: ProvenSession) -> bool:
-        """False: the credential was changed during the login, so that it is no session."""
+        """Adds a session. Returns False if its credential was changed during the login, so that the session must not
+        begin."""
         if self._credentials.get(session.key) != session.credential:
             return False
         self._by_key.setdefault(session.key, OrderedSet()).add(session)
         return True
 
     def forget(self, session: ProvenSession) -> None:
-        """It has ended, by whatever; again is no error."""
+        """Removes a session that has ended. A second call has no effect."""
         sessions = self._by_key.get(session.key)
         if sessions is None:
             return
@@ -56,7 +57,7 @@ class ProvenSessions:
             del self._by_key[session.key]
 
     def on_credentials(self, credentials: Mapping[CredentialKey, ScramCredential]) -> None:
-        """All credentials there are now."""
+        """Ends the sessions whose credential is not among these, which are all current credentials."""
         if credentials is self._credentials:
             return
         self._credentials = credentials

@@ -28,7 +28,7 @@ ROUNDS_MAX: Final = 6
 
 
 class SaslStateError(KlammError):
-    """The request has no place here: the connection ends without an answer."""
+    """The request is not allowed in this state. The connection ends without an answer."""
 
 
 class LoginInterruptedError(SaslStateError):
@@ -37,7 +37,7 @@ class LoginInterruptedError(SaslStateError):
 
 
 class SessionExpiredError(SaslStateError):
-    """It came after the end of the session, and belongs to no login."""
+    """A request came after the end of the session, and belongs to no login."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +86,11 @@ class SaslDoor:
         self._server: SaslServer | None = None
         self._api_versions = self._rounds = 0
         self.user: str | None = None
-        """The user that has logged in; None: none yet."""
+        """The user that has logged in, or None before the first login."""
         self.proven: Found | None = None
-        """The credential that the last login was by; None: it was by something else."""
+        """The credential of the last login, or None if the login used another proof."""
         self.expires_ms: int | None = None
-        """When the session ends by the wall clock; None: never, or nobody has logged in yet."""
+        """The wall-clock time at which the session ends, or None if it has no end or there was no login yet."""
 
     @property
     def is_complete(self) -> bool:
@@ -99,7 +99,7 @@ class SaslDoor:
 
     @property
     def mechanism(self) -> str:
-        """What the login under way, or else the last one, is by; empty before the first."""
+        """The mechanism of the current login, or else of the last one. Empty before the first login."""
         return self._mechanism
 
     def api_versions(self) -> None:

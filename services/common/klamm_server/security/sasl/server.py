@@ -1,7 +1,6 @@
-"""What the servers' side of any mechanism is.
+"""The interface of the servers' side of every SASL mechanism.
 
-A `SaslDoor` makes a server for each login, gives `step` every message of the client, and answers what that says.
-"""
+A `SaslDoor` makes a server for each login, gives `step` every message of the client, and answers what that says."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ class SaslRefusedError(KlammError):
     cause, or it could tell users from others. It shows no secret."""
 
     def __init__(self, cause: str, user: str = "") -> None:
-        """`user` is who the client said to be; empty: it has not said."""
+        """Makes the error. `user` is the name that the client gave, or empty if it has given none."""
         super().__init__(cause)
         self.user = user
 
@@ -30,13 +29,13 @@ class Authenticated:
     """The login is complete."""
 
     name: str
-    """The user."""
+    """The name of the user."""
     proven: Found | None = None
-    """The credential whose password the client has; None: it brought something else."""
+    """The credential whose password the client has, or None if it used another proof."""
     answer: bytes = b""
     """The last message to the client."""
     expires_at_s: float | None = None
-    """When the login ends, in seconds since 1970; None: never."""
+    """The end of the login in seconds since 1970, or None if it has no end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ class Verification(Generic[FoundT]):
 
 
 class SaslServer(Protocol):
-    """One login; over as soon as `step` raises or gives Authenticated."""
+    """The server's side of one login. It ends when `step` raises or returns Authenticated."""
 
     def step(self, data: bytes) -> bytes | Verification[Any] | Authenticated:
         """Returns the consequence of the client's message: an answer to send, a check to run, or the end of the login.
