@@ -39,7 +39,11 @@ def test_no_name_is_accepted_and_refused() -> None:
         ("num.network.threads", True, "a server of Klamm handles all requests in one event loop"),
         ("remote.log.reader.threads", True, "Klamm has no tiered storage"),
         ("sasl.login.refresh.window.factor", True, "servers of Klamm do not log in to each other"),
-        ("sasl.login.refresh.window.factor", False, "a client of Klamm renews a token after a fixed part of its lifetime"),
+        (
+            "sasl.login.refresh.window.factor",
+            False,
+            "a client of Klamm renews a token after a fixed part of its lifetime",
+        ),
         ("metrics.num.samples", True, "a server of Klamm shows its metrics to Prometheus (metrics.port)"),
         ("metrics.num.samples", False, "Klamm has no metrics reporters of Kafka's"),
         ("socket.listen.backlog.size", True, NOTHING_READS_IT),
