@@ -42,7 +42,8 @@ class Event:
 def parse(source: str) -> tuple[list[str], list[Event]]:
     """Returns the names of the participants and the events of a sequence diagram, in their order.
 
-    Raises ValueError with the line if a line is not one of those that the module's docstring lists.
+    Raises ValueError with the line if a line is not one of those that the module's docstring lists, or if it names a
+    participant that no line before it declares.
     """
     first, *lines = [line.strip() for line in source.strip().splitlines() if line.strip()]
     if first != "sequenceDiagram":
@@ -54,13 +55,25 @@ def parse(source: str) -> tuple[list[str], list[Event]]:
         if found := _PARTICIPANT.fullmatch(line):
             places[found[1]] = len(names)
             names.append(found[2] or found[1])
-        elif found := _ARROW.fullmatch(line):
-            events.append(Event(places[found[1]], places[found[3]], found[4], found[2]))
-        elif found := _NOTE.fullmatch(line):
-            events.append(Event(places[found[1]], places[found[2] or found[1]], found[3], "note"))
         else:
-            raise ValueError(f"line {line!r} of a diagram: expected a participant, an arrow or a note")
+            events.append(_parsed_event(line, places))
     return names, events
+
+
+def _parsed_event(line: str, places: dict[str, int]) -> Event:
+    """Returns the event of a line. `places` has the place of each participant that is declared before the line."""
+    if found := _ARROW.fullmatch(line):
+        first, kind, last, text = found.groups()
+    elif found := _NOTE.fullmatch(line):
+        first, last, text = found.groups()
+        kind = "note"
+    else:
+        raise ValueError(f"line {line!r} of a diagram: expected a participant, an arrow or a note")
+    last = last or first
+    for participant in (first, last):
+        if participant not in places:
+            raise ValueError(f"line {line!r} of a diagram: participant {participant!r} is not declared before it")
+    return Event(places[first], places[last], text, kind)
 
 
 def svg(source: str) -> str:

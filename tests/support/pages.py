@@ -14,19 +14,23 @@ from tests.support.klamm_process import KlammProcess
 ROOT = pathlib.Path(__file__).parents[2]
 
 
+def _fenced(page: str) -> list[tuple[str, str, str]]:
+    """Returns each code block of a page: the text between the block before and this one, its language, and its code."""
+    text = re.split(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    return list(zip(text[::3], text[1::3], text[2::3], strict=False))
+
+
 def blocks(page: str, language: str) -> list[str]:
     """Returns the code blocks of a page."""
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    found = [code for name, code in fenced if name == language]
+    found = [code for _, name, code in _fenced(page) if name == language]
     assert found, f"{page} has no {language} block"
     return found
 
 
 def steps(page: str) -> list[tuple[str, str]]:
     """Returns a page's programs, each with the name to save it by, and its commands, each with an empty name."""
-    text = re.split(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
     found = []
-    for before, language, code in zip(text[::3], text[1::3], text[2::3], strict=False):
+    for before, language, code in _fenced(page):
         if language == "python":
             (name,) = re.findall(r"Save this program as `(\S+)`", before)
             found.append((name, code))

@@ -1,12 +1,13 @@
-"""The controller: owns the cluster's metadata, and everything that is decided about it.
+"""The controller owns the cluster's metadata and makes all decisions about it.
 
-Each room may use those below it:
+Each package may import only the packages below it:
 
-    server.py   opens what is below and joins it
-    rpc/        how others reach it
-    active/     what the active controller does: one queue of decisions, sessions, balance, sweeps
-    io/         the way between the controllers of a quorum
-    log/        makes decisions durable
-    config.py   its settings
-    metadata/   decides; raft/ agrees on the order of what is decided      both pure
+    server.py   opens the parts of a controller and connects them
+    rpc/        the RPCs that brokers, coordinators and operators call
+    active/     the work of the active controller: a queue of decisions, sessions, leader balance, sweeps
+    io/         the connections between the controllers of a quorum
+    log/        writes the metadata log and its snapshots to disk
+    config.py   the controller's settings
+    metadata/   decides on requests, without I/O
+    raft/       agrees with the other controllers on the order of the log's entries, without I/O
 """

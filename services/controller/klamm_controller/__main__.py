@@ -8,7 +8,7 @@ from klamm_server.runtime.garbage import loading
 
 
 def run() -> int:
-    """Returns the exit status."""
+    """Runs the controller until it ends, and returns the exit status."""
     with loading():
         from klamm_controller.config import ControllerConfig
         from klamm_controller.server import ControllerServer

@@ -1,4 +1,4 @@
-"""The controller's configuration: Kafka's names where Kafka has the setting."""
+"""The controller's configuration. A setting that Kafka also has is named as in Kafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 
 
 AUDIT_PARTITIONS: Final = 3
-"""The number of partitions of the audit's topic."""
+"""The number of partitions with which the audit log's topic is created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class ControllerConfig(ServiceConfig):
     controller_quota_window_size_seconds: int = integer(
         1, at_least=1, doc="The length of each window of controller.quota.window.num."
     )
-    # Kafka's is 1,000, and grows to twice that: this one too, but from less.
+    # Kafka's default is 1,000. In both, the timeout of one election is random, up to twice the setting.
     election_timeout_ms: int = integer(
         _RAFT.election_timeout_ms,
         at_least=1,
@@ -174,7 +174,7 @@ class ControllerConfig(ServiceConfig):
         " It must not change once the topic exists.",
     )
     transaction_topic_replication_factor: int = integer(
-        1,  # as for offsets.topic.replication.factor
+        1,  # Kafka's default is 3, see offsets.topic.replication.factor
         at_least=1,
         at_most=32_767,
         name="transaction.state.log.replication.factor",
@@ -229,8 +229,8 @@ class ControllerConfig(ServiceConfig):
 
     @property
     def joins_a_quorum(self) -> bool:
-        """True if `controller.quorum.bootstrap.servers` names another server than this one. The files that Kafka comes
-        with name the only controller there, which begins its quorum alone."""
+        """True if `controller.quorum.bootstrap.servers` names another server than this controller. Kafka's sample
+        configuration files name only the controller itself there. Such a controller begins its quorum alone."""
         listeners = self.resolved_listeners()
         name = listeners.between_servers.name
         own = {one.address for one in (*listeners.bound, *listeners.advertised) if one.name == name}
@@ -238,22 +238,25 @@ class ControllerConfig(ServiceConfig):
         return any(server not in own for server in servers)
 
     def listed_voters(self) -> list[Voter]:
-        """The controllers that begin the quorum, their directories unknown; empty: this one alone, or it joins one."""
+        """Returns the controllers of `controller.quorum.voters`, with unknown directories. The list is empty if this
+        controller begins a quorum alone, or joins one."""
         return [parse_voter(text) for text in self.controller_quorum_voters]
 
     def contacts(self) -> list[str]:
-        """Other controllers to ask, as host:port. Raises ConfigError."""
+        """Returns the addresses of the other configured controllers, as host:port. Raises ConfigError if one is
+        malformed."""
         servers = [parse_server(_BOOTSTRAP, text) for text in self.controller_quorum_bootstrap_servers]
         listed = [voter.endpoint for voter in self.listed_voters() if voter.key.node_id != self.node_id]
         return [*listed, *(f"{host}:{port}" for host, port in servers if self.joins_a_quorum)]
 
     def own_address(self, host: str, port: int) -> str:
-        """Where the others reach this one: as it is listed, or else at its advertised `host` and `port`."""
+        """Returns the address at which the other controllers reach this one: the one in `controller.quorum.voters`, or
+        else its advertised `host` and `port`."""
         listed = (voter.endpoint for voter in self.listed_voters() if voter.key.node_id == self.node_id)
         return next(listed, f"{host}:{port}")
 
     def raft_settings(self) -> RaftSettings:
-        """The settings of the quorum."""
+        """Returns the settings of the Raft protocol between the controllers."""
         return RaftSettings(
             election_timeout_ms=self.election_timeout_ms,
             election_timeout_max_ms=self.election_timeout_max_ms,
@@ -264,11 +267,11 @@ class ControllerConfig(ServiceConfig):
 
     @property
     def data_path(self) -> Path:
-        """metadata.log.dir as a path."""
+        """The setting metadata.log.dir as a path."""
         return Path(self.metadata_log_dir)
 
     def topic_policy(self) -> TopicPolicy:
-        """The settings about topics that are created."""
+        """Returns the settings by which topics are created and deleted."""
         return TopicPolicy(
             num_partitions=self.num_partitions,
             default_replication_factor=self.default_replication_factor,
@@ -291,7 +294,7 @@ class ControllerConfig(ServiceConfig):
 
 
 def parse_voter(text: str) -> Voter:
-    """A controller of the quorum, from `id@host:port`. Raises ConfigError."""
+    """Parses `id@host:port` into a voter whose directory is unknown. Raises ConfigError if the text is malformed."""
     node_id, separator, server = text.partition("@")
     if not separator or not (node_id.isascii() and node_id.isdecimal()):
         raise ConfigError(f"controller.quorum.voters: {text!r} is not valid, expected id@host:port")

@@ -1,11 +1,11 @@
-"""The controller service: puts the pieces together, and takes them apart in order.
+"""The controller service: creates and starts the parts of a controller, and stops them in order.
 
 open      locks the data directory, reads the log and replays the snapshot; there is no network yet
 register  adds Admin, Controller and Raft to an RPC server; they answer NOT_CONTROLLER until `start`
 start     begins an empty log with the voters that all agree on (founding.py), takes part in the quorum, and runs the
           queue
 (active)  while the quorum's leader: keeps the sessions and decides, until the quorum elects another controller
-stop      decides nothing more, hands over to another controller, makes the appended entries durable, ends the streams
+stop      makes no more decisions, hands over to another controller, makes the appended entries durable, ends the streams
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ log = logging.getLogger(__name__)
 
 
 class ControllerServer:
-    """One controller process, or the controller's part of an embedded cluster."""
+    """A controller, either as a process of its own or as a part of an embedded cluster."""
 
     def __init__(
         self,
@@ -98,7 +98,8 @@ class ControllerServer:
         return AuditTopic(self._transport, lambda: self.loaded_image() or MetadataImage.empty(), own, self._clock)
 
     async def open(self) -> None:
-        """Recovers the metadata. Raises KlammError when the directory or the log in it is not usable."""
+        """Locks the data directory and recovers the metadata from it. Raises KlammError if the directory or its log is
+        unusable."""
         recovered = recover(self._config)
         self._node = _Node(
             self._config,
@@ -118,17 +119,18 @@ class ControllerServer:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster this controller belongs to; known once open."""
+        """The id of the cluster to which this controller belongs. Call `open` first."""
         return self._opened.recovered.data_dir.cluster_id
 
     def register(self, rpc: RpcServer) -> None:
-        """Adds the Admin, Controller and Raft services."""
+        """Adds the Admin, Controller and Raft services to `rpc`."""
         self._opened.register(rpc)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
-        """Takes part in the quorum; `endpoints` are what others dial. A single controller is active when this returns.
+        """Starts taking part in the quorum. Other servers and clients dial the addresses in `endpoints`.
 
-        With an empty directory and other controllers in the configuration, waits for them."""
+        A controller that is the only voter is active when this returns. A controller with an empty directory waits for
+        the other configured controllers."""
         await self._opened.start(self._config.own_address(*endpoints[0].address), endpoints)
         log.info("controller started node=%d endpoint=%s:%d", self._config.node_id, *endpoints[0].address)
 
@@ -140,12 +142,13 @@ class ControllerServer:
         return () if self._auditor is None else (self._auditor,)
 
     async def wait_serving(self, wanted: bool) -> None:
-        """Waits until this controller serves, or does not. It serves while it leads the quorum, or follows its leader
-        with all that is committed."""
+        """Waits until this controller serves, or until it does not, if `wanted` is False. It serves while it leads the
+        quorum, or follows the leader with all committed entries."""
         await self._opened.in_step.wait(wanted)
 
     async def stop(self) -> None:
-        """Ends in order; everything that was answered is durable. Harmless when not open."""
+        """Stops the controller. All changes that it has acknowledged are durable. Does nothing if the controller is not
+        open."""
         node, self._node = self._node, None
         if node is not None:
             await node.stop()
@@ -157,7 +160,7 @@ class ControllerServer:
 
 
 class _Node:
-    """The pieces of an open controller."""
+    """The parts of an open controller."""
 
     def __init__(
         self,
@@ -262,7 +265,8 @@ class _Node:
         return self._log.in_step
 
     def loaded_image(self) -> MetadataImage | None:
-        """The committed metadata; None: there may be more of them, or the log has not begun."""
+        """Returns the committed metadata, or None if this controller may lack committed entries or the log has not
+        begun."""
         committed = self._controller.committed
         return committed if self._log.in_step.is_on and committed.cluster_id else None
 
@@ -343,7 +347,8 @@ class _Node:
         self.recovered.data_dir.close()
 
     async def _first_voters(self, address: str, introductions: Introductions) -> VoterSet:
-        """The voters that the log begins with (founding.py). Waits for the controllers that must be asked."""
+        """Returns the voters with which the log begins (founding.py). Waits until all controllers that it must ask have
+        answered."""
         me, listed = Voter(self._me, address), self._config.listed_voters() or self._alone()
         while (voters := first_voters(me, listed, introductions.heard)) is None:
             await introductions.wait_for_news()
@@ -354,7 +359,8 @@ class _Node:
         return voters
 
     async def _drop_bootstrap_records(self) -> None:
-        """Once the log has begun, with them or without."""
+        """Deletes the bootstrap records from the disk once the log has begun. Logs a warning if the log lacks them,
+        because another controller began it."""
         while not (committed := self._controller.committed).cluster_id:
             if not await self._controller.wait_beyond(committed.end_index):
                 return
@@ -367,8 +373,7 @@ class _Node:
         remove_bootstrap_records(self.recovered.data_dir.path)
 
     def _alone(self) -> list[Voter]:
-        """Returns the voters if none are configured: this controller is a quorum of its own, unless it joins another
-        one."""
+        """Returns the voters if none are configured: only this controller, or an empty list if it joins a quorum."""
         return [] if self._config.joins_a_quorum else [Voter(self._me, "")]
 
     def _learn(self, key: ReplicaKey, address: str, listeners: Sequence[Listener] = ()) -> None:
@@ -377,7 +382,7 @@ class _Node:
 
     def _on_claimed(self) -> None:
         if not self._controller.appended.cluster_id:
-            # Before any request: the first record of every log.
+            # The cluster's id is the first record of every log, before the records of any request.
             identity = ClusterRecord(cluster_id=self.recovered.data_dir.cluster_id)
             self._controller.append([MetadataRecord(cluster=identity), *self.recovered.bootstrap_records])
         self._log.quorum.update_voters(self._book.moved_voters())

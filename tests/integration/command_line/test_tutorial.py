@@ -27,8 +27,10 @@ def test_the_tutorial(tmp_path, monkeypatch):
             "bob\t/pricing",
         ]
         assert "wrote 1000 clicks" in follow(cluster, shop, "3-write-from-python")
-        counts = re.findall(r"^(\d+) /", follow(cluster, shop, "4-read-as-a-group"), re.MULTILINE)
-        assert sum(map(int, counts)) == 2003
+        reads_all, reads_the_rest = follow(cluster, shop, "4-read-as-a-group").split("wrote 1000 clicks")
+        assert visits(reads_all) == 1003
+        assert lag(reads_all) == 0
+        assert lag(reads_the_rest) == visits(reads_the_rest) == 1000
 
 
 def follow(cluster: KlammProcess, directory: pathlib.Path, page: str) -> str:
@@ -40,3 +42,15 @@ def follow(cluster: KlammProcess, directory: pathlib.Path, page: str) -> str:
         else:
             output.append(run_shell(cluster, directory, code))
     return "".join(output)
+
+
+def visits(output: str) -> int:
+    """Returns the visits of all pages that `dashboard.py` printed."""
+    return sum(map(int, re.findall(r"^(\d+) /", output, re.MULTILINE)))
+
+
+def lag(output: str) -> int:
+    """Returns the lag of all partitions that `klamm groups describe` printed."""
+    partitions = re.findall(r"^clicks +\d+ +\d+ +\d+ +(\d+) ", output, re.MULTILINE)
+    assert partitions, output
+    return sum(map(int, partitions))

@@ -57,6 +57,8 @@ def test_a_reply_is_dashed() -> None:
     [
         ("flowchart LR", "diagram 'flowchart LR': expected sequenceDiagram"),
         ("sequenceDiagram\nloop forever", "line 'loop forever' of a diagram: expected a participant"),
+        ("sequenceDiagram\nparticipant A\nA->>B: hi", "line 'A->>B: hi' of a diagram: participant 'B' is not declared"),
+        ("sequenceDiagram\nNote over A: hi", "line 'Note over A: hi' of a diagram: participant 'A' is not declared"),
     ],
 )
 def test_an_unknown_line_is_refused(source: str, message: str) -> None:

@@ -1,1 +1,2 @@
-"""What the active controller does: decides, watches who lives, balances leaders, deletes what is over."""
+"""The work of the active controller: it decides on requests, ends the sessions of silent nodes, balances leaders, and
+sweeps partitions."""

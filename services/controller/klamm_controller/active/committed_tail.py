@@ -1,7 +1,7 @@
 """The newest committed entries in memory. Watchers of the metadata get their entries from here.
 
-Every watcher has only an index; the entries are shared. So the memory that slow watchers cost is bounded by one figure,
-and a watcher that falls behind the tail must begin again, from a snapshot.
+All watchers share these entries, and each watcher has only an index into them. So one setting bounds the memory,
+however many watchers are slow. A watcher that falls behind the oldest entry must begin again from a snapshot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from klamm.wire.v1.metadata_pb2 import MetadataBatch
 
 
 class CommittedTail:
-    """Consecutive entries that end at `end_index`, of about `max_bytes` at most (and at least one).
+    """Consecutive committed entries that end at `end_index`. Holds about `max_bytes` at most, but always at least one
+    entry.
 
     Invariant: entry n+1 begins where entry n ends."""
 
@@ -25,7 +26,7 @@ class CommittedTail:
         self._sizes: list[int] = []
 
     def extend(self, entries: Sequence[MetadataBatch]) -> None:
-        """Adds the entries that committed next."""
+        """Appends `entries`, which have just committed and begin at `end_index`."""
         for entry in entries:
             assert entry.base_index == self.end_index, (entry.base_index, self.end_index)
             size_bytes = entry.ByteSize()
@@ -36,14 +37,14 @@ class CommittedTail:
         self._trim()
 
     def restart(self, end_index: int) -> None:
-        """Starts empty at `end_index`: what came before is not known entry by entry."""
+        """Drops all entries and continues at `end_index`, because the entries before it came as a snapshot."""
         self.end_index = end_index
         self._size_bytes = 0
         self._entries.clear()
         self._sizes.clear()
 
     def after(self, index: int) -> list[MetadataBatch] | None:
-        """The entries from `index` on; None when `index` is not where an entry begins, or is gone."""
+        """Returns the committed entries from `index` on, or None if no entry begins at `index` or it was dropped."""
         if index == self.end_index:
             return []
         position = bisect_left(self._entries, index, key=lambda entry: entry.base_index)
@@ -52,7 +53,8 @@ class CommittedTail:
         return self._entries[position:]
 
     def _trim(self) -> None:
-        """Half of the bound is dropped at once, so that dropping stays cheap."""
+        """Drops the oldest entries once they exceed `max_bytes`, down to half of it, so that trimming is rare and
+        cheap."""
         if self._size_bytes <= self._max_bytes:
             return
         dropped = 0

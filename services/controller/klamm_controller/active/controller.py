@@ -1,4 +1,4 @@
-"""The controller's one queue: requests become records, records commit, replies are released.
+"""The controller's queue: a request becomes records, and its reply is sent after the records have committed.
 
     submit -> queue -> handle(image) -> records -> log ... committed -> reply
 
@@ -11,7 +11,8 @@ A controller that is not active only replays. A controller that stops being acti
 term settles which records have committed. So the controller answers NOT_CONTROLLER only if the request has certainly
 had no effect. Kafka leaves that open.
 
-Invariant: `appended` is `committed` plus, while this controller is active, the entries that are in the log's hands.
+Invariant: `appended` is `committed` plus, while this controller is active, the entries that it has appended to the log
+but that have not committed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from klamm_server.runtime.event_queue import EventQueue
 
 
 class Controller:
-    """Joins the queue, the log and the two images. Everything that changes them runs on the queue."""
+    """Decides on requests, with one queue, the metadata log and two images. Everything that changes the images runs on
+    the queue."""
 
     def __init__(
         self,
@@ -70,12 +72,12 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node decides."""
+        """True while this controller leads the quorum and has not been stopped."""
         return self._log.is_leader and not self._stopped
 
     @property
     def term(self) -> int:
-        """The log's term."""
+        """The quorum's current term, as the log knows it."""
         return self._log.term
 
     def start(
@@ -85,27 +87,30 @@ class Controller:
         on_resigned: Callable[[], None],
         on_sweep: Callable[[Sweep], None] | None = None,
     ) -> None:
-        """Takes part in the log. `on_claimed` is called when this controller has become active and may append, and
-        `on_resigned` when it is not active any more. `on_sweep` gets the changes that a decision leaves for later
-        turns."""
+        """Starts the log with this controller as its listener.
+
+        `on_claimed` is called when this controller has become active and may append, and `on_resigned` when it is no
+        longer active. `on_sweep` receives the changes that a decision leaves for later turns of the queue."""
         self._on_claimed = on_claimed
         self._on_resigned = on_resigned
         self._on_sweep = on_sweep
         self._log.start(self)
 
     def resign(self) -> None:
-        """Decides nothing more, and lets go of those who wait for more."""
+        """Stops deciding, and wakes the callers that wait for this controller to become active or for more records to
+        commit."""
         self._stopped = True
         self._advanced.set()
 
     async def close(self) -> None:
-        """Hands over, makes durable what was appended, and releases its replies."""
+        """Hands the leadership over, makes the appended records durable, and then fails the replies that still wait,
+        with REQUEST_TIMED_OUT."""
         await self._log.stop()
         self._give_up(ErrorCode.REQUEST_TIMED_OUT)
 
     async def confirm(self) -> MetadataImage:
-        """Returns the image that was committed when this was called, or a later one. A majority confirms it, so the
-        read is linearizable.
+        """Returns the image that was committed at the time of the call, or a later one. A majority confirms the
+        leadership first, so the read is linearizable.
 
         Raises NotControllerError."""
         await self._log.confirm_leadership()
@@ -114,11 +119,11 @@ class Controller:
     async def submit(
         self, name: str, handle: Callable[[MetadataImage], Decision[ReplyT]], *, urgent: bool = False
     ) -> ReplyT:
-        """Runs `handle` on the queue; returns its reply when all it saw and made has committed.
+        """Runs `handle` on the queue. Returns its reply once all records that `handle` saw and made have committed.
 
-        `urgent` goes before the ordinary ones. Cancelled before its turn, it is never run.
-        Raises NotControllerError and QueueFullError when nothing was done, RequestTimedOutError when that is not
-        known."""
+        An `urgent` request runs before all ordinary ones. A request that is cancelled while it is queued is never run.
+        Raises NotControllerError or QueueFullError if the request had no effect, and RequestTimedOutError if it may
+        have had one."""
         if not self.is_active:
             raise ErrorCode.NOT_CONTROLLER.exception()
         enqueue = self._queue.prepend if urgent else self._queue.append
@@ -129,10 +134,11 @@ class Controller:
     async def submit_parts(
         self, name: str, parts: Iterable[Callable[[MetadataImage], Decision[ReplyT]]]
     ) -> list[ReplyT]:
-        """Runs each of `parts` as an event of its own, one after the other; returns the replies when all has committed.
+        """Runs each of `parts` as a separate event, one after the other. Returns the replies once all their records
+        have committed.
 
-        Raises what `submit` does, but RequestTimedOutError for whatever goes wrong after the first part: that one may
-        have happened."""
+        Raises the same errors as `submit`. After the first part, every failure becomes RequestTimedOutError, because
+        the first part may have had an effect."""
         if not self.is_active:
             raise ErrorCode.NOT_CONTROLLER.exception()
         replies: list[ReplyT] = []
@@ -155,7 +161,8 @@ class Controller:
         return replies
 
     def decide(self, decision: Decision[ReplyT]) -> None:
-        """Carries a decision out. Only from the queue. Raises what MetadataLog.append does."""
+        """Appends the decision's records and schedules its sweep. Must be called on the queue. Raises the same errors
+        as MetadataLog.append."""
         if decision.records:
             self.append(decision.records)
         if decision.sweep is not None:
@@ -163,7 +170,8 @@ class Controller:
             self._on_sweep(decision.sweep)
 
     def append(self, records: Sequence[MetadataRecord]) -> None:
-        """Appends records that no request waits for. Only from the queue. Raises what MetadataLog.append does."""
+        """Appends records to the log and replays them into the appended image. Must be called on the queue. Raises the
+        same errors as MetadataLog.append."""
         entry = self._log.append(records)
         assert entry.base_index == self._appended.end_index, (entry.base_index, self._appended.end_index)
         report_unclean_elections(self._appended, records)
@@ -172,21 +180,22 @@ class Controller:
         self._in_flight.append(self._appended)
 
     def entries_after(self, index: int) -> list[MetadataBatch] | None:
-        """Committed entries from `index` on; None when only a snapshot can tell what came before."""
+        """Returns the committed entries from `index` on, or None if the caller must load a snapshot first."""
         return self._tail.after(index)
 
     async def wait_active(self) -> None:
-        """Returns when this controller is active, or has been stopped."""
+        """Waits until this controller is active or has been stopped."""
         while not self.is_active and not self._stopped:
             await self._advanced.wait()
 
     async def wait_beyond(self, index: int) -> bool:
-        """Returns when something is committed at `index` or later; False when nothing more will be."""
+        """Waits until a record at `index` or later has committed, and returns True. Returns False if the controller was
+        stopped."""
         while self._committed.end_index <= index and not self._stopped:
             await self._advanced.wait()
         return not self._stopped
 
-    # As the log's listener
+    # The methods of LogListener
 
     def on_committed(self, entries: Sequence[MetadataBatch]) -> None:
         end_index = entries[-1].end_index
@@ -204,7 +213,7 @@ class Controller:
         assert not self._in_flight, len(self._in_flight)
         self._appended = self._committed = image
         self._tail.restart(image.end_index)
-        # The snapshot says what is, not which of the requests before it brought it about.
+        # The image of a snapshot does not tell which of the waiting requests took effect.
         self._give_up(ErrorCode.REQUEST_TIMED_OUT)
         self._advance()
 
@@ -225,8 +234,8 @@ class Controller:
         self._on_resigned()
 
     def check_invariants(self) -> None:
-        """Asserts that the appended image is the committed one plus the records in flight, and that the tail ends where
-        these begin."""
+        """Asserts that the appended image is the committed image plus the records in flight, and that the committed
+        tail ends at the committed image's end index."""
         images = [self._committed, *self._in_flight]
         indexes = [image.end_index for image in images]
         assert indexes == sorted(indexes), indexes
@@ -266,4 +275,4 @@ class Controller:
 
 
 def _nothing() -> None:
-    """Stands for callbacks before `start`."""
+    """Does nothing. It is the callback until `start` sets the real ones."""

@@ -1,4 +1,4 @@
-"""Gives brokers back the leaderships that are theirs by preference, now and then (auto.leader.rebalance.enable)."""
+"""Periodically moves leaderships back to the preferred leaders (auto.leader.rebalance.enable)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _TAG = "leader balance"
 
 
 class LeaderBalance:
-    """Looks every `interval_ms` for brokers that lead too little; `sweep` is given what is to be done about it."""
+    """Finds brokers that lead too few of their preferred partitions, every `interval_ms`. It passes `sweep` the
+    partitions to move back to each."""
 
     def __init__(
         self,
@@ -37,11 +38,11 @@ class LeaderBalance:
         self._sweep = sweep
 
     def start(self) -> None:
-        """This controller is active from now on."""
+        """Schedules the next check. Called when this controller becomes active."""
         self._queue.schedule(_TAG, self._clock.monotonic_ms() + self._interval_ms, self._check)
 
     def stop(self) -> None:
-        """This controller is not active any more."""
+        """Cancels the next check. Called when this controller is no longer active."""
         self._queue.cancel(_TAG)
 
     def _check(self) -> None:

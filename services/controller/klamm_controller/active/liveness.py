@@ -49,7 +49,7 @@ from klamm_server.runtime.event_queue import EventQueue
 log = logging.getLogger(__name__)
 
 LATE_MS = 1_000
-"""An expiry event that comes later than this means that the process stood still."""
+"""An expiry event that runs later than this, in milliseconds, shows that this process was paused."""
 
 RegisterT = TypeVar("RegisterT")
 HeartbeatT = TypeVar("HeartbeatT")
@@ -61,27 +61,28 @@ class _Register(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """A node with a session, as of its last heartbeat to this controller."""
+    """A live broker or coordinator, as of its last heartbeat to this controller."""
 
     node_id: int
     metadata_end_index: int
-    """One past the last record it has replayed."""
+    """The index after the last metadata record that the node has replayed."""
     silent_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind(Generic[RegisterT, HeartbeatT]):
-    """The differences between brokers and coordinators."""
+    """The functions in which brokers and coordinators differ."""
 
     name: str
     nodes: Callable[[MetadataImage], Mapping[int, BrokerImage] | Mapping[int, CoordinatorImage]]
     registering_id: Callable[[RegisterT], int]
     beating_id: Callable[[HeartbeatT], int]
     epoch: Callable[[MetadataImage, int], int | None]
-    """The epoch of a node's registration, if it has one."""
+    """Returns the epoch of a node's registration, or None if the node is not registered."""
     metadata_end_index: Callable[[HeartbeatT], int]
     registration: Callable[[RegisterT], _Register]
-    """The handler of one request; called again until it says that it is done."""
+    """Returns the handler of one registration. The handler is called once per event until its decision has `is_last`
+    set."""
     handle_heartbeat: Callable[[HeartbeatT, MetadataImage], Decision[HeartbeatResponse]]
     handle_session_end: Callable[[int, MetadataImage], Decision[None]]
 
@@ -121,7 +122,7 @@ COORDINATORS: NodeKind[RegisterCoordinatorRequest, CoordinatorHeartbeatRequest] 
 
 
 class Liveness(Generic[RegisterT, HeartbeatT]):
-    """Registrations, heartbeats and session ends of one kind of node."""
+    """Handles the registrations, heartbeats and session ends of one kind of node."""
 
     def __init__(
         self,
@@ -142,18 +143,19 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         self._inactive = asyncio.Event()
         self._sessions = Sessions(session_timeout_ms)
         self._heard: dict[int, tuple[int, int]] = {}
-        """(metadata end index, when) of the last heartbeat of each node with a session."""
+        """(metadata end index, monotonic milliseconds) of each node's last heartbeat in its session, by node id."""
         self._armed_ms: int | None = None
 
     def start(self) -> None:
-        """This controller is active from now on: grants every node that the log holds for alive a new session."""
+        """Grants a new session to every node that is not fenced. Called when this controller becomes active."""
         self._inactive.clear()
         for node_id, node in self._kind.nodes(self._controller.committed).items():
             if not node.fenced:
                 self._touch(node_id)
 
     def stop(self) -> None:
-        """This controller is not active any more: sessions are the business of another."""
+        """Ends the tracking of sessions, because another controller does it now. Called when this controller is no
+        longer active."""
         self._inactive.set()
         self._sessions = Sessions(self._session_timeout_ms)
         self._heard.clear()
@@ -161,7 +163,7 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         self._armed_ms = None
 
     def heard(self) -> list[Heard]:
-        """The nodes that are alive, by id."""
+        """Returns the nodes with a session that have sent a heartbeat, ordered by id."""
         now_ms = self._clock.monotonic_ms()
         return [
             Heard(node_id=node_id, metadata_end_index=end_index, silent_ms=now_ms - at_ms)
@@ -169,7 +171,7 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         ]
 
     async def register(self, request: RegisterT) -> RegisterResponse:
-        """Registers a process."""
+        """Registers a broker or coordinator and gives it a session. Returns once the registration has committed."""
         node_id = self._kind.registering_id(request)
         register = self._kind.registration(request)
         is_last = False
@@ -195,7 +197,7 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         return reply
 
     async def heartbeat(self, request: HeartbeatT) -> HeartbeatResponse:
-        """Takes a sign of life, and answers when what it changed has committed."""
+        """Renews the node's session. Returns once the records that the heartbeat caused have committed."""
         node_id = self._kind.beating_id(request)
 
         def handle(image: MetadataImage) -> Decision[HeartbeatResponse]:
@@ -216,11 +218,12 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         return await self._controller.submit(f"heartbeat of {self._kind.name}", handle, urgent=True)
 
     def may_hold(self, node_id: int, epoch: int) -> bool:
-        """Whether this controller keeps the session of that registration."""
+        """True if this controller is active and the node is registered with this epoch."""
         return self._controller.is_active and self._epoch(node_id) == epoch
 
     async def hold(self, node_id: int, epoch: int) -> None:
-        """Returns when another controller keeps the sessions; cancelled, the connection to the node is lost."""
+        """Waits until this controller is no longer active. A cancellation means that the node's connection closed, so
+        it starts the timer that fences a silent node."""
         try:
             await self._inactive.wait()
         except asyncio.CancelledError:
@@ -247,7 +250,8 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         return self._kind.epoch(self._controller.committed, node_id)
 
     def _changes_nothing(self, node_id: int, request: HeartbeatT) -> bool:
-        """Whether the heartbeat can be answered from what has committed."""
+        """True if the heartbeat makes no records and the node has no uncommitted change, so it needs no turn of the
+        queue."""
         committed, appended = self._controller.committed, self._controller.appended
         settled = self._kind.nodes(committed).get(node_id) is self._kind.nodes(appended).get(node_id)
         return self._controller.is_active and settled and not self._kind.handle_heartbeat(request, committed).records
@@ -291,7 +295,7 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         try:
             self._controller.decide(decision)
         except BrokerError as error:
-            # About to hand over, or too much is uncommitted: a session later it is somebody's turn again.
+            # The controller hands over, or too many records are uncommitted. Try again when another session has passed.
             log.warning("could not fence %s=%d: %s", self._kind.name, node_id, error)
             self._sessions.touch(node_id, self._clock.monotonic_ms())
         else:

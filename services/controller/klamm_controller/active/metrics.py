@@ -1,6 +1,6 @@
-"""What the controller measures. The names follow Kafka's KafkaController beans.
+"""The controller's metrics. The names follow Kafka's KafkaController beans.
 
-All are computed when they are read, in the endpoint's thread, from one immutable image.
+All values are computed when a scrape reads them, in the thread of the metrics endpoint, from one immutable image.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COORDINATORS = gauges("klamm_coordinators", "Registered coordinators.", ["state
 
 
 def watch_controller(controller: Controller) -> None:
-    """Reports on `controller` from now on."""
+    """Makes the controller's metrics read their values from `controller`."""
 
     def of_image(count: Callable[[MetadataImage], int]) -> Callable[[], float]:
         return lambda: count(controller.committed)
@@ -53,7 +53,7 @@ def watch_controller(controller: Controller) -> None:
 
 
 def _without_leader(image: MetadataImage) -> Iterator[Reading]:
-    """Looks no further than the last of them."""
+    """Yields each partition without a leader. Stops at the last such partition instead of reading all topics."""
     left = image.index.tally(NO_LEADER).led
     for topic in image.topics_by_id.values() if left else ():
         for partition in topic.partitions:

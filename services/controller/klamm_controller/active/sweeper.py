@@ -1,4 +1,5 @@
-"""Does the sweeps, one after the other, in events between which the queue has as much time for everything else."""
+"""Runs the controller's sweeps one after the other, in slices. Between two slices, the queue has as much time for other
+events as the slice took."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from klamm_server.runtime.event_queue import EventQueue
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""When nothing can be appended: about to hand over, or too much is uncommitted."""
+"""How long a sweep waits before it retries, because the controller hands over or too many records are uncommitted."""
 _TAG = "sweep"
 
 
 class Sweeper:
-    """Makes the changes that decisions leave for later turns."""
+    """Runs the sweeps that decisions leave for later turns of the queue."""
 
     def __init__(self, controller: Controller, queue: EventQueue, clock: Clock) -> None:
         self._controller = controller
@@ -28,16 +29,18 @@ class Sweeper:
         self._sweeps: deque[Sweep] = deque()
 
     def start(self) -> None:
-        """Sweeps all partitions when this controller becomes active, to make the changes that the previous one left."""
+        """Sweeps all partitions when this controller becomes active, to make the changes that the previous controller
+        left."""
         self.add(Sweep("claim", all_partitions(self._controller.appended)))
 
     def stop(self) -> None:
-        """This controller is not active any more."""
+        """Drops all sweeps. Called when this controller is no longer active; the next active controller sweeps all
+        partitions."""
         self._sweeps.clear()
         self._queue.cancel(_TAG)
 
     def add(self, sweep: Sweep) -> None:
-        """Does it after those that were added before."""
+        """Runs `sweep` after the sweeps that were added before it."""
         self._sweeps.append(sweep)
         if len(self._sweeps) == 1:
             self._arm(0)

@@ -1,4 +1,4 @@
-"""Tells operators of elections by which acknowledged records may be lost, and of log dirs that are there no more."""
+"""Reports unclean leader elections, which may lose acknowledged records, and log directories that a broker has lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNCLEAN = counter(
 
 
 def report_unclean_elections(image: MetadataImage, records: Sequence[MetadataRecord]) -> None:
-    """Counts and logs those that `records` bring about."""
+    """Counts and logs the unclean leader elections among `records`, which are about to be applied to `image`."""
     for topic, partition, leader in unclean_elections(image, records):
         _UNCLEAN.inc()
         log.warning(
@@ -38,7 +38,8 @@ def report_unclean_elections(image: MetadataImage, records: Sequence[MetadataRec
 
 
 def report_gone_log_dirs(image: MetadataImage, records: Sequence[MetadataRecord]) -> None:
-    """Logs each registration among `records` that lacks a log dir of the broker's life before."""
+    """Logs a warning for each broker registration in `records` that lacks a log directory of the broker's previous
+    registration."""
     for record in records:
         registration = record.register_broker
         known = image.brokers.get(registration.broker_id) if record.HasField("register_broker") else None

@@ -1,1 +1,1 @@
-"""The way between the controllers of a quorum."""
+"""The connections between the controllers of a quorum."""

@@ -1,12 +1,13 @@
-"""The voters that a cluster's log begins with: agreed on once, by every empty directory, before it takes part.
+"""Finds the voters with which a cluster's log begins. Controllers with empty directories agree on them once, before
+they take part in the quorum.
 
-A voter is a node with a directory (KIP-853), and directory ids are random, made with each directory. So the first
-voters can only be named when their directories exist. Kafka has the operator carry the ids from one formatting to the
-next (`--initial-controllers`), or does without them until `kraft.version` 1, and a voter whose disk is lost votes
-again under its old name. Here the controllers that `controller.quorum.voters` lists ask each other:
+A voter is a node with a directory (KIP-853), and the id of a directory is random. So the first voters can only be named
+when their directories exist. In Kafka, the operator passes the ids to each formatting (`--initial-controllers`). Before
+`kraft.version` 1, Kafka has no directory ids, so a voter with a lost disk votes again under its old name. In Klamm, the
+controllers in `controller.quorum.voters` ask each other:
 
-- A directory whose log has begun keeps the set that it began with for ever. Its controller sends this set to every
-  controller that asks.
+- A directory keeps the voter set with which its log began for ever. Its controller sends this set to every controller
+  that asks.
 - A controller with an empty directory that receives such a set begins its log with it. If the set does not name its
   directory, the controller follows as an observer. It becomes a voter after an operator has removed the lost voter and
   added the new one (KIP-853, "Disk Failure Recovery").
@@ -15,15 +16,18 @@ again under its old name. Here the controllers that `controller.quorum.voters` l
   bootstrap_expect).
 - A controller with `controller.quorum.bootstrap.servers` never makes a set.
 
-Why nothing acknowledged is lost: let a set A have been made, and something committed under it. Then a majority of A
-has A on disk. A second set B needs an empty directory at the lowest id, which is not the one that made A, and the word
-of every other listed node that it has no set. As long as no more than a minority of A lost its disk, one of those that
-have A is among them, and B is not made. Once a directory is in no set it never votes, for votes are counted by node
-and directory; so a node that lost its disk cannot vote again in a term in which it has voted (the thesis' 3.8 wants
-votes to be durable: the new directory's would not be counted), nor help an empty log to win. What a node does not
-notice is that an old copy of its directory was put back: copies carry the id.
+No acknowledged record is lost, because two different sets are never both made after a commit. Suppose that set A was
+made and a record committed under it. Then a majority of A has A on disk. To make another set B, the controller with the
+lowest id must have an empty directory, and not the one that made A. Every other listed node must also answer that it
+has no set. If at most a minority of A lost its disk, some listed node still has A and sends it, so B is not made.
 
-Later sets are entries of the log (raft/membership.py); the configured list then only says whom to ask.
+A directory that is in no set never votes, because votes are counted by node and directory. So a node that lost its disk
+cannot vote twice in one term (section 3.8 of the Raft thesis requires durable votes). It cannot help an empty log to
+win an election either. A node does not notice that an old copy of its directory was restored, because the copy has the
+same id.
+
+Later voter sets are entries of the log (raft/membership.py). From then on, the configured list only tells a controller
+whom to ask.
 """
 
 from __future__ import annotations
@@ -38,18 +42,18 @@ from klamm_controller.raft.messages import ReplicaKey, Voter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduction:
-    """What a controller said of itself."""
+    """The answer of a controller to an Introduce request."""
 
     key: ReplicaKey
     voters: VoterSet | None
-    """The set that its log begins with; None: it has not begun."""
+    """The voter set with which the controller's log begins, or None if its log has not begun."""
 
 
 def first_voters(me: Voter, listed: Sequence[Voter], heard: Mapping[str, Introduction]) -> VoterSet | None:
-    """The set to begin with, or None: not known yet.
+    """Returns the voter set with which the log begins, or None if it is not known yet.
 
-    `listed` are the configured voters with their directories unknown, `heard` the introductions by the address that was
-    asked. Raises ConfigError when another controller than the listed one answers at its address."""
+    `listed` are the configured voters, with unknown directories. `heard` has the introductions by the address that was
+    asked. Raises ConfigError if another controller than the listed one answers at an address."""
     begun = next((each.voters for each in heard.values() if each.voters is not None), None)
     if begun is not None:
         return begun
@@ -72,7 +76,8 @@ def _key_of(listed: Voter, introduction: Introduction) -> ReplicaKey:
 
 
 def former_directory(me: ReplicaKey, voters: VoterSet) -> ReplicaKey | None:
-    """The voter that this node was with another directory, if the set names one and not this."""
+    """Returns the voter in `voters` that has this node's id but another directory. Returns None if there is none, or if
+    this directory is a voter."""
     if me in voters:
         return None
     return next((key for key in voters.keys if key.node_id == me.node_id), None)

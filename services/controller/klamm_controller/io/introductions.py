@@ -1,7 +1,8 @@
-"""Asks the controllers at the configured addresses for their ids, at every start.
+"""Asks the controllers at the configured addresses for their ids and voters, at every start.
 
-Before the log has begun, this finds the voters with which it begins (founding.py). Later, it lets controllers find each
-other that have moved since the voter set was written."""
+Before the log has begun, the answers tell the voters with which it begins (founding.py). Later, the requests let
+controllers find each other after they have moved to another address.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class Introductions:
         rng: random.Random,
     ) -> None:
         self.heard: dict[str, Introduction] = {}
-        """What each contact said last; only those that answer."""
+        """The last introduction of each contact, by its address. Contacts that do not answer are missing."""
         self._transport = transport
         self._me = me
         self._request = IntroduceRequest(
@@ -68,11 +69,11 @@ class Introductions:
         self._stories: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Ends when nothing is left to ask."""
+        """Asks all contacts until each has answered with the voters with which its log begins."""
         await asyncio.gather(*(self._ask_until_begun(contact) for contact in self._contacts))
 
     async def wait_for_news(self) -> None:
-        """Waits until another controller has said something since the last call."""
+        """Waits until a contact has introduced itself since the last call."""
         await self._news.wait()
         self._news.clear()
 
@@ -85,7 +86,7 @@ class Introductions:
         """Returns the contact's introduction, or None if it did not answer or refused. Drops its last introduction."""
         self.heard.pop(contact, None)
         try:
-            # A channel to a name that was not there before its server was would ask again late; a new one does at once.
+            # A channel that could not resolve a name tries again late. A new channel resolves it immediately.
             async with Connection(self._transport, contact, QUORUM, timeout_ms=ASK_TIMEOUT_MS) as connection:
                 response = await connection.stub(RAFT).introduce(self._request)
             introduction = _introduction(response)
@@ -103,14 +104,14 @@ class Introductions:
         return introduction
 
     def _log_once(self, contact: str, story: str) -> None:
-        """It is asked again and again."""
+        """Logs what is known of a contact, but only if it differs from the last log line about this contact."""
         if self._stories.get(contact) != story:
             self._stories[contact] = story
             log.info("controller at %s %s", contact, story)
 
 
 def _introduction(response: IntroduceResponse) -> Introduction:
-    """Raises MalformedMessageError, also for a refusal."""
+    """Decodes the response. Raises MalformedMessageError if it is malformed or a refusal."""
     if response.error_code:
         raise MalformedMessageError(f"{ErrorCode.of(response.error_code).name}: {response.error_message}")
     try:

@@ -1,8 +1,8 @@
-"""Messages that wait for one controller, as fewer that say the same.
+"""Joins queued messages to one controller into fewer messages with the same effect.
 
-Requests with entries that follow one another are the one request that the leader would have sent had the entries come
-together; the last of several acceptances holds what the others did. So under load a round trip carries what waits,
-and is handled, written and answered as one.
+Append requests with consecutive entries become one request, the same that the leader would have sent for all these
+entries. Of several accepting responses, the last one covers the others. So under load, one round trip carries all
+queued messages, and the receiver handles, writes and answers them at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JOINED_BYTES_MAX: Final = 1 << 20
 
 
 def joined(first: Message, second: Message) -> Message | None:
-    """One message in the place of two to the same receiver; None when both are needed."""
+    """Returns one message that replaces two messages to the same receiver, or None if both must be sent."""
     if (first.sender, first.receiver, first.term) != (second.sender, second.receiver, second.term):
         return None
     match first, second:

@@ -1,8 +1,8 @@
-"""The link to one other controller: a stream of messages that is opened again whenever it breaks.
+"""The link to one other controller: a stream of messages that the sender opens again whenever it breaks.
 
-The link ends when there was nothing to send for IDLE_S. It does not promise delivery. It drops messages that do not fit
-into the queue, and messages that were under way when the stream broke. Raft sends again the messages that still matter.
-So a controller that hangs costs no more than a full queue.
+The link ends when there was nothing to send for IDLE_S. The link does not promise delivery. It drops messages that do
+not fit into the queue, and messages that were under way when the stream broke. Raft sends again the messages that still
+matter. So a controller that hangs costs no more than a full queue.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from klamm_server.rpc.retries import ServerRetries
 log = logging.getLogger(__name__)
 
 QUEUED_MESSAGES_MAX = 1_000
-"""More than Raft keeps in flight to one replica."""
+"""The most messages that a link queues. Raft keeps fewer messages in flight to one replica."""
 ENVELOPE_MESSAGES_MAX = 16
-"""A message is 1 MiB at most (raft.settings.append_bytes_max, but for one big entry)."""
+"""The most messages in one envelope. A message has at most 1 MiB, unless a single entry is bigger
+(raft.settings.append_bytes_max)."""
 IDLE_S = 60.0
-"""A link to which nothing was given for this long ends: its controller is none of the quorum any more."""
+"""A link ends when nothing was sent for this many seconds, because its controller is probably no longer in the
+quorum."""
 RECONNECT = Backoff(initial_ms=20, max_ms=500)
-"""Short: an election waits for it."""
+"""The pauses between attempts to reconnect. They are short, because elections wait for the connection."""
 
 
 class PeerLink:
-    """Sends to the controller at `address`; `run` is a task of its own."""
+    """Sends messages to the controller at `address`. The caller runs `run` as a task."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class PeerLink:
         self._queue: deque[Message] = deque()
         self._wake = asyncio.Event()
         self._given_s = asyncio.get_running_loop().time()
-        """When there was something to send last."""
+        """The event loop's time of the last `send`, in seconds."""
         self._retries = ServerRetries("link to a controller", address, RECONNECT, rng, warn_every=100)
 
     def send(self, message: Message) -> None:
@@ -65,10 +67,11 @@ class PeerLink:
             self._wake.set()
 
     async def run(self) -> None:
-        """Sends until cancelled, or until nothing was given for IDLE_S."""
+        """Sends queued messages until cancelled, or until `send` was not called for IDLE_S."""
         try:
             while True:
-                # A channel to a name that was not found for a while asks again after up to two minutes; a new one does.
+                # A channel that could not resolve a name may wait two minutes before it tries again. A new channel does
+                # not.
                 async with Connection(self._transport, self._address, QUORUM) as connection:
                     why = await self._run_stream(connection)
                 self._queue.clear()
@@ -77,7 +80,8 @@ class PeerLink:
             log.info("closed the idle connection to the controller at %s", self._address)
 
     async def _run_stream(self, connection: Connection) -> str:
-        """Returns why the stream broke. Raises TimeoutError when there is nothing to send for too long."""
+        """Sends queued messages over one stream. Returns the reason after the stream broke. Raises TimeoutError if
+        `send` was not called for IDLE_S."""
         call = connection.stub(RAFT).exchange()
         call.add_done_callback(lambda _: self._wake.set())
         try:
@@ -94,9 +98,9 @@ class PeerLink:
         return "the controller ended the stream"
 
     async def _wait_for_messages(self, call: Duplex[RaftEnvelope, RaftExchangeResponse]) -> bool:
-        """Waits until there are messages to send. Returns False if the stream breaks first. If only the next message
-        detected the break, that message would be lost. Followers rarely send each other more than one, a vote
-        request."""
+        """Waits until there are messages to send, and returns True. Returns False if the stream has broken. Otherwise
+        the next message would be lost, because only sending it would show the break. A lost message matters: a follower
+        rarely sends another follower more than one, a vote request."""
         async with asyncio.timeout_at(self._given_s + IDLE_S):
             while not self._queue and not call.done():
                 self._wake.clear()

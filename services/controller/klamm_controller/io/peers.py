@@ -1,4 +1,5 @@
-"""The links to the other controllers: one per address, opened by the first message to it, gone when nothing is sent."""
+"""The links to the other controllers, one per address. The first message to an address opens its link, and an idle link
+ends."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ class Peers:
         self._stopped = False
 
     def send(self, message: Message) -> None:
-        """Queues the message."""
+        """Queues the message for its receiver. Drops it if the receiver's address is unknown."""
         address = self._book.dialled(message.receiver)
         if address and not self._stopped:
             self._link(address).send(message)
 
     async def stop(self) -> None:
-        """Ends all links; later messages are dropped."""
+        """Ends all links. Messages that are sent later are dropped."""
         self._stopped = True
         tasks = [task for _, task in self._links.values()]
         for task in tasks:

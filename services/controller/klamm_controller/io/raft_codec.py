@@ -1,4 +1,5 @@
-"""Raft's messages on the wire (proto/klamm/v1/raft.proto). Whatever comes from outside is checked here, once."""
+"""Encodes and decodes Raft's messages (proto/klamm/v1/raft.proto). All messages from other controllers are validated
+here, and only here."""
 
 from __future__ import annotations
 
@@ -31,11 +32,11 @@ from klamm_server.net.listeners import encode as encode_listeners
 
 
 class MalformedMessageError(KlammError):
-    """A message that no controller of this version sends."""
+    """Raised for a message that no controller of this version would send."""
 
 
 def encode(message: Message) -> pb.RaftMessage:
-    """The message to send."""
+    """Encodes a message."""
     envelope = pb.RaftMessage(
         sender=encode_key(message.sender), receiver=encode_key(message.receiver), term=message.term
     )
@@ -80,7 +81,7 @@ def encode(message: Message) -> pb.RaftMessage:
 
 
 def decode(envelope: pb.RaftMessage) -> Message:
-    """The message that came. Raises MalformedMessageError."""
+    """Decodes and validates a message. Raises MalformedMessageError."""
     kind = envelope.WhichOneof("kind")
     if kind is None:
         raise MalformedMessageError("the message has an unknown kind")
@@ -88,7 +89,8 @@ def decode(envelope: pb.RaftMessage) -> Message:
     _check_numbers(kind, body)
     head = {
         "sender": decode_key(envelope.sender),
-        # The replica that an AttachRequest goes to may be known by address only, under an id that the sender made up.
+        # The sender of an AttachRequest may know the receiver only by its address, and then sends a made-up negative
+        # id.
         "receiver": ReplicaKey(envelope.receiver.node_id, envelope.receiver.directory_id),
         "term": _at_least_zero(kind, "term", envelope.term),
     }
@@ -106,7 +108,7 @@ def decode_address(where: pb.ReplicaAddress) -> tuple[ReplicaKey, str, tuple[Lis
 
 
 def check_address(address: str) -> str:
-    """The address. Raises MalformedMessageError unless it is host:port."""
+    """Returns the address. Raises MalformedMessageError unless it is host:port."""
     try:
         parse_server("the address of a controller", address)
     except ConfigError as error:
@@ -136,7 +138,7 @@ def _chunk_request(message: SnapshotChunkRequest) -> pb.SnapshotChunkRequest:
 
 
 def encode_key(key: ReplicaKey) -> pb.ReplicaKey:
-    """A replica's name."""
+    """Encodes the key of a replica."""
     return pb.ReplicaKey(node_id=key.node_id, directory_id=key.directory_id)
 
 
@@ -168,7 +170,8 @@ def _decode_append_request(head: dict[str, Any], body: pb.AppendRequest) -> Appe
 
 
 def _decode_entries(body: pb.AppendRequest, term: int) -> tuple[LogEntry, ...]:
-    """Terms never decrease along a log, and none is newer than its leader's."""
+    """Decodes the entries of an append request. Raises MalformedMessageError if their terms decrease or exceed the
+    leader's term."""
     entries = []
     last_term = body.prev_term
     for offset, each in enumerate(body.entries):
@@ -267,7 +270,7 @@ def _at_least_zero(kind: str, name: str, value: int) -> int:
 
 
 def decode_key(key: pb.ReplicaKey) -> ReplicaKey:
-    """Raises MalformedMessageError."""
+    """Decodes the key of a replica. Raises MalformedMessageError if the node id is negative."""
     return ReplicaKey(_at_least_zero("replica", "node_id", key.node_id), key.directory_id)
 
 

@@ -1,1 +1,2 @@
-"""The RPCs, one module per family: decode, submit, await, encode."""
+"""The controller's RPCs, one module per family of calls. Each call decodes its request, submits it, awaits the decision
+and encodes the response."""

@@ -1,4 +1,4 @@
-"""Admin: access control entries."""
+"""The calls of the Admin service about access control entries."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _NO_AUTHORIZER: Final[_Refusal] = {
 
 
 class AclsRpcs:
-    """DescribeAcls, CreateAcls, DeleteAcls, CheckAcl. SECURITY_DISABLED without an authorizer: entries would protect
-    nothing."""
+    """Answers DescribeAcls, CreateAcls, DeleteAcls and CheckAcl. Without an authorizer, all answer SECURITY_DISABLED,
+    because no server would enforce the entries."""
 
     def __init__(self, gateway: Gateway, rng: random.Random, authorizer: StandardAuthorizer | None) -> None:
         self._gateway = gateway

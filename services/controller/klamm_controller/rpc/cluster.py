@@ -1,4 +1,4 @@
-"""Admin: the cluster and its servers."""
+"""The calls of the Admin service about the cluster and its servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from klamm_server.net.listeners import SecurityProtocol, endpoint, first, seen_b
 
 
 class ClusterRpcs:
-    """DescribeCluster, UnregisterBroker. A server that the caller cannot dial is described without an endpoint."""
+    """Answers DescribeCluster and UnregisterBroker. A server that the caller cannot dial is described without an
+    endpoint."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -1,4 +1,4 @@
-"""Admin: configs."""
+"""The calls of the Admin service about configs of topics and brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from klamm_server.metadata.image import MetadataImage
 
 
 class ConfigsRpcs:
-    """DescribeConfigs, IncrementalAlterConfigs."""
+    """Answers DescribeConfigs and IncrementalAlterConfigs."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -1,5 +1,5 @@
-"""The way from an RPC to the controller's queue: which controller decides, how long to wait, what to answer when the
-queue is full."""
+"""Passes RPCs to the controller's queue. Maps time-outs, a full queue and a controller that is not active to error
+responses."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ThrottlingQuotaExceededError = EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
 class Gateway:
-    """Shared by all RPC families.
+    """The connection of all RPC families to the controller and the quorum.
 
-    `request_timeout_ms` bounds the wait of requests that name no time-out of their own; `listeners` tells what clients
-    of a controller dial, by its host:port."""
+    `request_timeout_ms` bounds the wait of requests without a time-out of their own. `listeners` returns the listeners
+    that clients dial, for the host:port of a controller."""
 
     def __init__(
         self,
@@ -47,11 +47,12 @@ class Gateway:
     async def answer(
         self, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
     ) -> ReplyT:
-        """Returns the decision, or a `response` of REQUEST_TIMED_OUT, or of NOT_CONTROLLER with the active controller.
+        """Returns the decision. Returns a `response` with REQUEST_TIMED_OUT after a time-out. Returns one with
+        NOT_CONTROLLER and the active controller's endpoint if another controller decides.
 
-        After a time-out it is not known whether the change happens, unless its turn never came: then it does not.
-        A full queue, or too much that is not committed yet, is the transport's RESOURCE_EXHAUSTED: nothing was
-        done."""
+        After a time-out, the change may or may not happen. It does not happen if the queue had not yet run the request.
+        Raises CallFailed (RESOURCE_EXHAUSTED) if the queue is full or too many records are uncommitted; the request
+        then had no effect."""
         timeout_ms = timeout_ms if timeout_ms > 0 else self._request_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -66,8 +67,9 @@ class Gateway:
     async def change(
         self, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
     ) -> ReplyT:
-        """Returns the decision like `answer`, with the end index up to which metadata must be replayed to show it. The
-        index is that of the committed metadata now, which may be a little later than necessary."""
+        """Returns the decision like `answer`, and sets its `metadata_end_index`. The change is visible in metadata that
+        are replayed up to this index. The index is the end of the committed metadata now, which may be a little later
+        than necessary."""
 
         async def with_end_index() -> ReplyT:
             reply: Any = await decided
@@ -77,7 +79,8 @@ class Gateway:
         return await self.answer(with_end_index(), response, timeout_ms=timeout_ms)
 
     async def read(self, describe: Callable[[MetadataImage], ReplyT], response: Callable[..., ReplyT]) -> ReplyT:
-        """What `describe` makes of an image that holds everything acknowledged before this call; or as `answer`."""
+        """Returns the response of `describe` for an image with all changes acknowledged before this call. Returns the
+        same error responses as `answer`."""
 
         async def decided() -> ReplyT:
             return describe(await self.controller.confirm())
@@ -92,13 +95,14 @@ class Gateway:
         return self._for_caller(self.quorum.leader_address)
 
     def quorum_for_caller(self) -> list[Node]:
-        """The voters of the quorum, and what the caller dials to reach them."""
+        """Returns the voters of the quorum, with the addresses that the caller dials to reach them."""
         return [
             Node(node_id=each.node_id, endpoint=self._for_caller(each.address)) for each in self.quorum.controllers()
         ]
 
     def quorum_for_servers(self) -> list[ControllerListeners]:
-        """Returns the voters of the quorum: the addresses for servers, and the listeners for clients."""
+        """Returns the voters of the quorum, with the addresses that servers dial and the listeners that clients
+        dial."""
         return [
             ControllerListeners(controller=endpoint_of(each.address), listeners=encode(self._listeners(each.address)))
             for each in self.quorum.controllers()
@@ -110,6 +114,6 @@ class Gateway:
 
 
 def endpoint_of(address: str) -> Endpoint | None:
-    """The endpoint of host:port; None of nothing."""
+    """Parses host:port into an endpoint. Returns None for empty text."""
     host, _, port = address.rpartition(":")
     return Endpoint(host=host, port=int(port)) if host else None

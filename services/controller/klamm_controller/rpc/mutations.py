@@ -23,7 +23,7 @@ EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class Mutations:
-    """`begin` with each request."""
+    """Creates a charge for each request that changes topics."""
 
     def __init__(
         self,
@@ -34,7 +34,8 @@ class Mutations:
         *,
         knows_callers: bool,
     ) -> None:
-        """`knows_callers`: there is an authorizer, so a caller without a session is another server."""
+        """`knows_callers` is True if there is an authorizer. A caller without a session is then another server, and is
+        not charged."""
         self._quotas = quotas
         self._policy = policy
         self._image = image
@@ -42,7 +43,7 @@ class Mutations:
         self._knows_callers = knows_callers
 
     def begin(self, client_id: str, *, validate_only: bool = False) -> Charge:
-        """Returns the charge for the topics of one request. A validation costs nothing."""
+        """Returns the charge for the topics of one request. A request that only validates costs nothing."""
         image = self._image()
         self._quotas.apply(image.client_quotas)
         caller = CALLER.get()
@@ -53,8 +54,8 @@ class Mutations:
 
 
 class Charge:
-    """Charges one caller. Each `admits_...` returns whether the topic may be changed now, and then charges the
-    change."""
+    """Charges one caller for one request. Each `admits_...` returns True if the topic may be changed now, and then
+    charges the caller for this change."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Charge:
         self._user = user
         self._client_id = client_id
         self.throttle_ms = 0
-        """How long the client is to rest."""
+        """How long the client must wait before its next request, in milliseconds."""
 
     def admits_creation(self, topic: NewTopic) -> bool:
         if self._image.topic(topic.name) is not None:

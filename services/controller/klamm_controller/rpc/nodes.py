@@ -1,4 +1,5 @@
-"""Controller: registrations, heartbeats and producer ids, for brokers and coordinators."""
+"""The calls of the Controller service about registrations, heartbeats, sessions and producer ids of brokers and
+coordinators."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ ResponseT = TypeVar("ResponseT", RegisterResponse, HeartbeatResponse)
 
 
 class NodesRpcs:
-    """RegisterBroker, BrokerHeartbeat, RegisterCoordinator, CoordinatorHeartbeat, HoldSession, AllocateProducerIds."""
+    """Answers RegisterBroker, BrokerHeartbeat, RegisterCoordinator, CoordinatorHeartbeat, HoldSession and
+    AllocateProducerIds."""
 
     def __init__(
         self,
@@ -89,7 +91,8 @@ class NodesRpcs:
         return await self._gateway.answer(decided, AllocateProducerIdsResponse)
 
     def _with_controllers(self, response: ResponseT) -> ResponseT:
-        """The answer, and where the controllers are now: those of the server's configuration may all be gone."""
+        """Adds the current controllers to the response, because all controllers in the server's configuration may have
+        been replaced."""
         quorum = self._gateway.quorum_for_servers()
         response.controllers.extend(each.controller for each in quorum)
         response.controller_listeners.extend(quorum)

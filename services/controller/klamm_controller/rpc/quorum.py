@@ -1,4 +1,4 @@
-"""Admin: the quorum of controllers (KIP-595, KIP-853)."""
+"""The calls of the Admin service about the quorum of controllers (KIP-595, KIP-853)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REFUSALS = (
 
 
 class QuorumRpcs:
-    """DescribeQuorum, AddRaftVoter, RemoveRaftVoter."""
+    """Answers DescribeQuorum, AddRaftVoter and RemoveRaftVoter."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class QuorumRpcs:
         nodes: Mapping[int, BrokerImage] | Mapping[int, CoordinatorImage],
         kind: QuorumReplicaKind,
     ) -> list[QuorumReplica]:
-        """The live replicas of that kind, as of their last heartbeats."""
+        """Returns the live brokers or coordinators as replicas of the metadata log, as of their last heartbeats."""
         end_index = self._gateway.controller.committed.end_index
         return [
             _follower(nodes[heard.node_id], heard.node_id, kind, heard.metadata_end_index, end_index, heard.silent_ms)

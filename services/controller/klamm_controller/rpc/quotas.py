@@ -1,4 +1,4 @@
-"""Admin: quotas of clients."""
+"""The calls of the Admin service about the quotas of clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm_controller.rpc.gateway import Gateway
 
 
 class QuotasRpcs:
-    """AlterClientQuotas, DescribeClientQuotas."""
+    """Answers AlterClientQuotas and DescribeClientQuotas."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

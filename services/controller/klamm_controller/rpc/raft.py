@@ -1,4 +1,4 @@
-"""Raft: what the other controllers of the quorum send."""
+"""The Raft service: receives messages and introductions from the other controllers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class RaftRpcs:
-    """Exchange and Introduce. `receive` gets every message, in the order of each sender; `learn` where replicas are.
+    """Answers Exchange and Introduce.
 
-    `voter_ids` are those of controller.quorum.voters."""
+    `receive` is called with every message; the messages of one sender keep their order. `learn` is called with the
+    addresses of other replicas. `voter_ids` are the node ids of controller.quorum.voters."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class RaftRpcs:
         learn: Callable[[ReplicaKey, str, Sequence[Listener]], None],
     ) -> None:
         self.bootstrap_voters: VoterSet | None = None
-        """The voters that the log begins with; None: it has not begun."""
+        """The voters with which the log begins, or None if the log has not begun."""
         self._me = me
         self._cluster_id = cluster_id
         self._voter_ids = sorted(voter_ids)
@@ -45,7 +46,8 @@ class RaftRpcs:
         self._stopped = False
 
     async def exchange(self, envelopes: AsyncIterator[RaftEnvelope], context: CallContext) -> RaftExchangeResponse:
-        """Raises InconsistentClusterIdError, MalformedMessageError."""
+        """Receives messages until the sender ends the stream or this controller stops. Raises
+        InconsistentClusterIdError or MalformedMessageError."""
         if self._stopped:
             return RaftExchangeResponse()
         reading = asyncio.create_task(self._read(envelopes), name="raft-exchange")
@@ -53,7 +55,7 @@ class RaftRpcs:
         try:
             await reading
         except asyncio.CancelledError:
-            # `stop` ends the reading only: a handler that is cancelled itself leaves the call open.
+            # `stop` cancels only the task that reads. Cancelling the handler itself would leave the call open.
             if not self._stopped:
                 raise
         finally:
@@ -61,7 +63,8 @@ class RaftRpcs:
         return RaftExchangeResponse()
 
     async def introduce(self, request: IntroduceRequest, context: CallContext) -> IntroduceResponse:
-        """Raises MalformedMessageError."""
+        """Learns the sender's address, and answers with this controller's key and the voters with which its log begins.
+        Refuses a sender of another cluster, or one that lists other voters. Raises MalformedMessageError."""
         if request.cluster_id != self._cluster_id:
             return _refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, self._other_cluster(request.cluster_id))
         has_begun = self.bootstrap_voters is not None
@@ -78,7 +81,7 @@ class RaftRpcs:
         return IntroduceResponse(replica=encode_key(self._me), voters=voters)
 
     def stop(self) -> None:
-        """Ends the streams under way, and those that come: their senders would keep them open for ever."""
+        """Ends all open and future streams, because their senders would otherwise keep them open for ever."""
         self._stopped = True
         for reading in self._streams:
             reading.cancel()
@@ -100,7 +103,7 @@ class RaftRpcs:
             self._log_lost_directory(message)
 
     def _log_lost_directory(self, message: Message) -> None:
-        """Once for each: a message to this node with another directory, which the sender takes for a voter."""
+        """Logs a warning when the sender takes this node's former directory for a voter, once for each directory."""
         key = message.receiver
         is_former = key != self._me and key.node_id == self._me.node_id and not isinstance(message, AttachRequest)
         if is_former and key not in self._former_keys:
@@ -112,7 +115,7 @@ class RaftRpcs:
 
 
 def lost_directory(me: ReplicaKey, former: ReplicaKey) -> str:
-    """What to say to an operator whose controller lost its directory."""
+    """Returns the log message that tells an operator how to replace the lost directory of a voter."""
     return (
         f"controller {me.node_id} is a voter with the directory {former.directory_id or '(without id)'}, but this"
         " one is"

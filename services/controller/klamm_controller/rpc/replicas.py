@@ -1,4 +1,5 @@
-"""The calls about replicas: reports of brokers (Controller), and reassignments and elections (Admin)."""
+"""The calls about replicas: reports of brokers (Controller service), and reassignments and elections (Admin
+service)."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ from klamm_controller.rpc.gateway import Gateway
 
 
 class ReplicasRpcs:
-    """AlterPartition, ReportOfflineReplicas, ResignReplicas, ReportReplicaLogs."""
+    """Answers AlterPartition, ReportOfflineReplicas, ResignReplicas and ReportReplicaLogs."""
 
     def __init__(self, gateway: Gateway, logs: ReplicaLogs) -> None:
         self._gateway = gateway
@@ -84,7 +85,7 @@ class ReplicasRpcs:
 
 
 class LeadersAndReplicasRpcs:
-    """ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments."""
+    """Answers ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments."""
 
     def __init__(self, gateway: Gateway, logs: ReplicaLogs) -> None:
         self._gateway = gateway

@@ -1,6 +1,8 @@
-"""Requests of several things, of which the caller may change or see some.
+"""Checks the caller's rights to each item of a request, such as each topic.
 
-Rights are looked at before a request is submitted: decisions are taken in the queue's turn, which is nobody's call."""
+The rights are checked before the request is submitted, because the queue runs decisions outside of the caller's
+context.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ ResultT = TypeVar("ResultT")
 
 
 class Permitted(Generic[AskedT, ResultT]):
-    """What of a request is to be decided: `asked`. All else is answered by `refuse`."""
+    """The items of a request, split by the caller's rights. `asked` has the permitted items; `refuse` makes the result
+    of each other item."""
 
     def __init__(
         self,
@@ -32,29 +35,31 @@ class Permitted(Generic[AskedT, ResultT]):
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is refused."""
+        """True if the caller may have all items of the request."""
         return len(self.asked) == len(self._all)
 
     def results(self, decided: Sequence[ResultT]) -> list[ResultT]:
-        """The results of what was decided and of what was refused, in the order of the request."""
+        """Returns the results of all items in the order of the request, where `decided` are the results of the
+        permitted items."""
         results = iter(decided)
         return [next(results) if permitted else self._refuse(one) for one, permitted in self._all]
 
 
 def may_create(topic: str) -> bool:
-    """Whether the caller may create topics in the cluster, or this topic."""
+    """Returns True if the caller may create any topic in the cluster, or this topic."""
     return may_be_shown_with_cluster(AclOperation.CREATE) or may(AclOperation.CREATE, ResourceType.TOPIC, topic)
 
 
 def may_with_configs(operation: AclOperation, resource: ConfigResource) -> bool:
-    """Whether the caller may do this with the configs. Those of brokers need a right to the cluster."""
+    """Returns True if the caller may perform the operation on the resource's configs. Configs of brokers need a right
+    to the cluster."""
     if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
         return may(operation, ResourceType.TOPIC, resource.name)
     return may_with_cluster(operation)
 
 
 def refusal_of_configs(resource: ConfigResource) -> ErrorCode:
-    """The code for a caller that has no right to the resource."""
+    """Returns the error code for a caller that has no right to the resource's configs."""
     if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.CLUSTER_AUTHORIZATION_FAILED

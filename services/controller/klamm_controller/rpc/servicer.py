@@ -1,4 +1,4 @@
-"""Joins families of calls into the one object per service that an RpcServer takes."""
+"""Joins the families of calls into one object per service, as RpcServer expects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klamm_controller.rpc.watch import WatchRpcs
 
 
 class AdminServicer:
-    """The calls of operators."""
+    """The Admin service, which operators call."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AdminServicer:
 
 
 class ControllerServicer:
-    """The calls of brokers and coordinators."""
+    """The Controller service, which brokers and coordinators call."""
 
     def __init__(self, nodes: NodesRpcs, replicas: ReplicasRpcs, watch: WatchRpcs) -> None:
         self.register_broker = nodes.register_broker

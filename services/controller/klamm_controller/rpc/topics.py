@@ -1,4 +1,4 @@
-"""Admin: topics and partitions."""
+"""The calls of the Admin service about topics and partitions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from klamm_controller.rpc.rights import Permitted, may_create
 from klamm_server.security.session import may, may_be_shown
 
 TOPICS_PER_TURN = 100
-"""Described between two turns of the event loop."""
+"""The number of topics that DescribeTopics encodes before it lets the event loop run."""
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class TopicsRpcs:
-    """CreateTopics, DeleteTopics, CreatePartitions, DescribeTopics."""
+    """Answers CreateTopics, DeleteTopics, CreatePartitions and DescribeTopics."""
 
     def __init__(self, gateway: Gateway, policy: TopicPolicy, rng: random.Random, mutations: Mutations) -> None:
         self._gateway = gateway

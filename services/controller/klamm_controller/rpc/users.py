@@ -1,4 +1,4 @@
-"""Admin: users who log in by SCRAM."""
+"""The calls of the Admin service about users who log in with SCRAM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET_BYTES: Final = 32
 
 
 class UsersRpcs:
-    """AlterUserScramCredentials, DescribeUserScramCredentials."""
+    """Answers AlterUserScramCredentials and DescribeUserScramCredentials."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -1,7 +1,8 @@
-"""Controller: the metadata log as a stream.
+"""The call of the Controller service that streams the metadata log.
 
-A watcher that continues gets the committed entries from its index on; any other gets a snapshot of the present image
-first. Nothing is buffered per watcher: one that falls behind the shared tail has its stream ended, and comes back.
+A watcher that continues receives the committed entries from its index on. Any other watcher first receives a snapshot
+of the current image. The controller buffers nothing per watcher. It ends the stream of a watcher that falls behind the
+shared tail, and the watcher then calls again.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ log = logging.getLogger(__name__)
 
 
 class WatchRpcs:
-    """WatchMetadata."""
+    """Answers WatchMetadata."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
     async def watch_metadata(self, request: WatchMetadataRequest, context: CallContext) -> AsyncIterator[MetadataBatch]:
-        """Raises InconsistentClusterIdError for a watcher of another cluster."""
-        # A controller that has just started need not know anything yet.
+        """Streams a snapshot if the watcher needs one, and then all committed entries until this controller stops.
+        Raises InconsistentClusterIdError for a watcher of another cluster."""
+        # A controller that has just started may not have any committed metadata yet.
         if not await self._controller.wait_beyond(0):
             return
         image = self._controller.committed
