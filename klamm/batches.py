@@ -1,10 +1,17 @@
-"""Batches of a query that are committed as a whole, and the answers about them. `klamm.ledger_ids` explains ledgers.
+"""The types with which a Spark query commits a batch as a whole. `klamm.ledger_ids` explains ledgers.
 
-admin.register_run(ledger, run_id, batch_id)      each task, first: False: it counts already, write nothing
-producer = Producer(transactional_id=ledger.part(partition, attempt))
-producer.init_transactions(); begin_transaction(); send(...) ...
-part = producer.prepare_transaction(run_id, batch_id)
-admin.commit_batch(ledger, run_id, batch_id, parts)     the driver, once, with the parts of all tasks that count
+Each task writes its part of the batch in a transaction of its own, and prepares it:
+
+    if admin.register_run(ledger, run_id, batch_id):    # False: the batch is committed already, so write nothing
+        producer = Producer(transactional_id=ledger.part(partition, attempt))
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(...)
+        part = producer.prepare_transaction(run_id, batch_id)
+
+The driver then commits the parts of all successful tasks with one call:
+
+    admin.commit_batch(ledger, run_id, batch_id, parts)
 """
 
 from __future__ import annotations

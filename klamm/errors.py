@@ -1,7 +1,7 @@
-"""Kafka's error codes and one exception for each: the only table of its kind in the project.
+"""Kafka's error codes, and an exception for each: the only such table of the project.
 
-The numbers, names and the retriable flag are Kafka's (`org.apache.kafka.common.protocol.Errors`). A gRPC
-status speaks of transport; what happened to a partition, group or topic is one of these codes in the body.
+The numbers, names and the retriable flag are Kafka's (`org.apache.kafka.common.protocol.Errors`). A gRPC status says
+whether the call arrived. One of these codes in the response says what happened to the partition, group or topic.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import ClassVar, NamedTuple
 
 
 class KlammError(Exception):
-    """Root of everything this project raises on purpose."""
+    """The base class of the exceptions that this project raises."""
 
     retriable: ClassVar[bool] = False
-    """The same call may succeed later without the caller changing anything."""
+    """True if the same call may succeed later, although the caller changes nothing."""
 
 
 class ConfigError(KlammError, ValueError):
-    """A configuration name or value is not usable. The text names it and the values that are allowed."""
+    """The name or value of a setting is invalid. The text names it and the values that are allowed."""
 
 
 class IllegalStateError(KlammError):
@@ -31,7 +31,7 @@ class ConcurrentAccessError(IllegalStateError):
 
 
 class AuthenticationError(KlammError):
-    """A server, or this client, did not show that it is who it says it is."""
+    """The server did not accept this client's login or certificate, or this client did not accept the server's."""
 
 
 class SslAuthenticationError(AuthenticationError):
@@ -59,43 +59,45 @@ class NoBrokerError(KlammError):
 
 
 class OtherRecordsInvalidError(KlammError):
-    """Other records of the batch that this one was sent in were refused, so nothing of the batch was written.
+    """The broker refused other records of this record's batch, so it wrote none of the batch (KIP-467).
 
-    There is nothing wrong with this one: it may be sent again. `__cause__` tells of the others (KIP-467)."""
+    The record itself is valid, and the caller may send it again. `__cause__` names the refused records."""
 
 
 class RecordError(NamedTuple):
-    """Why a record was refused, and its whole batch with it (KIP-467)."""
+    """The reason why the broker refused a record, and with it the whole batch (KIP-467)."""
 
     batch_index: int
-    """Counts the records that were sent to the partition together, from 0 on."""
+    """The index of the record in its batch, from 0."""
     message: str
 
 
 class BrokerError(KlammError):
-    """An outcome a server reported by code. Subclasses, one per code, are made from `ErrorCode`."""
+    """An error code that a server returned. Each member of `ErrorCode` has its own subclass."""
 
     record_errors: tuple[RecordError, ...] = ()
-    """The records that are to blame, in order, where a server refused some."""
+    """The records that the broker refused, in the order of the batch. Empty if it refused none in particular."""
 
     code: ClassVar[ErrorCode]
     refresh_metadata: ClassVar[bool] = False
-    """The client's picture of the cluster is out of date: refresh it before trying again."""
+    """True if the client's metadata may be out of date, so that it must refresh them before it tries again."""
 
     def __init__(self, message: str = "") -> None:
         self.message = message or self.code.text
-        """The text that an answer carries beside the code, without the code's name."""
+        """The server's text, or that of the code if the server sent none. It does not contain the code's name."""
         super().__init__(f"{self.code.name}: {self.message}")
 
 
 class ErrorCode(enum.IntEnum):
-    """Kafka's codes. `text` is what a user reads when the server said nothing more precise."""
+    """Kafka's error codes. `text` is the error's message if the server sends none."""
 
     text: str
     retriable: bool
     refresh_metadata: bool
-    """Whether another server may answer better, so that the client asks for metadata. As in Kafka, except
-    REQUEST_TIMED_OUT: Kafka's clients close the connection then, and ask for metadata for that reason."""
+    """True if another server may be able to answer, so that the client must refresh its metadata.
+
+    The flags are Kafka's, except that of REQUEST_TIMED_OUT. Kafka's clients close the connection then, and refresh
+    their metadata for that reason."""
 
     def __new__(cls, value: int, text: str, retriable: bool = False, refresh_metadata: bool = False) -> ErrorCode:
         member = int.__new__(cls, value)
@@ -239,14 +241,14 @@ class ErrorCode(enum.IntEnum):
 
     @classmethod
     def of(cls, value: int) -> ErrorCode:
-        """The member for a code from the wire; a number this table lacks becomes UNKNOWN_SERVER_ERROR."""
+        """Returns the member for a number from the wire, or UNKNOWN_SERVER_ERROR if there is none."""
         try:
             return cls._value2member_map_[value]  # type: ignore[return-value]
         except KeyError:
             return cls.UNKNOWN_SERVER_ERROR
 
     def exception(self, message: str = "") -> BrokerError:
-        """The exception of this code, carrying `message` (or the table's text)."""
+        """Returns the exception of this code, with `message` or else the text of the code."""
         return EXCEPTIONS[self](message)
 
 
@@ -255,7 +257,7 @@ _AUTHENTICATION = (
     ErrorCode.ILLEGAL_SASL_STATE,
     ErrorCode.SASL_AUTHENTICATION_FAILED,
 )
-"""The outcomes of a login."""
+"""The codes that a failed login can return."""
 
 
 def _exception_name(code: ErrorCode) -> str:

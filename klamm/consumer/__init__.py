@@ -1,21 +1,21 @@
 """The consumer: subscriptions and groups, fetching, positions and commits.
 
-Each room may use those below it:
+Each line may import the lines below it:
 
-threads/                               many threads on one consumer, or one consumer each
-sync_consumer, async_consumer          the two faces
-core/                                  how the parts work together
-classic/ kip848/                       a member of a group, by protocol
-fetch/ offsets/                        records from brokers; committed offsets and positions
-group/                                 what members of either protocol share
-config, assignors/, offset_policy,      what is consumed, from where, as what
+threads/                               run many threads on one consumer, or one consumer for each thread
+sync_consumer, async_consumer          the public classes, for threads and for asyncio
+core/                                  the consumer itself: it connects the parts below
+classic/ kip848/                       the membership of a group, in the classic protocol and in that of KIP-848
+fetch/ offsets/                        fetches of records from brokers; committed offsets and positions
+group/                                 the parts that both protocols of membership share
+config, assignors/, offset_policy,     settings, assignors, and the state of subscriptions and partitions
 subscription, partition_state, record, errors,
 position_reset
 
 The membership modules, heartbeat_timer, subscription, partition_state, offset_policy, position_reset, fetch_buffer,
 fetched_data_reader, record_drain, read_replicas and work_ledger are pure.
 
-The public names below are loaded on first use: an Admin needs only two of these modules.
+Python loads the public names below on first use, because an Admin needs only two of these modules.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The policy auto.offset.reset decides where a consumer begins, and continues when its position is not in the log:
 
-earliest, latest         the ends of the log
+earliest, latest         the start or the end of the log
 nearest                  the start of the log if records were deleted or nothing is committed, the end if the log was
-                         cut (proposed for Kafka by KIP-842)
-by_duration:<duration>   so long before now (KIP-1106); durations are those of ISO 8601, as `P1DT2H30M`
-none                     nowhere: that is an error
+                         truncated (proposed for Kafka by KIP-842)
+by_duration:<duration>   the first record of the last `duration` (KIP-1106), a duration of ISO 8601 such as `P1DT2H30M`
+none                     the consumer raises an error
 
-If the log was cut before the position, the consumer goes back to the offset where the logs diverge, unless the policy
-is none (KIP-320)."""
+If the log was truncated before the position, the consumer goes back to the offset where the logs diverge (KIP-320). If
+the policy is none, it raises an error instead."""
 
 from __future__ import annotations
 

@@ -237,10 +237,10 @@ class Sender:
                 response = await self._client.any_broker().init_producer_id(request)
                 raise_for(response.error_code, response.error_message)
                 sequences.begin(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
-                log.info("producer_id=%d epoch=%d", response.producer_id, response.producer_epoch)
+                log.info("got a producer id producer_id=%d epoch=%d", response.producer_id, response.producer_epoch)
             except KlammError as error:
                 level = logging.WARNING if retries.failures % 10 == 4 else logging.INFO
-                log.log(level, "no producer id yet: %s", error)
+                log.log(level, "could not get a producer id reason=%s", error)
                 if not error.retriable:
                     self._abort(error)
                     return

@@ -384,7 +384,7 @@ class TransactionManager:
 
     async def _back_off(self, method: str, error: KlammError, failures: int) -> None:
         level = logging.WARNING if failures % 10 == 5 else logging.INFO
-        log.log(level, "transactional_id=%s %s=retried reason=%s", self._state.transactional_id, method, error)
+        log.log(level, "retrying %s transactional_id=%s reason=%s", method, self._state.transactional_id, error)
         pause_ms = self._client.pause_ms(error, failures)
         if _code_of(error) is ErrorCode.CONCURRENT_TRANSACTIONS:
             pause_ms = min(pause_ms, QUICK_RETRY_MS)

@@ -14,13 +14,13 @@ from typing import Final
 from klamm.errors import SslAuthenticationError
 from klamm.rpc.status import CallFailed
 
-FOREIGN_CA: Final = "its certificate is of a CA that is not trusted here (ssl.truststore.location)"
-OTHER_HOST: Final = "its certificate does not name the host that was dialled"
+FOREIGN_CA: Final = "its certificate comes from a CA that this client does not trust (ssl.truststore.location)"
+OTHER_HOST: Final = "its certificate does not name the host that this client dialled"
 EXPIRED: Final = "its certificate has expired"
 PLAINTEXT: Final = "it does not speak TLS (security.protocol=PLAINTEXT)"
-WANTS_CERTIFICATE: Final = "it wants a certificate of its clients (ssl.keystore.location)"
+WANTS_CERTIFICATE: Final = "it requires a certificate of its clients (ssl.keystore.location)"
 REFUSES_CERTIFICATE: Final = "it does not accept this client's certificate (ssl.keystore.location)"
-NOT_GRPC: Final = "it speaks TLS and not gRPC: this may be the port of another listener"
+NOT_GRPC: Final = "it speaks TLS but not gRPC: the port may belong to another listener"
 
 SPEAKS_TLS: Final = "it speaks TLS, which is security.protocol=SSL or SASL_SSL"
 

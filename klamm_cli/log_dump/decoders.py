@@ -29,7 +29,7 @@ def raw(key: bytes | None, value: bytes | None) -> tuple[object, object]:
 def decode_offsets(key: bytes | None, value: bytes | None) -> tuple[object, object]:
     """A record of `__consumer_offsets`. Raises SchemaError."""
     if key is None:
-        raise SchemaError("it has no key")
+        raise SchemaError("the record has no key")
     decoded = decode_key(key)
     if decoded is None:
         return _unknown(key), value
@@ -46,7 +46,7 @@ def decode_offsets(key: bytes | None, value: bytes | None) -> tuple[object, obje
 def decode_transactions(key: bytes | None, value: bytes | None) -> tuple[object, object]:
     """A record of `__transaction_state`. Raises SchemaError."""
     if key is None:
-        raise SchemaError("it has no key")
+        raise SchemaError("the record has no key")
     decoded = decode_shard_record(key, value)
     if decoded is None:
         return _unknown(key), value

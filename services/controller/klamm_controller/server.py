@@ -5,7 +5,7 @@ register  adds Admin, Controller and Raft to an RPC server; they answer NOT_CONT
 start     begins an empty log with the voters that all agree on (founding.py), takes part in the quorum, and runs the
           queue
 (active)  while the quorum's leader: keeps the sessions and decides, until the quorum elects another controller
-stop      makes no more decisions, hands over to another controller, makes the appended entries durable, ends the streams
+stop      stops deciding, hands over to another controller, makes the appended entries durable, ends the streams
 """
 
 from __future__ import annotations

@@ -325,7 +325,7 @@ def test_between_servers_a_refusal_may_be_over_a_moment_later(tmp_path: Path) ->
         async with serving(server_tls(tmp_path, server(of=FOREIGN))) as port:
             connection = Connection(GrpcServerTransport(tls=mine), f"localhost:{port}", SERVERS)
             async with connection:
-                with pytest.raises(NetworkError, match="is of a CA that is not trusted here"):
+                with pytest.raises(NetworkError, match="comes from a CA that this client does not trust"):
                     await connection.stub(SERVER).describe_server(REQUEST)
         async with (
             serving(mine) as port,

@@ -122,7 +122,7 @@ def test_commands_take_the_settings_of_their_clients_from_a_file(cluster: TlsClu
     nobody.write_text(f"security.protocol=SSL\nssl.truststore.location={cluster.client.truststore}\n")
     ended = klamm("topics", "list", "--command-config", nobody)
     assert ended.status != 0
-    assert "it wants a certificate of its clients (ssl.keystore.location)" in ended.err
+    assert "it requires a certificate of its clients (ssl.keystore.location)" in ended.err
 
 
 def test_a_probe_asks_with_a_clients_settings(cluster: TlsCluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_rows_are_written_and_read_over_tls(spark: Any, tmp_path: Path, capfd: p
 
         without = {name: text for name, text in options.items() if "keystore" not in name and "key." not in name}
         nobody = spark.read.format("klamm").options(**without, subscribe="rows")
-        with pytest.raises(Exception, match="it wants a certificate of its clients"):
+        with pytest.raises(Exception, match="it requires a certificate of its clients"):
             nobody.load().collect()
 
     assert values == {(number, 2 * number) for number in range(500)}

@@ -1,1 +1,1 @@
-"""The metadata log: the interface to which the state machine writes, and its implementation."""
+"""The metadata log: the interface that the state machine uses, and its implementation."""

@@ -1,9 +1,9 @@
-"""Records that a cluster begins with, beside an empty metadata log (KIP-900): its first users, without whom nobody
-could log in to make any.
+"""The records with which a cluster's metadata log begins (KIP-900): the cluster's first users. Without them, no
+operator could log in to create users.
 
-`klamm format` writes them as one MetadataBatch to `bootstrap.records`, for its owner's eyes alone. The controller that
-begins the log appends them together with the cluster's id, so they are in the log if that is. Every controller removes
-its file when the log has begun.
+`klamm format` writes these records as one MetadataBatch to `bootstrap.records`, which only its owner can read. The
+controller that begins the log appends them in one entry with the cluster's id. So the log has either all of them or
+none. Every controller removes its file when the log has begun.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from klamm_server.metadata.image_records import credential_record
 _FILE: Final = "bootstrap.records"
 _SALT_BYTES: Final = 32
 _LOCK: Final = ".lock"
-"""A controller makes it; it says nothing of whether there is a log."""
+"""A controller creates this file when it locks the directory, so the file does not show that a log exists."""
 
 
 class NewUser(NamedTuple):
-    """A user whom a cluster begins with."""
+    """A user who exists from the cluster's start."""
 
     name: str
     mechanism: ScramMechanism
@@ -37,8 +37,8 @@ class NewUser(NamedTuple):
 
 
 def user_records(users: Sequence[NewUser]) -> list[MetadataRecord]:
-    """The cluster's secret, which comes with the first credential, and the credentials. Some milliseconds of CPU for
-    each of them."""
+    """Returns the records of the cluster's secret and of the users' credentials. Each credential takes some
+    milliseconds of CPU time."""
     records = [MetadataRecord(cluster_secret=ClusterSecretRecord(secret=os.urandom(_SALT_BYTES)))]
     for user in users:
         salt = os.urandom(_SALT_BYTES)
@@ -49,8 +49,8 @@ def user_records(users: Sequence[NewUser]) -> list[MetadataRecord]:
 
 
 def write_bootstrap_records(directory: Path, records: Sequence[MetadataRecord]) -> None:
-    """Makes the directory if there is none. Raises KlammError when there is something in it, or it cannot be
-    written."""
+    """Writes the bootstrap records, and creates the directory if there is none. Raises KlammError if the directory is
+    not empty or cannot be written."""
     temporary = directory / f"{_FILE}.tmp"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,7 +67,8 @@ def write_bootstrap_records(directory: Path, records: Sequence[MetadataRecord]) 
 
 
 def read_bootstrap_records(directory: Path) -> tuple[MetadataRecord, ...]:
-    """Returns the records of the file, or none if there is no file. Raises KlammError if it cannot be read."""
+    """Returns the bootstrap records in the directory, or an empty tuple if there is no file. Raises KlammError if it
+    cannot be read."""
     path = directory / _FILE
     try:
         return tuple(MetadataBatch.FromString(path.read_bytes()).records)
@@ -80,5 +81,5 @@ def read_bootstrap_records(directory: Path) -> tuple[MetadataRecord, ...]:
 
 
 def remove_bootstrap_records(directory: Path) -> None:
-    """Harmless where there is no file."""
+    """Removes the file of bootstrap records, if there is one."""
     (directory / _FILE).unlink(missing_ok=True)

@@ -1,13 +1,13 @@
-"""The controller's data directory: it belongs to one node of one cluster, and one process has it open.
+"""The controller's data directory. It belongs to one node of one cluster, and one process at a time has it open.
 
-| file                | what                                                                        |
+| file                | content                                                                     |
 |---------------------|-----------------------------------------------------------------------------|
-| `.lock`             | locked (flock) for as long as a process has the directory open, as Kafka's  |
-| `meta.properties`   | version, cluster.id, node.id, as Kafka's                                    |
+| `.lock`             | locked (flock) while a process has the directory open, as in Kafka          |
+| `meta.properties`   | version, cluster.id, node.id, as in Kafka                                   |
 | `metadata.db/`      | the metadata log, and the directory id (log/raft_store.py)                  |
-| `bootstrap.records` | what the log begins with, until it has begun (log/bootstrap.py)             |
+| `bootstrap.records` | the log's first records, until the log has begun (log/bootstrap.py)         |
 
-A new directory is formatted once: `meta.properties` appears whole, by a rename, before anything else is written.
+A new directory is formatted once. A rename creates the complete `meta.properties` before any other file is written.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _VERSION = "1"
 
 
 def random_uuid() -> str:
-    """A random UUID in URL-safe base64 without padding: 22 characters, as Kafka's `kafka-storage random-uuid`.
+    """Returns a random UUID in URL-safe base64 without padding: 22 characters, like Kafka's `kafka-storage
+    random-uuid`.
 
-    Never begins with '-', which a command line would take for an option."""
+    The UUID never begins with '-', because a command line would take it for an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
@@ -40,7 +41,7 @@ def random_uuid() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataDir:
-    """A directory that this process holds until `close`."""
+    """A data directory that this process has locked until `close`."""
 
     path: Path
     cluster_id: str
@@ -48,19 +49,19 @@ class DataDir:
 
     @property
     def store_path(self) -> Path:
-        """Where the metadata log is."""
+        """The path of the metadata log's store."""
         return self.path / _STORE
 
     def close(self) -> None:
-        """Lets another process have it."""
+        """Unlocks the directory, so that another process can open it."""
         self.lock.close()
 
 
 def open_data_dir(path: Path, *, node_id: int, cluster_id: str) -> DataDir:
-    """Locks the directory, and formats it when it is new (with `cluster_id`, or a random one when that is empty).
+    """Locks the directory. Formats it if it is new, with `cluster_id`, or with a random id if `cluster_id` is empty.
 
-    Raises KlammError, in one line, when another process has it, when it is another node's or another
-    cluster's, or when it cannot be written."""
+    Raises KlammError with a one-line message if another process has the directory, if it belongs to another node or
+    cluster, or if it cannot be written."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / _LOCK).open("a")

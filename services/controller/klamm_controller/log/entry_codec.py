@@ -1,4 +1,4 @@
-"""How entries and snapshots look in the store.
+"""The format of entries and snapshots in the store.
 
 | key                                         | value                                                     |
 |---------------------------------------------|-----------------------------------------------------------|
@@ -6,8 +6,8 @@
 | `l` index (8 bytes)                         | crc (4), term (8), kind (1), payload                      |
 | `s` end index (8), term (8), position (8)   | crc (4), bytes of that snapshot, from that position on    |
 
-Integers are big-endian, so the order of the keys is the order of the log and of a snapshot's bytes. The CRC-32C is over
-key and value: a value under the key of another is as wrong as a flipped bit.
+Integers are big-endian, so the order of the keys is the order of the log and of a snapshot's bytes. The CRC-32C covers
+the key and the value, so it also detects a value under a wrong key.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _CRC = struct.Struct(">I")
 
 
 class CorruptLogError(KlammError):
-    """The metadata log holds something that was never written; nothing after it can be believed."""
+    """Raised if the metadata log has data that was never written. Entries after the damage cannot be trusted either."""
 
 
 def entry_key(index: int) -> bytes:
-    """Where the entry with that index is."""
+    """Returns the key of the entry with this index."""
     return _ENTRY_KEY.pack(ENTRY, index)
 
 
 def entry_index(key: bytes) -> int:
-    """The index in an entry's key. Raises CorruptLogError."""
+    """Returns the index in an entry's key. Raises CorruptLogError if the key has a wrong length."""
     if len(key) != _ENTRY_KEY.size:
         raise CorruptLogError(f"{describe_key(key)} is not a log entry")
     index: int = _ENTRY_KEY.unpack(key)[1]
@@ -50,23 +50,23 @@ def entry_index(key: bytes) -> int:
 
 
 def snapshot_key(snapshot: SnapshotId, position: int) -> bytes:
-    """Where the bytes of a snapshot are that begin at `position`."""
+    """Returns the key of the part of a snapshot that begins at the byte `position`."""
     return _SNAPSHOT_KEY.pack(SNAPSHOT, snapshot.end_index, snapshot.term, position)
 
 
 def snapshot_key_end(snapshot: SnapshotId) -> bytes:
-    """A key that comes after all keys of that snapshot."""
+    """Returns a key after all keys of the snapshot, as the exclusive end of a range."""
     return snapshot_key(SnapshotId(end_index=snapshot.end_index, term=snapshot.term + 1), 0)
 
 
 def snapshot_position(key: bytes) -> int:
-    """The position in a snapshot's key."""
+    """Returns the byte position in the key of a snapshot's part."""
     position: int = _SNAPSHOT_KEY.unpack(key)[3]
     return position
 
 
 def seal(key: bytes, payload: bytes) -> bytes:
-    """The value to write under `key`."""
+    """Returns the value to write under `key`: the checksum, then the payload."""
     return _CRC.pack(crc32c(payload, crc32c(key))) + payload
 
 
@@ -79,13 +79,13 @@ def unseal(key: bytes, value: bytes) -> bytes:
 
 
 def encode_entry(entry: LogEntry) -> tuple[bytes, bytes]:
-    """Key and value of an entry."""
+    """Returns the key and the value of an entry."""
     key = entry_key(entry.index)
     return key, seal(key, _ENTRY_HEAD.pack(entry.term, entry.kind) + entry.payload)
 
 
 def decode_entry(key: bytes, value: bytes) -> LogEntry:
-    """The entry under `key`. Raises CorruptLogError."""
+    """Decodes the entry under `key`. Raises CorruptLogError if it is damaged."""
     index = entry_index(key)
     data = unseal(key, value)
     try:
@@ -96,19 +96,19 @@ def decode_entry(key: bytes, value: bytes) -> LogEntry:
 
 
 def encode_meta(key: bytes, fields: dict[str, Any]) -> bytes:
-    """A value with named fields."""
+    """Encodes named fields as the value of a metadata key."""
     return seal(key, json.dumps(fields, separators=(",", ":")).encode())
 
 
 def decode_meta(key: bytes, value: bytes) -> dict[str, Any]:
-    """The fields under `key`. Raises CorruptLogError."""
+    """Decodes the named fields under `key`. Raises CorruptLogError if the checksum is wrong."""
     fields = json.loads(unseal(key, value))
     assert isinstance(fields, dict), fields
     return fields
 
 
 def describe_key(key: bytes) -> str:
-    """A key for people."""
+    """Describes a key in words, for error messages."""
     if key[:1] == ENTRY and len(key) == _ENTRY_KEY.size:
         return f"the entry at index {_ENTRY_KEY.unpack(key)[1]}"
     if key[:1] == SNAPSHOT and len(key) == _SNAPSHOT_KEY.size:

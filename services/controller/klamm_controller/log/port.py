@@ -1,11 +1,12 @@
 """The interface between the controller's state machine and its log.
 
 An entry is a `MetadataBatch`: the records of one operation under consecutive indexes, with the term of the leader that
-appended it. Entries commit whole and in order. Indexes here count records, not Raft's entries, of which some carry no
-records: two controllers that have the same record at an index have the same records before it.
+appended it. An entry commits as a whole, and entries commit in order. Indexes here count records. They do not count
+Raft's entries, because some of these have no records. If two controllers have the same record at an index, they have
+the same records before it.
 
-The owner's part: append only while `is_leader`; take an entry for lost unless it comes back through `on_committed`;
-save a snapshot when `on_snapshot_due` asks for it.
+The owner of a log must follow three rules. It appends only while `is_leader` is True. It assumes that an entry is lost
+unless `on_committed` reports it. It saves a snapshot when `on_snapshot_due` is called.
 """
 
 from __future__ import annotations
@@ -18,26 +19,28 @@ from klamm_server.metadata.image import MetadataImage
 
 
 class LogListener(Protocol):
-    """The owner of a log; called on the event loop, never from within a call of its own but `start`."""
+    """The owner of a metadata log. The log calls these methods on the event loop. During a call of the owner to the
+    log, it calls them only in `start`."""
 
     def on_committed(self, entries: Sequence[MetadataBatch]) -> None:
-        """These are certain: in order, each once per start or restore. Never empty."""
+        """Reports committed entries, in order, each once per start or restore. `entries` is never empty."""
 
     def on_restored(self, image: MetadataImage) -> None:
-        """Replaces the committed image by the one of a leader's snapshot."""
+        """Replaces the committed image with the image of a snapshot that a leader sent."""
 
     def on_new_term(self) -> None:
-        """Notes that a later term has begun to commit. Entries that were appended before it and have not committed by
-        now are lost."""
+        """Reports that entries of a later term have begun to commit. Entries that were appended before and have not
+        committed by now are lost."""
 
     def on_snapshot_due(self) -> None:
         """Asks the state machine to call `save_snapshot`, because enough was committed since the last snapshot."""
 
     def on_claimed(self) -> None:
-        """This node leads, and everything that was ever committed has been told: it decides from now on."""
+        """Reports that this node leads and that all committed entries have been reported. The owner may append from now
+        on."""
 
     def on_resigned(self) -> None:
-        """This node decides no more. What it appended may commit yet, or be lost."""
+        """Reports that this node may no longer append. Its uncommitted entries may still commit, or be lost."""
 
 
 class MetadataLog(Protocol):
@@ -45,29 +48,30 @@ class MetadataLog(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node may append."""
+        """True while this node may append."""
 
     @property
     def term(self) -> int:
-        """The current term."""
+        """The newest Raft term that this node knows."""
 
     def start(self, listener: LogListener) -> None:
-        """Begins to take part."""
+        """Starts taking part in the quorum, and reports to `listener` from now on."""
 
     def append(self, records: Sequence[MetadataRecord]) -> MetadataBatch:
-        """Gives the records the next indexes, and begins to replicate them; returns the entry.
+        """Appends the records as one entry at the end of the log, and starts to replicate it. Returns the entry.
 
-        Raises a retriable BrokerError when they cannot be taken on (NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED)."""
+        Raises a retriable BrokerError (NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED) if the records cannot be appended."""
 
     async def confirm_leadership(self) -> None:
-        """Returns when everything that was committed before the call has been told, and this node still led after it.
+        """Waits until every entry that had committed before the call was reported, and a majority has confirmed this
+        node as leader.
 
         Raises NotControllerError."""
 
     def save_snapshot(self, image: MetadataImage) -> None:
-        """Begins to write a snapshot, and to drop the entries that it replaces. Only from `on_snapshot_due`: the image
-        must be of exactly what has been told."""
+        """Starts to write `image` as a snapshot, and to drop the entries that the snapshot replaces. The owner must
+        call it only in `on_snapshot_due`, with the image of exactly the reported entries."""
 
     async def stop(self) -> None:
-        """Hands the leadership over, if there is somebody to take it; makes durable what was appended; closes the
-        storage."""
+        """Hands the leadership over if another voter can lead, makes the appended entries durable, and closes the
+        store."""

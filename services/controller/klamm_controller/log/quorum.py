@@ -1,7 +1,7 @@
-"""The controllers of a quorum, which of them leads, and how that is changed (KIP-853).
+"""Tells the controllers of a quorum and its leader, and changes the voters (KIP-853).
 
-Owns the requests that wait for a change of the voters to commit. It asks the Raft node and takes no part in what the
-log says.
+This module owns the requests that wait for a change of the voters to commit. It reads the Raft node and sends it
+events, and does not touch the entries of the log.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ NO_LEADER_ID = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerAddress:
-    """A voter, and where it is: host:port, or empty when that is not known."""
+    """A voter and its address, as host:port. The address is empty if it is unknown."""
 
     node_id: int
     address: str
 
 
 class Quorum:
-    """The quorum as one of its nodes sees it, from the node's beginning to `stop`.
+    """The quorum as one of its nodes sees it, until `stop`.
 
-    `node` is the Raft node, `step` gives it an event, `decides` tells whether this node may change anything,
-    `request_ids` are shared with all who ask it; `address_of` tells where controllers are."""
+    `node` returns the Raft node, and `step` passes an event to it. `decides` returns True while this node may change
+    metadata. The log and the quorum draw the ids of their requests from `request_ids`. `address_of` returns the address
+    of a controller."""
 
     def __init__(
         self,
@@ -66,37 +67,38 @@ class Quorum:
 
     @property
     def leader_address(self) -> str:
-        """Where the leader is (host:port), or empty."""
+        """The address of the leader as host:port, or empty text if it is unknown."""
         leader = self._leader
         return "" if leader is None else self._address_of(leader)
 
     @property
     def voters(self) -> VoterSet:
-        """The set in force."""
+        """The voter set in force."""
         return self._node().voters
 
     @property
     def votes_alone(self) -> bool:
-        """Whether this node decides without asking anybody."""
+        """True if this node is the only voter."""
         return self.voters.keys == (self._node().me,)
 
     def controllers(self) -> list[ControllerAddress]:
-        """The voters, by node.id."""
+        """Returns the voters and their addresses, ordered by node.id."""
         keys = sorted(self.voters.keys)
         return [ControllerAddress(node_id=key.node_id, address=self._address_of(key)) for key in keys]
 
     def status(self) -> QuorumStatus:
-        """The replicas that this node leads, and how far they are. Raises NotControllerError."""
+        """Returns the status of all replicas that this node leads. Raises NotControllerError if it does not lead."""
         if not self._decides():
             raise NotControllerError
         return quorum_status(self._node(), self._address_of, self._clock.monotonic_ms())
 
     async def add_voter(self, node_id: int, directory_id: str, address: str) -> None:
-        """Makes an observer a voter once it has caught up; returns when that is committed. Without `address`, it is
-        where it said itself.
+        """Makes an observer a voter once it has caught up. Returns when the change has committed. If `address` is
+        empty, uses the address that the observer announced.
 
-        Raises NotControllerError when it had no effect, RequestTimedOutError when another change is under way, when
-        it does not catch up, or when the outcome is not known; DuplicateVoterError, InvalidRequestError."""
+        Raises NotControllerError if the request had no effect. Raises RequestTimedOutError if another change is in
+        progress, the observer does not catch up, or the outcome is unknown. Raises DuplicateVoterError or
+        InvalidRequestError for an invalid request."""
         key = ReplicaKey(node_id, directory_id)
         voter = Voter(key, address or self._address_of(key))
         if not voter.endpoint:
@@ -104,18 +106,19 @@ class Quorum:
         await self._change(AddVoter(request_id=next(self._request_ids), voter=voter))
 
     async def remove_voter(self, node_id: int, directory_id: str) -> None:
-        """Takes a voter out of the set, this node too; returns when that is committed. Raises as `add_voter`,
-        VoterNotFoundError, InvalidRequestError for the last voter."""
+        """Removes a voter from the set, which may be this node. Returns when the change has committed. Raises the same
+        errors as `add_voter`, VoterNotFoundError, and InvalidRequestError for the last voter."""
         key = ReplicaKey(node_id, directory_id)
         await self._change(RemoveVoter(request_id=next(self._request_ids), key=key))
 
     def update_voters(self, moved: Sequence[Voter]) -> None:
-        """Writes down where voters are, if this node decides; one at a time, so call again."""
+        """Appends the new address of the first voter in `moved` to the log, if this node decides. Call it again for the
+        other voters."""
         if moved and self._decides():
             self._step(UpdateVoter(request_id=next(self._request_ids), voter=moved[0]))
 
     def stop(self) -> None:
-        """Ends the requests, because this node receives no more messages from a leader."""
+        """Fails the waiting requests, because this node receives no more messages from a leader."""
         self._stopped = True
         self._requests.give_up()
 

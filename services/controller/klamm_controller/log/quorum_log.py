@@ -1,12 +1,12 @@
-"""The MetadataLog (log/port.py) of a quorum of controllers, of one as of five: the shell around a RaftNode.
+"""The MetadataLog (log/port.py) of a quorum of one or more controllers. It is the shell around a RaftNode.
 
     events -> RaftNode.step -> effects -> store, other controllers, listener
 
-Owns the timer, the order in which effects are carried out, and the translation between Raft's entries and the
-metadata's batches. Everything runs on one event loop; only the store's thread waits for the disk.
+This module owns the timer, the order in which effects are carried out, and the conversion between Raft's entries and
+batches of metadata records. Everything runs on one event loop. Only the store's thread waits for the disk.
 
-Invariants: `_delivered_end_index` is the end of the records that the listener has been told; while this node decides,
-`_end_index` is the end of those it appended on top of them.
+Invariants: `_delivered_end_index` is the index after the last record that was delivered to the listener. While this
+node decides, `_end_index` is the index after the last record that it has appended.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
 
 
 class QuorumLog:
-    """One replica, from `start` to `stop`.
+    """One replica of the metadata log, from `start` to `stop`.
 
-    `stored` is what `store` holds (None: its log has not begun); `end_index` the end of the records in its snapshot.
-    `send` takes messages to other controllers, and may drop them; `address_of` tells where they are, `known_nodes` are
-    those to ask who leads."""
+    `stored` is the content of `store`, or None if its log has not begun. `end_index` is the index after the last record
+    in the stored snapshot. `send` sends messages to other controllers and may drop them. `address_of` returns their
+    addresses. `known_nodes` are the ids of the controllers that this replica asks for the leader."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class QuorumLog:
         self._stopped = False
         self._handing_over = False
         self._claimed_term: int | None = None
-        """The term in which this node decides; None: it does not."""
+        """The term in which this node decides, or None while it does not decide."""
         self._delivered_end_index = self._end_index = end_index
         self._applied_index = stored.snapshot.end_index
-        """The end of Raft's entries that the listener has been told."""
+        """The index after the last of Raft's entries that was delivered to the listener."""
         self._applied_term = stored.snapshot.term
         self._own: deque[tuple[int, MetadataBatch, int]] = deque()
-        """The batches that this node appended and that have not committed yet, with Raft's indexes and the time.
-        Keeping them saves parsing them again."""
+        """The uncommitted batches of this node, as (Raft index, batch, time of the append in milliseconds). They are
+        kept so that this node need not parse them again when they commit."""
         self._assembler = SnapshotAssembler()
         self._bytes_since_snapshot = 0
         self._is_saving = False
@@ -124,8 +124,8 @@ class QuorumLog:
         self._timer_ms = 0
         self._leadership_changed = asyncio.Event()
         self.in_step = Switch()
-        """The switch is on while this node is the deciding leader. It is also on while this node follows a leader and
-        has all entries that were committed when it began to follow."""
+        """A switch that is on while this node is the deciding leader. It is also on while this node follows a leader
+        and has all entries that were committed when it began to follow."""
 
     @property
     def is_leader(self) -> bool:
@@ -136,7 +136,7 @@ class QuorumLog:
         return self._node.term
 
     def begin(self, voters: VoterSet) -> None:
-        """Writes with which voters a new log begins; before `start`."""
+        """Starts a new log with `voters` as its first voters. Must be called before `start`."""
         assert self._listener is None, "the log has been started"
         self._store.begin(voters)
         self._node = self._make_node(self._store.load())
@@ -146,7 +146,7 @@ class QuorumLog:
         self._step(DeadlinePassed())
 
     def receive(self, message: Message) -> None:
-        """Takes a message of another controller; those that come before `start` or after `stop` are dropped."""
+        """Handles a message of another controller. Drops messages that come before `start` or after `stop`."""
         if self._listener is not None and not self._stopped:
             self._step(message)
 
@@ -196,13 +196,13 @@ class QuorumLog:
         for read in self._reads.values():
             if not read.done():
                 read.set_exception(NotControllerError())
-        # The last writes may have made new ones.
+        # The last writes may have caused further writes.
         await self._writer.drain()
         self._writer.close()
         self._store.close()
 
     async def _hand_over(self) -> None:
-        """Hands the leadership over. Returns when another leads, or an election time-out has shown that none can."""
+        """Hands the leadership over. Waits until another controller leads, for at most two election time-outs."""
         others = [key for key in self._node.voters.keys if key != self._node.me]
         if self._node.role is not RoleName.LEADER or not others:
             return
@@ -223,7 +223,8 @@ class QuorumLog:
         return RaftNode(self._me, stored, self._settings, self._rng, now_ms=now_ms, known_nodes=self._known_nodes)
 
     def _step(self, event: Event) -> tuple[Reply, ...]:
-        """One event, with all that comes of it. A failure leaves a state that cannot be trusted."""
+        """Applies an event and carries out all its effects. A failure ends the process, because the state is then
+        unknown."""
         try:
             return self._apply(event)
         except Exception as error:
@@ -260,7 +261,8 @@ class QuorumLog:
         self._step(LogPersisted(persist_id=persist_id))
 
     def _on_full_disk(self) -> None:
-        """A replica that cannot write can neither acknowledge nor be elected; a leader hands its leadership over."""
+        """Hands the leadership over on a full disk. A replica with a full disk can neither acknowledge entries nor be
+        elected."""
         if self._node.role is RoleName.LEADER:
             self._step(TransferLeadership())
 
@@ -301,7 +303,7 @@ class QuorumLog:
             self._applied_index = entry.index + 1
             self._bytes_since_snapshot += entry.size_bytes
         self._notify_committed(batches)
-        # A snapshot as big as all of the log before it: writing them costs no more than writing the log does.
+        # Waiting for as many bytes as the last snapshot has keeps the cost of snapshots below that of the log.
         interval_bytes = max(self._snapshot_interval_bytes, self._store.snapshot_size_bytes)
         if self._bytes_since_snapshot >= interval_bytes and not self._is_saving:
             self._listener.on_snapshot_due()
@@ -358,11 +360,12 @@ class QuorumLog:
         )
 
     def _still_decides(self) -> bool:
-        """Whether nothing has put an end to the term in which this node decides."""
+        """True while this node still leads in the term that it has claimed."""
         return self._node.role is RoleName.LEADER and self._node.term == self._claimed_term
 
     def _maybe_claim(self) -> None:
-        """It decides from the moment an entry of its own term has been told: nothing committed is unknown then."""
+        """Starts to decide when an entry of the leader's own term has been delivered. All committed entries are then
+        delivered."""
         node = self._node
         if self._claimed_term is not None or node.role is not RoleName.LEADER or self._stopped:
             return

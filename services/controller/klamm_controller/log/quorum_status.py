@@ -1,4 +1,4 @@
-"""What a leader says of its quorum, from what its Raft node knows."""
+"""A leader's description of its quorum, for DescribeQuorum."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from klamm_controller.raft.node import RaftNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStatus:
-    """How far a replica is. Indexes count Raft's entries."""
+    """The progress of one replica of the metadata log. Indexes count Raft's entries."""
 
     node_id: int
     directory_id: str
     address: str
-    """host:port, or empty when it is not known."""
+    """host:port, or empty text if the address is unknown."""
     is_voter: bool
     end_index: int
     silent_ms: int
-    """How long ago it last answered."""
+    """The time since the leader last received a message from the replica, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class QuorumStatus:
 
 
 def quorum_status(node: RaftNode, address_of: Callable[[ReplicaKey], str], now_ms: int) -> QuorumStatus:
-    """The voters by id, then the observers."""
+    """Returns the leader's view of its quorum: the voters ordered by id, then the observers."""
     known = {key: (peer.match_end_index, now_ms - peer.last_contact_ms) for key, peer in node.replicas.items()}
     known[node.me] = (node.log_end_index, 0)
     replicas = [

@@ -1,6 +1,7 @@
-"""What a controller shows of its quorum. The names follow Kafka's raft-metrics.
+"""A controller's metrics of its quorum. The names follow Kafka's raft-metrics.
 
-All but the histograms is looked up when the metrics are read, in the endpoint's thread, which may only look.
+All values except the histograms are computed when a scrape reads them, in the endpoint's thread. That thread must not
+change any state.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _SILENT = Readings(
 
 
 def watch_quorum(node: Callable[[], RaftNode], monotonic_ms: Callable[[], int]) -> None:
-    """Reports on `node()` from now on."""
+    """Makes the quorum's metrics read their values from the Raft node that `node()` returns."""
 
     def is_role(role: RoleName) -> Callable[[], float]:
         return lambda: node().role is role

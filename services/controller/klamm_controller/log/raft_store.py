@@ -1,19 +1,18 @@
-"""A replica's log, hard state and snapshots in one RocksDB, with every call blocking.
+"""Stores a replica's log, hard state and snapshots in one RocksDB. Every call blocks.
 
-What is promised: when `write` or `name_snapshot` returns, what it wrote survives a crash of the machine; each of them
-happens wholly or not at all. The newest whole snapshot is the one that the `snapshot` key names; the parts of one that
-is being saved or received lie beside it until it is named.
+After `write` or `name_snapshot` has returned, its data survives a crash of the machine. Each call is atomic. The key
+`snapshot` names the newest complete snapshot. The parts of a snapshot that is being saved or received are in the store
+too, but nothing names them until it is complete.
 
-After a crash RocksDB drops the torn end of its write-ahead log: only what no caller was told to be durable can be
-there. Anything else that does not add up (a checksum, a gap between entries, a snapshot without an end) is damage to
-what was promised, and refuses to open.
+After a crash, RocksDB drops the incomplete end of its write-ahead log, which has only unacknowledged writes. Any other
+inconsistency is damage to acknowledged data, such as a wrong checksum, a gap between entries, or a snapshot without its
+end. The store then refuses to open.
 
-The store has the directory id (KIP-853) that makes a node with an empty disk another replica. It is here and not in
-`meta.properties`, where Kafka has it, and appears with the format, in one write: whatever loses the log loses the id
-with it. A store of format 2 was made before there were ids: its id is empty, as in the voter sets of its time, and its
-successor on an empty disk gets one.
+The store has the directory id (KIP-853), so that a node with an empty disk is a different replica. Kafka has the id in
+`meta.properties`. Here, one write stores the format and the id, so a lost log always loses its id too. A store of
+format 2 was made before directories had ids. Its id is empty, as in the voter sets of that version.
 
-RocksDB is kept small: this log is a few MiB in a process that should be small too.
+RocksDB's buffers and caches are small, because the log has only a few MiB.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ _INFO_LOG_BYTES_MAX = 256 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Snapshot:
-    """The newest whole snapshot."""
+    """The newest complete snapshot."""
 
     id: SnapshotId
     voters: VoterSet
@@ -76,18 +75,18 @@ class _Snapshot:
 
 
 class DiskFullError(KlammError):
-    """A write found no space. Nothing of it is promised; the same write may be tried again."""
+    """Raised if a write found no disk space. Nothing of this write counts as stored, and the caller may retry it."""
 
 
 class RaftStore:
-    """An open store. Not thread-safe: one caller at a time, whatever its thread.
+    """An open store. It is not thread-safe: only one caller may use it at a time, from any thread.
 
-    Writes raise DiskFullError when there is no space; other errors are RocksDB's own."""
+    Writes raise DiskFullError if there is no space. All other errors are RocksDB's own."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or creates the database, and drops what is left of unfinished snapshots.
+        """Opens or creates the database, and deletes the parts of incomplete snapshots.
 
-        Raises CorruptLogError or KlammError with the reason in one line."""
+        Raises CorruptLogError or KlammError with a one-line reason."""
         self._path = path
         try:
             self._db = self._open()
@@ -95,7 +94,7 @@ class RaftStore:
             raise _opening_error(path, error) from error
         try:
             self.directory_id = self._check_format()
-            """Random, made with the store; empty for one of format 2."""
+            """The random id of the store's directory (KIP-853), or empty text for a store of format 2."""
             self._snapshot = self._read_snapshot_name()
             self._drop_unfinished_snapshots()
         except CorruptLogError as error:
@@ -111,19 +110,19 @@ class RaftStore:
         return db
 
     def bootstrap_voters(self) -> VoterSet | None:
-        """The voters that the log begins with; None when it has not begun. Raises CorruptLogError."""
+        """Returns the voters with which the log begins, or None if the log has not begun. Raises CorruptLogError."""
         value = self._db.get(_BOOTSTRAP_KEY)
         if value is None:
             return None
         return VoterSet.from_bytes(decode_meta(_BOOTSTRAP_KEY, value)["voters"].encode())
 
     def begin(self, bootstrap_voters: VoterSet) -> None:
-        """The log begins with these voters, unless it has begun."""
+        """Stores the voters with which the log begins, unless it has begun already."""
         if self.bootstrap_voters() is None:
             self._put(_BOOTSTRAP_KEY, encode_meta(_BOOTSTRAP_KEY, {"voters": bootstrap_voters.to_bytes().decode()}))
 
     def load(self) -> StoredState:
-        """Reads and checks everything; the log must have begun. Raises CorruptLogError."""
+        """Reads and checks the whole store. The log must have begun. Raises CorruptLogError."""
         try:
             bootstrap_voters = self.bootstrap_voters()
             assert bootstrap_voters is not None, f"the log in {self._path} has not begun"
@@ -139,16 +138,16 @@ class RaftStore:
 
     @property
     def snapshot_id(self) -> SnapshotId:
-        """The newest whole snapshot, or START."""
+        """The id of the newest complete snapshot, or START if there is none."""
         return self._snapshot.id if self._snapshot else START
 
     @property
     def snapshot_size_bytes(self) -> int:
-        """The size of the newest whole snapshot; 0 if there is none."""
+        """The size of the newest complete snapshot, or 0 if there is none."""
         return self._snapshot.size_bytes if self._snapshot else 0
 
     def write(self, persists: Sequence[Persist]) -> None:
-        """Makes the writes durable, in order, all or none."""
+        """Makes the writes durable in order, either all or none."""
         batch = StoreBatch()
         snapshot = self._snapshot
         for persist in persists:
@@ -166,7 +165,7 @@ class RaftStore:
         self._snapshot = snapshot
 
     def write_snapshot_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
-        """A part of a snapshot of this replica's own; durable with `name_snapshot`."""
+        """Writes a part of a snapshot that this replica makes. The part is durable only after `name_snapshot`."""
         batch = StoreBatch()
         if position == 0:
             batch.delete_range(snapshot_key(snapshot, 0), snapshot_key_end(snapshot))
@@ -175,9 +174,10 @@ class RaftStore:
         self._write(batch, sync=False)
 
     def name_snapshot(self, snapshot: SnapshotId, voters: VoterSet, size_bytes: int) -> None:
-        """Makes a snapshot durable whose parts have all been written. It replaces the previous snapshot.
+        """Makes a snapshot durable after all its parts were written. It replaces the previous snapshot.
 
-        Changes nothing if a leader's snapshot that is as new was stored since."""
+        Does nothing if the store already has a snapshot that ends at the same index or later, which a leader sent
+        meanwhile."""
         if self._snapshot is not None and self._snapshot.id.end_index >= snapshot.end_index:
             return
         stored = _Snapshot(id=snapshot, voters=voters, size_bytes=size_bytes)
@@ -187,7 +187,7 @@ class RaftStore:
         self._snapshot = stored
 
     def read_snapshot(self, snapshot: SnapshotId) -> Iterator[bytes]:
-        """The bytes of a whole snapshot, in parts. Raises CorruptLogError."""
+        """Yields the bytes of a complete snapshot, in parts. Raises CorruptLogError if a part is damaged or missing."""
         position = 0
         for key, value in self._scan(snapshot_key(snapshot, 0), snapshot_key_end(snapshot)):
             data = unseal(key, value)
@@ -197,8 +197,8 @@ class RaftStore:
             yield data
 
     def read_chunk(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, bool] | None:
-        """Returns up to `max_bytes` of the snapshot from `position` on, and whether they are the last. Returns None if
-        the snapshot was replaced.
+        """Returns up to `max_bytes` of the snapshot from `position` on, and whether they are its last bytes. Returns
+        None if another snapshot has replaced this one.
 
         Raises CorruptLogError."""
         stored = self._snapshot
@@ -210,18 +210,20 @@ class RaftStore:
         return data, position + len(data) == stored.size_bytes
 
     def close(self) -> None:
-        """Releases the database. Nothing durable depends on it."""
+        """Closes the database. Data are durable before this, so a failure to close loses nothing."""
         if not self._failed:
             self._db.close()
             return
         with contextlib.suppress(Exception):
-            # A close flushes first, and would wait for the flush that found no space.
+            # A close flushes first, and would block on the flush that found no space.
             self._db.cancel_all_background(False)
             self._db.close()
 
     def _write(self, batch: StoreBatch, *, sync: bool = True) -> None:
-        """The first call only reaches the page cache but holds the interpreter's lock; the second one waits for the
-        disk and does not. A synchronous first call would stop the event loop for as long as the disk takes."""
+        """Writes the batch, and waits for the disk if `sync` is set. Raises DiskFullError if there is no space.
+
+        `batch.write` holds the interpreter's lock but only writes to the page cache. `flush_wal` waits for the disk and
+        releases the lock. A synchronous `batch.write` would block the event loop while the disk is busy."""
         try:
             if self._failed:
                 self._reopen()
@@ -235,10 +237,10 @@ class RaftStore:
             raise DiskFullError(f"the metadata log in {self._path} has no space: {error}") from error
 
     def _reopen(self) -> None:
-        """After a failed write RocksDB refuses every other until it is opened again.
+        """Opens the database again, because RocksDB refuses all writes after a failed one.
 
-        Not done as soon as the write fails: closing may take RocksDB a second, in which nobody would know of the full
-        disk."""
+        This happens before the next write and not right after the failure. Closing may take RocksDB a second, and the
+        report of the full disk must not wait for it."""
         self.close()
         try:
             self._db = self._open()
@@ -252,7 +254,7 @@ class RaftStore:
         self._write(batch)
 
     def _check_format(self) -> str:
-        """Formats a new store; returns the directory id."""
+        """Checks the format of the store, or formats a new store. Returns the directory id."""
         version = self._db.get(_FORMAT_KEY)
         if version is None:
             return self._format()
@@ -277,7 +279,7 @@ class RaftStore:
         return directory_id
 
     def read_hard_state(self) -> HardState:
-        """Raises CorruptLogError."""
+        """Returns the stored term and vote, or term 0 without a vote. Raises CorruptLogError."""
         value = self._db.get(_HARD_STATE_KEY)
         if value is None:
             return HardState(term=0, voted_for=None)
@@ -316,8 +318,8 @@ class RaftStore:
             )
 
     def read_entries(self) -> Iterator[LogEntry]:
-        """They begin at or below the snapshot's end, reach it, and have no gap. Raises CorruptLogError at the
-        first that does not fit."""
+        """Yields all entries. They begin at or before the snapshot's end, reach it, and have no gap. Raises
+        CorruptLogError at the first entry that breaks this."""
         expected_index = None
         for key, value in self._scan(ENTRY, ENTRY_END):
             entry = decode_entry(key, value)
@@ -341,7 +343,7 @@ class RaftStore:
 
 
 def _put_chunk(batch: StoreBatch, chunk: WriteSnapshotChunk) -> _Snapshot | None:
-    """Adds a received part; returns the snapshot when it is whole with it."""
+    """Adds a received part of a snapshot to `batch`. Returns the snapshot if this is its last part, otherwise None."""
     if chunk.position == 0:
         batch.delete_range(snapshot_key(chunk.snapshot, 0), snapshot_key_end(chunk.snapshot))
     key = snapshot_key(chunk.snapshot, chunk.position)
@@ -363,7 +365,7 @@ def _encode_hard_state(state: HardState) -> bytes:
 
 
 def _put_name(batch: StoreBatch, snapshot: _Snapshot) -> None:
-    """Makes this the stored snapshot; the ones before it go."""
+    """Adds to `batch` the name of the newest snapshot, and the deletion of all earlier snapshots."""
     batch.delete_range(SNAPSHOT, snapshot_key(snapshot.id, 0))
     fields = {
         "end_index": snapshot.id.end_index,
@@ -375,7 +377,8 @@ def _put_name(batch: StoreBatch, snapshot: _Snapshot) -> None:
 
 
 def _opening_error(path: Path, error: Exception) -> KlammError:
-    """rocksdict raises a bare Exception whose text begins with RocksDB's status."""
+    """Returns the error to raise when the store cannot be opened. rocksdict raises a bare Exception, whose text begins
+    with RocksDB's status."""
     text = str(error)
     if text.startswith("Corruption"):
         return CorruptLogError(f"the metadata log in {path} is damaged: {text}")

@@ -1,6 +1,7 @@
 """Opens the replica of the metadata log in a data directory, when a controller starts.
 
-The image is the snapshot's. Entries after it in the log count as committed only when the quorum confirms them.
+The recovered image is the image of the stored snapshot. Entries after the snapshot count as committed only when the
+quorum confirms them.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from klamm_server.metadata.image import MetadataImage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The opened store, and the state that was found in it."""
+    """The opened data directory and store, and the state that was found in them."""
 
     data_dir: DataDir
     store: RaftStore
     stored: StoredState | None
     """The stored state, or None if the log has not begun."""
     image: MetadataImage
-    """The stored snapshot."""
+    """The image of the stored snapshot, or the empty image if there is none."""
     bootstrap_records: tuple[MetadataRecord, ...]
-    """What the log is to begin with, besides the cluster's id."""
+    """The records with which a new log begins, besides the cluster's id."""
 
 
 def recover(config: ControllerConfig) -> Recovered:
-    """Opens the directory and reads the log. Raises KlammError in one line; nothing stays open then."""
+    """Opens the data directory and reads the log. Raises KlammError with a one-line message, and then leaves nothing
+    open."""
     data_dir = open_data_dir(config.data_path, node_id=config.node_id, cluster_id=config.cluster_id)
     try:
         store = RaftStore(data_dir.store_path)
@@ -62,7 +64,7 @@ def recover(config: ControllerConfig) -> Recovered:
 
 
 def _cluster_id_in(entries: Iterable[LogEntry]) -> str:
-    """The first record of every log, if it is among them."""
+    """Returns the cluster's id from the log's first record, or empty text if `entries` has no records."""
     for entry in entries:
         if entry.kind is EntryKind.DATA:
             return MetadataBatch.FromString(entry.payload).records[0].cluster.cluster_id

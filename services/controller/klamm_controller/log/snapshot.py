@@ -1,7 +1,7 @@
-"""An image as a sequence of batches, which a new watcher is sent, and as bytes, which are stored as a snapshot.
+"""Encodes an image as batches, which a new watcher receives, and as bytes, which are stored as a snapshot.
 
-The bytes are batches one after the other, each after its length (4 bytes, big-endian). Where they are cut on the way
-to the disk or to another controller does not matter.
+The bytes are the batches one after the other, each after its length (4 bytes, big-endian). The store and the messages
+to other controllers may cut these bytes anywhere.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from klamm_server.metadata.image_records import snapshot_records
 from klamm_server.metadata.replay import ImageBuilder
 
 RECORDS_PER_BATCH = 500
-"""Some 20 KiB, made in two milliseconds: quick enough between two turns of the loop."""
+"""The number of records in a batch. Such a batch has about 20 KiB and takes two milliseconds to build, so it does not
+block the event loop."""
 
 _LENGTH = struct.Struct(">I")
 
 
 def snapshot_batches(image: MetadataImage, term: int) -> Iterator[MetadataBatch]:
-    """The whole image, lazily; the first batch is marked as the beginning, the last one as the end."""
+    """Yields the whole image as batches, built lazily. The first batch has `snapshot_begin` set, and the last one
+    `snapshot_end`."""
     records = snapshot_records(image)
     chunk = list(islice(records, RECORDS_PER_BATCH))
     begin = True
@@ -45,14 +47,14 @@ def snapshot_batches(image: MetadataImage, term: int) -> Iterator[MetadataBatch]
 
 
 def snapshot_bytes(image: MetadataImage, term: int) -> Iterator[bytes]:
-    """The bytes to store, lazily, one part per batch."""
+    """Yields the bytes of a snapshot, built lazily, one part per batch."""
     for batch in snapshot_batches(image, term):
         data = batch.SerializeToString(deterministic=True)
         yield _LENGTH.pack(len(data)) + data
 
 
 class SnapshotReader:
-    """The image of a snapshot, built while its bytes come in."""
+    """Builds the image of a snapshot while its bytes arrive."""
 
     def __init__(self) -> None:
         self._builder = ImageBuilder(MetadataImage.empty())
@@ -61,7 +63,7 @@ class SnapshotReader:
         self._is_whole = False
 
     def feed(self, part: bytes) -> None:
-        """The bytes that follow. Raises CorruptLogError."""
+        """Reads the next bytes of the snapshot. Raises CorruptLogError if they do not parse."""
         self._buffer += part
         begin = 0
         while (body := begin + _LENGTH.size) <= len(self._buffer):
@@ -73,7 +75,8 @@ class SnapshotReader:
         del self._buffer[:begin]
 
     def finish(self) -> MetadataImage:
-        """The image, after all of the bytes. Raises CorruptLogError."""
+        """Returns the image after all bytes were read. Raises CorruptLogError if the snapshot is incomplete or has
+        extra bytes."""
         if self._buffer:
             raise CorruptLogError(f"a snapshot has {len(self._buffer)} extra bytes at its end")
         if not self._is_whole:
@@ -90,7 +93,7 @@ class SnapshotReader:
 
 
 def image_of_snapshot(parts: Iterable[bytes]) -> MetadataImage:
-    """The image that `snapshot_bytes` was given. Raises CorruptLogError."""
+    """Returns the image from the bytes that `snapshot_bytes` made. Raises CorruptLogError."""
     reader = SnapshotReader()
     for part in parts:
         reader.feed(part)

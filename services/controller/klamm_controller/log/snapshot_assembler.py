@@ -1,4 +1,5 @@
-"""Taking in a leader's snapshot chunk by chunk: the whole of a big one would stop the event loop for seconds."""
+"""Reads a leader's snapshot chunk by chunk, because reading a big snapshot at once would block the event loop for
+seconds."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from klamm_server.metadata.image import MetadataImage
 
 
 class SnapshotAssembler:
-    """Assembles the snapshot that arrives, and keeps a complete one until it is on disk. The next snapshot may begin to
-    arrive before that."""
+    """Assembles the snapshot that arrives, and keeps a complete snapshot until it is on disk. The next snapshot may
+    begin to arrive before that."""
 
     def __init__(self) -> None:
         self._coming: tuple[SnapshotId, SnapshotReader] | None = None
         self._whole: tuple[SnapshotId, SnapshotReader] | None = None
 
     def feed(self, chunk: WriteSnapshotChunk) -> None:
-        """Chunks come in order; one at position 0 begins another snapshot."""
+        """Reads the next chunk. Chunks must come in order. A chunk at position 0 begins another snapshot."""
         if chunk.position == 0:
             self._coming = (chunk.snapshot, SnapshotReader())
         assert self._coming is not None, chunk.position
@@ -28,7 +29,7 @@ class SnapshotAssembler:
             self._whole, self._coming = self._coming, None
 
     def take(self, snapshot: SnapshotId) -> MetadataImage:
-        """The image of a whole one, once. Raises CorruptLogError."""
+        """Removes the complete snapshot and returns its image. Raises CorruptLogError."""
         assert self._whole is not None, snapshot
         received, reader = self._whole
         assert received == snapshot, (received, snapshot)

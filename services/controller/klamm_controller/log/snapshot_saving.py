@@ -1,4 +1,4 @@
-"""Saving a snapshot of this replica's own, part by part: writes of the log go in between."""
+"""Saves a snapshot that this replica makes, part by part, so that writes of the log can go in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm_controller.raft.messages import SnapshotId
 
 
 class SnapshotSaving:
-    """One snapshot, from its first part until it is named. No part is empty."""
+    """The saving of one snapshot, from its first part until the store names it. No part is empty."""
 
     def __init__(self, store: RaftStore, snapshot: SnapshotId, voters: VoterSet, parts: Iterator[bytes]) -> None:
         self.snapshot = snapshot
@@ -21,9 +21,9 @@ class SnapshotSaving:
         self._position = 0
 
     def advance(self) -> bool:
-        """Writes the next part; returns whether the snapshot is whole and durable.
+        """Writes the next part. Returns True once the snapshot is complete and durable.
 
-        Raises what the store does; the next call tries the same part again."""
+        Raises the same errors as the store. After an error, the next call writes the same part again."""
         if self._part is None:
             self._part = next(self._parts, b"")
         if not self._part:

@@ -1,7 +1,7 @@
-"""The one thread that touches the disk, and the order in which it does.
+"""Runs all access to the store on one thread, in order.
 
-Writes handed over in one turn of the event loop, and those that arrive while another is under way, share the next one:
-one `fsync` at a time (group commit). Everything else that needs the store waits in the same line.
+All writes that are queued in one turn of the event loop, or while another write is in progress, share the next `fsync`
+(group commit). All other work on the store waits in the same queue.
 
 While the disk is full, the writer retries until there is space again. Queued writes are not acknowledged before they
 are durable, so the wait breaks no promise. Any other failure ends the process (`on_failure`), because it is unknown
@@ -37,14 +37,14 @@ OnFailure = Callable[[str, BaseException], None]
 @dataclass(frozen=True, slots=True)
 class _Job:
     work: Callable[[], Any]
-    """Runs on the thread."""
+    """The function that the store's thread runs."""
     done: Callable[[Any], None]
-    """Gets its result, on the event loop."""
+    """Called on the event loop with the result of `work`."""
 
 
 class StoreWriter:
-    """Writes to the store in a thread. `on_persisted` gets the id of the newest durable write. `on_full` is called with
-    each attempt that finds the disk full."""
+    """Writes to the store in a thread. `on_persisted` is called with the id of the newest durable write. `on_full` is
+    called after each attempt that finds the disk full."""
 
     def __init__(
         self,
@@ -64,17 +64,18 @@ class StoreWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-log")
 
     def write(self, persist: Persist) -> None:
-        """Makes it durable."""
+        """Queues a write. `on_persisted` is called once it is durable."""
         self._line.append(persist)
         self._start()
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Runs `work` on the thread after everything that was handed over before, then `done` on the event loop."""
+        """Queues `work` to run on the thread after all earlier work. Then calls `done` with its result on the event
+        loop."""
         self._line.append(_Job(work, done))
         self._start()
 
     async def drain(self) -> None:
-        """Returns when nothing is left to do."""
+        """Waits until the queue is empty and no work is running."""
         while self._task is not None:
             await asyncio.wait({self._task})
 
@@ -83,11 +84,12 @@ class StoreWriter:
         self._stopping.set()
 
     def close(self) -> None:
-        """Ends the thread. Call it only when nothing is left to do (`drain`)."""
+        """Ends the thread. Call `drain` first, so that no work is left."""
         self._thread.shutdown()
 
     def _start(self) -> None:
-        """The task runs in the loop's next turn at the earliest: this turn's writes are together by then."""
+        """Starts the task that works off the queue. The task starts in the next turn of the event loop, so it finds all
+        writes of this turn."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="metadata-log-writer")
 

@@ -1,4 +1,4 @@
-"""Requests to change the voters that wait for their entry to commit."""
+"""The requests to change the voters that wait for their entry to commit."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from klamm_controller.raft.messages import LogEntry
 class _Waiting:
     done: asyncio.Future[None]
     entry: tuple[int, int] | None = None
-    """(index, term) of the voter set, once it is appended."""
+    """The (index, term) of the entry with the new voter set, or None until it is appended."""
 
 
 class VoterRequests:
-    """The requests that wait, by request id. Each ends as its entry does: committed, replaced by another leader's
-    (NOT_CONTROLLER: no effect), or unknown (REQUEST_TIMED_OUT)."""
+    """The waiting requests, by request id.
+
+    A request succeeds when its entry commits. It fails with NOT_CONTROLLER if another leader's entry replaces its
+    entry, and then had no effect. It fails with REQUEST_TIMED_OUT if the outcome is unknown."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, _Waiting] = {}
 
     def add(self, request_id: int) -> asyncio.Future[None]:
-        """What to await."""
+        """Adds a request. Returns the future of its outcome."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = _Waiting(done=done)
         return done
@@ -35,7 +37,7 @@ class VoterRequests:
         self._waiting.pop(request_id, None)
 
     def on_reply(self, reply: Appended | Rejected) -> None:
-        """The core answered a request, which need not be one of these."""
+        """Handles a reply of the Raft node. Ignores replies to requests that are not in this object."""
         waiting = self._waiting.get(reply.request_id)
         if waiting is None:
             return
@@ -45,7 +47,8 @@ class VoterRequests:
             _fail(waiting, reply.code)
 
     def on_committed(self, entry: LogEntry) -> None:
-        """An entry is committed; called in the order of the log."""
+        """Completes the requests whose entry has committed, or was replaced by `entry`. Must be called in the order of
+        the log."""
         for waiting in self._waiting.values():
             if waiting.entry is not None and waiting.entry[0] == entry.index:
                 if waiting.entry[1] != entry.term:
