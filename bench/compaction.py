@@ -5,7 +5,7 @@ Run: python bench/compaction.py [--records 10000000] [--keys 100000] [--bytes 10
 A broker and its controller are processes of their own. The broker gets records in batches of 1,000, in a topic with
 `cleanup.policy=compact`. Their keys are drawn at random, and their values have varying lengths. At first, the dirty
 ratio keeps the cleaner from its work. Then the cleaner starts, and the broker's metrics show how long it works. Memory
-is the largest resident set during the cleaning minus the one before it. All the time, one caller produces single
+is the largest resident set during the cleaning minus the one before it. Meanwhile, one caller produces single
 records of 1 KiB to another topic with acks=all. Each is sent 2 ms after the answer to the last. The latency during the
 cleaning is compared with the latency before it. In the end the topic is read from the start, and every key's last value
 must be there.

@@ -3,7 +3,7 @@
 Run: python bench/replication.py [--only costs|catch-up|partitions|shutdown|fail-over]
 
 Three brokers, each a process of its own, and their controllers, on this machine's disk and cores, with the shipped
-defaults; the client shares them. What is compared is measured in turns in one run.
+defaults; the client shares them. Variants that are compared take turns in one run.
 
 costs       acks=all to three replicas beside acks=1 to one: three partitions each, one led by every broker. "batches"
             are prepared ones of 1 MiB over gRPC, so that the brokers are what is measured; "producer" is a Producer

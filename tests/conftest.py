@@ -30,7 +30,7 @@ if "TEST_SEED" not in os.environ:
     providers._get_local_constants = lambda: providers._local_constants
 
 _LONGEST_FIRST = ("chaos", "clients", "compose", "integration", "sim", "scenarios", "unit")
-"""Folders of tests. Two processes share them by file: what takes minutes must not be what the last one begins with."""
+"""The order of the folders of tests. Several processes share the files, so files that take minutes must begin first."""
 
 _HAS_PASSED = pytest.StashKey[bool]()
 

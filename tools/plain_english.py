@@ -36,9 +36,9 @@ class Pattern(NamedTuple):
     name: str
     """The name under which findings are counted."""
     expression: re.Pattern[str]
-    """What is searched for in a passage. Words may be on two lines."""
+    """Matches the faulty words in a passage. They may be on two lines."""
     advice: str
-    """What to write instead."""
+    """The advice on how to rewrite the passage."""
     of_docstrings: bool = False
     """Whether only docstrings are searched."""
     of_product: bool = False
@@ -152,7 +152,7 @@ def passages(text: str, suffix: str) -> Iterator[Passage]:
 
 
 _MAY_FIND: Final = re.compile(r"""who|anew|\bmany\b|otherwise|\bits\b['".,;:)]*\s|(?:Of|By)\b""", re.IGNORECASE)
-"""Each finding outside of `PRODUCT` contains this, so that a file without it need not be parsed."""
+"""Matches in each finding outside of `PRODUCT`. A file without a match need not be parsed."""
 
 _COMMENT_SIGNS: Final = {
     ".proto": "//",

@@ -86,7 +86,7 @@ def rounds_to_describe(bootstrap: str, group: str) -> int:
                 if described.error_code == ErrorCode.none and described.group_state == "Stable":
                     return number + 1
         time.sleep(0.1)
-    raise AssertionError(f"{ROUNDS_MAX} rounds, and nobody describes {group}")
+    raise AssertionError(f"no broker described {group} as Stable in {ROUNDS_MAX} rounds")
 
 
 def test_a_group_is_described_again_when_brokers_die_and_come_back(cluster: Any, name: str) -> None:

@@ -94,7 +94,7 @@ def unpack(data: bytes) -> Iterator[bytes]:
 
 
 def pack(number: int, version: int, body: bytes) -> bytes:
-    """One request for `unpack`; its size is rounded, so what is over becomes part of the next one."""
+    """One request for `unpack`; its size is rounded, so the rest becomes part of the next one."""
     size = min(len(body), 4095)
     return bytes([number, version, size >> 4, size & 15]) + body[:size]
 

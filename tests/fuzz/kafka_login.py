@@ -88,7 +88,7 @@ def unpack(data: bytes) -> Iterator[bytes]:
 
 
 def seeds() -> Iterator[bytes]:
-    """The beginnings of logins by each mechanism, and requests that nobody may send yet."""
+    """The beginnings of logins by each mechanism, and requests that a client may not send before its login."""
     for number, mechanism in enumerate(MECHANISMS):
         for version in range(3):
             yield b"l" + bytes([number + 4 * version]) + FIRST[mechanism]
@@ -101,13 +101,13 @@ def seeds() -> Iterator[bytes]:
 
 
 def serve(request: Request) -> Any:
-    """What comes here is served before a login."""
-    assert request.api_key is ApiKey.API_VERSIONS, f"{request.api_key} of somebody who has not logged in"
+    """Answers a request that came before a login. Only ApiVersions may come then."""
+    assert request.api_key is ApiKey.API_VERSIONS, f"{request.api_key} of a client that has not logged in"
     return [b""]
 
 
 def password_users() -> MetadataImage:
-    """One user, whose password nobody finds."""
+    """Returns an image with one user, whose password the fuzzer cannot find."""
     password = Secret(secrets.token_urlsafe(32))
     credentials = {
         ("alice", each): credential_of(each, salted_password(each, password, b"salt", ITERATIONS), b"salt", ITERATIONS)

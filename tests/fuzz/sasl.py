@@ -32,7 +32,7 @@ MESSAGES_MAX = 4
 REPORT_EVERY = 500_000
 _CREDENTIAL = ScramCredential(salt=b"salt", iterations=4096, stored_key=b"k" * 32, server_key=b"v" * 32)
 _STORE = CredentialStore({("alice", mechanism): _CREDENTIAL for mechanism in ScramMechanism}, b"secret")
-# The generator of P-256: as good a key as any for signatures that nobody makes.
+# The generator of P-256. Any public key will do, because no input has a valid signature.
 _KEY = {
     "kty": "EC",
     "crv": "P-256",

@@ -1,31 +1,31 @@
-"""A quorum moved by hand: each line of a script is a command, and everything the replicas do about it is written down.
+"""Runs scripts that move a quorum by hand, a command per line, and writes down what the replicas do.
 
-Messages and writes wait in queues, in order, until a command lets them go on; time stands still until a command moves
-it. So a script is a story that a reader can follow, and its trace is the same on every run.
+Messages and writes wait in queues, in order, until a command delivers them. Time moves only by commands. So a script is
+a story that a reader can follow, and its trace is the same in every run.
 
 | command                     | what happens                                                                         |
 |-----------------------------|--------------------------------------------------------------------------------------|
-| `settings name=1 ...`       | replicas that start from now on have these settings                                  |
-| `cluster 1 2 3 / 4`         | voters and observers start, empty                                                    |
-| `settle`                    | everything under way happens (writes, messages, reads of snapshots), to the end |
-| `deliver 2`, `deliver 2 3`  | what is under way to 2 (from 3) now arrives; only that                               |
-| `drop 2`                    | what is under way to 2 is lost                                                       |
-| `load`                      | the oldest read of a snapshot that is under way is answered                          |
-| `sync 2`                    | its writes are durable                                                               |
-| `timeout 1`                 | time moves to that replica's deadline, and only it notices                           |
-| `heartbeat 1`               | as timeout, for a leader                                                             |
-| `wait 500`                  | time moves by 500 ms; nobody notices yet                                             |
-| `propose 1 a b`             | entries with these payloads                                                          |
-| `read 1`, `transfer 1 2`    | as the events                                                                        |
-| `add 1 4`, `remove 1 3`     | replica 1 is asked to make 4 a voter, not to keep 3 one                              |
-| `add 1 3 b`                 | of another directory than the first                                                  |
-| `move 1 2 there`            | replica 1 is asked to write down that 2 is there                                     |
-| `snapshot 1`                | of everything it delivered                                                           |
-| `cut 1 2`, `cut 1`, `heal`  | links are cut (all of a node's), or mended                                           |
-| `crash 1`, `restart 1`      | what is not durable is lost                                                          |
-| `wipe 3 b`                  | all is lost; it comes back as the directory b, empty, knowing the first voters       |
-| `quietly settle`            | as `settle` (or any command), without writing down what happens                      |
-| `status`                    | one line per replica                                                                 |
+| `settings name=1 ...`       | replicas that start after this line have these settings                              |
+| `cluster 1 2 3 / 4`         | voters and observers start with empty directories                                    |
+| `settle`                    | all writes, messages and reads of snapshots happen, until no queue has any           |
+| `deliver 2`, `deliver 2 3`  | the messages to 2 (from 3) that are in a queue now arrive                            |
+| `drop 2`                    | the messages to 2 that are in a queue now are lost                                   |
+| `load`                      | the oldest pending read of a snapshot returns                                        |
+| `sync 2`                    | the writes of replica 2 become durable                                               |
+| `timeout 1`                 | the time moves to the deadline of replica 1, and only that replica acts on it        |
+| `heartbeat 1`               | the same as `timeout 1`, for a leader                                                |
+| `wait 500`                  | the time moves by 500 ms; no replica acts on it yet                                  |
+| `propose 1 a b`             | replica 1 gets a proposal of entries with these payloads                             |
+| `read 1`, `transfer 1 2`    | replica 1 gets the event Read, or TransferLeadership to 2                            |
+| `add 1 4`, `remove 1 3`     | replica 1 is asked to make 4 a voter, or to make 3 a voter no longer                 |
+| `add 1 3 b`                 | the same, for a replica 3 whose directory is b instead of the first one              |
+| `move 1 2 there`            | replica 1 is asked to record `there` as the address of 2                             |
+| `snapshot 1`                | replica 1 makes a snapshot of all entries that it has delivered                      |
+| `cut 1 2`, `cut 1`, `heal`  | a link (all links of a node) is cut; all links work again                            |
+| `crash 1`, `restart 1`      | replica 1 loses all writes that are not durable; it starts again                     |
+| `wipe 3 b`                  | replica 3 loses its disk; it starts with empty directory b, and knows the first voters |
+| `quietly settle`            | the same as `settle` (or any command), but the trace leaves it out                   |
+| `status`                    | the trace gets one line for each replica                                             |
 """
 
 from __future__ import annotations

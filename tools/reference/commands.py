@@ -22,7 +22,7 @@ HEAD: Final = """# Command line
 `klamm pipeline run NAME --help`.
 """
 _COMMON: Final = {"--bootstrap", "--timeout", "--command-config", "--help"}
-"""Options that many commands have. They are told once where a command has them in the same words."""
+"""Options that many commands have. If their texts are the same, the page explains them once."""
 _EXIT_STATUSES: Final = {
     0: "The command succeeded.",
     int(ExitStatus.FAILED): "The cluster rejected all or part of the work.",

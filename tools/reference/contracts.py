@@ -37,7 +37,7 @@ reflection, so `grpcurl` lists them too. The error of a partition, group or topi
 
 
 class _Contract(NamedTuple):
-    """A contract, and where the messages of all contracts are told."""
+    """A contract, and the pages that explain the messages of all contracts."""
 
     file: FileDescriptorProto
     comments: Mapping[tuple[int, ...], str]
@@ -104,7 +104,7 @@ def _paragraphs(comment: str) -> list[str]:
 
 
 def _said(contract: _Contract, *path: int) -> str:
-    """What is said of the thing at this path, in one line."""
+    """Returns the comment of the element at this path, in one line."""
     return prose(" ".join(contract.comments.get(path, "").split()))
 
 
@@ -181,7 +181,7 @@ def _type(contract: _Contract, message: DescriptorProto, field: FieldDescriptorP
 
 
 def _link(contract: _Contract, full_name: str) -> str:
-    """A message's or enumeration's name, with a link to where it is told."""
+    """A message's or enumeration's name, with a link to its explanation."""
     name = full_name.rpartition(".")[2]
     home = contract.homes.get(full_name)
     if home is None:

@@ -6,7 +6,9 @@ from tools.reference import alerts, commands, contracts, errors, metrics, python
 
 
 def pages() -> dict[str, str]:
-    """Their texts. Asked for once in a process: what is measured is known by which import adds it."""
+    """Returns the texts of the pages.
+
+    Call it once in a process: it finds the metrics of a package by importing the package."""
     return {
         "command-line.md": commands.page(),
         "errors.md": errors.page(),

@@ -125,7 +125,7 @@ def until_throttled(ask: Callable[[], Any]) -> tuple[Any, float]:
         asked_s = time.monotonic()
         if told := ask():
             return told, asked_s
-    raise AssertionError("nobody is throttled")
+    raise AssertionError("no request was throttled")
 
 
 def test_a_producer_is_told_and_held_to_it(cluster: KlammProcess, set_quotas: SetQuotas) -> None:

@@ -15,7 +15,7 @@ from tests.support.ports import free_ports
 from tests.support.waiting import patience
 
 INSIDE, OUTSIDE = "127.0.0.1", "localhost"
-"""Two names of this machine: what listens behind them cannot be taken for each other."""
+"""Two names of this machine. Each listener has its own, so that a test can tell the listeners apart."""
 
 
 class TwoNetworks:

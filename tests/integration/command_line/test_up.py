@@ -21,7 +21,7 @@ from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.waiting import patience
 
 LONG_GRACE = {"shutdown.grace.ms": "3600000"}
-"""A server that waits for calls under way does not end before the test gives up."""
+"""The grace time of a server that waits for open calls. It is longer than the test waits."""
 CANNOT_START = 1
 
 

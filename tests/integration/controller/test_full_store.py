@@ -118,7 +118,7 @@ def test_a_store_without_space_can_be_closed(small_disk: pathlib.Path) -> None:
 
 LARGER_THAN_THE_WRITE_BUFFER = 1_100_000
 ROUNDS = 12
-"""In each tenth RocksDB would have a write wait for the flush that finds no space."""
+"""The number of repetitions. In about one of ten, RocksDB would block a write until a flush that finds no space."""
 
 
 def fill_again_and_again(small_disk: pathlib.Path) -> None:

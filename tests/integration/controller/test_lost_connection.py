@@ -13,7 +13,7 @@ from tests.support.controller_quorum import Quorum, quorum_processes
 from tests.support.waiting import patience, wait_until
 
 SESSION_TIMEOUT_MS = "3600000"
-"""The test gives up long before such a session ends."""
+"""The session time-out of brokers: longer than the test waits."""
 
 
 def cluster_of(quorum: Quorum) -> DescribeClusterResponse:

@@ -377,7 +377,7 @@ class RegistrarController(ScriptedController):
         self.register_answers: list[RegisterResponse] = []
         self.heartbeat_answers: list[HeartbeatResponse] = []
         self.holds: list[tuple[Any, asyncio.Event]] = []
-        """Each with what ends it."""
+        """The calls of HoldSession, each with the event that ends it."""
         self.epoch = -1
 
     def append(self, new: MetadataRecord) -> None:

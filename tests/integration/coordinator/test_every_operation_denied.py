@@ -33,9 +33,9 @@ CODES = {
 }
 FOR_ANYBODY = {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER}
 OF_A_LOGIN = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-"""Nobody has a right yet who sends these."""
+"""The requests of a login. The client has no principal yet, so no ACL applies to it."""
 LEFT_OUT = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
-"""Lists, which have nothing in them then."""
+"""Requests for lists. A client without rights gets an empty list and no error."""
 
 
 class ServersByAddress(StandardAuthorizer):

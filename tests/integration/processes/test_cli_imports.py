@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import patience
 
 SLOW = {"grpc", "google.protobuf", "asyncio", "rich", "pydantic", "klamm.admin", "klamm.config", "klamm.errors"}
-"""Each costs tens of milliseconds, or is what loads those."""
+"""Modules whose import takes tens of milliseconds, or that import such a module."""
 
 
 def run_python(script: str) -> subprocess.CompletedProcess[str]:

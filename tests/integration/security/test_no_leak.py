@@ -19,7 +19,7 @@ from tests.support.kafka_wire import KafkaWire
 
 MISSING = "never-there-0"
 NOT_ASKED = {"SASL_HANDSHAKE", "SASL_AUTHENTICATE"}
-"""For listeners where clients log in."""
+"""Requests that only a listener with SASL serves."""
 _METADATA = {
     "allow_auto_topic_creation": False,
     "include_topic_authorized_operations": True,

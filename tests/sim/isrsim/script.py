@@ -1,32 +1,32 @@
-"""A partition moved by hand: each line of a script is a command, and everything that comes of it is written down.
+"""Runs scripts that move one partition by hand, a command per line, and writes down what happens.
 
-What followers, leaders and, of AlterPartition, the controller say to one another waits in a queue until a command
-lets it go on. Registrations, heartbeats and metadata go through at once, when a command asks for them. Nothing happens
-by the clock unless a command moves it. So a script is a story that a reader can follow, the same on every run.
+The messages between followers, leaders and the controller (only AlterPartition of the latter) wait in a queue until a
+command delivers them. Registrations, heartbeats and metadata arrive at once when a command sends them. Timers run only
+when a command moves the time. So a script is a story that a reader can follow, and it is the same in every run.
 
 | command                    | what happens                                                                          |
 |----------------------------|---------------------------------------------------------------------------------------|
 | `brokers 3 min_isr=2`      | brokers 1 to 3 start and register                                                     |
-| `topic 1 2 3 leader=2`     | the partition is there, everybody in sync; all hear of it                             |
-| `settle`                   | everything under way arrives, until nothing is                                        |
-| `deliver 2`, `deliver 2 1` | what is under way to 2 (from 1) now arrives; only that. 0 is the controller           |
-| `drop 2 1`                 | it is lost, and whatever comes after it in its stream                                 |
-| `hold 2 1`, `release 2 1`  | it stays under way, whatever else arrives, until it is released                       |
-| `metadata`, `metadata 2`   | everybody (2) hears all that the controller has written                               |
-| `produce 1 a b`            | broker 1 is sent records with acks=all; `x7` is sequence 7 of producer x              |
-| `read 1`                   | a consumer reads all it may                                                           |
-| `poll 1`                   | the consumer reads on, at this replica, whose metadata it has                         |
-| `lag 1`, `wait 2000`       | the leader looks for followers that lag; time moves by 2000 ms                        |
-| `unanswered 1`             | the leader gives up waiting for the controller's answer, and asks again               |
-| `reconnect 2`              | the follower gives up its stream, and begins another                                  |
-| `crash 2`, `lose 2 3`      | kill -9; a power failure that leaves 3 records                                        |
-| `start 2`, `register 2`    | it starts, registers and is unfenced; or not yet unfenced                             |
-| `shutdown 2`, `heartbeat 2`| a controlled shutdown begins; it goes on                                              |
-| `expire 2`                 | the controller has not heard of it for too long                                       |
-| `prefer`                   | the first replica is to lead                                                          |
-| `reassign 2 3`, `cancel`   | other replicas, or the old ones after all                                             |
-| `quietly settle`           | as `settle` (or any command), without writing down what happens                       |
-| `status`                   | one line per broker                                                                   |
+| `topic 1 2 3 leader=2`     | the controller creates the partition with all replicas in sync; all brokers learn it  |
+| `settle`                   | all messages arrive, until none is in a queue                                         |
+| `deliver 2`, `deliver 2 1` | the messages to 2 (from 1) that are in a queue now arrive; 0 is the controller        |
+| `drop 2 1`                 | these messages are lost, and all later ones of their streams                          |
+| `hold 2 1`, `release 2 1`  | these messages stay in the queue, also in `settle`, until they are released           |
+| `metadata`, `metadata 2`   | all brokers (broker 2) get all metadata that the controller has written               |
+| `produce 1 a b`            | broker 1 gets records with acks=all; `x7` is sequence 7 of producer x                 |
+| `read 1`                   | a consumer reads all records that broker 1 lets it read                               |
+| `poll 1`                   | the consumer reads its next records from broker 1, with that broker's metadata        |
+| `lag 1`, `wait 2000`       | leader 1 looks for followers that lag; the time moves by 2000 ms                      |
+| `unanswered 1`             | leader 1 stops waiting for the controller's response, and repeats its request         |
+| `reconnect 2`              | follower 2 ends its stream of fetches, and begins another                             |
+| `crash 2`, `lose 2 3`      | broker 2 is killed (kill -9); in a power failure only 3 of its records survive        |
+| `start 2`, `register 2`    | broker 2 starts, registers and is unfenced; or it stays fenced                        |
+| `shutdown 2`, `heartbeat 2`| broker 2 begins a controlled shutdown; it sends the next heartbeat of the shutdown    |
+| `expire 2`                 | the session of broker 2 times out at the controller                                   |
+| `prefer`                   | the controller elects the preferred leader                                            |
+| `reassign 2 3`, `cancel`   | the controller reassigns the partition to replicas 2 and 3, or cancels that           |
+| `quietly settle`           | the same as `settle` (or any command), but the trace leaves it out                    |
+| `status`                   | the trace gets one line for each broker                                               |
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Example(Base):
     ids: tuple[str, ...] = text_list((), valid=list_matching("[0-9]+", "a list of numbers"), doc="Whose.")
     prime: int = custom(2, _even, shown="two", doc="The only one.")
     places: frozenset[str] = frozenset()
-    """Not a setting."""
+    """A field that is no setting."""
 
 
 def test_a_setting_is_declared_once_and_named_after_its_field() -> None:

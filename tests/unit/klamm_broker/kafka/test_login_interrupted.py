@@ -24,7 +24,7 @@ SINCE = {
     ApiKey.INIT_PRODUCER_ID: 0,
     ApiKey.DESCRIBE_CLUSTER: 0,
 }
-"""From which version on an answer has an error of its own."""
+"""The first version of each response that has a field for an error of the whole request."""
 NEVER = (ApiKey.PRODUCE, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.CREATE_TOPICS, ApiKey.WRITE_TXN_MARKERS)
 
 

@@ -36,7 +36,7 @@ def added(request: Any) -> pb.AddPartitionsToTxnResponse:
 
 
 ENDED = pb.AddPartitionsToTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
-"""As of a producer whose transaction timed out: its epoch has ended."""
+"""The coordinator's answer to a producer whose transaction timed out, so that its epoch ended."""
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ class World:
         """The greatest offset that a commit of (group, client) was acknowledged with."""
         self.commits: dict[int, tuple[str, int, int]] = {}
         self.twin = GroupShardState()
-        """What the acknowledged records say; it is told each of them once, for the log is long in the end."""
+        """The state that the acknowledged records make. It replays each record once, because the log becomes long."""
         self.told = 0
 
     def own(self, client: Client, partition: bytes) -> None:

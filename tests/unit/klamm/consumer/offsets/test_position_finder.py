@@ -44,7 +44,7 @@ class World:
     def __init__(self, *errors: Exception, reset: str = "earliest") -> None:
         self.errors = list(errors)
         self.offsets: dict[int, int] = {}
-        """What is found for a timestamp, if not 7."""
+        """The offset that a look-up returns for a timestamp. For all other timestamps it returns 7."""
         self.subscription = SubscriptionState()
         self.subscription.assign([TP])
         self.idle = asyncio.Event()

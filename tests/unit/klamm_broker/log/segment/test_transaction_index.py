@@ -14,7 +14,8 @@ from klamm_broker.log.segment.transaction_index import ENTRY_SIZE_BYTES, Aborted
 
 ENTRY = AbortedTransaction(producer_id=0x1122334455, first_offset=258, last_offset=4_660, last_stable_offset=259)
 KAFKAS = bytes.fromhex("00000000001122334455000000000000010200000000000012340000000000000103")
-"""As `AbortedTxn(producerId, firstOffset, lastOffset, lastStableOffset)` fills its buffer: a short, then four longs."""
+"""The bytes of `ENTRY` as Kafka's `AbortedTxn(producerId, firstOffset, lastOffset, lastStableOffset)` writes
+them: a short, then four longs."""
 
 
 def test_the_bytes_are_those_of_kafkas_aborted_txn() -> None:

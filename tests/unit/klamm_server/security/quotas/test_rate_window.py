@@ -11,7 +11,7 @@ from klamm_server.security.quotas.rate_window import RateWindow, WindowSpan
 
 SPANS = st.builds(WindowSpan, st.integers(2, 12), st.sampled_from([1, 100, 1_000, 3_000]))
 STEPS = st.lists(st.tuples(st.integers(0, 15_000), st.integers(0, 10**9)), min_size=1, max_size=60)
-"""How long after the one before, and how much."""
+"""The steps of a run. Each has the milliseconds since the step before, and the quantity that it records."""
 
 
 class NaiveRate:

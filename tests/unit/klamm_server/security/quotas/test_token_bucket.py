@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from klamm_server.security.quotas.token_bucket import TokenBucket
 
 STEPS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 50)), max_size=40)
-"""How long after the one before, and how many."""
+"""The steps of a run. Each has the milliseconds since the step before, and the number of tokens that it takes."""
 
 
 @given(rate=st.floats(0.1, 100), burst_s=st.floats(1, 20), steps=STEPS)
