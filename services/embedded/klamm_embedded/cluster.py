@@ -1,7 +1,7 @@
-"""The whole cluster in one process: the three services of a real one, on one event loop and one port.
+"""A whole cluster in one process: a controller, a broker and a coordinator on one event loop and one port.
 
-Nothing here is a stand-in. The services talk to each other over gRPC as they do between machines, the controller's log
-is RocksDB, the broker's are segment files, and a kill -9 loses what it would lose there: nothing acknowledged.
+The services are the same as in a cluster of several machines. They call each other over gRPC. The controller's log is
+in RocksDB, and the broker's logs are in segment files. A kill -9 loses no acknowledged record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from klamm_server.security.auditor import Auditor
 from klamm_server.security.listeners_tls import ListenersTls
 
 SERVER_ID: Final = "1"
-"""The id of all three servers. Each kind of server has its own ids, so they may be equal."""
+"""The id of all three servers. Ids are unique only within one kind of server, so they may be equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class EmbeddedConfig:
 
     @classmethod
     def make(cls, *, data_dir: Path, host: str, ports: Ports, settings: Mapping[str, str]) -> EmbeddedConfig:
-        """Makes the configurations of all services. A service gets the `settings` that it knows. Raises ConfigError for
-        a setting that no service knows."""
+        """Makes the configurations of all services. Each service gets those of `settings` that it knows. Raises
+        ConfigError for a setting that no service knows."""
         check_settings(settings)
         common = {"node.id": SERVER_ID, "listeners": replace(ports, kafka=None).listeners(host)}
         controllers = {"controller.quorum.bootstrap.servers": ports.servers_address(host)}
@@ -57,13 +57,15 @@ class EmbeddedConfig:
             **common,
             **controllers,
             **directories,
-            # A machine of one user: a new group need not wait for more members. Kafka's own quickstart sets this too.
+            # On a machine with one user, a new group need not wait for more members. Kafka's own quickstart sets this
+            # too.
             "group.initial.rebalance.delay.ms": "0",
         }
         wanted = {**defaults, **settings}
-        # A user's own listeners are the user's business.
+        # If the user sets `listeners`, no listener is added.
         kafka = {} if "listeners" in settings else {"listeners": ports.listeners(host)}
-        # Brokers and coordinators know that setting too, but to a controller it means to join another one's quorum.
+        # Brokers and coordinators need `controller.quorum.bootstrap.servers`. A controller with this setting would join
+        # another controller's quorum.
         own = {name: value for name, value in wanted.items() if name in settings or name not in controllers}
         return cls(
             controller=load(ControllerConfig, known_settings(ControllerConfig, own)),
@@ -73,49 +75,50 @@ class EmbeddedConfig:
 
 
 class EmbeddedCluster:
-    """Controller, broker and coordinator behind one RpcServer (a `klamm_server.main.Server`)."""
+    """A controller, a broker and a coordinator behind one RpcServer (a `klamm_server.main.Server`)."""
 
     def __init__(self, config: EmbeddedConfig, tls: ListenersTls, on_ready: Callable[[], None]) -> None:
-        """`tls` has what the broker's listeners need, which are those of all three."""
+        """`tls` has the TLS contexts of the broker's listeners, which all three servers share."""
         self._controller = ControllerServer(config.controller, tls)
         self._broker = BrokerServer(config.broker, tls)
         self._coordinator = CoordinatorServer(config.coordinator, tls)
         self._on_ready = on_ready
 
     async def open(self) -> None:
-        """Recovers what is on disk. Raises KlammError with one line when a directory cannot be used."""
+        """Recovers all services from disk. Raises KlammError with a one-line message if a directory cannot be used."""
         for service in self._services:
             await service.open()
 
     def register(self, rpc: RpcServer) -> None:
-        """Adds the gRPC services of all three."""
+        """Adds the gRPC services of all three servers to `rpc`."""
         for service in self._services:
             service.register(rpc)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
-        """Returns when records can be produced and groups joined."""
+        """Starts all servers. Returns once clients can produce records and join groups."""
         await self._controller.start(endpoints)
         try:
             async with asyncio.TaskGroup() as starting:
                 starting.create_task(self._broker.start(endpoints))
                 starting.create_task(self._coordinator.start(endpoints))
         except ExceptionGroup as failures:
-            # The first failure ended the other start: it is the one to tell.
+            # The first failure cancelled the other start, so report the first one.
             raise failures.exceptions[0] from failures
         self._on_ready()
 
     def loaded_image(self) -> MetadataImage | None:
-        """The broker's: one of the three has to be the one that tells who may log in."""
+        """Returns the broker's metadata image. One of the three servers must authenticate clients, and clients use the
+        broker's listeners."""
         return self._broker.loaded_image()
 
     @property
     def auditors(self) -> Sequence[Auditor]:
-        """The auditors of all three servers; the broker's comes first, because clients come by the broker's
+        """The auditors of all three servers. The broker's auditor comes first, because clients use the broker's
         listeners."""
         return (*self._broker.auditors, *self._controller.auditors, *self._coordinator.auditors)
 
     async def wait_serving(self, wanted: bool) -> None:
-        """Wanted, all of them; else any of them is not."""
+        """Waits until all servers serve. If `wanted` is False, waits until one of them does not serve."""
         waits = [asyncio.create_task(service.wait_serving(wanted)) for service in self._services]
         try:
             await asyncio.wait(waits, return_when=asyncio.ALL_COMPLETED if wanted else asyncio.FIRST_COMPLETED)
@@ -124,7 +127,8 @@ class EmbeddedCluster:
                 wait.cancel()
 
     async def stop(self) -> None:
-        """Stops the servers in the reverse order: each can still say good-bye to those started before it."""
+        """Stops the servers in reverse order, so that each can still send its last messages to those that started
+        before it."""
         for service in reversed(self._services):
             await service.stop()
 
@@ -143,9 +147,9 @@ def run(
     is_secured: bool = False,
     die_with_parent: bool = False,
 ) -> int:
-    """Runs a cluster until SIGTERM or SIGINT, as `klamm up` does; returns the exit status.
+    """Runs a cluster until SIGTERM or SIGINT, as `klamm up` does. Returns the exit status.
 
-    Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
+    Prints one line on stdout when the cluster is ready, or one on stderr if it cannot start."""
 
     security = SecuredFiles(data_dir) if is_secured else None
 

@@ -1,7 +1,7 @@
-"""What the data directory of a cluster of several processes says about it: `cluster.properties`.
+"""The file `cluster.properties` in the data directory of a cluster of several processes.
 
-It keeps a cluster from being started in another shape than the one it was made in: a quorum of three whose log is
-read by one controller alone, or the other way round, would be two clusters that both believe to be this one.
+This file prevents a start with another number of controllers than at the first start. If a single controller used the
+log of a quorum of three, there would be two clusters with the same id.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from klamm_embedded.layout import ClusterSize
 
 _FILE = "cluster.properties"
 _EMBEDDED_CONTROLLER = "controller"
-"""Where `klamm up` with one process of each kind keeps its metadata."""
+"""The subdirectory in which `klamm up` with one process keeps the metadata log."""
 
 
 def check_embedded(data_dir: Path) -> None:
-    """Raises KlammError when the directory is of a cluster of several processes."""
+    """Raises KlammError if the directory holds a cluster of several processes."""
     path = data_dir / _FILE
     if path.exists():
         controllers = read_properties(path).get("controllers", "several")
@@ -28,10 +28,10 @@ def check_embedded(data_dir: Path) -> None:
 
 
 def claim(data_dir: Path, size: ClusterSize) -> str:
-    """The id of the cluster in the directory, which becomes one of `size` when it is new.
+    """Returns the id of the cluster in the directory. A new directory becomes one for a cluster of `size`.
 
-    Raises KlammError when it cannot be used, or not for this many controllers. The number of brokers and coordinators
-    may change from start to start."""
+    Raises KlammError if the directory cannot be used, or was made for another number of controllers. The numbers of
+    brokers and coordinators may change with every start."""
     path = data_dir / _FILE
     if (data_dir / _EMBEDDED_CONTROLLER).exists():
         raise KlammError(f"{data_dir} holds a cluster in one process: start it without --controllers and --brokers")
@@ -52,7 +52,7 @@ def claim(data_dir: Path, size: ClusterSize) -> str:
 
 
 def _write(path: Path, properties: dict[str, str]) -> None:
-    """Whole or not at all: it appears by a rename."""
+    """Writes the file atomically, by a rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".tmp")
     with partial.open("w", encoding="utf-8") as file:

@@ -1,13 +1,14 @@
-"""Which processes a cluster on one machine has: their names, settings, ports and directories. Pure.
+"""Computes the processes of a cluster on one machine: their names, settings, ports and directories.
 
-| in the data directory | what                                                             |
-|-----------------------|------------------------------------------------------------------|
+| in the data directory | content                                                           |
+|-----------------------|-------------------------------------------------------------------|
 | `cluster.properties`  | cluster.id and the number of controllers, from the first start on |
 | `controller-<id>/`    | a controller's metadata log                                       |
 | `broker-<id>/`        | a broker's partitions                                             |
 
-Ids count from 1 for each kind of server. Ports are consecutive: brokers, then controllers, then coordinators. So are
-those of metrics, from `metrics.port` on. In a secured cluster servers reach each other by a listener of their own.
+Ids count from 1 for each kind of server. Ports are consecutive: brokers, then controllers, then coordinators. The ports
+of metrics are consecutive too, from `metrics.port` on. In a secured cluster, servers reach each other by a separate
+listener.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ REPLICATION_FACTOR_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSize:
-    """How many processes of each kind."""
+    """The number of processes of each kind."""
 
     controllers: int = 1
     brokers: int = 1
@@ -45,21 +46,21 @@ class ClusterSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSpec:
-    """One process: `python -m <package> --set <name>=<value> ...`."""
+    """One process of the cluster, which runs `python -m <package> --set <name>=<value> ...`."""
 
     package: str
     node_id: int
     address: str
     """The address that clients of the gRPC API dial."""
     servers_address: str
-    """What other servers dial."""
+    """The address that other servers dial, as host:port."""
     tls: ListenerTlsSettings | None
-    """How they dial it; None: without TLS."""
+    """The TLS settings with which other servers dial `servers_address`, or None without TLS."""
     settings: Mapping[str, str]
 
     @property
     def name(self) -> str:
-        """`broker 2`"""
+        """The name of the process in messages, such as `broker 2`."""
         return f"{self.package.removeprefix('klamm_')} {self.node_id}"
 
 
@@ -75,8 +76,8 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def known_settings(service: type[ServiceConfig], settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings among `settings` that `service` has. A broker also gets Kafka's that no service reads, because it
-    lists them."""
+    """Returns the settings that `service` knows. A broker also gets Kafka's settings that no service reads, because it
+    lists them in descriptions."""
     known = known_configs(service, settings)
     if service is BrokerConfig and not settings.keys() <= known.keys():
         accepted = accepted_configs(service, settings)
@@ -86,15 +87,15 @@ def known_settings(service: type[ServiceConfig], settings: Mapping[str, str]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The ports of one process, named after the clients that dial them; None: there is no such listener."""
+    """The ports of one process, named after the clients that dial them. None means that there is no such listener."""
 
     grpc: int
     kafka: int | None = None
     servers: int | None = None
-    """The port for other servers in a secured cluster. In others they dial the one for gRPC clients."""
+    """The port for other servers in a secured cluster. In other clusters, servers dial the port for gRPC clients."""
 
     def listeners(self, host: str) -> str:
-        """Where it listens, as `listeners` has it. Other servers are on this machine."""
+        """Returns the value of the setting `listeners`. Other servers always dial from this machine."""
         grpc, kafka = f"GRPC://{host}:{self.grpc}", f"KAFKA://{host}:{self.kafka}"
         if self.servers is not None:
             grpc = f"{SERVERS_LISTENER}://{self.servers_address(host)},GRPC_SASL_SSL://{host}:{self.grpc}"
@@ -102,13 +103,13 @@ class Ports:
         return grpc if self.kafka is None else f"{grpc},{kafka}"
 
     def servers_address(self, host: str) -> str:
-        """What other servers dial."""
+        """Returns the address that other servers dial, as host:port."""
         return f"{host}:{self.grpc}" if self.servers is None else f"{LOOPBACK}:{self.servers}"
 
 
 LOOPBACK: Final = "127.0.0.1"
 SERVERS_LISTENER: Final = "INTERNAL"
-"""The listener of a secured cluster where servers show each other certificates."""
+"""The name of a secured cluster's listener between servers, where they authenticate each other by certificates."""
 _ALL_LISTENERS: Final = {"listeners": ",".join(Ports(grpc=0, kafka=0, servers=at).listeners("") for at in (None, 0))}
 
 
@@ -121,10 +122,11 @@ def lay_out(
     cluster_id: str,
     settings: Mapping[str, str],
 ) -> list[ProcessSpec]:
-    """The processes, controllers first; `ports` has those of each: brokers', controllers', coordinators'.
+    """Returns the processes of the cluster, controllers first. `ports` has the ports of the brokers, then of the
+    controllers, then of the coordinators.
 
-    Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows, or for a value
-    that a service refuses."""
+    Each of `settings` goes to the services that know it. Raises ConfigError for a setting that no service knows, or for
+    a value that a service refuses."""
     check_settings(settings)
     broker_ports = ports[: size.brokers]
     controller_ports = ports[size.brokers : size.brokers + size.controllers]
@@ -132,13 +134,13 @@ def lay_out(
     assert len(coordinator_ports) == size.coordinators, (size, ports)
     controllers = [each.servers_address(host) for each in controller_ports]
     voters = ",".join(f"{node_id}@{address}" for node_id, address in enumerate(controllers, 1))
-    # To a controller, this setting means to join another one's quorum.
+    # A controller with this setting would join another controller's quorum.
     servers = {"controller.quorum.bootstrap.servers": ",".join(controllers)}
     common = {
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,
         **_replication(size.brokers),
-        # A machine of one user: a new group need not wait for more members. Kafka's own quickstart sets this too.
+        # On a machine with one user, a new group need not wait for more members. Kafka's own quickstart sets this too.
         "group.initial.rebalance.delay.ms": "0",
     }
 
@@ -175,14 +177,15 @@ def _tls_between_servers(config: ServiceConfig) -> ListenerTlsSettings | None:
 
 
 def _metrics_port(settings: Mapping[str, str], index: int) -> dict[str, str]:
-    """The metrics.port of the `index`th process; empty where no process shows its metrics. Raises ConfigError."""
+    """Returns the setting metrics.port of the process at `index`, or no setting if metrics are off. Raises
+    ConfigError."""
     first = BROKER_CONFIGS["metrics.port"].parse(settings.get("metrics.port", "0"))
     assert isinstance(first, int), first
     return {"metrics.port": str(first + index)} if first else {}
 
 
 def _replication(brokers: int) -> dict[str, str]:
-    """Several brokers are there to survive the loss of one."""
+    """Returns the settings of replication. With several brokers, topics survive the loss of one."""
     factor = min(brokers, REPLICATION_FACTOR_MAX)
     return {
         "default.replication.factor": str(factor),

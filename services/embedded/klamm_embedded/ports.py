@@ -1,4 +1,4 @@
-"""Ports that a cluster on this machine can listen on, looked for before anything starts."""
+"""Finds the ports on which a cluster on this machine can listen, before any process starts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ SERVERS_PORT_STEP: Final = 70
 
 
 def consecutive(port: int, count: int, step: int = 1) -> list[int]:
-    """`count` ports from `port` on; all 0 for 0."""
+    """Returns `count` ports from `port` on, `step` apart. Returns zeros if `port` is 0."""
     return [port + number * step if port else 0 for number in range(count)]
 
 
 def servers_port(port: int) -> int:
-    """The first that servers dial, by the first for gRPC clients; 0 for 0."""
+    """Returns the first port that servers dial, for the first port of gRPC clients. Returns 0 for 0."""
     return port + SERVERS_PORT_STEP if port else 0
 
 
 def usable_ports(wanted: Sequence[tuple[str, int]]) -> list[int]:
-    """Returns the ports at these hosts, with a free port for each 0. Servers need their own and each other's ports
-    before they listen.
+    """Returns the wanted ports, given as (host, port), with a free port for each 0. Servers need their own and each
+    other's ports before they listen.
 
-    Raises KlammError, with the options that choose others."""
+    Raises KlammError if a port is in use. The message names the options that choose other ports."""
     with contextlib.ExitStack() as probes:
-        # All are held at once, so that none is found twice.
+        # All ports are held at once, so that no free port is found twice.
         return [_hold(probes, host, port) for host, port in wanted]
 
 

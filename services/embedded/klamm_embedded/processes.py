@@ -1,8 +1,9 @@
 """A cluster of several processes on one machine: `klamm up --brokers 3 --controllers 3 --coordinators 2`.
 
-Starts them, says when all of them serve, starts again what dies (as a container's restart policy would), and stops
-them in the order in which each can still take leave of the others. They live no longer than this process: their
-standard input is a pipe from it, and when that ends they die, as one process would that is killed.
+This process starts the others and reports when all of them serve. It restarts a process that ends, like a container's
+restart policy. It stops them in an order in which each can still send its last messages to the others. The other
+processes never outlive this process: their standard input is a pipe from it, and they end as if killed when the pipe
+closes.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from klamm_server.runtime.logs import set_up_logging
 log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S: Final = 30.0
-"""A process that has not stopped by then is killed."""
+"""A process that has not stopped after this many seconds is killed."""
 
 
 class NotStartedError(KlammError):
-    """A process ended before it served; it has said why on stderr."""
+    """Raised if a process ended before it served. The process has printed the reason on stderr."""
 
 
 class _Child:
-    """One process, over all its lives."""
+    """One process of the cluster, including its restarts."""
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
@@ -62,7 +63,7 @@ class _Child:
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             env=without_settings(os.environ),
-            # Ctrl-C is for this process, which stops the others in their order.
+            # Ctrl-C must only reach this process, which stops the others in order.
             start_new_session=True,
         )
 
@@ -72,7 +73,7 @@ class _Child:
         return await self._process.wait()
 
     async def wait_serving(self) -> None:
-        """Raises NotStartedError when it ends first."""
+        """Waits until the process serves. Raises NotStartedError if it ends first."""
         material = None if self.spec.tls is None else load_material(self.spec.tls, now=datetime.now(UTC))
         waiting = wait_serving(self.spec.servers_address, material)
         serving = asyncio.create_task(waiting, name=f"health of {self.spec.name}")
@@ -87,7 +88,7 @@ class _Child:
             ended.cancel()
 
     async def keep_running(self) -> None:
-        """Starts it again whenever it ends."""
+        """Restarts the process whenever it ends."""
         clock = asyncio.get_running_loop().time
         backoff = RestartBackoff()
         started_s = clock()
@@ -98,7 +99,7 @@ class _Child:
             await asyncio.sleep(pause_s)
             started_s = clock()
             await self.start()
-            # One that does not get that far has said why, and is started again as any other.
+            # A process that ends before it serves has printed the reason. The loop restarts it like any other.
             with contextlib.suppress(NotStartedError):
                 await self.wait_serving()
                 log.info("%s serves again", self.spec.name)
@@ -117,9 +118,10 @@ class _Child:
 
 
 async def supervise(specs: Sequence[ProcessSpec], on_ready: Callable[[], None]) -> None:
-    """Runs the processes until SIGTERM or SIGINT. `specs`: those that start first, and stop last, come first.
+    """Runs the processes until SIGTERM or SIGINT. They start in the order of `specs`, controllers first, and stop in
+    reverse order.
 
-    Raises NotStartedError when one does not start."""
+    Raises NotStartedError if a process does not start."""
     stop_requested = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
@@ -139,8 +141,8 @@ async def supervise(specs: Sequence[ProcessSpec], on_ready: Callable[[], None]) 
 
 
 async def _run(children: Sequence[_Child], on_ready: Callable[[], None]) -> None:
-    """Runs the processes until it is cancelled, unless one does not start."""
-    # The others would only complain that no controller answers.
+    """Runs the processes until cancelled. Raises NotStartedError if one does not start."""
+    # Start the controllers first. Without a controller, the other processes would only log failed connections.
     controllers = [child for child in children if child.spec.package == "klamm_controller"]
     for group in (controllers, [child for child in children if child not in controllers]):
         await asyncio.gather(*(child.start() for child in group))
@@ -161,9 +163,9 @@ def run(
     settings: Mapping[str, str],
     is_secured: bool = False,
 ) -> int:
-    """Runs the cluster until SIGTERM or SIGINT; returns the exit status.
+    """Runs the cluster until SIGTERM or SIGINT. Returns the exit status.
 
-    Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
+    Prints one line on stdout when the cluster is ready, or one on stderr if it cannot start."""
     try:
         level, log_format = (str(BROKER_CONFIGS[name].parse(settings[name])) for name in ("log.level", "log.format"))
         set_up_logging(level, log_format, node="klamm-up")
@@ -183,7 +185,7 @@ def run(
 
 
 def _ports(size: ClusterSize, host: str, port: int, kafka_port: int, *, is_secured: bool) -> list[Ports]:
-    """The ports of brokers, controllers and coordinators."""
+    """Returns the ports of the brokers, controllers and coordinators, in this order."""
     own = [(LOOPBACK, each) for each in consecutive(servers_port(port), size.total)] if is_secured else []
     wanted = [
         *((host, each) for each in consecutive(port, size.total)),
@@ -207,7 +209,7 @@ def _specs(
         require_not_secured(data_dir)
     given = {**security.settings(), **settings} if security else settings
     make = partial(lay_out, size, data_dir=data_dir, host=host, ports=ports, settings=given)
-    # Settings that are refused leave no trace in the directory.
+    # Check the settings first, so that refused settings do not change the directory.
     make(cluster_id="unclaimed")
     specs = make(cluster_id=claim(data_dir, size))
     if security is not None:

@@ -1,4 +1,4 @@
-"""The one line that `klamm up` promises on stdout."""
+"""Prints the line by which `klamm up` reports on stdout that the cluster is ready."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from klamm_embedded.secured import SecuredFiles
 def print_ready(
     brokers: Sequence[str], kafka: Sequence[str], data_dir: Path, security: SecuredFiles | None = None
 ) -> None:
-    """Where clients of either kind find the brokers, each as host:port, and how they log in."""
+    """Prints the addresses of the brokers for gRPC and Kafka clients, as host:port, and the files with which clients
+    log in."""
     line = f"klamm is ready at {','.join(brokers)}, Kafka clients at {','.join(kafka)}, data in {data_dir}"
     if security is not None:
         line += f"; log in with {security.client_properties} (kcat: -F {security.librdkafka})"

@@ -1,4 +1,4 @@
-"""How long a process that ended waits to be started again. Pure."""
+"""Computes the pause before a process that ended is started again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ again."""
 
 
 class RestartBackoff:
-    """The pauses before restarts of one process. A pause is twice the previous one while the process does not stay
-    up."""
+    """The pauses before restarts of one process. Each pause is twice the previous one, until the process has run for
+    STEADY_S."""
 
     def __init__(self) -> None:
         self._next_s = PAUSE_MIN_S

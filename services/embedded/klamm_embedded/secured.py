@@ -1,11 +1,11 @@
 """The files that secure a cluster on one machine. They are made once, in the `security` directory of its data.
 
     ca.pem, ca.key, node.pem    the CA and the servers' certificate, which is renewed 30 days before its end
-    client.properties           what the user admin needs to log in: for Kafka's tools, and --command-config of klamm
+    client.properties           the login of the user admin, for Kafka's tools and --command-config of klamm
     librdkafka.conf             the same for librdkafka: kcat -F
 
-Only the owner may read it. The directory appears whole, when the metadata begin with the user: a start that is broken
-off before leaves nothing that counts.
+Only the owner may read the directory. A rename creates the complete directory after the bootstrap records with the user
+were written. So a start that fails earlier leaves no directory `security`, and the next start begins again.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from klamm_server.config.sasl_settings import PLAIN
 
 ADMIN: Final = "admin"
 NODE_RENEWED_DAYS: Final = 30
-"""How long before its end the servers' certificate is renewed."""
+"""The servers' certificate is renewed this many days before its end."""
 _ITERATIONS: Final = 4_096
-"""A password of 32 random bytes is not guessed, however quickly."""
+"""The iterations of SCRAM. A password of 32 random bytes cannot be guessed, so few iterations are enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecuredFiles:
-    """The directory, of which `prepare` makes what is not there."""
+    """The directory of the files that secure a cluster. `prepare` creates the missing files."""
 
     data_dir: Path
 
@@ -53,7 +53,7 @@ class SecuredFiles:
         return self.directory / "librdkafka.conf"
 
     def settings(self) -> dict[str, str]:
-        """The servers'."""
+        """Returns the settings with which the servers of a secured cluster start."""
         files = DevFiles(self.directory)
         return {
             "listener.security.protocol.map": f"{SERVERS_LISTENER}:GRPC_SSL",
@@ -67,10 +67,10 @@ class SecuredFiles:
         }
 
     def prepare(self, controllers: Sequence[Path], hosts: Sequence[str]) -> None:
-        """Sees to it that everything is there, and that servers dialled by `hosts` have a certificate that lasts a
-        while. `controllers` are the directories of their metadata.
+        """Creates all files if there are none. Otherwise renews the servers' certificate if it ends soon or lacks one
+        of `hosts`. `controllers` are the metadata directories of the controllers.
 
-        Raises KlammError for a cluster that has begun without it, and for a directory that cannot be used."""
+        Raises KlammError if the cluster was started without security before, or if a directory cannot be used."""
         names = sorted({*hosts, "localhost", LOOPBACK, "::1", socket.gethostname()})
         try:
             if not self.directory.exists():
@@ -107,7 +107,8 @@ class SecuredFiles:
 
 
 def require_not_secured(data_dir: Path) -> None:
-    """Raises KlammError for the directory of a secured cluster, which would be open to everybody now."""
+    """Raises KlammError if the directory holds a secured cluster, because a start without security would give everyone
+    access."""
     if SecuredFiles(data_dir).directory.exists():
         raise KlammError(f"{data_dir} holds a secured cluster: start it with --secure")
 
@@ -124,7 +125,7 @@ def _java_settings(password: Secret, ca: Path) -> dict[str, str]:
 
 
 def _librdkafka_settings(password: Secret, ca: Path) -> dict[str, str]:
-    # Its older versions, such as that of Debian's kcat, send a nonce of SCRAM that is refused (CVE-2024-56128).
+    # Older versions of librdkafka, such as that of Debian's kcat, send a SCRAM nonce that is refused (CVE-2024-56128).
     return {
         "security.protocol": "SASL_SSL",
         "sasl.mechanisms": PLAIN,

@@ -1,4 +1,4 @@
-"""What `klamm up` runs: everything in this process, or several processes."""
+"""Runs the cluster of `klamm up`, in this process or in several processes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def run(
     is_secured: bool = False,
     die_with_parent: bool = False,
 ) -> int:
-    """Runs a cluster until SIGTERM or SIGINT; returns the exit status. With `die_with_parent`, which is for a cluster
-    in one process, it also ends, as by kill -9, when its standard input does.
+    """Runs a cluster until SIGTERM or SIGINT. Returns the exit status. With `die_with_parent`, a cluster in one process
+    also ends, as if by kill -9, when its standard input closes. A cluster of several processes ignores it.
 
-    Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
-    # Only the way that is taken is loaded: the servers are not, where each gets a process of its own.
+    Prints one line on stdout when the cluster is ready, or one on stderr if it cannot start."""
+    # Import only the modules that are needed. This process does not need the servers if each runs in a process of its
+    # own.
     if controllers == brokers == coordinators == 1:
         with loading():
             from klamm_embedded import cluster

@@ -1,12 +1,11 @@
-"""Calls between servers, and serving them: what a server adds to `klamm.rpc`.
+"""The servers' part of RPC: serving calls, and calling other servers. It extends `klamm.rpc`.
 
-transport, grpc_server      what a server listens with; gRPC is one such transport
-node_guard                  holds calls between servers to node.principals
-server                      the services of a process, at each of its listeners; `refusals` says what a caller is
-                            told when one of them raises
-call_logins                 logins where a listener wants them, and whose call the others are
-channels                    one connection per server of a kind; to coordinators `coordinator_channels`
-controllers                 where the controllers are; `controller_channel` asks the one that is active
-retries                     attempts that failed, counted and logged
-health_watch                waiting for another process's server
+transport, grpc_server      the interface with which a server listens, and its implementation for gRPC
+node_guard                  checks the callers of calls between servers by node.principals
+server                      serves the services of a process at all its listeners; `refusals` maps errors to statuses
+call_logins                 logs clients in at listeners that require it, and finds the user of every other call
+channels                    keeps one connection per server of a kind; `coordinator_channels` is for coordinators
+controllers                 holds the addresses of the controllers; `controller_channel` calls the active one
+retries                     counts and logs failed attempts
+health_watch                waits until the server of another process serves
 """

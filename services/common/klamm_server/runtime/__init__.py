@@ -1,1 +1,1 @@
-"""What a server's process rests on: clock, event queue, faults, logging, tracing."""
+"""The runtime parts that every server process uses: clock, event queue, fatal errors, logging and tracing."""

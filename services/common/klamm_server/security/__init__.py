@@ -1,11 +1,11 @@
-"""What each principal may do in a cluster, and how others are kept from reading it.
+"""The security of a server: encryption, authentication, authorization and the audit.
 
-server_tls      the keys and certificates of a listener, which may change; `listeners_tls` those of all of a server's
-node_principals which principal speaks for which server
-sasl            how clients prove who they are
-acls            what principals may do, as access control lists say
-operations      what each call asks of its caller
-gate            whose call of the gRPC API it is, by `peer_principals`; `configured` makes the one that settings want
-audit           who did what: events, counted and written down; `auditor` brings them to `audit_log`
-session         what its caller may do, as handlers ask it
+server_tls      the keys and certificates of a listener, which may change; `listeners_tls` has those of all listeners
+node_principals the principals that may act as each server
+sasl            the SASL mechanisms with which clients authenticate
+acls            authorization of principals by access control lists
+operations      the operations for which each call needs a right
+gate            finds the principal of each gRPC call, by `peer_principals`; `configured` makes the configured gate
+audit           counts audit events and makes lines of them; `auditor` writes the lines to `audit_log`
+session         the checks of the caller's rights, which handlers call
 """

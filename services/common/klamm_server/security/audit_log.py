@@ -1,6 +1,7 @@
-"""The log `klamm.audit`: a JSON object a line, to stderr or to a file that nobody else may read.
+"""Writes the log `klamm.audit`, one JSON object per line, to stderr or to a file that only its owner may read.
 
-To rotate the file is to move it away: the next lines go to a new one. It is written in a thread, for disks may be slow.
+To rotate the file, move it away, and the next lines go to a new file. Lines are written in a thread, because disks may
+be slow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class _Sink(Protocol):
 
 
 class AuditLog:
-    """An `AuditOutput`. Raises ConfigError when the file cannot be opened."""
+    """The output of the audit log to stderr or, if `path` is not None, to a file (an `AuditOutput`). Raises ConfigError
+    if the file cannot be opened."""
 
     def __init__(self, path: str | None) -> None:
         try:
@@ -34,7 +36,7 @@ class AuditLog:
             raise ConfigError(f"audit.log.file: {path!r} cannot be written: {error.strerror}") from None
 
     async def write(self, lines: Sequence[bytes]) -> None:
-        """Raises OSError when the file cannot be written."""
+        """Writes the lines. Raises OSError if the file cannot be written."""
         await asyncio.to_thread(self._sink.write, b"\n".join(lines))
 
     async def close(self) -> None:
@@ -42,12 +44,13 @@ class AuditLog:
 
 
 class _Stderr:
-    """Writes lines by the logger, which has a handler of its own: the lines are JSON already."""
+    """Writes lines to stderr through the logger `klamm.audit`. The logger has a handler of its own, which does not
+    format the lines, because they are JSON already."""
 
     def __init__(self) -> None:
         self._logger = logging.getLogger(LOGGER)
         if not self._logger.handlers:
-            # Servers of one process share it.
+            # The servers of one process share the logger.
             self._logger.addHandler(logging.StreamHandler(sys.stderr))
         self._logger.setLevel(logging.INFO)
         self._logger.propagate = False
@@ -56,17 +59,18 @@ class _Stderr:
         self._logger.info("%s", text.decode())
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing, because stderr stays open."""
 
 
 class _PrivateFile:
-    """A file with the mode 0600, also if it was there before."""
+    """The audit log's file. Its mode is 0600, even if it existed before."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = self._open()
         self._is_torn = False
-        """True if the last line in the file is incomplete. The lines of that write are written again."""
+        """True if the last line in the file is incomplete, because a write failed. The caller writes the same lines
+        again."""
 
     def write(self, text: bytes) -> None:
         if self._was_moved():

@@ -1,4 +1,4 @@
-"""The gate of a server whose settings want an authorizer."""
+"""Makes the authorizer and the gate of a server from its settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def authorizer_of(config: ServiceConfig) -> StandardAuthorizer | None:
-    """Returns the configured authorizer. Returns None if there is none, so that all clients may do everything."""
+    """Returns the configured authorizer, or None if none is configured. All clients may then perform all operations."""
     if not config.authorizer_class_name:
         return None
     return StandardAuthorizer(
@@ -47,8 +47,11 @@ def gate_of(
 def check_own_principal(
     authorizer: StandardAuthorizer | None, tls: ListenersTls | None, *, must_be_super: bool
 ) -> None:
-    """Whether other servers will take this one for a server. Controllers must be super users: they choose a leader
-    before they know any ACL. Raises ConfigError; of others an ACL may say it, so there is a warning."""
+    """Checks that other servers will accept this server by its principal.
+
+    Raises ConfigError if a controller (`must_be_super`) is not a super user, because controllers elect a leader before
+    they know any ACL. Logs a warning for another server that is not a super user, because an ACL may still allow its
+    calls."""
     if authorizer is None or tls is None:
         return
     own = PeerPrincipals(tls).own()

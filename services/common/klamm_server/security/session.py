@@ -1,8 +1,9 @@
-"""The principal that makes a call, and the checks that the handlers make, which own the state.
+"""The session of the principal that makes a call, and the checks of its rights. The handlers make these checks.
 
-A door says whose call it is (`CALLER`) before it calls a handler; the handler asks `may` or `require` of each resource.
-So both doors and forwarded requests meet the same checks. Where there is no authorizer, or a server acts for itself,
-there is no caller, and everything may be done: that costs one look at a context variable.
+A door (the Kafka or the gRPC listener) sets the caller's session (`CALLER`) before it calls a handler. The handler
+calls `may` or `require` for each resource. So the requests of both doors, and forwarded requests, pass the same checks.
+Without an authorizer, or while a server acts for itself, `CALLER` is None and all operations are allowed. Then a check
+only reads a context variable.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _REFUSALS: Final = {
 
 
 class Session:
-    """A principal at an address, as long as it is connected."""
+    """A connected principal and its address, with the checks of its rights."""
 
     __slots__ = ("_acls", "_authorizer", "_decisions", "audit", "host", "principal")
 
@@ -48,30 +49,33 @@ class Session:
         self.principal = principal
         self.host = host
         self.audit = audit
-        """Records the decisions about the session, or None if they are not recorded."""
+        """The object that records the decisions about the session in the audit log, or None if they are not
+        recorded."""
         self._authorizer = authorizer
         self._acls = acls
         self._decisions = Decisions(authorizer, principal, host)
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Returns whether the session may perform the operation, by the newest ACLs. The audit records the decision."""
+        """Returns True if the session may perform the operation on the resource, by the newest ACLs. The audit records
+        the decision."""
         decision = self._decisions.decide(self._acls(), operation, resource_type, name)
         if self.audit is not None:
             self.audit.decided(decision, operation, resource_type, name, CALL.get())
         return decision.is_allowed
 
     def may_be_shown(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the session may do that, for a resource that it has not named. A refusal is no attempt, so the audit
-        does not record it."""
+        """Returns True if the session may perform the operation on a resource that the request does not name. The audit
+        does not record the decision, because the caller did not attempt to use the resource."""
         return self._decisions.decide(self._acls(), operation, resource_type, name).is_allowed
 
     def may_with_cluster(self, *operations: AclOperation) -> bool:
-        """Whether the session may do one of these operations with the cluster. The audit records one of them."""
+        """Returns True if the session may perform at least one of the operations on the cluster. The audit records one
+        decision: the first allowed operation, or else the last one."""
         may = (one for one in operations if self.may_be_shown(one, ResourceType.CLUSTER, CLUSTER_NAME))
         return self.may(next(may, operations[-1]), ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_with_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Returns whether there can be a resource on which the session may perform the operation (KIP-679)."""
+        """Returns True if there can be a resource on which the session may perform the operation (KIP-679)."""
         return self._authorizer.authorize_by_resource_type(
             self._acls(), self.principal, self.host, operation, resource_type
         ).is_allowed
@@ -80,7 +84,7 @@ class Session:
 CALLER: ContextVar[Session | None] = ContextVar("caller", default=None)
 """The session of the call that is being handled, or None without an authorizer."""
 CALL: ContextVar[Call] = ContextVar("call", default=Call())  # noqa: B039 - nobody writes into it
-"""The request or call that is being handled, for the audit."""
+"""The request or call that is being handled. The audit records it."""
 
 
 def called_by(
@@ -92,7 +96,7 @@ def called_by(
         answer = handle(request)
     finally:
         CALLER.reset(token)
-    # An abstract class would be asked in Python, for every request.
+    # Not collections.abc.Coroutine: isinstance with an abstract class runs Python code, for every request.
     return _in_time(session, answer) if isinstance(answer, CoroutineType) else answer
 
 
@@ -106,7 +110,8 @@ async def _in_time(session: Session, answer: Coroutine[Any, Any, AnswerT]) -> An
 
 @contextmanager
 def for_itself() -> Iterator[None]:
-    """Makes the server act for itself inside, because the caller's rights were checked already."""
+    """Runs the block without a caller, so that the server acts for itself, because the caller's rights were checked
+    already."""
     token = CALLER.set(None)
     try:
         yield
@@ -115,36 +120,39 @@ def for_itself() -> Iterator[None]:
 
 
 def may(operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-    """Returns whether the caller may perform the operation on the resource."""
+    """Returns True if the caller may perform the operation on the resource."""
     caller = CALLER.get()
     return caller is None or caller.may(operation, resource_type, name)
 
 
 def may_be_shown(operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-    """Whether the caller may see the resource (`Session.may_be_shown`)."""
+    """Returns True if the caller may perform the operation on a resource that the request does not name
+    (`Session.may_be_shown`)."""
     caller = CALLER.get()
     return caller is None or caller.may_be_shown(operation, resource_type, name)
 
 
 def may_with_cluster(*operations: AclOperation) -> bool:
-    """Returns whether the caller may perform one of these operations on the cluster."""
+    """Returns True if the caller may perform at least one of these operations on the cluster."""
     caller = CALLER.get()
     return caller is None or caller.may_with_cluster(*operations)
 
 
 def may_be_shown_with_cluster(operation: AclOperation) -> bool:
-    """Whether the caller may see the cluster (`Session.may_be_shown`)."""
+    """Returns True if the caller may perform the operation on the cluster. The audit does not record the decision
+    (`Session.may_be_shown`)."""
     return may_be_shown(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def may_with_any(operation: AclOperation, resource_type: ResourceType) -> bool:
-    """Whether the caller may do the operation with any resource of the type (`Session.may_with_any`)."""
+    """Returns True if there can be a resource of the type on which the caller may perform the operation
+    (`Session.may_with_any`)."""
     caller = CALLER.get()
     return caller is None or caller.may_with_any(operation, resource_type)
 
 
 def require(operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-    """Raises an error by the resource's type (TopicAuthorizationFailedError, GroupAuthorizationFailedError ...) unless
+    """Raises the error of the resource's type (TopicAuthorizationFailedError, GroupAuthorizationFailedError ...) unless
     the caller may perform the operation."""
     if not may(operation, resource_type, name):
         raise refusal(resource_type)
@@ -157,7 +165,7 @@ def require_cluster(*operations: AclOperation) -> None:
 
 
 def tell_change(event: AuditEvent) -> None:
-    """Records in the audit that the caller has changed something, or failed to."""
+    """Records in the audit that the caller has changed something, or has failed to change it."""
     caller = CALLER.get()
     if caller is not None and caller.audit is not None:
         caller.audit.changed(event)

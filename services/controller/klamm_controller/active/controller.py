@@ -234,7 +234,7 @@ class Controller:
         self._on_resigned()
 
     def check_invariants(self) -> None:
-        """Asserts that the appended image is the committed image plus the records in flight, and that the committed
+        """Asserts that the appended image is the committed image plus the records in flight. Asserts that the committed
         tail ends at the committed image's end index."""
         images = [self._committed, *self._in_flight]
         indexes = [image.end_index for image in images]

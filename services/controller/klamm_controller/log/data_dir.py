@@ -60,8 +60,8 @@ class DataDir:
 def open_data_dir(path: Path, *, node_id: int, cluster_id: str) -> DataDir:
     """Locks the directory. Formats it if it is new, with `cluster_id`, or with a random id if `cluster_id` is empty.
 
-    Raises KlammError with a one-line message if another process has the directory, if it belongs to another node or
-    cluster, or if it cannot be written."""
+    Raises KlammError with a one-line message if another process has the directory or if it cannot be written. Raises it
+    also if the directory belongs to another node or cluster."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / _LOCK).open("a")

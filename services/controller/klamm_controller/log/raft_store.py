@@ -343,7 +343,7 @@ class RaftStore:
 
 
 def _put_chunk(batch: StoreBatch, chunk: WriteSnapshotChunk) -> _Snapshot | None:
-    """Adds a received part of a snapshot to `batch`. Returns the snapshot if this is its last part, otherwise None."""
+    """Adds a received part of a snapshot to `batch`. Returns the snapshot once its last part is added, or else None."""
     if chunk.position == 0:
         batch.delete_range(snapshot_key(chunk.snapshot, 0), snapshot_key_end(chunk.snapshot))
     key = snapshot_key(chunk.snapshot, chunk.position)

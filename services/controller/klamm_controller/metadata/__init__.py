@@ -1,1 +1,2 @@
-"""The pure cores of the controller: requests become records and replies, nothing else happens here."""
+"""The controller's decisions, as pure functions: each turns a request and an image into records and a reply, without
+I/O."""

@@ -1,4 +1,4 @@
-"""Access control entries, created and removed as by Kafka's AclApis and AclControlManager."""
+"""Creates, deletes and describes access control entries, like Kafka's AclApis and AclControlManager."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.acls.hosts import host_problem
 
 ACLS_PER_REQUEST_MAX: Final = 10_000
-"""Records that one request may make, as Kafka has it."""
+"""The most records that one request may make, as in Kafka."""
 
 
 def describe_acls(request: DescribeAclsRequest, image: MetadataImage) -> DescribeAclsResponse:
-    """The entries that the filter means."""
+    """Returns the entries that match the request's filter."""
     wanted = filter_of(request.filter)
     if wanted.problem:
         return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=wanted.problem)
@@ -41,7 +41,7 @@ def describe_acls(request: DescribeAclsRequest, image: MetadataImage) -> Describ
 
 
 def check_acl(request: CheckAclRequest, image: MetadataImage, authorizer: StandardAuthorizer) -> CheckAclResponse:
-    """What `authorizer` says of it, and why."""
+    """Returns the decision of `authorizer` on the operation in the request, and the reason."""
     operation, resource_type = AclOperation(request.operation), ResourceType(request.resource_type)
     problem = (
         _principal_problem(request.principal)
@@ -59,7 +59,8 @@ def check_acl(request: CheckAclRequest, image: MetadataImage, authorizer: Standa
 def handle_create_acls(
     request: CreateAclsRequest, image: MetadataImage, rng: random.Random
 ) -> Decision[CreateAclsResponse]:
-    """Creates entries, each for itself. One that is there already, or named twice, is no error and changes nothing."""
+    """Creates the entries. Each succeeds or fails by itself. An entry that exists already, or is named twice, is no
+    error and changes nothing."""
     results: list[AclCreationResult] = []
     created: dict[AclBinding, None] = {}
     for message in request.creations:
@@ -84,7 +85,8 @@ def handle_create_acls(
 
 
 def handle_delete_acls(request: DeleteAclsRequest, image: MetadataImage) -> Decision[DeleteAclsResponse]:
-    """Removes all entries that match the filters, or none. Each filter's result lists all entries that it matches."""
+    """Removes all entries that match the filters, or none if they are too many. Each filter's result lists all entries
+    that match it."""
     results: list[DeleteAclsFilterResult] = []
     removed: dict[uuid.UUID, None] = {}
     for message in request.filters:
@@ -106,7 +108,7 @@ def handle_delete_acls(request: DeleteAclsRequest, image: MetadataImage) -> Deci
 
 
 def binding_problem(binding: AclBinding) -> str:
-    """Why there can be no such entry, mostly in Kafka's words; or nothing."""
+    """Returns the reason why the entry is invalid, mostly in Kafka's words, or empty text if it is valid."""
     problem = _resource_problem(binding.resource_type, binding.resource_name)
     if problem:
         return problem

@@ -1,8 +1,9 @@
-"""Changes in-sync sets for their leaders (AlterPartition: KIP-497, 841, 903), and notes replicas that brokers lost.
+"""Changes the in-sync sets of partitions for their leaders (AlterPartition: KIP-497, 841, 903), and marks replicas
+offline whose brokers lost them.
 
-A leader's change is applied only if it knows the partition's present state (partition epoch) and still leads (leader
-epoch). It names each member with the registration under which that member fetched. A broker that is fenced, shuts down
-or has registered again since may not join.
+A leader's change is applied only if the leader knows the partition's current state (partition epoch) and still leads
+(leader epoch). The change names each member with the broker epoch under which that member fetched. A broker that is
+fenced, shuts down or has registered again since may not join.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from klamm_server.metadata.replay import changed_partition
 
 
 def alter_partition_parts(request: AlterPartitionRequest) -> list[AlterPartitionRequest]:
-    """A big request as several, each to be handled in a turn of its own; a small one as it is."""
+    """Splits a big request into several, so that the queue handles each in a separate turn. Returns a small request as
+    it is."""
     starts = range(0, len(request.partitions), CHANGES_PER_EVENT)
     if len(starts) < 2:
         return [request]
@@ -48,7 +50,8 @@ def alter_partition_parts(request: AlterPartitionRequest) -> list[AlterPartition
 
 
 def joined_answers(parts: Sequence[AlterPartitionResponse]) -> AlterPartitionResponse:
-    """The answer to a request in parts. One that failed as a whole speaks for all: its sender's registration ended."""
+    """Joins the responses to the parts of one request. If a part failed as a whole, returns its error for the whole
+    request, because the sender's registration has ended."""
     failed = next((part for part in parts if part.error_code), None)
     if failed is not None:
         return failed
@@ -74,7 +77,8 @@ def offline_replicas_parts(request: ReportOfflineReplicasRequest) -> list[Report
 
 
 def handle_alter_partition(request: AlterPartitionRequest, image: MetadataImage) -> Decision[AlterPartitionResponse]:
-    """Changes in-sync sets, each for itself. The answers say what is, once it is committed."""
+    """Changes in-sync sets. Each partition's change succeeds or fails by itself. The answers have each partition's
+    state after the change."""
     try:
         registered_broker(image, request.broker_id, request.broker_epoch)
     except Refusal as refusal:
@@ -111,8 +115,8 @@ def handle_alter_partition(request: AlterPartitionRequest, image: MetadataImage)
 def handle_report_offline_replicas(
     request: ReportOfflineReplicasRequest, image: MetadataImage
 ) -> Decision[ReportOfflineReplicasResponse]:
-    """Takes a broker's replicas for lost until the broker registers again; replicas that it does not host are
-    ignored."""
+    """Marks a broker's replicas as offline until the broker registers again. Ignores replicas that the broker does not
+    host."""
     try:
         broker = registered_broker(image, request.broker_id, request.broker_epoch)
     except Refusal as refusal:
@@ -143,7 +147,8 @@ def _partition(topic: TopicImage | None, number: int) -> PartitionImage | None:
 
 
 def _led_partition(change: IsrChange, leader: int, image: MetadataImage) -> tuple[TopicImage, PartitionImage]:
-    """What the change means, if the sender knows it as it is."""
+    """Returns the topic and partition of the change. Raises Refusal if the partition does not exist, or if the sender
+    does not lead it or does not know its current state."""
     topic = _topic(change.topic_id, image)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {change.topic_id.hex()}")
@@ -200,8 +205,8 @@ def _why_ineligible(member: IsrMember, partition: PartitionImage, image: Metadat
 
 def _answer(answer: AlteredPartition, partition: PartitionImage, sender: int) -> None:
     if partition.leader != sender:
-        # Not as with other errors, the change was made: it completed a reassignment, which took the sender out, or it
-        # brought in a replica that can lead in place of a sender that has resigned.
+        # Unlike with other errors, the change was made. Either it completed a reassignment that removed the sender, or
+        # it added a replica that can lead instead of a sender that has resigned.
         raise Refusal(ErrorCode.NEW_LEADER_ELECTED, f"the change made broker {partition.leader} the leader")
     answer.leader = partition.leader
     answer.leader_epoch = partition.leader_epoch

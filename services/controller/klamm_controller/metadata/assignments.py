@@ -1,4 +1,4 @@
-"""Replicas chosen by hand: checked, never changed."""
+"""Checks the replicas that an operator chose for new partitions. They are never changed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def chosen_replicas(
     first_partition: int,
     replication_factor: int | None,
 ) -> list[tuple[int, ...]]:
-    """The replicas of the partitions from `first_partition` on.
+    """Returns the chosen replicas of the partitions from `first_partition` on.
 
-    All must have `replication_factor` replicas; with None, as many as the first one.
-    Raises Refusal(INVALID_REPLICA_ASSIGNMENT)."""
+    All partitions must have `replication_factor` replicas, or, if it is None, as many as the first one. Raises
+    Refusal(INVALID_REPLICA_ASSIGNMENT)."""
     by_partition = {assignment.partition: tuple(assignment.broker_ids) for assignment in assignments}
     numbers = sorted(assignment.partition for assignment in assignments)
     expected = list(range(first_partition, first_partition + len(numbers)))

@@ -2,12 +2,14 @@
 
     (unknown) --register--> fenced <--unfence/fence--> active --want_shutdown--> shutting down --> fenced
 
-A broker registers fenced and is unfenced by the first heartbeat that has replayed its own registration: it knows then
-what it must host. It is fenced when its session ends. In a controlled shutdown it first loses its leaderships, leaves
-all in-sync sets, and may stop, fenced, as soon as it is in none; only a new registration brings it back.
+A broker registers as fenced. It is unfenced by its first heartbeat after it has replayed its own registration, because
+it then knows its replicas. It is fenced when its session ends. In a controlled shutdown, the broker first loses its
+leaderships and leaves all in-sync sets. Once it is in no in-sync set, it is fenced and may stop. Only a new
+registration makes it active again.
 
-A broker that registers without a log dir that it had before may have lost what was in it: it is not believed to have
-stopped cleanly, and is no longer the last known leader of anything. What it then has is what its leaders give it.
+A broker that registers without one of its former log directories may have lost the replicas in it. So its last stop
+does not count as clean, and it is no longer the last known leader of any partition. It fetches its replicas again from
+their leaders.
 
 The broker epoch is the index of the registration record, so it grows with every registration.
 """
@@ -48,17 +50,18 @@ from klamm_server.metadata.image import MetadataImage
 
 
 class BrokerRegistration:
-    """One request to register, handled in parts. Before a broker is registered again, it leaves the in-sync sets. If it
-    crashed, it also leaves the eligible leader replicas.
+    """A broker's request to register, handled in parts. Before a broker is registered again, it leaves the in-sync
+    sets. If it crashed, it also leaves the eligible leader replicas.
 
-    In between it is fenced as one that shut down, which only a registration ends: nothing puts it back meanwhile, and a
-    registration that is begun again, by another controller perhaps, starts from there."""
+    Between the parts, the broker is fenced and in controlled shutdown. Only a registration ends this state, so the
+    broker does not return to any in-sync set meanwhile. If the registration begins again, perhaps on another
+    controller, it continues from there."""
 
     def __init__(self, request: RegisterBrokerRequest, *, changes_max: int = CHANGES_PER_EVENT) -> None:
         self._request = request
         self._changes_max = changes_max
         self._ending: tuple[int, Sweep] | None = None
-        """(broker epoch of the life that ends, its partitions)"""
+        """The (broker epoch of the registration that ends, sweep of its partitions), or None before the first part."""
 
     def next_part(self, image: MetadataImage, *, session_live: bool) -> Decision[RegisterResponse]:
         """Returns the decision on the next part of the request.
@@ -87,7 +90,7 @@ class BrokerRegistration:
         return Decision(records=changes, reply=reply, is_last=False)
 
     def _end_life(self, known: BrokerImage | None, image: MetadataImage) -> tuple[tuple[MetadataRecord, ...], bool]:
-        """What the next partitions lose by it, and whether these are the last."""
+        """Returns the changes of the next partitions of the registration that ends, and whether these are the last."""
         broker_id = self._request.broker_id
         epoch = known.broker_epoch if known is not None else 0
         if self._ending is None or self._ending[0] != epoch:
@@ -102,7 +105,7 @@ class BrokerRegistration:
         return sweep.next_changes(image, Electorate(image, lost=broker_id)), sweep.is_done
 
     def _stop(self, known: BrokerImage | None) -> Stop:
-        # Of one that was unregistered nobody knows any more which directories it had.
+        # The controller does not know the former log directories of a broker that was unregistered.
         if known is None or gone_log_dirs(self._request.log_dir_ids, known):
             return Stop.LOG_DIRS_GONE
         return Stop.CLEAN if self._request.previous_broker_epoch == known.broker_epoch else Stop.UNCLEAN
@@ -128,12 +131,12 @@ class BrokerRegistration:
 def handle_register_broker(
     request: RegisterBrokerRequest, image: MetadataImage, *, session_live: bool
 ) -> Decision[RegisterResponse]:
-    """Accepts a registration, or refuses it, all at once."""
+    """Registers a broker or refuses it, in one part."""
     return BrokerRegistration(request, changes_max=sys.maxsize).next_part(image, session_live=session_live)
 
 
 def handle_broker_heartbeat(request: BrokerHeartbeatRequest, image: MetadataImage) -> Decision[HeartbeatResponse]:
-    """A sign of life; records only when the broker's state changes by it."""
+    """Handles a heartbeat of a broker. Makes records only if the broker's state changes."""
     try:
         broker = registered_broker(image, request.broker_id, request.broker_epoch)
     except Refusal as refusal:
@@ -150,7 +153,7 @@ def handle_broker_heartbeat(request: BrokerHeartbeatRequest, image: MetadataImag
 
 
 def handle_broker_session_end(broker_id: int, image: MetadataImage) -> Decision[None]:
-    """Fences a broker that was silent for too long."""
+    """Fences a broker that sent no heartbeat within its session time-out."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Decision(reply=None)
@@ -162,7 +165,8 @@ def handle_broker_session_end(broker_id: int, image: MetadataImage) -> Decision[
 def handle_unregister_broker(
     request: UnregisterBrokerRequest, image: MetadataImage
 ) -> Decision[UnregisterBrokerResponse]:
-    """Forgets a broker. It leaves the in-sync and the eligible replicas, but stays assigned where it is."""
+    """Removes a broker's registration. The broker leaves the in-sync sets and the eligible leader replicas, but stays
+    in its partitions' replicas."""
     broker_id = request.broker_id
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -186,7 +190,7 @@ def _shut_down(image: MetadataImage, broker: BrokerImage) -> Decision[HeartbeatR
         start = _change(broker, fenced=False, in_controlled_shutdown=True)
         return Decision(records=(start, *changes), reply=HeartbeatResponse(fenced=False), sweep=sweep)
     if image.index.tally(broker.broker_id).in_sync:
-        # Leaders are in sync too. The sweep is not done yet.
+        # A leader is in sync too, so the broker leads nothing after this. The sweep is not done yet.
         return Decision(reply=HeartbeatResponse(fenced=False))
     fence = _change(broker, fenced=True, in_controlled_shutdown=True)
     return Decision(records=(fence,), reply=HeartbeatResponse(fenced=True, should_shutdown=True))
@@ -204,8 +208,8 @@ def _change(broker: BrokerImage, *, fenced: bool, in_controlled_shutdown: bool =
 
 
 def gone_log_dirs(log_dir_ids: Iterable[bytes], known: BrokerImage) -> frozenset[bytes]:
-    """The log dirs of the registration before that one with `log_dir_ids` lacks (KIP-858): failed, not mounted, or
-    replaced. Which replicas were in them is not known; where there was one only, it is all."""
+    """Returns the log directories of the registration `known` that are not in `log_dir_ids` (KIP-858): they failed, are
+    not mounted, or were replaced. The controller does not know which replicas were in them."""
     return frozenset(known.log_dir_ids) - frozenset(log_dir_ids)
 
 
@@ -220,7 +224,8 @@ def _check_log_dirs(request: RegisterBrokerRequest) -> None:
 
 
 def _check_same_log_dirs(request: RegisterBrokerRequest, known: BrokerImage) -> None:
-    """A log directory is locked by its process: a process that holds the same ones proves that the other is dead."""
+    """Raises Refusal unless the request names the same log directories as the live registration. A process locks its
+    log directories, so a process with the same ones proves that the other has ended."""
     if set(request.log_dir_ids) != set(known.log_dir_ids):
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,

@@ -1,4 +1,4 @@
-"""The levels at which brokers' configs are set, strongest first, as config_defs wants them."""
+"""The levels at which brokers' configs are set, strongest first, in the form that config_defs expects."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from klamm_server.metadata.image import MetadataImage
 
 
 def broker_layers(image: MetadataImage, broker_id: int | None) -> list[Layer]:
-    """Returns the layers of configs of a broker. With None, returns those of all brokers, which describe topics.
+    """Returns the layers of a broker's configs. If `broker_id` is None, returns the layers that are valid for all
+    brokers, which topic configs inherit.
 
-    Brokers' own files may differ; for all of them the file of the first one that is alive stands in, as the one that is
-    most likely asked in Kafka, where brokers answer this from their own."""
+    The brokers' own files may differ. For all brokers, this uses the file of the first live broker. In Kafka, the
+    broker that receives a request answers from its own file."""
     layers: list[Layer] = [(CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER, image.broker_configs(None))]
     if broker_id is not None:
         layers.insert(0, (CONFIG_SOURCE_DYNAMIC_BROKER, image.broker_configs(broker_id)))

@@ -1,8 +1,7 @@
-"""Configs of topics and brokers: changed incrementally (KIP-339) or replaced, described with where each value comes
-from (KIP-226).
+"""Changes the configs of topics and brokers, incrementally (KIP-339) or by replacing them.
 
-All changes of one resource are one batch or nothing: the outcome must be valid as a whole, not each change by itself.
-Which names and values are valid is klamm_server.config.config_defs' business.
+All changes of one resource succeed or fail together. Their result must be valid as a whole, but not each change by
+itself. klamm_server.config.config_defs decides which names and values are valid.
 """
 
 from __future__ import annotations
@@ -57,7 +56,8 @@ T = TypeVar("T")
 def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, image: MetadataImage
 ) -> Decision[IncrementalAlterConfigsResponse]:
-    """Changes configs, each resource for itself, or with `validate_only` says what would happen."""
+    """Changes configs. Each resource succeeds or fails by itself. With `validate_only`, makes no records and returns
+    the same results."""
     asked = Counter(_key(wanted.resource) for wanted in request.resources)
     records: list[MetadataRecord] = []
     results = []
@@ -86,7 +86,7 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
 
 
 def check_resource(resource: ConfigResource, image: MetadataImage) -> None:
-    """Raises Refusal unless the resource exists; a broker need not be alive."""
+    """Raises Refusal unless the resource exists. A broker need not be alive."""
     if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
         if problem := topic_name_problem(resource.name):
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -102,7 +102,7 @@ def check_resource(resource: ConfigResource, image: MetadataImage) -> None:
 
 
 def describe(resource: ConfigResource) -> str:
-    """The resource for people."""
+    """Describes the resource in words, for error messages."""
     if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
         return f"topic {resource.name}"
     return f"broker {resource.name}" if resource.name else "the default of all brokers"
@@ -156,7 +156,7 @@ def _apply(change: ConfigChange, resource: ConfigResource, settings: dict[str, s
 
 
 def _in_force(name: str, resource: ConfigResource, image: MetadataImage) -> str:
-    """What a list that is not set here starts from, so that appending to a default keeps the default's items."""
+    """Returns the value in force of a config of a list, so that appending to a default keeps the default's items."""
     if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
         own = image.topic_configs(resource.name)
         return resolve_topic_config(name, own, broker_layers(image, None)).value
@@ -180,13 +180,13 @@ def _check_outcome(
 def _check_in_force(
     broker: BrokerImage, resource: ConfigResource, settings: Mapping[str, str], image: MetadataImage
 ) -> None:
-    """Raises Refusal unless the broker can go over from what is in force there to what will be."""
+    """Raises Refusal unless the broker can change from its configs in force to the new ones."""
     of_broker, of_all = image.broker_configs(broker.broker_id), image.broker_configs(None)
     try:
         own = own_config(broker.broker_id, broker.static_configs)
         before = in_force(own, of_broker, of_all)
     except ConfigError:
-        return  # It was not made here: by another version, perhaps. The broker itself says what it makes of it.
+        return  # Another version may have set this value. The broker itself reports what it does with it.
     try:
         after = in_force(own, settings, of_all) if resource.name else in_force(own, of_broker, settings)
         check_step(before, after)
@@ -210,7 +210,7 @@ def _difference(
 
 
 def _refusing(check: Callable[[], T]) -> T:
-    """config_defs' exceptions as refusals."""
+    """Returns the result of `check`. Raises the exceptions of config_defs as Refusal."""
     try:
         return check()
     except BrokerError as error:

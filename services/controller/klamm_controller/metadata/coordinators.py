@@ -1,7 +1,8 @@
-"""Coordinators: registration and fencing as for brokers, with shards of internal topics instead of leaderships.
+"""Coordinators: registration and fencing as for brokers. Coordinators own shards of internal topics, where brokers lead
+partitions.
 
-Every change of the set of live coordinators takes the new assignment of shards with it, in the same batch. The
-coordinator epoch is the index of the registration record.
+Every change of the live coordinators has the new assignment of shards in the same batch. The coordinator epoch is the
+index of the registration record.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from klamm_server.metadata.replay import replay
 def handle_register_coordinator(
     request: RegisterCoordinatorRequest, image: MetadataImage, *, session_live: bool
 ) -> Decision[RegisterResponse]:
-    """Accepts a registration. `session_live`: the coordinator registered under this id has a session.
+    """Registers a coordinator or refuses it. `session_live` is True if the coordinator that is registered under this id
+    has a session.
 
-    A repetition (same incarnation) is answered as the first time."""
+    A repeated request (same incarnation) gets the same answer as the first one."""
     known = image.coordinators.get(request.coordinator_id)
     try:
         check_cluster_id(image, request.cluster_id)
@@ -63,7 +65,7 @@ def handle_register_coordinator(
 def handle_coordinator_heartbeat(
     request: CoordinatorHeartbeatRequest, image: MetadataImage
 ) -> Decision[HeartbeatResponse]:
-    """A sign of life; records only when the coordinator's state changes by it."""
+    """Handles a heartbeat of a coordinator. Makes records only if the coordinator's state changes."""
     try:
         coordinator = registered_coordinator(image, request.coordinator_id, request.coordinator_epoch)
     except Refusal as refusal:
@@ -80,7 +82,7 @@ def handle_coordinator_heartbeat(
 
 
 def handle_coordinator_session_end(coordinator_id: int, image: MetadataImage) -> Decision[None]:
-    """Fences a coordinator that was silent for too long, and gives its shards to others."""
+    """Fences a coordinator that sent no heartbeat within its session time-out, and assigns its shards to others."""
     coordinator = image.coordinators.get(coordinator_id)
     if coordinator is None or coordinator.fenced:
         return Decision(reply=None)
@@ -103,7 +105,8 @@ def _change(coordinator: CoordinatorImage, *, fenced: bool) -> MetadataRecord:
 
 
 def _check_same_endpoint(request: RegisterCoordinatorRequest, known: CoordinatorImage) -> None:
-    """A port is bound by one process: a process with the same endpoint proves that the other is dead."""
+    """Raises Refusal unless the request has the same endpoint as the live registration. Only one process can bind a
+    port, so a process with the same endpoint proves that the other has ended."""
     if (request.endpoint.host, request.endpoint.port) != (known.host, known.port):
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,

@@ -1,7 +1,7 @@
-"""What a handler answers: the records to append and the reply to release when they are committed.
+"""The result of a handler: the records to append, and the reply to send once they have committed.
 
-A handler `handle_x(request, image, ...)` changes nothing. It refuses what it cannot do by raising `Refusal`
-inside, which ends as an error code in the reply, never as an exception at the caller.
+A handler `handle_x(request, image, ...)` changes no state. Inside, it raises `Refusal` for a request that it cannot
+carry out. The handler catches it and puts its error code in the reply, so a Refusal never reaches the handler's caller.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ ReplyT = TypeVar("ReplyT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[ReplyT]):
-    """Appended as one batch, so all of it happens or nothing."""
+    """The decision on a request. Its records are appended as one batch, so all or none of them commit."""
 
     records: tuple[MetadataRecord, ...] = ()
     reply: ReplyT
     sweep: Sweep | None = None
-    """The changes that follow in later events. The reply does not wait for them."""
+    """The changes that later events make, or None. The reply does not wait for them."""
     is_last: bool = True
-    """Otherwise the handler wants another event, and the reply to that is the one that counts."""
+    """True if the request is done. If False, the handler must be called again in another event, and only its last reply
+    counts."""
 
 
 class Refusal(Exception):
-    """A part of a request cannot be done. The error has Kafka's code, and a text with the wrong value."""
+    """Raised inside a handler if a part of a request cannot be carried out. It has Kafka's error code, and a text with
+    the wrong value."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(f"{code.name}: {message}")

@@ -1,7 +1,8 @@
-"""Configs as they are in force: value, source, default, documentation (KIP-226).
+"""Describes the configs in force: value, source, default and documentation (KIP-226).
 
-The empty broker name is the default of all brokers: described are only the configs that are set there, as in Kafka. Of
-Kafka's configs without effect, those that are set are described (`configs_without_effect`).
+The empty broker name means the default of all brokers. For it, only the configs that are set at this level are
+described, as in Kafka. Kafka's configs that have no effect in Klamm are described only if they are set
+(`configs_without_effect`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from klamm_server.metadata.image import MetadataImage
 
 
 def describe_configs(request: DescribeConfigsRequest, image: MetadataImage) -> DescribeConfigsResponse:
-    """One answer for each resource, in order; names that do not exist are left out, as in Kafka."""
+    """Returns one result for each resource, in the order of the request. Leaves out names of configs that do not exist,
+    as Kafka does."""
     results = [_describe(wanted, image, request) for wanted in request.resources]
     return DescribeConfigsResponse(results=results)
 
@@ -77,7 +79,8 @@ def _topic(name: str, image: MetadataImage) -> dict[str, _Described]:
 
 
 def _broker(broker_name: str, image: MetadataImage) -> dict[str, _Described]:
-    """The settings of a broker. An empty name means the default of all brokers: then only what is set there."""
+    """Returns the configs of a broker, by name. For the empty name, returns only the configs that are set as the
+    default of all brokers."""
     broker_id = int(broker_name) if broker_name else None
     layers = broker_layers(image, broker_id)
     definitions: Mapping[str, Setting] = {**BROKER_CONFIGS, **_set_besides(layers)}
@@ -95,7 +98,8 @@ def _broker(broker_name: str, image: MetadataImage) -> dict[str, _Described]:
 
 
 def _set_besides(layers: Sequence[Layer]) -> dict[str, Setting]:
-    """The settings of single listeners that are set, and the configs without effect."""
+    """Returns the configs in `layers` that are not in BROKER_CONFIGS: settings of single listeners, and configs without
+    effect."""
     known = accepted_broker_configs()
     names = {name for _, configs in layers for name in configs if name not in BROKER_CONFIGS}
     found = (known.get(name) or listener_setting(known, name) for name in names)

@@ -1,4 +1,4 @@
-"""Topics as the image has them."""
+"""Describes topics as they are in the image."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from klamm_server.metadata.image import MetadataImage
 def describe_topics(
     request: DescribeTopicsRequest, image: MetadataImage, may_see: Callable[[str], bool] = lambda _: True
 ) -> Iterator[DescribedTopic]:
-    """The topics asked for, in that order, or all of them by name that the caller may see; lazily, because all may be
-    many."""
+    """Yields the descriptions of the requested topics, in the order of the request. If the request names none, yields
+    all topics that the caller may see, ordered by name. They are made lazily, because they may be many."""
     names: Iterable[str] = request.topics or filter(may_see, sorted(image.topics_by_name))
     electorate = Electorate(image)
     return (_describe(name, image, electorate) if may_see(name) else _denied(name) for name in names)
@@ -67,7 +67,7 @@ def _describe_partition(partition: PartitionImage, image: MetadataImage, min_isr
         replicas=partition.replicas,
         isr=partition.isr,
         min_isr=min_isr,
-        # Most partitions have none of these; six empty sequences would make each twice as dear.
+        # Most partitions have none of these fields. Six empty sequences would double the cost of encoding a partition.
         **{name: replicas for name, replicas in unusual.items() if replicas},
     )
 

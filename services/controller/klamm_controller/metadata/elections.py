@@ -1,4 +1,4 @@
-"""Elections on demand (ElectLeaders, KIP-183 and 460), and the balance of preferred leaders."""
+"""Elections that an operator requests (ElectLeaders, KIP-183 and KIP-460), and the balance of preferred leaders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _ELECTIONS = {ELECTION_TYPE_PREFERRED: Election.PREFERRED, ELECTION_TYPE_UNCLEAN
 
 
 class LeaderElections:
-    """One ElectLeaders request, worked off in parts. An unclean election goes by the most complete of `logs`."""
+    """An ElectLeaders request, handled in parts. An unclean election elects the replica with the most complete log in
+    `logs`."""
 
     def __init__(self, request: ElectLeadersRequest, logs: ReplicaLogs) -> None:
         self._request = request
@@ -35,12 +36,12 @@ class LeaderElections:
         self._is_done = False
 
     def parts(self) -> Iterator[Callable[[MetadataImage], Decision[ElectLeadersResponse]]]:
-        """The handlers to run, one after the other; at least one."""
+        """Yields the handlers to run, one after the other. Yields at least one."""
         while not self._is_done:
             yield self.next_part
 
     def next_part(self, image: MetadataImage, changes_max: int = CHANGES_PER_EVENT) -> Decision[ElectLeadersResponse]:
-        """The next partitions."""
+        """Elects leaders of the next partitions, with at most `changes_max` changes."""
         election = _ELECTIONS.get(self._request.election_type)
         if election is None:
             self._is_done = True
@@ -68,8 +69,8 @@ class LeaderElections:
         return Decision(records=tuple(records), reply=ElectLeadersResponse(results=results))
 
     def _asked_for(self, image: MetadataImage) -> Iterator[tuple[str, int]]:
-        """The topic's name and the number of each partition that the request asks for, each once; of all, if it names
-        none."""
+        """Returns (topic name, partition number) of each requested partition, each once. If the request names none,
+        returns those of all partitions."""
         if self._request.partitions:
             return iter(dict.fromkeys((each.topic, each.partition) for each in self._request.partitions))
         return ((image.topics_by_id[topic_id].name, number) for topic_id, number in all_partitions(image))
@@ -107,14 +108,16 @@ class LeaderElections:
 
 
 def unbalanced_brokers(image: MetadataImage, *, percentage: int) -> list[int]:
-    """The active brokers that do not lead more than `percentage` of the partitions whose preferred leader they are."""
+    """Returns the active brokers that do not lead more than `percentage` of the partitions of which they are the
+    preferred leader."""
     active = Electorate(image).active
     tallies = ((broker_id, image.index.tally(broker_id)) for broker_id in sorted(active))
     return [broker_id for broker_id, tally in tallies if 100 * tally.away > percentage * tally.preferred]
 
 
 def leaders_home(image: MetadataImage, broker_id: int) -> Sweep:
-    """Gives a broker the leadership of the partitions whose preferred leader it is, where it is in sync."""
+    """Returns a sweep that makes a broker the leader of the partitions whose preferred leader it is, if it is in
+    sync."""
     return Sweep(f"leaders back to broker {broker_id}", image.index.hosted_by(broker_id), _to_preferred(broker_id))
 
 

@@ -1,9 +1,9 @@
-"""Which brokers may lead a partition, and by which of the cluster's settings: what every election asks.
+"""The brokers that may lead a partition, and the settings that elections depend on.
 
-`min.insync.replicas`, `unclean.leader.election.enable` and `unclean.recovery.strategy` are the topic's, else the
-brokers'. Brokers' own files may differ. Then the controller goes by what is safe under any leader: the smallest minimum
-(a replica that left an in-sync set of at least that many is not known to have what was committed since), the strategy
-that waits longest, and unclean elections only if all allow them.
+`min.insync.replicas`, `unclean.leader.election.enable` and `unclean.recovery.strategy` are the topic's configs, or else
+the brokers'. The brokers' own files may differ. Then the controller uses the values that are safe under any leader. It
+uses the smallest minimum, because a leader may commit with only that many replicas in sync. Any other replica may then
+lack records. It uses the strategy that waits longest, and allows unclean elections only if all brokers do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECOVERY_STRATEGY = "unclean.recovery.strategy"
 
 
 class RecoveryStrategy(enum.Enum):
-    """Which reports unclean recovery waits for (KIP-966). The strategy that waits longest comes first."""
+    """The reports of logs for which unclean recovery waits (KIP-966). The strategy that waits longest comes first."""
 
     NONE = "None"
     BALANCED = "Balanced"
@@ -29,12 +29,12 @@ class RecoveryStrategy(enum.Enum):
 
 
 def is_active(broker: BrokerImage | None) -> bool:
-    """Whether the broker may lead and join in-sync sets."""
+    """Returns True if the broker may lead partitions and join in-sync sets."""
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def active_brokers(image: MetadataImage) -> frozenset[int]:
-    """The ids of the brokers that may lead."""
+    """Returns the ids of the brokers that may lead."""
     return frozenset(broker_id for broker_id, broker in image.brokers.items() if is_active(broker))
 
 
@@ -42,7 +42,7 @@ class Electorate:
     """The brokers that elections of one decision consider: those of the image, and a broker whose state has just
     changed.
 
-    `lost` is not active any more, `found` is active from now on, whatever the image says."""
+    Whatever the image says, the broker `lost` is not active, and the broker `found` is active."""
 
     def __init__(self, image: MetadataImage, *, lost: int | None = None, found: int | None = None) -> None:
         active = active_brokers(image)
@@ -51,11 +51,12 @@ class Electorate:
         self._defaults: dict[str, list[str]] = {}
 
     def min_isr(self, topic: str, replica_count: int) -> int:
-        """How many must be in sync before anything more is committed; never more than there are replicas."""
+        """Returns the number of replicas that must be in sync before a leader commits further records, at most
+        `replica_count`."""
         return min(replica_count, *map(int, self._in_force(MIN_ISR, topic)))
 
     def recovery_strategy(self, topic: str) -> RecoveryStrategy:
-        """Returns which reports to wait for when no replica is known to have every record."""
+        """Returns the strategy that tells for which reports to wait when no replica is known to have every record."""
         if all(parse(UNCLEAN, text) for text in self._in_force(UNCLEAN, topic)):
             return RecoveryStrategy.AGGRESSIVE
         in_force = {RecoveryStrategy(text) for text in self._in_force(RECOVERY_STRATEGY, topic)}
@@ -70,7 +71,7 @@ class Electorate:
         return broker_id in self._image.brokers
 
     def _in_force(self, name: str, topic: str) -> list[str]:
-        """The topic's own value, or what each broker would say."""
+        """Returns the topic's own value, or else the values that the brokers inherit, each once."""
         own = self._image.topic_configs(topic)
         if name in own:
             return [own[name]]

@@ -1,6 +1,7 @@
-"""The changes of partitions when a broker comes, goes or registers again (Kafka's generateLeaderAndIsrUpdates).
+"""The changes of partitions when a broker becomes active, is lost, or registers again (Kafka's
+generateLeaderAndIsrUpdates).
 
-The first changes are part of the decision, so that in a small cluster all is one batch; the rest is swept.
+The first changes are in the decision's own batch, which is enough in a small cluster. A sweep makes the rest.
 """
 
 from __future__ import annotations
@@ -21,33 +22,34 @@ Consequences = tuple[tuple[MetadataRecord, ...], Sweep | None]
 
 
 def after_loss(image: MetadataImage, broker_id: int) -> Consequences:
-    """`broker_id` may not lead from now on: it leaves the in-sync sets."""
+    """Returns the first changes, and the sweep of the rest, after `broker_id` was lost: it leaves the in-sync sets."""
     sweep = Sweep(f"loss of broker {broker_id}", image.index.hosted_by(broker_id))
     return _begin(sweep, image, Electorate(image, lost=broker_id))
 
 
 def after_return(image: MetadataImage, broker_id: int) -> Consequences:
-    """`broker_id` is active from now on: it may lead what nobody leads."""
+    """Returns the first changes, and the sweep of the rest, after `broker_id` became active: it may lead partitions
+    without a leader."""
     sweep = Sweep(f"return of broker {broker_id}", image.index.hosted_by(broker_id))
     return _begin(sweep, image, Electorate(image, found=broker_id))
 
 
 class Stop(enum.Enum):
-    """How a broker ended a life, by what its logs may have lost."""
+    """The way in which a broker stopped, by what its logs may have lost."""
 
     CLEAN = enum.auto()
-    """Nothing."""
+    """Its logs have lost nothing."""
     UNCLEAN = enum.auto()
-    """Their tails."""
+    """Its logs may have lost their last records."""
     LOG_DIRS_GONE = enum.auto()
-    """All: a log dir that it had is not there any more."""
+    """Its logs may have lost everything, because one of its log directories is missing."""
 
 
 def end_of_life(broker_id: int, stop: Stop) -> Change:
-    """Returns how the partitions of a broker change when the broker registers again.
+    """Returns the function that changes the partitions of a broker when the broker registers again.
 
-    The broker leaves their in-sync sets. Its replicas count as online and as not resigned until the broker says
-    otherwise. If its logs may have lost records (`stop`), it also leaves the eligible leader replicas; if they may be
+    The broker leaves their in-sync sets. Its replicas count as online and as not resigned until the broker reports
+    them. If its logs may have lost records (`stop`), it also leaves the eligible leader replicas. If its logs may be
     empty, it leaves the last known eligible leader replicas too.
     """
     lost = () if stop is Stop.CLEAN else (broker_id,)
@@ -74,9 +76,9 @@ def after_config_changes(image: MetadataImage, configs: Sequence[MetadataRecord]
     """Returns the partition changes that must be in the same batch as the records `configs`.
 
     A smaller min.insync.replicas lets a leader commit records that an eligible leader replica lacks. Such a replica
-    stops being eligible at the same moment as the config changes, so that no leader commits with the new value before.
-    If `configs` allow unclean elections, nothing changes here: the brokers' next reports of their logs elect leaders
-    (`unclean_recovery`).
+    stops being eligible in the batch that changes the config. So no leader commits with the new value while the replica
+    is still eligible. If `configs` allow unclean elections, nothing changes here: the brokers' next reports of their
+    logs elect leaders (`unclean_recovery`).
     """
     if all(record.config.name != MIN_ISR for record in configs):
         return ()

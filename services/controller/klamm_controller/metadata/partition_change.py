@@ -1,4 +1,4 @@
-"""The one place where a partition's next state is worked out (Kafka's PartitionChangeBuilder; KIP-455, 841, 966).
+"""The only code that computes a partition's next state (Kafka's PartitionChangeBuilder; KIP-455, 841, 966).
 
 The caller names the in-sync replicas and the reassignment that it wants. `partition_change` ends a reassignment once
 all replicas that stay are in sync. It updates the eligible leader replicas, elects a leader, and returns a record of
@@ -32,14 +32,14 @@ Brokers = tuple[int, ...]
 
 
 class Election(enum.Enum):
-    """What a change may do about the leader, besides replacing one that cannot lead."""
+    """The election that a change may hold, besides replacing a leader that cannot lead."""
 
     ONLINE = enum.auto()
-    """Nothing."""
+    """Holds no other election."""
     PREFERRED = enum.auto()
-    """Elect the first replica, if it can lead."""
+    """Elects the first replica, if it can lead."""
     UNCLEAN = enum.auto()
-    """Elect anybody active rather than nobody."""
+    """Elects any replica that may lead, if no in-sync or eligible replica can."""
 
 
 def partition_change(
@@ -59,11 +59,11 @@ def partition_change(
     gone: Container[int] = (),
     min_isr: int | None = None,
 ) -> MetadataRecord | None:
-    """Returns the record that brings the partition to these sets, or None when nothing changes.
+    """Returns the record that changes the partition to these sets, or None if nothing changes.
 
     A set that is None stays as it is. `unclean_leader` leads if neither an in-sync nor an eligible replica can. `lost`
-    names replicas that may have lost their tail, `gone` those of them that may have lost everything; `min_isr` is the
-    leader's own minimum, if it is known to go by another."""
+    names replicas that may have lost their last records, and `gone` those of them that may have lost everything.
+    `min_isr` is the minimum that the leader uses, if it may differ from the controller's."""
     target = _Target(before, electorate, gone)
     target.assign(replicas, adding, removing, offline, resigned)
     target.set_isr(before.isr if isr is None else isr, lost)
@@ -75,7 +75,7 @@ def partition_change(
 
 
 class _Target:
-    """A partition on its way to its next state. The methods are called once each, in order."""
+    """The computation of a partition's next state. The methods are called once each, in order."""
 
     def __init__(self, before: PartitionImage, electorate: Electorate, gone: Container[int]) -> None:
         self._before = before
@@ -112,12 +112,13 @@ class _Target:
             self._resigned = resigned
 
     def set_isr(self, isr: Brokers, lost: Container[int]) -> None:
-        """A broker that may not lead is not in sync either (KIP-841), nor is a resigned one while others are."""
+        """Sets the in-sync replicas. Removes brokers that may not lead (KIP-841), and resigned ones while others are in
+        sync."""
         able = tuple(broker_id for broker_id in isr if self._may_lead(broker_id) and broker_id not in lost)
         self._isr = _without(able, self._resigned) or able
 
     def complete_reassignment(self) -> None:
-        """Removes the replicas that are to leave once all that stay are in sync."""
+        """Ends the reassignment once all replicas that stay are in sync, and removes the others."""
         if not self._adding and not self._removing:
             return
         staying = _without(self.replicas, self._removing)
@@ -151,7 +152,8 @@ class _Target:
         if self._leader in self._elr and self._min_isr > 1:
             self._elr = _without(self._elr, (self._leader,))
         else:
-            # Alone it is enough; or it may lack what the others have, who then must not lead with that any more.
+            # Either the leader alone is enough in sync, or it may lack records that the others have. Then they may no
+            # longer lead.
             self._elr = ()
         self._isr = (self._leader,)
 

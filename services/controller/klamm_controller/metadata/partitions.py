@@ -1,6 +1,6 @@
-"""Partitions: the records that create them, and adding some to a topic (Kafka's createPartitions).
+"""The records that create partitions, and the request that adds partitions to a topic (Kafka's createPartitions).
 
-A new partition is led by its first active replica and in sync on all active ones.
+A new partition's leader is its first active replica, and all its active replicas are in sync.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from klamm_server.metadata.image import MetadataImage
 def handle_create_partitions(
     request: CreatePartitionsRequest, image: MetadataImage, policy: TopicPolicy, rng: random.Random
 ) -> Decision[CreatePartitionsResponse]:
-    """Grows topics, each for itself, or with `validate_only` says what would happen."""
+    """Adds partitions to topics. Each topic succeeds or fails by itself. With `validate_only`, makes no records and
+    returns the same results."""
     asked = Counter(topic.topic for topic in request.topics)
     budget = policy.partitions_per_request_max
     records: list[MetadataRecord] = []
@@ -57,7 +58,7 @@ def handle_create_partitions(
 def partition_records(
     topic_id: uuid.UUID, replicas: Sequence[tuple[int, ...]], image: MetadataImage, *, first_partition: int = 0
 ) -> Iterator[MetadataRecord]:
-    """The partitions from `first_partition` on, with these replicas."""
+    """Yields the records that create the partitions from `first_partition` on, with these replicas."""
     active = active_brokers(image)
     for number, chosen in enumerate(replicas, first_partition):
         isr = [replica for replica in chosen if replica in active]

@@ -1,10 +1,10 @@
-"""Which brokers hold the replicas of new partitions: striped over the brokers, spread over the racks.
+"""Chooses the brokers for the replicas of new partitions: striped over the brokers and spread over the racks.
 
-The live brokers form a ring in which racks alternate. Partition by partition the first replica moves one place
-along the ring, so leaders are even to within one; the others follow it at a distance that grows with every full
-turn, so the partitions of a failed broker do not all fall to its neighbour. A replica avoids the racks its
-partition already uses while there are others. Fenced brokers get a replica only when the live ones do not
-suffice, and never the first. (Kafka's StripedReplicaPlacer serves the same aims.)
+The live brokers form a ring in which the racks alternate. With each partition, the first replica moves one place along
+the ring, so the numbers of leaders differ by at most one. The other replicas follow the first one at a distance that
+grows with every full turn. So the partitions of a failed broker do not all move to its neighbour. A replica avoids the
+racks of its partition's other replicas while there are other racks. Fenced brokers get a replica only if there are too
+few live brokers, and never the first replica. Kafka's StripedReplicaPlacer has the same aims.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from klamm_server.metadata.entities import BrokerImage
 def place_replicas(
     brokers: Mapping[int, BrokerImage], partition_count: int, replication_factor: int, rng: random.Random
 ) -> list[tuple[int, ...]]:
-    """The replicas of each of `partition_count` partitions, the preferred leader first.
+    """Returns the replicas of each of `partition_count` partitions, the preferred leader first.
 
-    Raises Refusal(INVALID_REPLICATION_FACTOR) when the brokers do not suffice. The same `rng` state gives the
-    same placement."""
+    Raises Refusal(INVALID_REPLICATION_FACTOR) if there are too few brokers. The same `rng` state gives the same
+    placement."""
     usable = [broker for broker in brokers.values() if not broker.in_controlled_shutdown]
     if replication_factor > len(usable):
         raise Refusal(
@@ -37,7 +37,7 @@ def place_replicas(
     fenced = _rack_ring((broker for broker in usable if broker.fenced), rng)
     start = rng.randrange(len(live))
     followers = max(1, len(live) - 1)
-    # The same first broker and the same distance give the same replicas.
+    # The replicas depend only on the first broker and the distance, so compute them once.
     chosen: dict[tuple[int, int], tuple[int, ...]] = {}
     placed = []
     for step in range(start, start + partition_count):
@@ -51,7 +51,7 @@ def place_replicas(
 
 
 def _rack_ring(brokers: Iterable[BrokerImage], rng: random.Random) -> list[BrokerImage]:
-    """The brokers in an order in which racks alternate for as long as they can."""
+    """Returns the brokers in an order in which the racks alternate for as long as they can."""
     by_rack: dict[str, list[BrokerImage]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.broker_id):
         by_rack.setdefault(broker.rack, []).append(broker)
@@ -75,7 +75,8 @@ def _replicas_of(
 
 
 def _extend(chosen: list[BrokerImage], candidates: Sequence[BrokerImage], size: int) -> None:
-    """Fills `chosen` up to `size`: first from racks it does not use yet, then from any."""
+    """Adds candidates to `chosen` until it has `size` brokers: first from racks that it does not use yet, then from
+    any."""
     for avoid_used_racks in (True, False):
         for broker in candidates:
             if len(chosen) == size:

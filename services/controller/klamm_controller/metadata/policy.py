@@ -1,4 +1,4 @@
-"""What the cluster's settings say about topics that are created."""
+"""The cluster's settings for new topics."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from klamm.errors import ErrorCode
 from klamm_controller.metadata.decision import Refusal
 
 DEFAULT = -1
-"""Stands in a request for the cluster's value."""
+"""The number that stands for the cluster's default in a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopicPolicy:
-    """The size of one internal topic."""
+    """The number of partitions and replicas of one internal topic."""
 
     partition_count: int
     replication_factor: int
@@ -22,7 +22,7 @@ class InternalTopicPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPolicy:
-    """Defaults and bounds, from the controller's own file."""
+    """The defaults and limits for topics, from the controller's own configuration."""
 
     num_partitions: int
     default_replication_factor: int
@@ -31,7 +31,7 @@ class TopicPolicy:
     internal_topics: Mapping[str, InternalTopicPolicy]
 
     def partition_count(self, name: str, requested: int) -> int:
-        """How many partitions topic `name` gets."""
+        """Returns the number of partitions that topic `name` gets."""
         if name in self.internal_topics:
             return self.internal_topics[name].partition_count
         if requested != DEFAULT:
@@ -39,7 +39,7 @@ class TopicPolicy:
         return self.num_partitions
 
     def replication_factor(self, name: str, requested: int) -> int:
-        """How many replicas each partition of topic `name` gets."""
+        """Returns the number of replicas that each partition of topic `name` gets."""
         if requested != DEFAULT:
             return requested
         if name in self.internal_topics:
@@ -48,7 +48,8 @@ class TopicPolicy:
 
 
 def check_budget(name: str, partition_count: int, budget: int, policy: TopicPolicy) -> None:
-    """Raises Refusal when the request has already asked for as many partitions as one may (KIP-599's aim)."""
+    """Raises Refusal if the topic's new partitions exceed `budget`, the number that the request may still create (like
+    KIP-599)."""
     if partition_count > budget:
         raise Refusal(
             ErrorCode.POLICY_VIOLATION,

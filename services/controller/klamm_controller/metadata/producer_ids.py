@@ -1,4 +1,4 @@
-"""Producer ids: handed out in blocks, never twice (KIP-360; Kafka's ProducerIdControlManager)."""
+"""Allocates producer ids in blocks. No id is allocated twice (KIP-360, Kafka's ProducerIdControlManager)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from klamm_controller.metadata.registered import registered_broker, registered_c
 from klamm_server.metadata.image import MetadataImage
 
 BLOCK_SIZE = 1000
-"""Ids in a block, as Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE."""
+"""The number of ids in a block, as Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE."""
 PRODUCER_ID_MAX = (1 << 63) - 1
 
 
 def handle_allocate_producer_ids(
     request: AllocateProducerIdsRequest, image: MetadataImage
 ) -> Decision[AllocateProducerIdsResponse]:
-    """A block for a registered coordinator or broker; a stale epoch is refused."""
+    """Allocates a block of ids to a registered coordinator or broker. Refuses a stale epoch."""
     try:
         if request.broker_epoch:
             registered_broker(image, request.broker_id, request.broker_epoch)
@@ -31,7 +31,8 @@ def handle_allocate_producer_ids(
 
 
 def reserve_producer_ids(image: MetadataImage, count: int) -> MetadataRecord:
-    """The record that takes `count` ids from `image.next_producer_id` on."""
+    """Returns the record that reserves `count` ids from `image.next_producer_id` on. Raises Refusal if the ids are
+    exhausted."""
     next_producer_id = image.next_producer_id + count
     if next_producer_id > PRODUCER_ID_MAX:
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer ids of this cluster are exhausted")

@@ -1,5 +1,5 @@
-"""Quotas of clients, set and removed (KIP-546). The checks, their order and their codes are those of Kafka's
-ClientQuotaControlManager: each entity's changes succeed or fail together."""
+"""Sets, removes and describes quotas of clients (KIP-546). The checks, their order and their error codes are those of
+Kafka's ClientQuotaControlManager. The changes of one entity succeed or fail together."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _WHOLE_NUMBERS: Final = {
     CONSUMER_BYTE_RATE: LONG_MAX,
     CONNECTION_CREATION_RATE: INT_MAX,
 }
-"""The greatest value of quotas that have no fractions."""
+"""The greatest value of each quota that must be a whole number."""
 _FRACTION_MAX: Final = 1e-6
-"""What a whole number may be off."""
+"""The largest fraction that a whole number may have, because quotas are floating-point numbers."""
 
 _Outcome = list[MetadataRecord] | Refusal
 
@@ -51,7 +51,8 @@ _Outcome = list[MetadataRecord] | Refusal
 def handle_alter_client_quotas(
     request: AlterClientQuotasRequest, image: MetadataImage
 ) -> Decision[AlterClientQuotasResponse]:
-    """A quota that is what it is to be makes no record; nor does one removed that is not there."""
+    """Sets and removes quotas. Makes no record for a quota that already has the value, or for the removal of a quota
+    that is not set."""
     outcomes: dict[QuotaEntity, _Outcome] = {}
     for alteration in request.alterations:
         entity = entity_of(alteration.entity)
@@ -67,7 +68,7 @@ def handle_alter_client_quotas(
 
 
 def describe_client_quotas(request: DescribeClientQuotasRequest, image: MetadataImage) -> DescribeClientQuotasResponse:
-    """The quotas that the filter means."""
+    """Returns the quotas that match the request's filter."""
     components = [
         FilterComponent(one.type, one.match_type, one.match if one.HasField("match") else None)
         for one in request.components
@@ -99,7 +100,7 @@ def _outcome(entity: QuotaEntity, operations: Iterable[ClientQuotaOperation], im
 
 
 def _changes(operations: Iterable[ClientQuotaOperation]) -> dict[str, float | None]:
-    """The new value of each key; None: it is removed. Raises Refusal."""
+    """Returns the new value of each quota, or None for a quota to remove. Raises Refusal if a quota is named twice."""
     changes: dict[str, float | None] = {}
     for one in operations:
         if one.key in changes:
@@ -111,7 +112,7 @@ def _changes(operations: Iterable[ClientQuotaOperation]) -> dict[str, float | No
 def _records(
     entity: QuotaEntity, changes: Mapping[str, float | None], before: Mapping[str, float]
 ) -> list[MetadataRecord]:
-    """Raises Refusal."""
+    """Returns the records that change an entity's quotas. Raises Refusal if one is invalid."""
     keys = _keys_of(entity)
     records = []
     for key, value in changes.items():
@@ -132,7 +133,7 @@ def _record(entity: QuotaEntity, key: str, value: float = 0.0, *, remove: bool =
 
 
 def _keys_of(entity: QuotaEntity) -> tuple[str, ...]:
-    """The quotas that such an entity may have. Raises Refusal."""
+    """Returns the names of the quotas that the entity may have. Raises Refusal if the entity is invalid."""
     names = dict(entity)
     for kind, name in entity:
         if kind not in ENTITY_TYPES:
@@ -150,7 +151,8 @@ def _keys_of(entity: QuotaEntity) -> tuple[str, ...]:
 
 
 def _check_address(ip: str | None) -> None:
-    """Kafka resolves the names of hosts, too, by the controller's resolver; here an address is an address."""
+    """Raises Refusal unless `ip` is an address or None. Kafka also accepts host names, which its controller
+    resolves."""
     if ip is None:
         return
     try:
@@ -160,7 +162,7 @@ def _check_address(ip: str | None) -> None:
 
 
 def _check(keys: tuple[str, ...], key: str, value: float) -> None:
-    """Raises Refusal."""
+    """Raises Refusal unless the quota is one of `keys` and its value is in range."""
     if key not in keys:
         raise _refused(f"quota {key!r} is unknown for the entity: expected one of {', '.join(keys)}")
     if not (value > 0 and math.isfinite(value)):

@@ -1,7 +1,8 @@
-"""Moving partitions to other brokers (KIP-455).
+"""Reassigns partitions to other brokers (KIP-455).
 
-A reassignment adds the new replicas at once, behind them those that will go. AlterPartition completes it when everybody
-who stays is in sync (partition_change): then the others are dropped. Cancelled, it drops those it has added.
+A reassignment adds the new replicas at once, and keeps the replicas to remove after them in the list. It is complete
+when all replicas that stay are in sync (AlterPartition, partition_change). Then the others are removed. Cancelling a
+reassignment removes the replicas that it has added.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from klamm_server.metadata.replay import changed_partition
 
 
 def reassignment_parts(request: AlterPartitionReassignmentsRequest) -> list[AlterPartitionReassignmentsRequest]:
-    """A big request as several, each to be handled in a turn of its own."""
+    """Splits a big request into several, so that the queue handles each in a separate turn."""
     return [
         AlterPartitionReassignmentsRequest(
             partitions=request.partitions[start : start + CHANGES_PER_EVENT],
@@ -42,7 +43,7 @@ def reassignment_parts(request: AlterPartitionReassignmentsRequest) -> list[Alte
 def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, image: MetadataImage
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Begins or cancels reassignments, each for itself."""
+    """Begins or cancels reassignments. Each partition succeeds or fails by itself."""
     asked = Counter((wanted.topic, wanted.partition) for wanted in request.partitions)
     electorate = Electorate(image)
     records: list[MetadataRecord] = []
@@ -72,7 +73,7 @@ def handle_alter_partition_reassignments(
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, image: MetadataImage
 ) -> ListPartitionReassignmentsResponse:
-    """The reassignments under way, all or some."""
+    """Returns the reassignments in progress, of the requested partitions or of all."""
     asked = {(each.topic, each.partition) for each in request.partitions}
     ongoing = []
     for topic_id, number in image.index.reassigned:
@@ -123,7 +124,7 @@ def _check(
 
 
 def _original(partition: PartitionImage) -> Brokers:
-    """The replicas before the reassignment under way."""
+    """Returns the replicas that the partition had before its current reassignment."""
     return tuple(broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas)
 
 
@@ -131,8 +132,8 @@ def _reassigned(
     topic: TopicImage, partition: PartitionImage, target: Brokers, electorate: Electorate
 ) -> MetadataRecord | None:
     original = _original(partition)
-    # A replica that an earlier reassignment added, and this one does not want, goes at once, unless it may have records
-    # that the others lack.
+    # Remove a replica that an earlier reassignment added and this one does not want, unless it may have records that
+    # the others lack.
     needed = (*original, *_with_every_record(partition))
     removing = tuple(each for each in partition.replicas if each in needed and each not in target)
     return partition_change(
@@ -164,6 +165,6 @@ def _cancelled(
 
 
 def _with_every_record(partition: PartitionImage) -> Brokers:
-    """The brokers that may lead without an unclean election; if no broker is known to have every record, those that had
-    it once."""
+    """Returns the brokers that may lead without an unclean election. If no broker is known to have every record,
+    returns those that last had every record."""
     return (*partition.isr, *partition.elr) or partition.last_known_elr

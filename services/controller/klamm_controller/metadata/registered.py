@@ -1,4 +1,4 @@
-"""Rules that brokers and coordinators share: what a registration must look like, and whose call it is."""
+"""The rules that brokers and coordinators share: the checks of a registration, and the checks of a caller's epoch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _check_epoch(kind: str, node_id: int, epoch: int, current: int) -> None:
 
 
 def check_cluster_id(image: MetadataImage, cluster_id: str) -> None:
-    """A node without a cluster (an empty id) is welcome; one of another cluster is not."""
+    """Raises Refusal if the node belongs to another cluster. Accepts a node without a cluster, whose id is empty."""
     if cluster_id and cluster_id != image.cluster_id:
         raise Refusal(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -59,7 +59,7 @@ def check_registration(kind: str, node_id: int, incarnation_id: bytes, endpoint:
 
 
 def check_listeners(kind: str, node_id: int, listeners: Sequence[AdvertisedListener]) -> None:
-    """Raises Refusal(INVALID_REGISTRATION) for what a client could not tell apart or not dial."""
+    """Raises Refusal(INVALID_REGISTRATION) if two listeners have the same name, or if a client could not dial one."""
     if len({one.name for one in listeners}) < len(listeners):
         names = ", ".join(one.name for one in listeners)
         raise Refusal(ErrorCode.INVALID_REGISTRATION, f"{kind} {node_id} names a listener twice: {names}")

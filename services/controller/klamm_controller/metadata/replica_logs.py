@@ -1,4 +1,4 @@
-"""The ends of the logs whose partitions have no leader, as brokers reported them. Pure, and in memory only.
+"""The brokers' reports of where the logs of partitions without a leader end. They are kept only in memory.
 
 A log does not grow while its partition has no leader, and a broker that may have lost records registers again. So a
 report is valid for one leader epoch of the partition and one registration of the broker. Brokers repeat their reports,
@@ -19,12 +19,12 @@ PRUNE_FROM = 1_000
 
 
 class ReplicaLog(NamedTuple):
-    """One replica's report."""
+    """A report of the log of one replica whose partition has no leader."""
 
     broker_epoch: int
     """The broker epoch of the registration under which the broker reported."""
     leader_epoch: int
-    """The leader epoch of the partition, in which it has no leader."""
+    """The partition's leader epoch at the time of the report. The partition has no leader in it."""
     last_epoch: int
     """The leader epoch of the log's last record; -1 if the log is empty."""
     log_end_offset: int
@@ -60,7 +60,7 @@ class ReplicaLogs:
 
     def prune(self, image: MetadataImage) -> None:
         """Forgets the partitions that have a leader or were deleted, when their number may have doubled since the last
-        time. So a request costs no look at every partition."""
+        time. So not every request looks at every partition."""
         if len(self._logs) < self._prune_at:
             return
         for topic_id, number in list(self._logs):

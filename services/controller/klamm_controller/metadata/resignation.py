@@ -1,8 +1,9 @@
-"""Replicas that resign: their brokers do not want them to lead or to be in sync while another in-sync replica can lead.
+"""The resignation of replicas. A broker resigns a replica that should neither lead nor be in sync while another in-sync
+replica can lead.
 
 For example, a broker resigns its replicas when its disk is full, because it can read but not append. Unlike an offline
 replica, a resigned replica has lost nothing. So it may still lead if no other replica can, and it may be eligible. The
-replica resumes when its broker asks for it or registers again. `partition_change` works out the next leader and in-sync
+replica resumes when its broker asks for it or registers again. `partition_change` computes the next leader and in-sync
 set.
 """
 
@@ -23,7 +24,7 @@ from klamm_server.metadata.image import MetadataImage
 
 
 def resign_replicas_parts(request: ResignReplicasRequest) -> list[ResignReplicasRequest]:
-    """A big request as several, each to be handled in a turn of its own."""
+    """Splits a big request into several, so that the queue handles each in a separate turn."""
     parts = [
         *(ResignReplicasRequest(resigned=pieces) for pieces in _in_pieces(request.resigned)),
         *(ResignReplicasRequest(resumed=pieces) for pieces in _in_pieces(request.resumed)),
@@ -52,8 +53,8 @@ def _in_pieces(named: Iterable[ResignedReplicas]) -> Iterator[list[ResignedRepli
 
 
 def handle_resign_replicas(request: ResignReplicasRequest, image: MetadataImage) -> Decision[ResignReplicasResponse]:
-    """Takes note of the replicas that resign and of those that resume; replicas that the broker does not host are
-    ignored. A replica may be named only once."""
+    """Marks replicas as resigned or as resumed. Ignores replicas that the broker does not host. If a replica is in both
+    lists, it resigns."""
     try:
         broker = registered_broker(image, request.broker_id, request.broker_epoch)
     except Refusal as refusal:
@@ -72,7 +73,7 @@ def handle_resign_replicas(request: ResignReplicasRequest, image: MetadataImage)
 
 
 def _partitions(named: Sequence[ResignedReplicas], image: MetadataImage) -> Iterator[tuple[uuid.UUID, int]]:
-    """The named partitions that exist."""
+    """Yields the named partitions that exist."""
     for one in named:
         topic = image.topics_by_id.get(uuid.UUID(bytes=one.topic_id)) if len(one.topic_id) == UUID_BYTES else None
         if topic is None:

@@ -1,9 +1,10 @@
-"""The nodes that have shown a sign of life lately: soft state, never in the log.
+"""The sessions of the nodes that have sent a heartbeat lately. They are kept only in memory, never in the log.
 
-A node that is silent for the session time-out is expired once. After a start or a change of leader the controller
-grants everybody a new session, so only silence that this controller has witnessed fences anyone.
+The session of a node that sends no heartbeat within the session time-out expires once. After a start or a change of
+leader, the controller grants every node a new session. So it fences a node only for silence that it has observed
+itself.
 
-The heap holds one entry for each known node, with a deadline that may be out of date; it is brought up to date when it
+The heap holds one entry for each known node, with a deadline that may be out of date. An entry is updated only when it
 comes to the top, so a heartbeat costs one write to a dict.
 """
 
@@ -13,10 +14,10 @@ import heapq
 
 
 class Sessions:
-    """Deadlines of nodes of one kind, by id.
+    """The session deadlines of brokers, or of coordinators, by node id.
 
-    Invariant: each id of `_deadline_ms` has exactly one heap entry, not later than its deadline. Ids that were
-    removed leave theirs behind until it comes to the top."""
+    Invariant: each id in `_deadline_ms` has exactly one heap entry, which is not later than its deadline. The entry of
+    a removed id stays in the heap until it comes to the top."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -25,31 +26,32 @@ class Sessions:
         self._in_heap: set[int] = set()
 
     def touch(self, node_id: int, now_ms: int) -> None:
-        """A sign of life, or a new session."""
+        """Starts or renews the session of a node."""
         self._deadline_ms[node_id] = now_ms + self._timeout_ms
         if node_id not in self._in_heap:
             self._in_heap.add(node_id)
             heapq.heappush(self._heap, (now_ms + self._timeout_ms, node_id))
 
     def remove(self, node_id: int) -> None:
-        """Ends the session without waiting for its time-out."""
+        """Ends the session of a node before its time-out."""
         self._deadline_ms.pop(node_id, None)
 
     def is_live(self, node_id: int, now_ms: int) -> bool:
-        """Whether the session has not run out."""
+        """Returns True if the node has a session that has not expired by `now_ms`."""
         return self._deadline_ms.get(node_id, now_ms) > now_ms
 
     def deadline_ms(self, node_id: int) -> int | None:
-        """When the session runs out; each sign of life changes it."""
+        """Returns the time at which the node's session expires, or None if it has none. Every heartbeat changes this
+        time."""
         return self._deadline_ms.get(node_id)
 
     def renew(self, now_ms: int) -> None:
-        """A new session for everybody who has one."""
+        """Renews the sessions of all nodes that have one."""
         for node_id in self._deadline_ms:
             self._deadline_ms[node_id] = now_ms + self._timeout_ms
 
     def expire(self, now_ms: int) -> list[int]:
-        """Ends the sessions that have run out by `now_ms`, and names their nodes in order of deadline."""
+        """Ends the sessions that have expired by `now_ms`. Returns their nodes, ordered by deadline."""
         expired = []
         while self._heap and self._heap[0][0] <= now_ms:
             _, node_id = heapq.heappop(self._heap)
@@ -66,11 +68,12 @@ class Sessions:
         return expired
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `expire` again; it may then find nothing."""
+        """Returns the time at which to call `expire` again, or None if there is no session. The call may find no
+        expired session."""
         return self._heap[0][0] if self._heap else None
 
     def check_invariants(self) -> None:
-        """One heap entry per known node, none too late."""
+        """Asserts that each node has one heap entry, and that no entry is later than the node's deadline."""
         in_heap = [node_id for _, node_id in self._heap]
         assert len(in_heap) == len(set(in_heap)), in_heap
         assert set(in_heap) == self._in_heap, (in_heap, self._in_heap)

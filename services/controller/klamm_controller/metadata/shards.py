@@ -1,12 +1,12 @@
-"""Which coordinator owns which shard of the internal topics.
+"""Assigns the shards of the internal topics to coordinators.
 
-`assignment_records` looks at an image and says what must change so that
+`assignment_records` reads an image and returns the changes after which
 
 - every shard of an internal topic that exists is owned by a live coordinator, or has no owner if none is live;
 - for each topic, coordinators own equally many shards, to within one;
-- no shard moves that need not (an owner keeps its lowest shards up to its share).
+- only the necessary shards have moved (an owner keeps its lowest shards up to its share).
 
-Its records are in the same batch as the change of the live coordinators or the creation of the topic. Every change of
+These records are in the same batch as the change of the live coordinators or the creation of the topic. Every change of
 owner raises the writer epoch, so brokers refuse the later appends of the previous owner. The writer epoch is a producer
 epoch on the wire, a signed 16-bit number. After the last epoch, the shard gets a new producer id, as a transactional
 producer does in Kafka (KIP-360). Its owners then fence the former id with the epoch kept in reserve. The coordinator
@@ -25,11 +25,11 @@ from klamm_server.metadata.entities import NO_COORDINATOR, ShardImage
 from klamm_server.metadata.image import MetadataImage
 
 WRITER_EPOCH_MAX = (1 << 15) - 2
-"""Kafka keeps the last epoch in reserve to fence with (Short.MAX_VALUE - 1)."""
+"""The greatest writer epoch. Kafka keeps the next one in reserve for fencing (Short.MAX_VALUE - 1)."""
 
 
 def assignment_records(image: MetadataImage) -> list[MetadataRecord]:
-    """The records that restore the rules above; empty when they hold."""
+    """Returns the records that restore the rules of this module, or an empty list if they hold."""
     live = [coordinator.coordinator_id for coordinator in image.live_coordinators()]
     moves: list[tuple[str, int, int]] = []
     for name in sorted(SHARD_TOPICS & image.topics_by_name.keys()):
@@ -44,9 +44,10 @@ def assignment_records(image: MetadataImage) -> list[MetadataRecord]:
 
 
 def balance(owners: Sequence[int], live: Sequence[int]) -> list[int]:
-    """New owners by shard: each live one gets its even share, and keeps of what it had as much as that allows.
+    """Returns the new owner of each shard. Each live coordinator gets an even share, and keeps as many of its own
+    shards as the share allows.
 
-    `live` is sorted. The larger shares go to those that own most now."""
+    `live` is sorted. The larger shares go to the coordinators that own the most shards now."""
     if not live:
         return [NO_COORDINATOR] * len(owners)
     shares = _shares(owners, live)

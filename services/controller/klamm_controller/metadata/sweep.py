@@ -1,8 +1,8 @@
-"""Going through many partitions, some per event, so that no event holds the queue up.
+"""A sweep changes many partitions, some of them per event, so that no event blocks the queue for long.
 
-A sweep makes partitions agree with the brokers' states: no broker is in sync that may not lead, and a partition has a
-leader if any broker can lead it. It looks at each partition in the image of its turn, so it may be late, run twice, or
-overtake another one. It is not in the log: a controller that becomes active sweeps everything.
+A sweep makes partitions agree with the brokers' states. Afterwards, no broker is in sync that may not lead, and a
+partition has a leader if any broker can lead it. A sweep uses the current image in each event. So it may run late or
+twice, or overtake another sweep. Sweeps are not in the log: a controller that becomes active sweeps all partitions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.partition_index import PartitionKey
 
 PARTITIONS_PER_EVENT = 2_000
-"""Looked at: some 0.2 ms when nothing is to be done."""
+"""The most partitions that one event looks at. This takes about 0.2 ms if none must change."""
 CHANGES_PER_EVENT = 100
-"""Made: some 5 ms with their replay."""
+"""The most changes that one event makes. They take about 5 ms with their replay."""
 
 Change = Callable[[TopicImage, PartitionImage, Electorate], MetadataRecord | None]
 
@@ -34,7 +34,7 @@ def settle(topic: TopicImage, partition: PartitionImage, electorate: Electorate)
 
 
 class Sweep:
-    """Partitions to look at, and what to do about them. Those that are gone by then are passed over."""
+    """The remaining partitions of a sweep, and the change that it makes to each. Deleted partitions are skipped."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Sweep:
         self._looked_at: list[PartitionKey] = []
 
     def next_changes(self, image: MetadataImage, electorate: Electorate | None = None) -> tuple[MetadataRecord, ...]:
-        """Returns the changes of the next partitions."""
+        """Returns the changes of the next partitions, computed in `image`."""
         electorate = electorate or Electorate(image)
         changes: list[MetadataRecord] = []
         self._looked_at = []
@@ -72,13 +72,14 @@ class Sweep:
         return tuple(changes)
 
     def put_back(self) -> None:
-        """The last changes could not be made: next time they are worked out again."""
+        """Takes the last partitions back, because their changes could not be appended. The next call computes their
+        changes again."""
         self._partitions = chain(self._looked_at, self._partitions)
         self.is_done = False
 
 
 def all_partitions(image: MetadataImage) -> Iterator[PartitionKey]:
-    """Every partition of the image."""
+    """Yields the key of every partition in the image."""
     for topic_id, topic in image.topics_by_id.items():
         for partition in topic.partitions:
             yield topic_id, partition.partition

@@ -1,10 +1,10 @@
-"""Topics: creation and deletion (Kafka's ReplicationControlManager, createTopics and deleteTopics).
+"""Creates and deletes topics (createTopics and deleteTopics of Kafka's ReplicationControlManager).
 
-Each topic of a request succeeds or fails by itself; those that fail leave no record. A created topic, its
-partitions, its configs and, for an internal topic, the assignment of its shards are in one batch.
+Each topic of a request succeeds or fails by itself. A topic that fails makes no record. The records of a new topic, its
+partitions and its configs are in one batch, and so is the assignment of an internal topic's shards.
 
-The internal topics are the cluster's own: creating one takes its partition count and configs from the cluster,
-whatever the request says, because the coordinators' sharding depends on them; deleting one is refused.
+An internal topic gets its partition count and configs from the cluster's settings, whatever the request says, because
+the coordinators' shards depend on them. An internal topic cannot be deleted.
 """
 
 from __future__ import annotations
@@ -52,24 +52,25 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import can_collide, replay
 
 PARTITIONS_PER_EVENT = 100
-"""Some two milliseconds of the queue."""
+"""The partitions that one event creates. This takes about two milliseconds of the queue."""
 
 _SHARD_TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
     "segment.bytes": "104857600",
 }
-"""Kafka's for __consumer_offsets and __transaction_state (GroupMetadataManager, TransactionStateManager)."""
+"""The configs of __consumer_offsets and __transaction_state, as in Kafka (GroupMetadataManager,
+TransactionStateManager)."""
 INTERNAL_TOPIC_CONFIGS = {
     **dict.fromkeys(SHARD_TOPICS, _SHARD_TOPIC_CONFIGS),
     AUDIT_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3600 * 1000)},
 }
-"""The settings that each internal topic is created with, no matter which server creates it."""
+"""The configs with which each internal topic is created, whichever server creates it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """A topic as it will be created."""
+    """A topic that is about to be created."""
 
     topic_id: uuid.UUID
     replicas: list[tuple[int, ...]]
@@ -77,9 +78,8 @@ class _Plan:
 
 
 class TopicCreation:
-    """A CreateTopics request, worked off in parts: between two of them the queue is free for others.
-
-    Each part is decided by the image of its own turn."""
+    """A CreateTopics request, handled in parts, so that the queue handles other events between them. Each part uses the
+    current image."""
 
     def __init__(self, request: CreateTopicsRequest, policy: TopicPolicy, rng: random.Random) -> None:
         self._request = request
@@ -89,10 +89,10 @@ class TopicCreation:
         self._waiting = deque(request.topics)
         self._budget = policy.partitions_per_request_max
         self._created: dict[str, str] = {}
-        """The names of the topics created so far, by collision key."""
+        """The names of the topics that were created so far, by collision key."""
 
     def parts(self) -> Iterator[Callable[[MetadataImage], Decision[CreateTopicsResponse]]]:
-        """The handlers to run, one after the other; at least one."""
+        """Yields the handlers to run, one after the other. Yields at least one."""
         yield self.next_part
         while self._waiting:
             yield self.next_part
@@ -100,7 +100,7 @@ class TopicCreation:
     def next_part(
         self, image: MetadataImage, partitions_max: int = PARTITIONS_PER_EVENT
     ) -> Decision[CreateTopicsResponse]:
-        """The next topics, of `partitions_max` partitions, or more when a single one has more."""
+        """Creates the next topics, with at most `partitions_max` partitions in all, unless a single topic has more."""
         records: list[MetadataRecord] = []
         results: list[CreatedTopic] = []
         room = partitions_max
@@ -126,7 +126,7 @@ class TopicCreation:
         return Decision(records=tuple(records), reply=reply)
 
     def _check_name(self, name: str, image: MetadataImage) -> None:
-        """Raises Refusal unless a topic of that name may be created now."""
+        """Raises Refusal unless a topic of this name may be created now."""
         if problem := topic_name_problem(name):
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name == CLUSTER_METADATA_TOPIC:
@@ -151,14 +151,15 @@ class TopicCreation:
 def handle_create_topics(
     request: CreateTopicsRequest, image: MetadataImage, policy: TopicPolicy, rng: random.Random
 ) -> Decision[CreateTopicsResponse]:
-    """Creates topics, or with `validate_only` says what would happen, all at once."""
+    """Creates all topics of the request in one part. With `validate_only`, makes no records and returns the same
+    results."""
     return TopicCreation(request, policy, rng).next_part(image, sys.maxsize)
 
 
 def handle_delete_topics(
     request: DeleteTopicsRequest, image: MetadataImage, policy: TopicPolicy
 ) -> Decision[DeleteTopicsResponse]:
-    """Deletes topics with their partitions and configs."""
+    """Deletes topics with their partitions and configs. Each topic succeeds or fails by itself."""
     asked = Counter(request.topics)
     records = []
     results = []

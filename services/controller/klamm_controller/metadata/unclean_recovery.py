@@ -1,9 +1,9 @@
 """Unclean recovery elects the most complete log when every in-sync replica may have lost records (KIP-966).
 
 A broker that stops uncleanly may have lost the tail of its log, so its replicas are neither in sync nor eligible any
-more. When this has happened to every replica that had all records, one of them may still have them: most deaths are of
-processes, and a dead process loses nothing that it wrote. The logs show which replica has the most. Kafka 4.4 elects
-the last leader instead, even if its log is empty.
+more. When this has happened to every replica that had all records, one of them may still have them. Usually only the
+process dies, and the records that it wrote to the operating system survive. The logs show which replica has the most.
+Kafka 4.4 elects the last leader instead, even if its log is empty.
 
 In KIP-966 the controller asks the brokers (GetReplicaLogInfo). In Klamm the brokers report where each log without a
 leader ends, again and again. Brokers call controllers and never the other way round, so a controller needs no address,
@@ -14,7 +14,7 @@ identity or rights at a broker. `unclean.recovery.strategy` says which reports t
 - *Aggressive*: those of the replicas whose brokers are alive. `unclean.leader.election.enable` means the same.
 - *None*: none. The partition waits for an administrator.
 
-The controller does not wait for a broker that was unregistered: an administrator said that it does not come back.
+The controller does not wait for a broker that an administrator unregistered, because this broker will not come back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from klamm_server.metadata.partition_index import PartitionKey
 
 
 def replica_logs_parts(request: ReportReplicaLogsRequest) -> list[ReportReplicaLogsRequest]:
-    """Splits a big request into several, each to be handled in a turn of its own."""
+    """Splits a big request into several, so that the queue handles each in a separate turn."""
     return [
         ReportReplicaLogsRequest(
             broker_id=request.broker_id,
@@ -52,7 +52,8 @@ def handle_replica_logs(
 ) -> Decision[ReportReplicaLogsResponse]:
     """Keeps the reports, and elects a leader for each partition with enough of them.
 
-    Answers STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED to a broker that is not registered so."""
+    Answers STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED to a broker that is not registered with the request's broker
+    epoch."""
     try:
         broker = registered_broker(image, request.broker_id, request.broker_epoch)
     except Refusal as refusal:

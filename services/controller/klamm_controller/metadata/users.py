@@ -1,7 +1,7 @@
-"""Users who log in by SCRAM: their credentials set and removed, and described without anything secret (KIP-554).
+"""Sets, removes and describes the SCRAM credentials of users (KIP-554). Descriptions contain no secrets.
 
-Each user's change succeeds or fails by itself. The checks, their order and their codes are Kafka's: a request names a
-user once, also where the mechanisms differ.
+Each user's change succeeds or fails by itself. The checks, their order and their error codes are Kafka's. A request may
+name a user only once, even for different mechanisms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _Change = ScramCredentialDeletion | ScramCredentialUpsertion
 def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, image: MetadataImage, new_secret: bytes
 ) -> Decision[AlterUserScramCredentialsResponse]:
-    """`new_secret`: 32 random bytes, which become the cluster's with its first credential."""
+    """Sets and removes credentials. `new_secret` has 32 random bytes, which become the cluster's secret with its first
+    credential."""
     asked: list[_Change] = [*request.deletions]
     asked += request.upsertions
     outcomes: dict[str, MetadataRecord | Refusal] = {}
@@ -49,7 +50,7 @@ def handle_alter_user_scram_credentials(
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, image: MetadataImage
 ) -> DescribeUserScramCredentialsResponse:
-    """Describes the users that are named, or all."""
+    """Returns the credentials of the users in the request, or of all users if it names none, without secrets."""
     return DescribeUserScramCredentialsResponse(
         users=[
             DescribedUserScramCredentials(
@@ -87,7 +88,7 @@ def _result(name: str, outcome: MetadataRecord | Refusal) -> NamedResult:
 
 
 def _record(change: _Change, image: MetadataImage) -> MetadataRecord:
-    """Raises Refusal."""
+    """Returns the record of one change. Raises Refusal if the change is invalid."""
     if not change.name:
         raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     mechanism = ScramMechanism.of_number(change.mechanism)

@@ -1,8 +1,9 @@
-"""Standing for election: first asking whether it could be won (prospective, KIP-996), then in earnest (candidate).
+"""The two roles of an election. A prospective replica asks whether it could win (pre-vote, KIP-996). A candidate asks
+for votes.
 
-A prospective replica keeps its term, so one that cannot win disturbs nobody. A candidate's own vote counts, and its
-requests leave, only when its term and vote are durable: otherwise it could crash, forget, and collect the answers of
-two candidacies of one term with two different logs.
+A prospective replica keeps its term, so a replica that cannot win does not disturb the others. A candidate counts its
+own vote and sends its requests only after its term and vote are durable. Otherwise it could crash, forget its vote, and
+collect votes in one term for two different logs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from klamm_controller.raft.state import NodeState, RoleName
 
 
 class Prospective:
-    """Asks all voters whether they would vote for it."""
+    """The role that asks all voters whether they would vote for this replica."""
 
     name = RoleName.PROSPECTIVE
 
@@ -41,7 +42,7 @@ class Prospective:
             self._state.ask_to_follow(response.leader)
 
     def check_invariants(self) -> None:
-        """Knows no leader."""
+        """Asserts that the replica knows no leader."""
         assert self._state.leader is None, self._state.leader
 
     def _count(self, voter: ReplicaKey) -> None:
@@ -51,7 +52,7 @@ class Prospective:
 
 
 class Candidate:
-    """Asks all voters for their vote in a new term."""
+    """The role that asks all voters for their vote in a new term."""
 
     name = RoleName.CANDIDATE
 
@@ -62,7 +63,7 @@ class Candidate:
         self.deadline_ms = state.now_ms + state.random_election_timeout_ms()
         self._granted: set[ReplicaKey] = set()
         self._own_vote_id = state.outbox.next_id
-        """The write that contains its own vote."""
+        """The id of the write that contains the candidate's own vote."""
         for request in _requests(state, pre_vote=False):
             state.outbox.promise(request)
 
@@ -70,14 +71,14 @@ class Candidate:
         """Returns to pre-votes after an election that was not won in time.
 
         If the candidate still waits for its disk, it has not asked for votes yet, and stays a candidate. A series of
-        useless terms would keep other replicas from electing a leader."""
+        terms without votes would keep other replicas from electing a leader."""
         if self._state.me in self._granted:
             self.next_role = RoleName.PROSPECTIVE
         else:
             self.deadline_ms = self._state.now_ms + self._state.random_election_timeout_ms()
 
     def on_persisted(self, persist_id: int) -> None:
-        """The candidate's own vote counts once it is on disk."""
+        """Counts the candidate's own vote once it is on disk."""
         if persist_id >= self._own_vote_id:
             self._count(self._state.me)
 
@@ -87,7 +88,7 @@ class Candidate:
             self._count(response.sender)
 
     def check_invariants(self) -> None:
-        """It voted for itself and knows no leader."""
+        """Asserts that the candidate voted for itself and knows no leader."""
         assert self._state.voted_for == self._state.me, self._state.voted_for
         assert self._state.leader is None, self._state.leader
 

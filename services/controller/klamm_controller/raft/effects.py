@@ -1,7 +1,7 @@
-"""What a node wants done, and the outbox that holds back what is not durable yet.
+"""The effects of a step, and the outbox, which holds back messages until their writes are durable.
 
-A promise (a vote, an acknowledgement) leaves only when everything handed out for writing before it is durable: the
-outbox keeps it until the LogPersisted that covers it, so a shell cannot send one too early.
+A promise is a vote or an acknowledgement. The outbox keeps it until a LogPersisted event covers all earlier writes. So
+the shell cannot send a promise too early.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm_controller.raft.messages import LogEntry, Message, ReplicaKey, Snapsh
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardState:
-    """What a replica must never forget (Raft's currentTerm and votedFor)."""
+    """The state that a replica must never lose (Raft's currentTerm and votedFor)."""
 
     term: int
     voted_for: ReplicaKey | None
@@ -23,35 +23,36 @@ class HardState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSnapshotChunk:
-    """A part of a snapshot that is being received. Position 0 replaces whatever part of one there is."""
+    """A part of a snapshot that a leader sends. A part at position 0 replaces all parts that were received before."""
 
     snapshot: SnapshotId
     voters: bytes
     position: int
     data: bytes
     is_last: bool
-    """Whether the snapshot is whole with this chunk, and replaces the stored one."""
+    """True for the last part. The snapshot is then complete and replaces the stored one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persist:
-    """One atomic write, to be applied in the order of the fields; ids grow by one."""
+    """One atomic write. The store must apply the fields in their order. Ids grow by one."""
 
     persist_id: int
     hard_state: HardState | None
-    """Replaces the stored one."""
+    """The new hard state, or None to keep the stored one."""
     snapshot_chunk: WriteSnapshotChunk | None
     log_end_index: int | None
-    """Drop the stored entries from this index on."""
+    """Entries from this index on are to be deleted, or None to delete none."""
     entries: tuple[LogEntry, ...]
-    """Consecutive; the first follows what is stored."""
+    """Consecutive entries to append after the stored ones."""
     log_start_index: int | None
-    """Drop the stored entries below this index."""
+    """Entries below this index are to be deleted, or None to delete none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSnapshotChunk:
-    """Read `max_bytes` of a stored snapshot for a replica. The owner returns them as SnapshotChunkLoaded."""
+    """A request to read up to `max_bytes` of a stored snapshot for a replica. The owner returns them as
+    SnapshotChunkLoaded."""
 
     receiver: ReplicaKey
     snapshot: SnapshotId
@@ -61,7 +62,7 @@ class LoadSnapshotChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """The leader, as far as this replica knows."""
+    """The current term and its leader, or None if this replica does not know the leader."""
 
     term: int
     leader: ReplicaKey | None
@@ -69,10 +70,10 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The request's entries are in the leader's log. They are committed when `Effects.committed` contains them.
+    """The reply to a request whose entries are in the leader's log.
 
-    An entry of another term at one of these indexes means that they are lost. When this replica stops leading before it
-    sees either, the outcome is unknown."""
+    The entries are committed when `Effects.committed` contains them. They are lost if an entry of another term has one
+    of these indexes. If this replica stops leading before it sees either, the outcome is unknown."""
 
     request_id: int
     base_index: int
@@ -82,7 +83,8 @@ class Appended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReady:
-    """The entries in `Effects.committed` up to this step contain all entries before the Read."""
+    """The reply to a Read. The entries in `Effects.committed` up to this step contain all entries that had committed
+    before the Read."""
 
     request_id: int
     end_index: int
@@ -90,7 +92,7 @@ class ReadReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """Nothing was done. `leader` is whom to ask instead, where that is known."""
+    """The reply to a request that had no effect. `leader` is the replica to ask instead, or None if it is unknown."""
 
     request_id: int
     code: ErrorCode
@@ -102,18 +104,19 @@ Reply = Appended | ReadReady | Rejected
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """The outcome of one step; raft/__init__.py says what to do with it, in which order."""
+    """The effects of one step. raft/__init__.py lists how and in which order to carry them out."""
 
     persist: Persist | None
     messages: tuple[Message, ...]
     restore: SnapshotId | None
-    """Replace the state machine's state by this snapshot, which is stored and whole, before `committed`."""
+    """The state machine's state is to be replaced with this stored, complete snapshot, before `committed` is
+    applied."""
     committed: tuple[LogEntry, ...]
-    """The entries that are certain now, in order, each exactly once per start or restore."""
+    """The entries that have committed now, in order, each exactly once per start or restore."""
     replies: tuple[Reply, ...]
     load_chunks: tuple[LoadSnapshotChunk, ...]
     leadership: Leadership | None
-    """Set when the term or the leader changed."""
+    """The new term and leader, or None if neither has changed."""
 
 
 class Outbox:
@@ -123,9 +126,9 @@ class Outbox:
 
     def __init__(self) -> None:
         self.issued_id = 0
-        """The newest write handed out."""
+        """The id of the newest write in an Effects."""
         self.durable_id = 0
-        """Every write up to this one is durable."""
+        """All writes up to this id are durable."""
         self.restore: SnapshotId | None = None
         self.leadership: Leadership | None = None
         self.committed: list[LogEntry] = []
@@ -143,15 +146,15 @@ class Outbox:
 
     @property
     def next_id(self) -> int:
-        """The write that will contain what this step asks to be written."""
+        """The id of the write that will contain the changes of the current step."""
         return self.issued_id + 1
 
     def send(self, message: Message) -> None:
-        """Sends the message at once: it promises nothing."""
+        """Sends the message at the end of this step. It must promise nothing that a crash could lose."""
         self._messages.append(message)
 
     def promise(self, message: Message) -> None:
-        """Sends the message after everything is durable that was to be written up to the end of this step."""
+        """Sends the message once all writes up to the end of this step are durable."""
         self._promises.append(message)
 
     def write_hard_state(self, state: HardState) -> None:
@@ -176,14 +179,14 @@ class Outbox:
         self._must_write = True
 
     def on_persisted(self, persist_id: int) -> None:
-        """Lets go of the promises that waited for it."""
+        """Sends the promises that waited for writes up to `persist_id`."""
         assert persist_id <= self.issued_id, (persist_id, self.issued_id)
         self.durable_id = max(self.durable_id, persist_id)
         while self._held and self._held[0][0] <= self.durable_id:
             self._messages.append(self._held.popleft()[1])
 
     def collect(self) -> Effects:
-        """The step's effects; begins the next step's."""
+        """Returns the effects of the step, and clears them for the next step."""
         persist = self._take_persist() if self._must_write else None
         if self._promises:
             self._hold_promises()
@@ -204,7 +207,7 @@ class Outbox:
         return effects
 
     def check_invariants(self) -> None:
-        """See the class."""
+        """Asserts the class's invariant."""
         assert self.durable_id <= self.issued_id, (self.durable_id, self.issued_id)
         if self._held:
             assert self.durable_id < self._held[0][0] <= self._held[-1][0] <= self.issued_id, self._held

@@ -1,6 +1,6 @@
 """The events of a node besides messages of other replicas: the outcomes of effects, and requests of its owner.
 
-The caller chooses the id of a request. The reply has the same id (effects.py).
+The owner chooses the id of a request. The reply has the same id (effects.py).
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from klamm_controller.raft.messages import Message, ReplicaKey, SnapshotId, Vote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePassed:
-    """It is `next_deadline_ms()` or later; telling too early or too often does no harm."""
+    """The time `next_deadline_ms()` has come. The node ignores this event if it comes too early or too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPersisted:
-    """Every Persist up to this one is durable."""
+    """All writes up to `persist_id` are durable."""
 
     persist_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Propose:
-    """Append one data entry per payload. Answered at once: Appended or Rejected."""
+    """A request to append one data entry per payload. The reply comes in the same step: Appended or Rejected."""
 
     request_id: int
     payloads: tuple[bytes, ...]
@@ -32,14 +32,15 @@ class Propose:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Learn how far the state machine must be for a linearizable read. Answered by ReadReady or Rejected."""
+    """A request for the index up to which the state machine must be applied for a linearizable read. The reply is
+    ReadReady or Rejected."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoter:
-    """Make an attached observer a voter once it has caught up. Answered by Appended or Rejected."""
+    """A request to make an attached observer a voter once it has caught up. The reply is Appended or Rejected."""
 
     request_id: int
     voter: Voter
@@ -47,7 +48,7 @@ class AddVoter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveVoter:
-    """Take a voter out of the set. Answered at once: Appended or Rejected."""
+    """A request to remove a voter from the set. The reply comes in the same step: Appended or Rejected."""
 
     request_id: int
     key: ReplicaKey
@@ -55,7 +56,7 @@ class RemoveVoter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoter:
-    """A voter is reached elsewhere. Answered at once: Appended or Rejected."""
+    """A request to store a voter's new endpoint. The reply comes in the same step: Appended or Rejected."""
 
     request_id: int
     voter: Voter
@@ -63,23 +64,26 @@ class UpdateVoter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferLeadership:
-    """Hand over to `target`, or to the voter that is furthest; without answer: watch `Effects.leadership`.
+    """A request to hand the leadership over to `target`, or, if `target` is None, to the voter with the longest
+    matching log.
 
-    It is given up after an election time-out; until then nothing else is taken on."""
+    There is no reply. `Effects.leadership` shows the outcome. The leader ends the attempt after an election time-out,
+    and rejects proposals until then."""
 
     target: ReplicaKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSaved:
-    """The state after `snapshot.end_index` entries is durable; the log behind it may go."""
+    """A snapshot of the state after `snapshot.end_index` entries is durable. The node may drop the entries that it
+    covers."""
 
     snapshot: SnapshotId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunkLoaded:
-    """The outcome of a LoadSnapshotChunk; `data` is None when the store no longer has that snapshot."""
+    """The result of a LoadSnapshotChunk. `data` is None if the store no longer has that snapshot."""
 
     receiver: ReplicaKey
     snapshot: SnapshotId

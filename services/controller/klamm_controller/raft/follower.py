@@ -1,7 +1,8 @@
-"""A replica that follows, or waits for somebody to follow; observers never are anything else.
+"""The role of a replica that follows a leader or waits for one. Observers always have this role.
 
-Takes the leader's entries if they fit (log matching), else says where the logs may agree; receives snapshots; stands
-for election when it hears nothing for too long. A replica that may not stand asks the others for a leader to follow.
+A follower appends the leader's entries if they fit (log matching). Otherwise it answers with the position up to which
+the logs may agree. It receives snapshots. It stands for election if no leader sends a message within the time-out. A
+replica that may not stand asks other nodes for a leader to follow.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from klamm_controller.raft.state import NodeState, RoleName
 
 
 class Follower:
-    """The role from when a term or its leader is learnt until the time-out."""
+    """The role of a replica from when it learns a term or its leader until the time-out."""
 
     name = RoleName.FOLLOWER
 
@@ -41,16 +42,17 @@ class Follower:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether it has a leader, and once had all that was committed then."""
+        """True if the follower has a leader and has once had all entries that were committed at that time."""
         return self._state.leader is not None and self._caught_up
 
     @property
     def has_live_leader(self) -> bool:
-        """Whether a leader was heard within the election time-out."""
+        """True if the leader has sent a message within the election time-out."""
         return self._state.leader is not None and self._state.now_ms < self._live_until_ms
 
     def on_deadline(self) -> None:
-        """Begins a pre-vote, because no leader has sent a message within the time-out."""
+        """Starts a pre-vote, because no leader has sent a message within the time-out. A replica that may not stand
+        asks another node for the leader."""
         if self._state.may_stand:
             self.next_role = RoleName.PROSPECTIVE
             return
@@ -59,16 +61,18 @@ class Follower:
         self._ask_somebody()
 
     def on_vote_granted(self) -> None:
-        """Gives the candidate time to win (thesis 3.4)."""
+        """Restarts the timer, so that the candidate has time to win (thesis 3.4)."""
         self._restart_timer()
 
     def on_append(self, request: AppendRequest) -> None:
-        """Takes what fits; whatever is acknowledged is durable when the answer leaves."""
+        """Appends the entries if they fit, otherwise rejects them. The answer leaves only when the acknowledged entries
+        are durable."""
         self._hear(request.sender)
         base_index, entries = request.base_index, request.entries
         certain = self._state.high_watermark
         if base_index < certain:
-            # The leader's log has all committed entries too. Below this index, this log may only have a snapshot.
+            # The leader's log also has all committed entries. Before the high watermark, this log may only have a
+            # snapshot.
             entries = entries[certain - base_index :]
             base_index = certain
         elif not self._fits(request):
@@ -81,7 +85,7 @@ class Follower:
         self._acknowledge(request, end_index)
 
     def on_snapshot_chunk(self, request: SnapshotChunkRequest) -> None:
-        """Stores the chunk if it is the one that comes next; answers with what is still needed."""
+        """Stores the chunk if it is the next one. Answers with the position of the next byte that is missing."""
         self._hear(request.sender)
         if request.snapshot.end_index <= self._state.high_watermark:
             self._receiving = None
@@ -107,7 +111,7 @@ class Follower:
         )
 
     def on_timeout_now(self, request: TimeoutNowRequest) -> None:
-        """The leader hands over: no need to ask whether one could win."""
+        """Becomes a candidate without a pre-vote, because the leader hands the leadership over."""
         if self._state.leader == request.sender and self._state.may_stand:
             self.next_role = RoleName.CANDIDATE
 
@@ -118,7 +122,7 @@ class Follower:
             self._state.ask_to_follow(response.leader)
 
     def check_invariants(self) -> None:
-        """A follower does not lead."""
+        """Asserts that the follower is not the leader."""
         assert self._state.leader != self._state.me, self._state.term
 
     def _hear(self, leader: ReplicaKey) -> None:
@@ -131,12 +135,12 @@ class Follower:
         self.deadline_ms = self._state.now_ms + self._state.random_election_timeout_ms()
 
     def _fits(self, request: AppendRequest) -> bool:
-        """Whether this log equals the leader's up to where the entries begin."""
+        """Returns True if this log equals the leader's log before the first entry of the request."""
         return self._state.log.has_position(request.base_index, request.prev_term)
 
     def _take(self, entries: tuple[LogEntry, ...]) -> None:
-        """Appends missing entries. Truncates only entries that contradict the leader. A late request may be shorter
-        than the log that it matches, and must not remove the entries of a later one."""
+        """Appends missing entries. Truncates only entries that contradict the leader's. A late request may end before
+        this log does, and must not remove the entries of a later request."""
         log = self._state.log
         for position, entry in enumerate(entries):
             term = log.term_before(entry.index + 1)
@@ -149,7 +153,8 @@ class Follower:
             return
 
     def _commit(self, leader_high_watermark: int, matching_end_index: int) -> None:
-        """Beyond what was just matched this log may differ from the leader's, whatever is committed there."""
+        """Advances the high watermark, at most to `matching_end_index`. After that index, this log may differ from the
+        leader's log."""
         end_index = min(leader_high_watermark, matching_end_index)
         if end_index > self._state.high_watermark:
             self._state.advance_high_watermark(end_index)
@@ -178,7 +183,8 @@ class Follower:
         )
 
     def _ask_somebody(self) -> None:
-        """One node after the other: the voters that the log names, then those that the configuration does."""
+        """Asks one node for the leader, each time another one: first the voters in the log, then the configured
+        nodes."""
         state = self._state
         keys = [key for key in state.voters.keys if key != state.me]
         listed = {key.node_id for key in keys}

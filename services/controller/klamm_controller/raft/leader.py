@@ -1,9 +1,10 @@
-"""Leading one term: replication, commit, reads, and its own end.
+"""The role of a leader in one term: replication, commit, reads and resignation.
 
-Commits by counting only entries of its own term (thesis 3.6.2; the no-op it begins with makes that come soon). Sends
-entries to the replicas while it writes them itself, and counts itself only when they are durable (thesis 10.2.1).
-Resigns when it hears no majority for an election time-out (check-quorum), when it is no voter any more and that is
-committed, and when a higher term exists. Voter changes are in voter_changes.py.
+A leader commits by counting replicas only for entries of its own term (thesis 3.6.2). It begins its term with a no-op,
+so it can soon commit. It sends entries to the replicas while it writes them itself, and counts its own copy only when
+it is durable (thesis 10.2.1). It resigns if no majority answers within an election time-out (check-quorum). It also
+resigns if its removal from the voters has committed, or if it learns of a higher term. Voter changes are in
+voter_changes.py.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from klamm_controller.raft.voter_changes import VoterChanges
 class Leader:
     """The role of a leader, from its election until it resigns.
 
-    Invariants: its log only grows; `term_start_index` is its own first entry; every voter but itself has a progress."""
+    Invariants: the leader's log only grows; `term_start_index` is the index of the first entry of its term; every other
+    voter has a progress."""
 
     name = RoleName.LEADER
 
@@ -58,27 +60,29 @@ class Leader:
         self._uncommitted_bytes = sum(
             entry.size_bytes for entry in state.log.between(state.high_watermark, state.log.end_index)
         )
-        """The bytes of the entries beyond the high watermark."""
+        """The bytes of the entries after the high watermark."""
         state.set_leader(state.me)
         self._append(((EntryKind.NO_OP, b""),))
 
     @property
     def deadline_ms(self) -> int:
-        """Heartbeats; whatever else has a time-out is looked at with them."""
+        """The time of the next heartbeat. All other time-outs are checked with the heartbeats."""
         return self._heartbeat_ms
 
     @property
     def is_handing_over(self) -> bool:
-        """Whether it told another replica to stand, or is about to."""
+        """True while the leader hands the leadership over to another replica."""
         return self._transfer is not None
 
     @property
     def has_committed_own_term(self) -> bool:
-        """Whether everything that earlier leaders committed is known to be committed."""
+        """True once an entry of this term has committed. Then all entries that earlier leaders committed are known to
+        be committed."""
         return self._state.high_watermark > self.term_start_index
 
     def on_deadline(self) -> None:
-        """A heartbeat for everybody, and everything that has waited too long."""
+        """Sends a heartbeat to all replicas and handles all expired time-outs. Resigns if no majority has answered in
+        time."""
         state = self._state
         if state.now_ms < self._heartbeat_ms:
             return
@@ -95,11 +99,12 @@ class Leader:
         self._advance_transfer()
 
     def on_persisted(self) -> None:
-        """The leader's own log is durable further than before."""
+        """Commits further entries, because more of the leader's own log is durable."""
         self._advance()
 
     def on_propose(self, event: Propose) -> None:
-        """Appends, unless the leadership is being handed over or too much is uncommitted already."""
+        """Appends the payloads. Rejects them if the leadership is being handed over or too many bytes are
+        uncommitted."""
         state = self._state
         size_bytes = sum(ENTRY_OVERHEAD_BYTES + len(payload) for payload in event.payloads)
         if self._transfer is not None:
@@ -111,7 +116,7 @@ class Leader:
             self._tell_appended(event.request_id, base_index)
 
     def on_read(self, event: Read) -> None:
-        """Confirms the leadership for it; answered when a majority echoes the round."""
+        """Queues the read and confirms the leadership. The reply comes when a majority has echoed the read's round."""
         if len(self._reads) >= self._state.settings.reads_max:
             self._state.reject(event.request_id, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             return
@@ -119,20 +124,21 @@ class Leader:
         self._begin_read_round()
 
     def on_add_voter(self, event: AddVoter) -> None:
-        """Begins once the observer has caught up."""
+        """Queues the change. The new set is appended once the observer has caught up."""
         self._changes.begin_add(event, may_change=self._may_change_voters())
         self._advance_voter_change()
 
     def on_remove_voter(self, event: RemoveVoter) -> None:
-        """Takes effect with the append."""
+        """Appends the voter set without the voter. It takes effect at once, before it commits."""
         self._append_voters(event.request_id, self._changes.remove(event, may_change=self._may_change_voters()))
 
     def on_update_voter(self, event: UpdateVoter) -> None:
-        """The voters stay the same."""
+        """Appends the same voters with the voter's new endpoint."""
         self._append_voters(event.request_id, self._changes.update(event, may_change=self._may_change_voters()))
 
     def on_transfer(self, event: TransferLeadership) -> None:
-        """Begins to hand over; one at a time."""
+        """Starts to hand the leadership over. Ignores the request if a transfer is in progress or no voter can take
+        over."""
         state = self._state
         target = event.target or choose_successor(state.voters, self.replication.peers)
         if self._transfer is not None or target is None:
@@ -142,11 +148,11 @@ class Leader:
             self._advance_transfer()
 
     def on_attach(self, request: AttachRequest) -> None:
-        """Somebody whom nobody sends to: an observer, or a voter whose connection was lost."""
+        """Starts to send to a replica that receives nothing: an observer, or a voter whose connection was lost."""
         self.replication.attach(request.sender, request.end_index)
 
     def on_append_response(self, response: AppendResponse) -> None:
-        """Learns how far a replica is, and sends what it may have now."""
+        """Updates the progress of the replica, commits if a majority has more entries, and sends further entries."""
         progress = self.replication.on_contact(response.sender, response.read_round)
         if progress is None:
             return
@@ -159,23 +165,24 @@ class Leader:
         self._confirm_reads()
 
     def on_snapshot_chunk_response(self, response: SnapshotChunkResponse) -> None:
-        """Sends the chunk that is needed next."""
+        """Sends the next chunk that the replica asks for."""
         if self.replication.on_contact(response.sender, response.read_round) is not None:
             self.replication.on_chunk_needed(response)
             self._confirm_reads()
 
     def on_chunk_loaded(self, event: SnapshotChunkLoaded) -> None:
-        """The store answered."""
+        """Sends the chunk that the store has read."""
         self.replication.on_chunk_loaded(event)
 
     def resign(self) -> None:
-        """Turns down what it can no longer answer. What it appended stays undecided."""
+        """Rejects the requests that the leader can no longer answer. The outcome of its uncommitted entries stays
+        open."""
         for read in self._reads.abandon():
             self._state.reject(read.request_id, ErrorCode.NOT_CONTROLLER)
         self._changes.abandon()
 
     def check_invariants(self) -> None:
-        """See the class."""
+        """Asserts the class's invariants."""
         state = self._state
         assert state.leader == state.me, (state.term, state.leader)
         assert state.log.last_term == state.term, (state.log.last_term, state.term)
@@ -186,7 +193,7 @@ class Leader:
         self.replication.check_invariants()
 
     def _append(self, records: tuple[tuple[EntryKind, bytes], ...]) -> int:
-        """Adds entries of this term and sends them; returns the index of the first."""
+        """Appends entries of this term and sends them. Returns the index of the first entry."""
         state = self._state
         base_index = state.log.end_index
         entries = tuple(
@@ -205,7 +212,7 @@ class Leader:
         )
 
     def _advance(self) -> None:
-        """Commits what a majority has, if its last entry is of this term."""
+        """Commits the entries that a majority has, if the last of them is of this term."""
         state = self._state
         end_index = self._majority_end_index()
         if end_index <= state.high_watermark or state.log.term_before(end_index) != state.term:
@@ -236,7 +243,7 @@ class Leader:
         self.next_role = RoleName.FOLLOWER
 
     def _has_quorum(self) -> bool:
-        """Whether a majority was heard within the election time-out."""
+        """Returns True if a majority has answered within the election time-out, this replica included."""
         state = self._state
         peers = self.replication.peers
         heard_ms = majority_reached(
@@ -248,7 +255,7 @@ class Leader:
         state = self._state
         interval_ms = state.settings.idle_no_op_interval_ms
         is_idle = state.high_watermark == state.log.end_index and self._transfer is None
-        # A single voter needs no idle no-op: it sees by itself whether it can commit.
+        # A single voter needs no idle no-op, because it always knows whether it can commit.
         if interval_ms and is_idle and len(state.voters) > 1 and state.now_ms - self._last_append_ms >= interval_ms:
             self._append(((EntryKind.NO_OP, b""),))
 
@@ -258,7 +265,7 @@ class Leader:
             self._confirm_reads()
 
     def _confirm_reads(self) -> None:
-        """Answers the reads whose round a majority has echoed, and begins the round of those that waited."""
+        """Answers the reads whose round a majority has echoed. Starts the next round for reads that came later."""
         state = self._state
         if not len(self._reads):
             return
@@ -273,7 +280,8 @@ class Leader:
             self._begin_read_round()
 
     def _may_change_voters(self) -> bool:
-        """One change at a time, and only on top of a committed entry of this term."""
+        """Returns True if a change of the voters may begin. The last change and an entry of this term must have
+        committed, and no transfer may be in progress."""
         state = self._state
         is_settled = state.high_watermark >= state.log.voters.latest_end_index
         return is_settled and self.has_committed_own_term and self._transfer is None
@@ -284,12 +292,13 @@ class Leader:
             self._append_voters(*change)
 
     def _append_voters(self, request_id: int, voters: VoterSet | None) -> None:
-        """Unless the change was turned down."""
+        """Appends the voter set and replies. Does nothing if `voters` is None, because the change was rejected."""
         if voters is not None:
             self._tell_appended(request_id, self._append(((EntryKind.VOTERS, voters.to_bytes()),)))
 
     def _advance_transfer(self) -> None:
-        """Tells the successor once it has everything; again with each heartbeat, because that may be lost."""
+        """Tells the successor to stand for election once it has the whole log. Repeats this with each heartbeat,
+        because the message may be lost."""
         if self._transfer is None:
             return
         progress = self.replication.peers.get(self._transfer.target)

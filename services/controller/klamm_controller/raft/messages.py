@@ -1,23 +1,24 @@
-"""The messages between replicas, and the terms of the log.
+"""The messages between replicas, and the vocabulary of the log.
 
-Indexes count entries from 0; ends are exclusive: `end_index` is one past the last entry, so the empty log ends at 0
-and the high watermark is the end of what is committed (Kafka's offsets, not the paper's 1-based indexes). A position
-in the log is named by an end and the term of the entry before it (KIP-595's OffsetAndEpoch); before the first entry
-that term is 0.
+Indexes count entries from 0, like Kafka's offsets (the Raft paper counts from 1). Ends are exclusive: `end_index` is
+the index after the last entry, so an empty log ends at 0. The high watermark is the index after the last committed
+entry. A position in the log is an end and the term of the entry before it (KIP-595's OffsetAndEpoch). Before the first
+entry, this term is 0.
 
-| message                | from -> to              | says                                                          |
+| message                | from -> to              | meaning                                                       |
 |------------------------|-------------------------|---------------------------------------------------------------|
 | VoteRequest            | candidate -> voter      | will you (pre_vote: would you) vote for me (KIP-595, 996)     |
-| VoteResponse           | voter -> candidate      | yes; or no, and who leads                                     |
-| AppendRequest          | leader -> replica       | entries after a position, the high watermark; also heartbeat  |
-| AppendResponse         | replica -> leader       | my log equals yours up to here; or try again from there       |
+| VoteResponse           | voter -> candidate      | yes; or no, and the leader if known                           |
+| AppendRequest          | leader -> replica       | entries after a position, the high watermark; or a heartbeat  |
+| AppendResponse         | replica -> leader       | my log equals yours up to this end; or retry from this end    |
 | SnapshotChunkRequest   | leader -> replica       | bytes of a snapshot (KIP-630)                                 |
 | SnapshotChunkResponse  | replica -> leader       | the position I need next                                      |
 | TimeoutNowRequest      | leader -> voter         | be a candidate now (thesis 3.10)                              |
-| AttachRequest          | observer -> anybody     | I follow without being listed: tell me, or who leads          |
-| AttachResponse         | not the leader -> it    | who leads                                                     |
+| AttachRequest          | observer -> any replica | send me entries, or tell me the leader                        |
+| AttachResponse         | non-leader -> observer  | the leader, if known                                          |
 
-Every message carries its sender's term. The code that decodes messages from the wire checks ranges: in here they hold.
+Every message carries its sender's term. io/raft_codec.py checks the ranges of all numbers when it decodes a message, so
+the code of this package does not.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import NamedTuple
 
 
 class ReplicaKey(NamedTuple):
-    """A replica is a node with a directory (KIP-853). A node that starts again with an empty disk is another
+    """The id of a replica: a node and its directory (KIP-853). A node that starts again with an empty disk is another
     replica."""
 
     node_id: int
@@ -40,33 +41,36 @@ class ReplicaKey(NamedTuple):
 
 ANY_DIRECTORY = ""
 """The receiver's directory in an AttachRequest, because the sender does not know it yet. A negative node id stands for
-a server of which only the address is known, as for Kafka's bootstrap servers."""
+a server that is known only by its address, like Kafka's bootstrap servers."""
 
 
 class Voter(NamedTuple):
-    """A replica that votes, and where the others reach it (opaque here)."""
+    """A voter and its address. The Raft code does not interpret the address."""
 
     key: ReplicaKey
     endpoint: str
 
 
 class EntryKind(IntEnum):
-    """What an entry is for; the numbers are stored."""
+    """The kind of an entry. The numbers are stored, so they must not change."""
 
     DATA = 0
     NO_OP = 1
-    """The first entry of each term, and of an idle leader (KIP-835)."""
+    """An entry without content: the first entry of each term, and an entry of an idle leader (KIP-835)."""
     VOTERS = 2
-    """The whole voter set from here on (KIP-853's VotersRecord); payload: membership.VoterSet.to_bytes."""
+    """A complete voter set, in force from this entry on (KIP-853's VotersRecord). The payload is
+    membership.VoterSet.to_bytes."""
 
 
 ENTRY_OVERHEAD_BYTES = 32
-"""Counted per entry beside its payload, so that empty entries cannot be unbounded in number."""
+"""The bytes that each entry counts besides its payload, so that limits in bytes also limit the number of empty
+entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One entry. Positional, unlike messages: the log makes them by the thousand."""
+    """One entry of the log. Its fields are positional, unlike those of messages, because the log makes thousands of
+    entries."""
 
     index: int
     term: int
@@ -75,17 +79,18 @@ class LogEntry:
 
     @property
     def size_bytes(self) -> int:
-        """What it counts toward limits."""
+        """The bytes that the entry counts toward limits."""
         return ENTRY_OVERHEAD_BYTES + len(self.payload)
 
     def describe(self) -> str:
-        """One word for traces."""
+        """Returns a short text for traces, as index/term:kind."""
         return f"{self.index}/{self.term}:{self.kind.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotId:
-    """The state after every entry below `end_index`, the last of which has `term` (KIP-630's OffsetAndEpoch)."""
+    """The id of a snapshot: the state after all entries below `end_index`. The last of these entries has `term`
+    (KIP-630's OffsetAndEpoch)."""
 
     end_index: int
     term: int
@@ -96,7 +101,7 @@ class SnapshotId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    """Asks for a vote in `term`; with `pre_vote`, whether one would be given in the term after it."""
+    """Asks for a vote in `term`. With `pre_vote`, asks whether the voter would vote for the sender in the next term."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -105,7 +110,7 @@ class VoteRequest:
     end_index: int
     """The end of the candidate's log."""
     last_term: int
-    """The term of its last entry."""
+    """The term of the last entry in the candidate's log."""
 
     def describe(self) -> str:
         return f"{'PreVote' if self.pre_vote else 'Vote'}Request log={self.end_index}/{self.last_term}"
@@ -113,7 +118,8 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    """`term` is the voter's own, which tells a candidate that it is behind; in a granted pre-vote, the one asked in."""
+    """A voter's answer. `term` is the voter's term, so that a candidate of an older term learns of it. A granted
+    pre-vote has the term of the request."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -121,7 +127,7 @@ class VoteResponse:
     pre_vote: bool
     granted: bool
     leader: ReplicaKey | None
-    """The leader of `term`, if the voter refuses and knows it."""
+    """The leader of `term`, or None if the vote was granted or the voter knows no leader."""
 
     def describe(self) -> str:
         leader = f" leader={self.leader}" if self.leader else ""
@@ -130,7 +136,8 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRequest:
-    """Entries from `base_index` on, to be taken only by a log that has `prev_term` just before it."""
+    """Entries from `base_index` on. The receiver appends them only if its entry before `base_index` has the term
+    `prev_term`."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -139,9 +146,10 @@ class AppendRequest:
     prev_term: int
     entries: tuple[LogEntry, ...]
     high_watermark: int
-    """The leader's; it may lie beyond these entries."""
+    """The leader's high watermark. It may lie after these entries."""
     read_round: int
-    """Echoed in the response; proves to linearizable reads that the leader still led."""
+    """The leader's round of reads. The response echoes it, which proves to linearizable reads that the leader still
+    led."""
 
     def describe(self) -> str:
         entries = " ".join(entry.describe() for entry in self.entries)
@@ -150,17 +158,18 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendResponse:
-    """Accepted: up to `end_index` the log is durable and equals the leader's.
+    """The answer to an AppendRequest or to the last chunk of a snapshot.
 
-    Rejected: the log has no entry of the request's `prev_term` before `base_index`; the logs may agree up to
-    `end_index`, before which the follower has an entry of `last_term` (KIP-595's DivergingEpoch)."""
+    Accepted: the follower's log up to `end_index` is durable and equals the leader's. Rejected: the follower has no
+    entry of the term `prev_term` before `base_index`. The logs may agree up to `end_index`, and the follower's entry
+    before it has the term `last_term` (KIP-595's DivergingEpoch)."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
     term: int
     rejected: bool
     base_index: int
-    """The base index of the request that this answers."""
+    """The `base_index` of the request that this answers."""
     end_index: int
     last_term: int
     read_round: int
@@ -200,7 +209,7 @@ class SnapshotChunkResponse:
     term: int
     snapshot: SnapshotId
     position: int
-    """The first byte not there yet."""
+    """The position of the first byte that the receiver lacks."""
     read_round: int
 
     def describe(self) -> str:
@@ -209,7 +218,7 @@ class SnapshotChunkResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeoutNowRequest:
-    """The receiver has everything: it may stand for election without asking first."""
+    """Tells a voter with the leader's whole log to stand for election without a pre-vote."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -221,13 +230,13 @@ class TimeoutNowRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """A replica to which no leader sends entries asks to be sent them."""
+    """A replica that receives nothing from a leader asks to be sent entries."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
     term: int
     end_index: int
-    """The end of its log, where the leader begins to look for a common point."""
+    """The end of the sender's log. The leader starts from it to find where the logs agree."""
 
     def describe(self) -> str:
         return f"AttachRequest end={self.end_index}"
@@ -235,7 +244,7 @@ class AttachRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachResponse:
-    """The answer of a replica that does not lead."""
+    """The answer to an AttachRequest of a replica that is not the leader. `leader` is None if it knows no leader."""
 
     sender: ReplicaKey
     receiver: ReplicaKey

@@ -1,14 +1,14 @@
-"""One replica of the log: `step(event, now_ms) -> Effects`, and nothing else changes it.
+"""One replica of the log. Only `step(event, now_ms) -> Effects` changes its state.
 
-Owns the roles and the rules that hold in all of them: whom a message is for, what a newer or an older term means
-(thesis 3.3), who is asked for votes. Legal transitions:
+This module owns the roles, and the rules that hold in all roles: which messages this replica handles, and what it does
+on a newer or an older term (thesis 3.3). Legal transitions:
 
 | from        | to                                                                                          |
 |-------------|---------------------------------------------------------------------------------------------|
-| FOLLOWER    | FOLLOWER (newer term), PROSPECTIVE (heard nobody), CANDIDATE (told to by the leader)        |
-| PROSPECTIVE | FOLLOWER (leader or newer term), PROSPECTIVE (heard nobody), CANDIDATE (could win)          |
+| FOLLOWER    | FOLLOWER (newer term), PROSPECTIVE (time-out), CANDIDATE (the leader hands over)            |
+| PROSPECTIVE | FOLLOWER (leader or newer term), PROSPECTIVE (time-out), CANDIDATE (could win)              |
 | CANDIDATE   | FOLLOWER (leader or newer term), PROSPECTIVE (not won in time), LEADER (won)                |
-| LEADER      | FOLLOWER (newer term, no majority heard, removed)                                           |
+| LEADER      | FOLLOWER (newer term, no answers from a majority, or removed)                               |
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ LEGAL_TRANSITIONS: dict[RoleName, frozenset[RoleName]] = {
 
 
 class RaftNode:
-    """A replica, from start to crash. The package's docstring lists the caller's duties."""
+    """One replica, from its start to its crash. The package's docstring lists the caller's duties."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class RaftNode:
         now_ms: int,
         known_nodes: Sequence[int] = (),
     ) -> None:
-        """`known_nodes`: node ids to ask for the leader, beside the voters (`messages.ANY_DIRECTORY`)."""
+        """`known_nodes` are the ids of nodes that this replica asks for the leader, besides the voters
+        (`messages.ANY_DIRECTORY`)."""
         settings.validate()
         self._state = NodeState(me, stored, settings, rng)
         self._state.now_ms = now_ms
@@ -94,22 +95,22 @@ class RaftNode:
 
     @property
     def role(self) -> RoleName:
-        """What it is now."""
+        """The current role."""
         return self._role.name
 
     @property
     def term(self) -> int:
-        """The newest term it has seen."""
+        """The newest term that this replica has seen."""
         return self._state.term
 
     @property
     def leader(self) -> ReplicaKey | None:
-        """The leader of that term, if this replica knows it."""
+        """The leader of the current term, or None if this replica does not know it."""
         return self._state.leader
 
     @property
     def follows_in_step(self) -> bool:
-        """Whether it follows a leader, and has had all that was committed."""
+        """True if this replica follows a leader and has once had all entries that were committed at that time."""
         return isinstance(self._role, Follower) and self._role.is_in_step
 
     @property
@@ -119,58 +120,60 @@ class RaftNode:
 
     @property
     def log_start_index(self) -> int:
-        """The first entry it still has."""
+        """The index of the first entry that is still in the log."""
         return self._state.log.start_index
 
     @property
     def log_end_index(self) -> int:
-        """The end of its log."""
+        """The index after the last entry of the log."""
         return self._state.log.end_index
 
     @property
     def high_watermark(self) -> int:
-        """The end of what it knows to be committed."""
+        """The index after the last entry that this replica knows to be committed."""
         return self._state.high_watermark
 
     @property
     def delivered_end_index(self) -> int:
-        """The end of what it handed out as committed."""
+        """The index after the last entry that was delivered as committed."""
         return self._state.delivered_end_index
 
     @property
     def snapshot(self) -> SnapshotId:
-        """The newest snapshot in its store."""
+        """The newest snapshot in the store."""
         return self._state.log.snapshot
 
     @property
     def election_timeout_ms(self) -> int:
-        """The one in force: the setting, or more for a while after silence was taken for death (patience.py)."""
+        """The election time-out in force, in milliseconds: the setting, or more after false alarms (patience.py)."""
         return self._state.election_timeout_ms
 
     @property
     def is_active(self) -> bool:
-        """Whether the node leads and has committed an entry of its term. From then on, the delivered entries contain
-        all entries that any earlier leader acknowledged."""
+        """True while the node leads and has committed an entry of its term. The delivered entries then contain all
+        entries that any earlier leader acknowledged."""
         return isinstance(self._role, Leader) and self._role.has_committed_own_term
 
     @property
     def replicas(self) -> dict[ReplicaKey, Progress]:
-        """What a leader knows of the others (for DescribeQuorum); not to be changed. Empty if it does not lead."""
+        """The leader's progress for each other replica, for DescribeQuorum. Empty if this node does not lead. Callers
+        must not change it."""
         return self._role.replication.peers if isinstance(self._role, Leader) else {}
 
     def snapshot_at(self, end_index: int) -> tuple[SnapshotId, VoterSet]:
-        """The name of a snapshot of what was delivered below `end_index`, and the voters to store with it."""
+        """Returns the id of a snapshot of the state after the delivered entries below `end_index`, and the voters to
+        store with it."""
         assert self.snapshot.end_index <= end_index <= self.delivered_end_index, end_index
         term = self._state.log.term_before(end_index)
         assert term is not None, end_index
         return SnapshotId(end_index=end_index, term=term), self._state.log.voters.at(end_index)
 
     def next_deadline_ms(self) -> int:
-        """When to tell DeadlinePassed, on the clock of `now_ms`."""
+        """Returns the time at which to step DeadlinePassed, on the clock of `now_ms`."""
         return self._role.deadline_ms
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        """Handles one event. `now_ms` is monotonic."""
+        """Handles one event and returns its effects. `now_ms` must be monotonic."""
         state = self._state
         assert now_ms >= state.now_ms, (now_ms, state.now_ms)
         state.now_ms = now_ms
@@ -246,13 +249,13 @@ class RaftNode:
             self._on_current_term(message)
 
     def _is_for_me(self, message: Message) -> bool:
-        """A message to another directory of this node is for a replica that is gone; whom one may follow, anybody can
-        be asked."""
+        """Returns True if this replica handles the message. A message to another directory of this node is for a former
+        replica. Any replica answers an AttachRequest."""
         return message.receiver == self.me or isinstance(message, AttachRequest)
 
     def _on_old_term(self, message: Message) -> None:
-        """Leaders and candidates of the past learn the present term. A refusal may name the leader of an older term.
-        Everything else is too late."""
+        """Handles a message of an older term. Answers leaders and candidates, so that they learn of the current term,
+        and every AttachRequest. A refused pre-vote may name the leader of an older term. Drops all other messages."""
         if isinstance(message, AppendRequest | SnapshotChunkRequest):
             self._state.on_false_alarm()
         match message:
@@ -286,7 +289,7 @@ class RaftNode:
         self,
         message: AppendResponse | SnapshotChunkResponse | VoteResponse | TimeoutNowRequest | AttachResponse,
     ) -> None:
-        """What only one role expects; to the others it comes too late."""
+        """Handles a message that only one role expects. Other roles drop it, because it comes too late."""
         match self._role, message:
             case Leader() as leader, AppendResponse():
                 leader.on_append_response(message)
@@ -299,7 +302,7 @@ class RaftNode:
             case Follower() as follower, AttachResponse():
                 follower.on_attach_response(message)
             case Follower(), AppendResponse():
-                # This term was its own, and it gave up a majority that answers after all.
+                # This node led this term and resigned for lack of answers. A replica answers after all.
                 self._state.on_false_alarm()
             case _:
                 pass
@@ -314,7 +317,7 @@ class RaftNode:
         )
 
     def _refuse_stale_leader(self, request: AppendRequest | SnapshotChunkRequest) -> None:
-        """Nothing is acknowledged: the term is the message."""
+        """Answers a leader of an older term with the current term. The answer acknowledges nothing."""
         state = self._state
         state.outbox.promise(
             AppendResponse(
@@ -330,7 +333,8 @@ class RaftNode:
         )
 
     def _follow(self, leader: ReplicaKey) -> Follower:
-        """The role in which a leader's requests of the current term are handled."""
+        """Becomes a follower if necessary, and returns the follower, which handles the request of a leader of the
+        current term."""
         assert not isinstance(self._role, Leader), f"{leader} and {self.me} both lead in term {self.term}"
         if isinstance(self._role, Prospective):
             self._state.on_false_alarm()
@@ -341,7 +345,7 @@ class RaftNode:
 
     def _adopt_term(self, term: int) -> None:
         if isinstance(self._role, Leader) and not self._role.is_handing_over:
-            self._state.on_false_alarm()  # of the others, about this one
+            self._state.on_false_alarm()  # the others wrongly took this leader for dead
         self._become(RoleName.FOLLOWER)
         self._state.adopt_term(term)
 

@@ -1,12 +1,13 @@
-"""What a leader knows of one replica, and what it may send it next.
+"""The leader's knowledge of one replica, which decides what the leader may send next.
 
-| state     | sends                                          | leaves to                                          |
-|-----------|------------------------------------------------|----------------------------------------------------|
-| PROBE     | one request at a time, until logs are joined    | REPLICATE: accepted; SNAPSHOT: the log begins later |
-| REPLICATE | a pipeline, up to the limits in flight         | PROBE: rejected (something was lost or reordered)  |
-| SNAPSHOT  | one chunk at a time                            | PROBE: the replica reports an end in the log       |
+| state     | sends                                           | leaves to                                           |
+|-----------|-------------------------------------------------|-----------------------------------------------------|
+| PROBE     | one request at a time, until the logs agree     | REPLICATE: accepted; SNAPSHOT: the log begins later |
+| REPLICATE | a pipeline, up to the limits in flight          | PROBE: rejected (a message was lost or reordered)   |
+| SNAPSHOT  | one chunk at a time                             | REPLICATE: the replica reports an end in the log    |
 
-Invariants: `match_end_index <= next_index`; in REPLICATE the requests in flight lie between them, in order.
+Invariants: `match_end_index <= next_index`; in REPLICATE, the ends of the requests in flight lie between these two, in
+order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from klamm_controller.raft.snapshot import SnapshotSending
 
 
 class ProgressState(Enum):
-    """How entries go to a replica."""
+    """The way in which a leader sends entries to a replica."""
 
     PROBE = "probe"
     REPLICATE = "replicate"
@@ -27,38 +28,39 @@ class ProgressState(Enum):
 
 
 class Progress:
-    """One replica, for as long as one leader leads."""
+    """The progress of one replica, during one leader's term."""
 
     def __init__(self, *, next_index: int, now_ms: int, inflight_messages_max: int, inflight_bytes_max: int) -> None:
         self.state = ProgressState.PROBE
         self.match_end_index = 0
-        """Up to here the replica's log is known to be durable and equal to the leader's."""
+        """The replica's log is known to be durable and equal to the leader's log up to this index."""
         self.next_index = next_index
-        """The next entry to send."""
+        """The index of the next entry to send."""
         self.last_contact_ms = now_ms
-        """When it last answered in this term; a new leader gives everybody the benefit of the doubt."""
+        """The time of the replica's last answer in this term. A new leader starts with the current time for every
+        replica."""
         self.read_round = 0
-        """The newest round of reads that it confirmed."""
+        """The newest round of reads that the replica has confirmed."""
         self.sent_high_watermark = 0
-        """The greatest high watermark it was told."""
+        """The greatest high watermark that was sent to the replica."""
         self.snapshot: SnapshotSending | None = None
-        """Set exactly in SNAPSHOT."""
+        """The transfer of a snapshot. Set only in state SNAPSHOT."""
         self._messages_max = inflight_messages_max
         self._bytes_max = inflight_bytes_max
         self._inflight: deque[tuple[int, int]] = deque()
-        """(end index, bytes) of each unanswered request with entries; only in REPLICATE."""
+        """(end index, bytes) of each unanswered request with entries. Empty except in state REPLICATE."""
         self._inflight_bytes = 0
         self._probe_sent = False
 
     @property
     def may_send(self) -> bool:
-        """Whether another request with entries may go out."""
+        """True if another request with entries may be sent."""
         if self.state is ProgressState.REPLICATE:
             return len(self._inflight) < self._messages_max and self._inflight_bytes < self._bytes_max
         return self.state is ProgressState.PROBE and not self._probe_sent
 
     def on_sent(self, entries: tuple[LogEntry, ...], high_watermark: int) -> None:
-        """A request that begins at `next_index` left."""
+        """Counts a request that was sent from `next_index` on."""
         self.sent_high_watermark = max(self.sent_high_watermark, high_watermark)
         if self.state is ProgressState.PROBE:
             self._probe_sent = True
@@ -69,7 +71,7 @@ class Progress:
             self._inflight_bytes += size_bytes
 
     def on_accepted(self, end_index: int) -> bool:
-        """The replica's log matches up to `end_index`; returns whether that is news."""
+        """Notes that the replica's log matches up to `end_index`. Returns True if `match_end_index` has grown."""
         advanced = end_index > self.match_end_index
         self.match_end_index = max(self.match_end_index, end_index)
         self.next_index = max(self.next_index, self.match_end_index)
@@ -78,32 +80,32 @@ class Progress:
         return advanced
 
     def is_stale_rejection(self, base_index: int) -> bool:
-        """Whether a rejection was overtaken: by an acceptance, or by another probe."""
+        """Returns True if a rejection is out of date, because of a later acceptance or another probe."""
         if base_index <= self.match_end_index:
             return True
         return self.state is ProgressState.PROBE and base_index != self.next_index
 
     def become_probe(self, next_index: int) -> None:
-        """Looks for the common point, beginning at `next_index`."""
+        """Starts to search for the end up to which the logs agree, from `next_index` down."""
         self._enter(ProgressState.PROBE)
         self.next_index = max(next_index, self.match_end_index)
 
     def become_replicate(self) -> None:
-        """The logs are joined at `match_end_index`."""
+        """Starts the pipeline, because the logs agree up to `match_end_index`."""
         self._enter(ProgressState.REPLICATE)
         self.next_index = self.match_end_index
 
     def become_snapshot(self, sending: SnapshotSending) -> None:
-        """The entries it needs are gone."""
+        """Starts to send a snapshot, because the entries that the replica needs are no longer in the log."""
         self._enter(ProgressState.SNAPSHOT)
         self.snapshot = sending
 
     def allow_probe(self) -> None:
-        """The last probe may have been lost."""
+        """Allows another probe, because the last one may have been lost."""
         self._probe_sent = False
 
     def check_invariants(self) -> None:
-        """See the module."""
+        """Asserts the module's invariants."""
         assert self.match_end_index <= self.next_index, (self.match_end_index, self.next_index)
         assert (self.state is ProgressState.SNAPSHOT) == (self.snapshot is not None), self.state
         assert self.state is ProgressState.REPLICATE or not self._inflight, self.state

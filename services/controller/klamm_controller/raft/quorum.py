@@ -1,7 +1,7 @@
-"""The arithmetic of majorities, and nothing else.
+"""The arithmetic of majorities.
 
-A majority is more than half, so that any two of one set, and any two of sets that differ by one member, overlap
-(thesis 3.4, 4.1). An empty set has no majority: nothing is ever decided by nobody.
+A majority is more than half of the voters. So any two majorities of one set overlap, and so do majorities of two sets
+that differ by one voter (thesis 3.4, 4.1). An empty set has no majority, so it never decides anything.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from klamm_controller.raft.messages import ReplicaKey
 
 
 def majority(voter_count: int) -> int:
-    """How many of that many voters decide."""
+    """Returns the size of a majority of `voter_count` voters."""
     return voter_count // 2 + 1
 
 
 def is_majority(voters: Collection[ReplicaKey], granted: Collection[ReplicaKey]) -> bool:
-    """Whether enough of `voters` are among `granted`; the votes of others do not count."""
+    """Returns True if a majority of `voters` is in `granted`. Replicas that are not voters do not count."""
     return sum(voter in granted for voter in voters) >= majority(len(voters))
 
 
 def majority_reached(values: Sequence[int]) -> int:
-    """The greatest value that a majority has reached, one value per voter (log ends, times of contact, rounds)."""
+    """Returns the greatest value that a majority has reached. `values` has one value per voter: log ends, times of
+    contact or rounds."""
     assert values, "nobody votes"
     return sorted(values, reverse=True)[majority(len(values)) - 1]

@@ -1,12 +1,12 @@
-"""The log of one replica: every entry since the last snapshot, and how much of it is durable.
+"""The log of one replica: the entries since the last snapshot, and the index up to which they are durable.
 
-All of it is in memory. It is bounded by the snapshot interval (some MiB), so no step ever has to wait for a read, and
-there is no second place to ask for a term. The store holds the same entries for the next start.
+The whole log is in memory, so no step waits for a read from disk. Snapshots bound its size to some MiB. The store holds
+the same entries for the next start.
 
     snapshot ......... start_index ............. durable_end_index ......... end_index
        (may reach into the log)     | stored and synced |  handed out to be written |
 
-Every change goes to the outbox in the same call, so memory and store cannot be told different things.
+Every change goes to the outbox in the same call, so the memory and the store cannot diverge.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from klamm_controller.raft.membership import VoterHistory, VoterSet
 from klamm_controller.raft.messages import LogEntry, SnapshotId
 
 START = SnapshotId(end_index=0, term=0)
-"""Where every log begins: after nothing."""
+"""The position before the first entry, where every log begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState:
-    """What the store of a replica holds when it starts. The entries begin at or below the snapshot's end."""
+    """The content of a replica's store when the replica starts. The entries begin at or before the snapshot's end."""
 
     hard_state: HardState
     snapshot: SnapshotId
-    """START when there is none."""
+    """The newest complete snapshot, or START if there is none."""
     snapshot_voters: VoterSet
-    """The voters at the snapshot's end; without a snapshot, the set that the quorum began with."""
+    """The voters at the snapshot's end. Without a snapshot, the voters with which the log began."""
     entries: tuple[LogEntry, ...]
 
     @classmethod
     def empty(cls, bootstrap_voters: VoterSet) -> StoredState:
-        """A new replica; an observer that knows no voters yet gives an empty set."""
+        """Returns the state of a new replica. An observer that knows no voters yet passes an empty set."""
         return cls(
             hard_state=HardState(term=0, voted_for=None),
             snapshot=START,
@@ -47,8 +47,10 @@ class StoredState:
 
 
 class RaftLog:
-    """Invariants: start_index <= snapshot.end_index <= end_index; durable_end_index <= end_index; entries are
-    consecutive and their terms never decrease."""
+    """The entries of one replica, from `start_index` to `end_index`.
+
+    Invariants: start_index <= snapshot.end_index <= end_index; durable_end_index <= end_index; entries are consecutive
+    and their terms never decrease."""
 
     def __init__(self, stored: StoredState, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -56,20 +58,20 @@ class RaftLog:
         self.snapshot = stored.snapshot
         self.start_index = self._entries[0].index if self._entries else stored.snapshot.end_index
         self._start_term: int | None = None
-        """The term just before `start_index`; None when nothing says it (the snapshot ends later)."""
+        """The term of the entry before `start_index`, or None if it is unknown because the snapshot ends later."""
         if self.start_index in (0, stored.snapshot.end_index):
             self._start_term = stored.snapshot.term if self.start_index else 0
         self.end_index = self.start_index + len(self._entries)
         self.last_term = self._entries[-1].term if self._entries else stored.snapshot.term
         self.durable_end_index = self.end_index
         self._writes: deque[tuple[int, int]] = deque()
-        """(write, end of the log that it makes durable), of the writes under way."""
+        """(write id, end of the log that the write makes durable) of each write in progress."""
         self.voters = VoterHistory(stored.snapshot.end_index, stored.snapshot_voters)
         self.voters.append(entry for entry in stored.entries if entry.index >= stored.snapshot.end_index)
         assert self.start_index <= stored.snapshot.end_index <= self.end_index, (self.start_index, stored.snapshot)
 
     def term_before(self, end_index: int) -> int | None:
-        """The term of the entry at `end_index - 1`; None when this log does not say."""
+        """Returns the term of the entry at `end_index - 1`, or None if this log does not have it."""
         offset = end_index - self.start_index
         if offset > 0:
             return self._entries[offset - 1].term if end_index <= self.end_index else None
@@ -78,17 +80,20 @@ class RaftLog:
         return 0 if end_index == 0 else None
 
     def has_position(self, end_index: int, term: int) -> bool:
-        """Whether this log contains everything up to that position (the log matching property)."""
+        """Returns True if this log has an entry of `term` before `end_index`. Then both logs are equal up to there (log
+        matching property)."""
         return self.term_before(end_index) == term
 
     def is_behind(self, end_index: int, last_term: int) -> bool:
-        """Whether a log with that end is at least as complete as this one (thesis 3.6.1)."""
+        """Returns True if a log with this end and last term is at least as complete as this log (thesis 3.6.1)."""
         return (last_term, end_index) >= (self.last_term, self.end_index)
 
     def last_position(self, end_index: int, term: int) -> tuple[int, int]:
-        """The last position (end, term before it) at or before `end_index` whose term is at most `term`.
+        """Returns the last position at or before `end_index` whose term is at most `term`, as (end, term of the entry
+        before it).
 
-        Both sides of a conflict use it, so each message skips a whole term (KIP-595, KIP-279's rule)."""
+        In a conflict, the leader and the follower both call this, so each message skips a whole term (KIP-595,
+        KIP-279's rule)."""
         limit = min(end_index, self.end_index) - self.start_index
         if limit > 0:
             offset = bisect_right(self._entries, term, hi=limit, key=_term)
@@ -99,7 +104,7 @@ class RaftLog:
         return 0, 0
 
     def entries_from(self, base_index: int, max_bytes: int) -> tuple[LogEntry, ...]:
-        """Entries from there on, of about `max_bytes`, at least one if there is one."""
+        """Returns about `max_bytes` of entries from `base_index` on, but at least one entry if the log has one."""
         assert base_index >= self.start_index, (base_index, self.start_index)
         first = base_index - self.start_index
         last, size_bytes = first, 0
@@ -111,12 +116,12 @@ class RaftLog:
         return tuple(self._entries[first:last])
 
     def between(self, base_index: int, end_index: int) -> Sequence[LogEntry]:
-        """Entries of a range that is in the log."""
+        """Returns the entries from `base_index` to before `end_index`, which must be in the log."""
         assert self.start_index <= base_index <= end_index <= self.end_index, (base_index, end_index)
         return self._entries[base_index - self.start_index : end_index - self.start_index]
 
     def append(self, entries: tuple[LogEntry, ...]) -> None:
-        """Adds entries at the end."""
+        """Appends entries at the end of the log."""
         assert entries[0].index == self.end_index, (entries[0].index, self.end_index)
         assert entries[0].term >= self.last_term, (entries[0].term, self.last_term)
         self._entries.extend(entries)
@@ -127,7 +132,7 @@ class RaftLog:
         self._expect_write()
 
     def cut_end(self, end_index: int) -> None:
-        """Drops the entries from `end_index` on, which another leader's replace."""
+        """Drops the entries from `end_index` on, because another leader's entries replace them."""
         assert self.snapshot.end_index <= end_index < self.end_index, (self.snapshot, end_index, self.end_index)
         del self._entries[end_index - self.start_index :]
         self.end_index = end_index
@@ -140,7 +145,7 @@ class RaftLog:
         self._expect_write()
 
     def compact(self, snapshot: SnapshotId, retained_entries: int) -> None:
-        """Takes note of a stored snapshot, and drops all but the last `retained_entries` that it covers."""
+        """Sets the newest stored snapshot. Drops all entries that it covers, except the last `retained_entries`."""
         assert self.has_position(snapshot.end_index, snapshot.term), (snapshot, self.end_index)
         self.snapshot = snapshot
         start_index = snapshot.end_index - retained_entries
@@ -152,7 +157,7 @@ class RaftLog:
             self._outbox.cut_log_start(start_index)
 
     def install(self, snapshot: SnapshotId, voters: VoterSet) -> None:
-        """Replaces the log by a snapshot; entries after it stay if they follow from it (thesis 5.1)."""
+        """Replaces the log with a snapshot. Keeps the entries after it if they continue it (thesis 5.1)."""
         if self.has_position(snapshot.end_index, snapshot.term):
             self.compact(snapshot, 0)
             return
@@ -168,12 +173,12 @@ class RaftLog:
         self._expect_write()
 
     def on_persisted(self, persist_id: int) -> None:
-        """Notes what is durable now."""
+        """Advances `durable_end_index` after all writes up to `persist_id` are durable."""
         while self._writes and self._writes[0][0] <= persist_id:
             self.durable_end_index = max(self.durable_end_index, self._writes.popleft()[1])
 
     def check_invariants(self) -> None:
-        """See the class. Looks at the ends of the log only, so it may run after every step."""
+        """Asserts the class's invariants. Checks only the ends of the log, so it is cheap enough for every step."""
         assert self.start_index <= self.snapshot.end_index <= self.end_index, (self.start_index, self.snapshot)
         assert self.end_index == self.start_index + len(self._entries), (self.start_index, self.end_index)
         assert self.durable_end_index <= self.end_index, (self.durable_end_index, self.end_index)
@@ -185,16 +190,16 @@ class RaftLog:
         assert self.voters.latest_end_index <= self.end_index, (self.voters.latest_end_index, self.end_index)
 
     def _expect_write(self) -> None:
-        """The next write makes the log durable up to here."""
+        """Notes that the next write makes the log durable up to its current end."""
         if self._writes and self._writes[-1][0] == self._outbox.next_id:
             self._writes.pop()
         self._writes.append((self._outbox.next_id, self.end_index))
 
     def _forget_durable(self, end_index: int) -> None:
-        """A write that is still under way may hold entries that are cut off: it counts only up to the cut.
+        """Limits the writes in progress to `end_index`, because they may contain entries that are cut off.
 
-        Without this, a node whose entries 8 and 9 are replaced while they are being written would take the new
-        8 and 9 for durable when the old write ends."""
+        Suppose that entries 8 and 9 are replaced while they are being written. Without this limit, the new entries 8
+        and 9 would count as durable when the old write ends."""
         self.durable_end_index = min(self.durable_end_index, end_index)
         self._writes = deque((write, min(end, end_index)) for write, end in self._writes)
 

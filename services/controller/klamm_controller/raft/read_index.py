@@ -1,14 +1,14 @@
-"""Linearizable reads without writing anything (thesis 6.4, ReadIndex).
+"""Linearizable reads that write nothing to the log (thesis 6.4, ReadIndex).
 
-A read takes the high watermark at its arrival, once an entry of the leader's own term is committed (before that the
-high watermark may be behind what an earlier leader acknowledged). It may be answered when a majority has confirmed,
-after its arrival, that this leader still leads. Confirmations are counted in rounds: every message to a replica
-carries the current round and its answer echoes it. One round serves all the reads that came before it started; those
-that come while it is under way wait for the next one.
+A read remembers the high watermark at its arrival, but only once an entry of the leader's own term has committed.
+Before that, the high watermark may lag behind entries that an earlier leader acknowledged. The read may be answered
+when a majority has confirmed, after the read's arrival, that this leader still leads. Confirmations are counted in
+rounds: every message to a replica carries the current round, and the answer echoes it. One round serves all reads that
+came before it started. Reads that come during a round wait for the next one.
 
-Leases on clocks would save the round trip, and lose the guarantee when a clock or a process stalls; so there are none.
+Leases would save the round trip. Klamm has no leases, because a stalled clock or process would break linearizability.
 
-Invariant: `_confirming` reads belong to round `round`; `_waiting` ones came later.
+Invariant: the reads in `_confirming` belong to round `round`, and the reads in `_waiting` came later.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PendingRead:
-    """A request, and how far the state machine must be to serve it."""
+    """A read request, and the index up to which the state machine must be applied before the read is answered."""
 
     request_id: int
     end_index: int
 
 
 class ReadIndex:
-    """The reads of one leader."""
+    """The waiting reads of one leader."""
 
     def __init__(self) -> None:
         self.round = 0
-        """The newest round that began."""
+        """The newest round that has started."""
         self._waiting: list[PendingRead] = []
         self._confirming: list[PendingRead] = []
 
@@ -37,13 +37,14 @@ class ReadIndex:
         return len(self._waiting) + len(self._confirming)
 
     def add(self, request_id: int, high_watermark: int) -> None:
-        """A read that saw this high watermark when it came."""
+        """Adds a read that arrived at this high watermark."""
         self._waiting.append(PendingRead(request_id, high_watermark))
 
     def begin_round(self, high_watermark: int) -> bool:
-        """Begins a round for the reads that wait, unless one is under way; returns whether one began.
+        """Starts a round for the waiting reads, unless a round is in progress. Returns True if a round was started.
 
-        `high_watermark` is the present one: it contains an entry of this term, which that of the arrival may not."""
+        `high_watermark` is the current one, which covers an entry of this term. The high watermark at a read's arrival
+        may not."""
         if self._confirming or not self._waiting:
             return False
         self.round += 1
@@ -52,14 +53,14 @@ class ReadIndex:
         return True
 
     def on_confirmed(self, round_: int) -> list[PendingRead]:
-        """A majority confirmed that round: the reads that may be answered."""
+        """Returns the reads that may be answered, because a majority has confirmed the round."""
         if round_ < self.round:
             return []
         confirmed, self._confirming = self._confirming, []
         return confirmed
 
     def abandon(self) -> list[PendingRead]:
-        """The leader leads no more: the reads that it cannot answer."""
+        """Removes and returns all reads, which this node cannot answer because it no longer leads."""
         reads = self._confirming + self._waiting
         self._confirming, self._waiting = [], []
         return reads

@@ -1,10 +1,11 @@
-"""How a leader brings its replicas up to its log: entries in a pipeline, snapshots in chunks, heartbeats.
+"""How a leader replicates its log: it sends entries in a pipeline, snapshots in chunks, and heartbeats.
 
-Loss is found without timers of its own: a heartbeat carries the position the leader believes in, so a replica that
-missed something rejects it, and the leader probes again from where the logs agree.
+Lost messages need no timers. A heartbeat carries the position up to which the leader believes to have sent. A replica
+that missed entries rejects it, and the leader probes again from where the logs agree.
 
-Observers are replicas that no voter set names. They attach by themselves, count for nothing, and are forgotten when
-they fall silent. A voter that is removed becomes an observer until it is, so that it learns of its removal.
+Observers are replicas that are in no voter set. An observer attaches itself with an AttachRequest, and no majority
+counts it. The leader forgets an observer that stops answering. A removed voter is an observer until the leader forgets
+it, so that it learns of its removal.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from klamm_controller.raft.state import NodeState
 
 
 class Replication:
-    """The replicas of one leader."""
+    """Sends one leader's log to all other replicas."""
 
     def __init__(self, state: NodeState, reads: ReadIndex) -> None:
         self.peers: dict[ReplicaKey, Progress] = {}
-        """Voters and observers, without this replica."""
+        """The progress of each voter and observer, except this replica."""
         self._state = state
         self._reads = reads
         for voter in state.voters.keys:
@@ -38,7 +39,7 @@ class Replication:
                 self.peers[voter] = self._new_progress(state.log.end_index)
 
     def attach(self, key: ReplicaKey, end_index: int) -> None:
-        """A replica asked to be sent to; `end_index` is where its log ends."""
+        """Starts to send to a replica that asked for it, and whose log ends at `end_index`."""
         state = self._state
         progress = self.peers.get(key)
         if progress is None:
@@ -52,7 +53,7 @@ class Replication:
         self._send(key, progress, heartbeat=True)
 
     def forget_silent_observers(self) -> None:
-        """Drops those that were not heard within the observer time-out."""
+        """Forgets the observers that have not answered within the observer time-out."""
         state = self._state
         limit_ms = state.now_ms - state.settings.observer_timeout_ms
         silent = [
@@ -62,13 +63,15 @@ class Replication:
             del self.peers[key]
 
     def broadcast(self, *, heartbeat: bool = False, voters_only: bool = False) -> None:
-        """Sends everybody what they may have; with `heartbeat`, something in any case."""
+        """Sends all replicas, or only the voters, the entries that they may receive now. With `heartbeat`, sends each
+        at least one message."""
         for key, progress in self.peers.items():
             if not voters_only or key in self._state.voters:
                 self._send(key, progress, heartbeat=heartbeat)
 
     def on_contact(self, key: ReplicaKey, read_round: int) -> Progress | None:
-        """A replica answered in this term; None when it was forgotten."""
+        """Notes that a replica answered in this term. Returns its progress, or None if the leader has forgotten the
+        replica."""
         progress = self.peers.get(key)
         if progress is not None:
             progress.last_contact_ms = self._state.now_ms
@@ -76,7 +79,8 @@ class Replication:
         return progress
 
     def on_accepted(self, key: ReplicaKey, end_index: int) -> bool:
-        """A replica's log is durable and equal up to `end_index`; returns whether that is news."""
+        """Notes that a replica's log is durable and equal up to `end_index`. Returns True if its `match_end_index` has
+        grown."""
         progress = self.peers[key]
         assert end_index <= self._state.log.end_index, (key, end_index, self._state.log.end_index)
         advanced = progress.on_accepted(end_index)
@@ -88,7 +92,8 @@ class Replication:
         return advanced
 
     def on_rejected(self, response: AppendResponse) -> None:
-        """The logs do not meet there: goes back to the last position where both sides' terms allow it."""
+        """Probes again from an earlier position, the last one at which both logs may agree. Ignores rejections that are
+        out of date."""
         progress = self.peers[response.sender]
         if progress.state is ProgressState.SNAPSHOT or progress.is_stale_rejection(response.base_index):
             return
@@ -97,7 +102,7 @@ class Replication:
         self._send(response.sender, progress)
 
     def on_chunk_needed(self, response: SnapshotChunkResponse) -> None:
-        """The receiver of a snapshot says where it is."""
+        """Loads the chunk that the receiver of a snapshot needs next."""
         progress = self.peers[response.sender]
         sending = progress.snapshot
         if sending is None or sending.snapshot != response.snapshot:
@@ -106,7 +111,8 @@ class Replication:
             self._load_chunk(response.sender, sending)
 
     def on_chunk_loaded(self, event: SnapshotChunkLoaded) -> None:
-        """Sends a chunk, unless it was asked for in another situation."""
+        """Sends a loaded chunk, unless the replica needs another position or snapshot by now. Starts over if the
+        snapshot was replaced."""
         progress = self.peers.get(event.receiver)
         sending = progress.snapshot if progress is not None else None
         if progress is None or sending is None:
@@ -149,7 +155,8 @@ class Replication:
         )
 
     def _send(self, key: ReplicaKey, progress: Progress, *, heartbeat: bool = False) -> None:
-        """What the replica may have now. A heartbeat says something even when there is nothing new."""
+        """Sends the entries that the replica may receive now. With `heartbeat`, sends a message even if there is
+        nothing new."""
         if progress.state is ProgressState.SNAPSHOT:
             if heartbeat:
                 self._keep_snapshot_going(key, progress)
@@ -157,7 +164,7 @@ class Replication:
         if self._is_gone(progress.next_index):
             self._begin_snapshot(key, progress)
         elif progress.state is ProgressState.PROBE:
-            # Without entries: until the logs are joined, or while nobody answers, they would be wasted.
+            # Probes carry no entries, because a replica would reject them until the logs agree.
             if heartbeat or progress.may_send:
                 self._send_append(key, progress, progress.next_index, ())
         else:
@@ -166,12 +173,12 @@ class Replication:
                 self._send_append(key, progress, progress.next_index, ())
 
     def _is_gone(self, next_index: int) -> bool:
-        """Whether the log can no longer serve somebody who is there."""
+        """Returns True if the log no longer has the entries from `next_index` on, or the term before them."""
         log = self._state.log
         return next_index < log.start_index or log.term_before(next_index) is None
 
     def _send_entries(self, key: ReplicaKey, progress: Progress) -> bool:
-        """Fills the pipeline; returns whether anything was sent."""
+        """Sends entries up to the limits in flight. Returns True if any were sent."""
         log = self._state.log
         sent = False
         while progress.may_send and progress.next_index < log.end_index:
@@ -204,7 +211,7 @@ class Replication:
         self._load_chunk(key, sending)
 
     def _keep_snapshot_going(self, key: ReplicaKey, progress: Progress) -> None:
-        """A heartbeat that every log accepts, at the very beginning; and a chunk that got lost again."""
+        """Sends a heartbeat at index 0, which every log accepts. Loads the current chunk again if it was lost."""
         assert progress.snapshot is not None
         state = self._state
         state.outbox.send(

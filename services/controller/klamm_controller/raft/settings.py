@@ -1,4 +1,4 @@
-"""The core's settings: every bound and every time-out it knows."""
+"""The settings of the Raft core: all its limits and time-outs."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from klamm.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftSettings:
-    """The same for all replicas of a quorum, as far as the times go. `validate()` before use."""
+    """The settings of one replica. All replicas of a quorum should have the same times. Call `validate()` before
+    use."""
 
     election_timeout_ms: int = 400
-    """A voter that hears no leader for this long, up to twice as long (a new random time for each), stands for
-    election; a leader that hears no majority for this long resigns. Less than Kafka's 1,000 ms, which it lets grow to
-    twice that."""
+    """A voter stands for election if no leader sends a message for this long, up to twice as long. The time is random
+    and new for each election. A leader resigns if it has no answers from a majority for this long. Kafka's default is
+    1,000 ms, also up to twice as long."""
     election_timeout_max_ms: int = 2_000
-    """The largest election time-out. It grows while live leaders seem dead (patience.py), and is at least the
-    configured one."""
+    """The largest value to which the election time-out grows, when replicas that seemed dead are alive (patience.py).
+    `election_timeout_ms` is the limit if it is more."""
     heartbeat_interval_ms: int = 100
-    """How often a leader speaks when it has nothing to say; at most a third of the election time-out."""
+    """How often a leader sends a heartbeat if it has nothing else to send. At most a third of the election time-out."""
     append_bytes_max: int = 1 << 20
-    """Entries in one AppendRequest; a single larger entry still goes alone."""
+    """The most bytes of entries in one AppendRequest. A single larger entry is sent alone."""
     inflight_messages_max: int = 64
-    """Unanswered AppendRequests with entries per replica."""
+    """The most unanswered AppendRequests with entries per replica."""
     inflight_bytes_max: int = 8 << 20
-    """Unanswered entries per replica."""
+    """The most bytes of unanswered entries per replica."""
     uncommitted_bytes_max: int = 16 << 20
-    """Entries of the leader that are not committed yet; more proposals are refused."""
+    """The most bytes of uncommitted entries on the leader. It rejects proposals beyond this."""
     reads_max: int = 10_000
-    """Reads that wait; more are refused."""
+    """The most waiting reads. The leader rejects further reads."""
     snapshot_chunk_bytes: int = 256 << 10
-    """Bytes of a snapshot in one message; one is under way at a time and replica."""
+    """The bytes of a snapshot in one message. Only one message per replica is in flight at a time."""
     retained_entries: int = 1_000
-    """Entries kept behind a snapshot, so that a replica that is only a little behind needs no snapshot."""
+    """The number of entries that the log keeps before a snapshot's end, so that a replica that is only a little behind
+    needs no snapshot."""
     idle_no_op_interval_ms: int = 500
-    """A leader that appended nothing for this long appends a no-op, so that a quorum that cannot commit is seen
-    (KIP-835, metadata.max.idle.interval.ms); 0 turns it off."""
+    """A leader that has appended nothing for this long appends a no-op. So a quorum that cannot commit is noticed
+    (KIP-835, metadata.max.idle.interval.ms). 0 turns this off."""
     observer_timeout_ms: int = 3_000
-    """A leader forgets an observer that is silent for this long."""
+    """A leader forgets an observer that does not answer for this long."""
     observers_max: int = 1_000
-    """Observers that a leader feeds; more are refused."""
+    """The most observers to which a leader sends. It ignores further ones."""
     add_voter_timeout_ms: int = 10_000
-    """How long a new voter may take to catch up."""
+    """How long a new voter may take to catch up, in milliseconds."""
 
     def validate(self) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError if a setting is out of range or contradicts another one."""
         for name in self.__slots__:
             value = getattr(self, name)
             if value < 1 and name not in ("retained_entries", "idle_no_op_interval_ms"):

@@ -1,9 +1,9 @@
-"""Snapshots on the move: in chunks, one under way at a time, each side knowing the position it is at (KIP-630).
+"""The transfer of snapshots in chunks, with one chunk in flight at a time. Each side knows its position (KIP-630).
 
-The receiver leads: whatever arrives, it answers with the first byte it still needs, and the sender continues there.
-So lost, repeated and reordered chunks cost a round trip, and a transfer resumes where it was after a broken
-connection. A receiver that restarts, or gets another leader, begins again at 0: two replicas' snapshots of one end
-hold the same state, but not necessarily the same bytes.
+The receiver answers every chunk with the position of the first byte that it still needs, and the sender continues
+there. So a lost, repeated or reordered chunk costs a round trip, and a transfer resumes at its position after a broken
+connection. A receiver that restarts, or has a new leader, begins again at 0. Two replicas' snapshots with the same end
+hold the same state, but perhaps in different bytes.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from klamm_controller.raft.messages import SnapshotChunkRequest, SnapshotId
 
 
 class SnapshotSending:
-    """The leader's side. Invariant: at most one chunk is being loaded or unanswered."""
+    """The leader's side of a transfer.
+
+    Invariant: at most one chunk is being loaded or unanswered."""
 
     def __init__(self, snapshot: SnapshotId, now_ms: int) -> None:
         self.snapshot = snapshot
         self.position = 0
-        """The first byte that the receiver is not known to have."""
+        """The position of the first byte that the receiver is not known to have."""
         self.waiting_since_ms = now_ms
-        """When the chunk at `position` was asked for."""
+        """The time when the chunk at `position` was requested."""
 
     def on_needed(self, position: int, now_ms: int) -> bool:
-        """The receiver needs `position`; returns whether that chunk must be loaded now."""
+        """Moves to the position that the receiver needs. Returns True if this chunk must be loaded now."""
         if position == self.position:
             return False
         self.position = position
@@ -30,7 +32,7 @@ class SnapshotSending:
         return True
 
     def on_timeout(self, now_ms: int, timeout_ms: int) -> bool:
-        """Whether the chunk, or its answer, must be taken for lost and loaded again."""
+        """Returns True if the chunk or its answer counts as lost, so that the chunk must be loaded again."""
         if now_ms - self.waiting_since_ms < timeout_ms:
             return False
         self.waiting_since_ms = now_ms
@@ -38,15 +40,15 @@ class SnapshotSending:
 
 
 class SnapshotReceiving:
-    """A follower's side, for as long as it follows one leader in one term."""
+    """The follower's side of a transfer, while it follows one leader in one term."""
 
     def __init__(self, snapshot: SnapshotId) -> None:
         self.snapshot = snapshot
         self.position = 0
-        """The first byte that is not there yet."""
+        """The position of the first byte that has not arrived yet."""
 
     def accept(self, chunk: SnapshotChunkRequest) -> bool:
-        """Whether the chunk is the one that is needed; counts it in if so."""
+        """Returns True if the chunk is the one that is needed next, and then counts it as received."""
         assert chunk.snapshot == self.snapshot, (chunk.snapshot, self.snapshot)
         if chunk.position != self.position:
             return False

@@ -1,8 +1,8 @@
-"""What a replica is whatever its role: term, vote, log, high watermark; and the few ways to change them.
+"""The state of a replica in every role: term, vote, log and high watermark, and the methods that change them.
 
-Invariants: the term never decreases; one vote per term; the high watermark never decreases and lies within the log;
-`delivered_end_index <= min(high_watermark, durable_end_index)`: a replica never shows what it could forget, so a
-snapshot taken of what was delivered never reaches beyond the stored log.
+Invariants: the term never decreases; a replica votes once per term; the high watermark never decreases and lies within
+the log; `delivered_end_index <= min(high_watermark, durable_end_index)`. Because of the last one, a replica never
+delivers an entry that a crash could lose. So a snapshot of the delivered entries never reaches beyond the stored log.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from klamm_controller.raft.settings import RaftSettings
 
 
 class RoleName(Enum):
-    """KIP-595's and KIP-996's states, less those that differ only in what is known of the leader."""
+    """The role of a replica. KIP-595 and KIP-996 have more states, which differ only in what the replica knows of the
+    leader."""
 
     FOLLOWER = "follower"
-    """Follows a leader, or knows none; also every replica that does not vote (an observer)."""
+    """A replica that follows a leader or knows none. Observers, which do not vote, always have this role."""
     PROSPECTIVE = "prospective"
-    """Asks whether it could win an election (pre-vote)."""
+    """A replica that asks whether it could win an election (pre-vote)."""
     CANDIDATE = "candidate"
     LEADER = "leader"
 
 
 class NodeState:
-    """Shared by the roles, of which there is one at a time."""
+    """The state that all roles share. A replica has one role at a time."""
 
     def __init__(self, me: ReplicaKey, stored: StoredState, settings: RaftSettings, rng: random.Random) -> None:
         self.me = me
@@ -51,58 +52,61 @@ class NodeState:
         self.term = stored.hard_state.term
         self.voted_for = stored.hard_state.voted_for
         self.leader: ReplicaKey | None = None
-        """The leader of `term`, if known."""
+        """The leader of `term`, or None if it is unknown."""
         self.high_watermark = stored.snapshot.end_index
         self.delivered_end_index = stored.snapshot.end_index
         self.patience = Patience(settings.election_timeout_ms, settings.election_timeout_max_ms)
         self._rng = rng
         self._installing: tuple[int, SnapshotId] | None = None
-        """(write, snapshot) until the write is durable and the snapshot can be handed to the state machine."""
+        """The (write id, snapshot) of a received snapshot, until its write is durable and the state machine can load
+        it."""
         self._reads: deque[tuple[int, int]] = deque()
-        """(end index, request id) of confirmed reads that wait for delivery; by end index."""
+        """(end index, request id) of each confirmed read that waits for delivery, ordered by end index."""
 
     @property
     def voters(self) -> VoterSet:
-        """The set in force."""
+        """The voter set in force."""
         return self.log.voters.latest
 
     @property
     def is_voter(self) -> bool:
-        """Whether its vote counts."""
+        """True if this replica is in the voter set in force."""
         return self.me in self.log.voters.latest
 
     @property
     def may_stand(self) -> bool:
-        """Whether it may be needed as a leader: as long as its removal is not committed, as far as it knows (thesis
-        4.2.2). All sets beyond the high watermark count: after a restart that may be many.
+        """True if this replica may stand for election: its removal from the voters has not committed, as far as it
+        knows (thesis 4.2.2). All voter sets after the high watermark count, and after a restart there may be many.
 
-        A leader appends the removal of the other voter, or its own, and crashes or is cut off before that is
-        committed. The replica that has the entry has the longest log and votes for no other; so it must stand, although
-        it is no voter by that entry, or no replica ever wins."""
+        Suppose that a leader appends its own removal, or that of the other voter, and crashes before this has
+        committed. The replica that has the entry has the longest log and votes for no other replica. So it must stand
+        for election although the entry removes it, or no replica ever wins."""
         return self.log.voters.names_since(self.high_watermark, self.me)
 
     @property
     def election_timeout_ms(self) -> int:
-        """The one in force: the setting, or more after false alarms."""
+        """The election time-out in force, in milliseconds: the setting, or more after false alarms."""
         return self.patience.timeout_ms(self.now_ms)
 
     def random_election_timeout_ms(self) -> int:
-        """A new random time at each call, so that equals do not stand against each other for ever (thesis 3.4)."""
+        """Returns a random time between one and two election time-outs. Each call returns a new one, so that replicas
+        do not stand against each other for ever (thesis 3.4)."""
         base_ms = self.election_timeout_ms
         return base_ms + self._rng.randrange(base_ms)
 
     def on_false_alarm(self) -> None:
-        """Silence was taken for death, here or at another voter, and it was none."""
+        """Raises the election time-out, because this or another replica wrongly took a live replica for dead."""
         self.patience.on_false_alarm(self.now_ms)
 
     def adopt_term(self, term: int) -> None:
-        """Moves on to a term of somebody else's."""
+        """Moves to a newer term that another replica has begun."""
         assert term > self.term, (term, self.term)
         self._set_hard_state(term, None)
         self.set_leader(None)
 
     def vote(self, term: int, candidate: ReplicaKey) -> None:
-        """Votes, once per term; a vote for oneself begins that term."""
+        """Votes for a candidate in `term`. A replica votes once per term. A candidate's vote for itself begins a new
+        term."""
         assert term > self.term or (term == self.term and self.voted_for is None), (term, self.term, self.voted_for)
         if term > self.term:
             self.set_leader(None)
@@ -110,26 +114,26 @@ class NodeState:
         self._tell_leadership()
 
     def set_leader(self, leader: ReplicaKey | None) -> None:
-        """Notes who leads in the current term."""
+        """Sets the leader of the current term, or None."""
         if leader != self.leader:
             self.leader = leader
             self._tell_leadership()
 
     def advance_high_watermark(self, end_index: int) -> None:
-        """Everything below `end_index` is certain."""
+        """Notes that all entries below `end_index` have committed, and delivers them."""
         assert self.high_watermark <= end_index <= self.log.end_index, (self.high_watermark, end_index)
         self.high_watermark = end_index
         self.deliver()
 
     def save_snapshot(self, snapshot: SnapshotId) -> None:
-        """Cuts the log behind a snapshot of the state machine; an older one than the newest changes nothing."""
+        """Drops the entries that a saved snapshot covers. Does nothing if a newer snapshot is stored."""
         if snapshot.end_index <= self.log.snapshot.end_index:
             return
         assert snapshot.end_index <= self.delivered_end_index, (snapshot, self.delivered_end_index)
         self.log.compact(snapshot, self.settings.retained_entries)
 
     def receive_chunk(self, chunk: SnapshotChunkRequest) -> None:
-        """Writes a part of a snapshot; with the last part the log starts again behind the snapshot."""
+        """Writes a part of a leader's snapshot. With the last part, the log starts again at the snapshot's end."""
         self.outbox.write_snapshot_chunk(
             WriteSnapshotChunk(
                 snapshot=chunk.snapshot,
@@ -146,7 +150,7 @@ class NodeState:
             self._installing = (self.outbox.next_id, chunk.snapshot)
 
     def on_persisted(self, persist_id: int) -> None:
-        """Notes what is durable, lets promises go, and delivers what may be shown now."""
+        """Notes the durable writes, sends the promises that waited for them, and delivers entries."""
         self.outbox.on_persisted(persist_id)
         self.log.on_persisted(persist_id)
         if self._installing is not None and self._installing[0] <= persist_id:
@@ -156,7 +160,8 @@ class NodeState:
         self.deliver()
 
     def deliver(self) -> None:
-        """Hands on what is committed and durable here, then answers the reads that waited for it."""
+        """Delivers the entries that are committed and durable on this replica. Then answers the reads that waited for
+        them."""
         if self._installing is None:
             end_index = min(self.high_watermark, self.log.durable_end_index)
             if end_index > self.delivered_end_index:
@@ -167,23 +172,23 @@ class NodeState:
             self.outbox.replies.append(ReadReady(request_id=request_id, end_index=self.delivered_end_index))
 
     def ask_to_follow(self, receiver: ReplicaKey) -> None:
-        """Announces itself to a leader, or to somebody who may know one."""
+        """Sends an AttachRequest to a leader, or to a replica that may know the leader."""
         self.outbox.send(AttachRequest(sender=self.me, receiver=receiver, term=self.term, end_index=self.log.end_index))
 
     def answer_read(self, request_id: int, end_index: int) -> None:
-        """A confirmed read: answered when the state machine has everything below `end_index`."""
+        """Answers a confirmed read once all entries below `end_index` are delivered."""
         self._reads.append((end_index, request_id))
 
     def reject(self, request_id: int, code: ErrorCode) -> None:
-        """Turns a request down."""
+        """Rejects a request, and names the current leader."""
         self.outbox.replies.append(Rejected(request_id=request_id, code=code, leader=self.leader))
 
     def redirect(self, request_id: int, leader: ReplicaKey) -> None:
-        """Turns a request down in favour of the replica that is about to lead."""
+        """Rejects a request with NOT_CONTROLLER, and names the replica that is about to lead."""
         self.outbox.replies.append(Rejected(request_id=request_id, code=ErrorCode.NOT_CONTROLLER, leader=leader))
 
     def check_invariants(self) -> None:
-        """See the module."""
+        """Asserts the module's invariants."""
         self.outbox.check_invariants()
         self.log.check_invariants()
         assert self.log.snapshot.end_index <= self.high_watermark <= self.log.end_index, self.high_watermark

@@ -1,4 +1,4 @@
-"""Handing over the leadership without waiting for a time-out (thesis 3.10; KIP-595's EndQuorumEpoch).
+"""The transfer of the leadership without an election time-out (thesis 3.10, KIP-595's EndQuorumEpoch).
 
 The leader appends no new entries, replicates its whole log to one voter, and asks this voter to start an election at
 once. The voter needs the votes of a majority, as in any other election, so a transfer cannot harm safety. If the
@@ -17,14 +17,15 @@ from klamm_controller.raft.progress import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """A transfer under way."""
+    """A transfer of the leadership in progress."""
 
     target: ReplicaKey
     deadline_ms: int
 
 
 def choose_successor(voters: VoterSet, peers: Mapping[ReplicaKey, Progress]) -> ReplicaKey | None:
-    """The voter that is furthest; among equals, the one that answered last."""
+    """Returns the voter whose log matches the leader's furthest. Of several such voters, returns the one that answered
+    last. Returns None if there is no other voter."""
     candidates = [key for key in voters.keys if key in peers]
     if not candidates:
         return None

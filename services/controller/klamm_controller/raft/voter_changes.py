@@ -1,6 +1,6 @@
-"""A leader's part in changing who votes (KIP-853): one voter at a time, and new ones only when they have caught up.
+"""The leader's changes of the voter set (KIP-853): one voter at a time, and a new voter only after it has caught up.
 
-A new voter first follows as an observer. When its log reaches the end that the leader's log had at the request, the
+A new voter first follows as an observer. Its log must reach the end that the leader's log had at the request. Then the
 leader appends the new set, and the replica is a voter. So the quorum never waits for a replica that is far behind. To
 remove a voter, the leader appends the set without it. A leader that removes itself leads until that set has committed,
 without counting itself. To change a voter's endpoint (KIP-853's UpdateVoter), the leader appends the same set with the
@@ -21,17 +21,17 @@ from klamm_controller.raft.state import NodeState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingAdd:
-    """A new voter that is catching up."""
+    """A request to add a voter, which is still catching up."""
 
     request_id: int
     voter: Voter
     end_index: int
-    """How far it must get."""
+    """The index up to which the new voter's log must match before it is added."""
     deadline_ms: int
 
 
 class VoterChanges:
-    """The change that a leader is at; there is at most one."""
+    """The leader's change of the voters. There is at most one at a time."""
 
     def __init__(self, state: NodeState, replication: Replication) -> None:
         self._state = state
@@ -39,8 +39,9 @@ class VoterChanges:
         self._pending: PendingAdd | None = None
 
     def begin_add(self, event: AddVoter, *, may_change: bool) -> None:
-        """Waits for the new voter to catch up. Rejects the request if the replica is a voter already, or if another
-        change is under way. The latter is REQUEST_TIMED_OUT, which clients retry, as in Kafka."""
+        """Starts to wait for the new voter to catch up. Rejects the request with DUPLICATE_VOTER if the node is a voter
+        already. Rejects it with REQUEST_TIMED_OUT, which clients retry, if another change is in progress, as in
+        Kafka."""
         state = self._state
         key = event.voter.key
         if self._pending is not None or not may_change:
@@ -56,7 +57,7 @@ class VoterChanges:
             )
 
     def remove(self, event: RemoveVoter, *, may_change: bool) -> VoterSet | None:
-        """The set to append; None when it was rejected. The last voter stays."""
+        """Returns the voter set to append, or None if the request was rejected. The last voter cannot be removed."""
         state = self._state
         if event.key not in state.voters:
             state.reject(event.request_id, ErrorCode.VOTER_NOT_FOUND)
@@ -69,7 +70,7 @@ class VoterChanges:
         return None
 
     def update(self, event: UpdateVoter, *, may_change: bool) -> VoterSet | None:
-        """The set to append; None when it was rejected."""
+        """Returns the voter set to append, or None if the request was rejected."""
         state = self._state
         if event.voter.key not in state.voters:
             state.reject(event.request_id, ErrorCode.VOTER_NOT_FOUND)
@@ -80,7 +81,7 @@ class VoterChanges:
         return None
 
     def next_voters(self, *, may_change: bool) -> tuple[int, VoterSet] | None:
-        """The request, and the set to append, once the new voter has caught up."""
+        """Returns the request id and the voter set to append, or None until the new voter has caught up."""
         pending = self._pending
         if pending is None or not may_change:
             return None

@@ -1,13 +1,12 @@
-"""The voter's side of elections: which candidate gets the vote, by the same rule in every role.
+"""How a voter answers candidates. The rules are the same in every role.
 
-A vote is refused to a log that is less complete than one's own (thesis 3.6.1), to a second candidate of the term, and
-once a leader of the term is known. A pre-vote (KIP-996) is refused as well by a leader, which check-quorum keeps
-honest, and by a replica that heard from a leader within the election time-out: so neither a replica that comes back
-from a partition nor one that was removed can unseat a leader that works. A pre-vote is a question: it changes nothing
-here, whatever its term.
+A voter refuses its vote to a candidate with a less complete log than its own (thesis 3.6.1). It also refuses a second
+candidate of a term, and every candidate once it knows the term's leader. A leader also refuses every pre-vote
+(KIP-996), and so does a follower that received a message from its leader within the election time-out. A leader without
+a majority resigns (check-quorum), so this does not block elections. So a replica that returns from a network partition,
+or that was removed, cannot replace a working leader. A pre-vote never changes the voter's state, whatever its term.
 
-Anybody who is asked may vote, listed or not: the asked one may not have seen yet that it was made a voter (thesis
-4.2.2).
+A replica votes even if its own log does not list it as a voter. It may lack the entry that added it (thesis 4.2.2).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from klamm_controller.raft.state import NodeState
 
 
 def answer_pre_vote(state: NodeState, request: VoteRequest, *, has_live_leader: bool) -> None:
-    """Answers at once: it binds nobody."""
+    """Answers a pre-vote at once, without a write, because the answer does not bind the voter."""
     granted = (
         request.term >= state.term and not has_live_leader and state.log.is_behind(request.end_index, request.last_term)
     )
@@ -27,7 +26,8 @@ def answer_pre_vote(state: NodeState, request: VoteRequest, *, has_live_leader: 
 
 
 def answer_vote(state: NodeState, request: VoteRequest) -> bool:
-    """Votes in the current term, if it may; the answer leaves when the vote is durable. Returns whether it did."""
+    """Votes in the current term if the rules allow it. The answer leaves when the vote is durable. Returns True if the
+    vote was granted."""
     assert request.term == state.term, (request.term, state.term)
     granted = (
         state.voted_for in (None, request.sender)
@@ -41,7 +41,7 @@ def answer_vote(state: NodeState, request: VoteRequest) -> bool:
 
 
 def refuse_stale_vote(state: NodeState, request: VoteRequest) -> None:
-    """The candidate learns that its term is over."""
+    """Refuses a vote in an older term, so that the candidate learns of the current term."""
     state.outbox.send(_response(state, request, granted=False, term=state.term))
 
 

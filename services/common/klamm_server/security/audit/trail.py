@@ -1,5 +1,5 @@
-"""Turns events into lines: the settings select events, equal ones are counted, and the lines are added to the backlog
-of each output."""
+"""Turns audit events into lines. The settings select events, and equal events are counted together. The lines are added
+to the backlog of each output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klamm_server.security.audit.tallies import Tallies, Tally, Told
 
 
 class AuditTrail:
-    """The trail of one server, which `node` names. Times are of the wall clock, in milliseconds."""
+    """The audit trail of the server that `node` names. Times are of the wall clock, in milliseconds."""
 
     def __init__(self, settings: AuditSettings, node: str, backlogs: Sequence[Backlog]) -> None:
         self._categories = frozenset(Category(name) for name in settings.audit_events)
@@ -25,29 +25,30 @@ class AuditTrail:
         self._latest_ms = 0
 
     def wants(self, *categories: Category) -> bool:
-        """Whether the audit records any of these categories."""
+        """Returns True if the audit records at least one of these categories."""
         return not self._categories.isdisjoint(categories)
 
     def is_about(self, principal: str) -> bool:
-        """Whether the audit records what that principal does."""
+        """Returns True if the audit records the actions of the principal."""
         return principal not in self._excluded_principals
 
     def is_excluded(self, topic: str) -> bool:
-        """Whether the audit leaves out reads and writes of the topic."""
+        """Returns True if the audit does not record reads and writes of the topic."""
         return topic in self._excluded_topics
 
     def record(self, event: AuditEvent, now_ms: int) -> Tally:
-        """Records an event of a wanted category. The caller may count further equal events in the returned tally."""
+        """Records an event of a wanted category. Returns the tally of equal events, in which the caller may count
+        further ones."""
         tally, told = self._tallies.count(event.within_bounds(), self._forward(now_ms))
         self._tell(told)
         return tally
 
     def end_minutes(self, now_ms: int) -> None:
-        """Reports the events of minutes that have ended."""
+        """Writes the lines of all minutes that have ended."""
         self._tell(self._tallies.end_minutes(self._forward(now_ms)))
 
     def close(self, now_ms: int) -> None:
-        """Reports all counted events."""
+        """Writes the lines of all events that are still being counted."""
         self._tell(self._tallies.close(self._forward(now_ms)))
 
     @property
@@ -62,6 +63,6 @@ class AuditTrail:
                 backlog.add(line, one.times)
 
     def _forward(self, now_ms: int) -> int:
-        """Returns a time that never goes back, even if the wall clock is set back, so that minutes end."""
+        """Returns a time that never decreases, even if the wall clock is set back, so that minutes always end."""
         self._latest_ms = max(self._latest_ms, now_ms)
         return self._latest_ms

@@ -1,6 +1,7 @@
-"""How many partitions users may create and delete (`controller_mutation_rate`, KIP-599), at the active controller.
+"""Limits the rate at which users create and delete partitions, on the active controller (`controller_mutation_rate`,
+KIP-599).
 
-Memory is bounded as that of `client_quotas`: a bucket that is forgotten is full again.
+Memory is bounded as in `client_quotas`: the bucket that was not used for longest is dropped, and a new bucket is full.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ CLIENTS_MAX: Final = 10_000
 
 
 class MutationQuotas:
-    """The buckets of users. Set quotas with `apply`, and check each change with `admit`. Times are monotonic
-    milliseconds."""
+    """The token buckets of users and clients. Set the quotas with `apply`, and check each change with `admit`. Times
+    are monotonic, in milliseconds."""
 
     def __init__(self, span: WindowSpan) -> None:
         self._burst_s = span.windows * span.window_ms / 1000
@@ -27,12 +28,12 @@ class MutationQuotas:
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     def apply(self, quotas: Quotas) -> None:
-        """Uses these quotas from now on."""
+        """Sets the quotas that `admit` applies from now on."""
         self._quotas = quotas
 
     def admit(self, user: str, client_id: str, partitions: int, now_ms: int) -> int:
-        """Counts a change of that many partitions and returns 0, if the quota admits it. Otherwise returns for how many
-        milliseconds the client has to wait."""
+        """Counts a change of `partitions` partitions and returns 0 if the quota admits it. Otherwise returns the time
+        in milliseconds that the client must wait."""
         quota = quota_of(self._quotas, CONTROLLER_MUTATION_RATE, user, client_id) if self._quotas else None
         if quota is None:
             return 0

@@ -1,5 +1,8 @@
-"""How many changes may be made, as tokens that come at a rate (KIP-599). Kafka's TokenBucket, as its
-ControllerMutationQuotaManager uses it: a request is let in while there are tokens, and may take more than there are."""
+"""A token bucket, which limits the rate of changes (KIP-599).
+
+This is Kafka's TokenBucket, as ControllerMutationQuotaManager uses it. A request is admitted unless the number of
+tokens is negative. It may take more tokens than there are.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,24 @@ import math
 
 
 class TokenBucket:
-    """A bucket of tokens, which is full at first. `rate` is tokens per second, and `burst_s` the capacity in seconds of
-    that rate. Both may change."""
+    """A bucket of tokens, which is full at first. `rate` is the number of tokens that are added per second. `burst_s`
+    is the capacity, in seconds of that rate. Each call may pass other values."""
 
     __slots__ = ("_tokens", "last_ms")
 
     def __init__(self, now_ms: int) -> None:
         self._tokens = math.inf
         self.last_ms = now_ms
-        """The time of the last use."""
+        """The time of the last call, in milliseconds."""
 
     def throttle_ms(self, rate: float, burst_s: float, now_ms: int) -> int:
-        """Returns the time until there are tokens again, or 0 if there are any."""
+        """Returns the time in milliseconds until the number of tokens is no longer negative, or 0 if it is not negative
+        now."""
         self._refill(rate, burst_s, now_ms)
         return math.floor(-self._tokens / rate * 1000 + 0.5) if self._tokens < 0 else 0
 
     def take(self, amount: float, rate: float, burst_s: float, now_ms: int) -> None:
-        """Takes that many tokens, even if the bucket has fewer."""
+        """Takes `amount` tokens, even if the bucket has fewer. Its number of tokens may become negative."""
         self._refill(rate, burst_s, now_ms)
         self._tokens -= amount
 

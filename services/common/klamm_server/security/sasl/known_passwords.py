@@ -1,7 +1,8 @@
-"""Passwords that were right a moment ago: a fleet that connects again by PLAIN would cost seconds of CPU.
+"""Remembers passwords that were recently correct, so that a server need not verify them again. Otherwise, many clients
+that reconnect with PLAIN would cost seconds of CPU time.
 
-Kept is an HMAC of password and credential under a key of this process, for 10 minutes: a credential that changes takes
-its password along.
+The server keeps an HMAC of the password and the credential, with a key of this process, for 10 minutes. If the
+credential changes, the HMAC no longer matches.
 """
 
 from __future__ import annotations
@@ -14,26 +15,27 @@ from klamm_server.security.sasl.credential_store import Found
 
 KEPT_MS: Final = 600_000
 KEPT_MAX: Final = 10_000
-"""The maximum number of passwords. Beyond it, the oldest is dropped."""
+"""The most passwords that are remembered. When there are more, the oldest is dropped."""
 
 
 class KnownPasswords:
-    """`key` is 32 random bytes. Times are of one clock that never goes back."""
+    """The passwords that were recently correct. `key` has 32 random bytes. All times are from one monotonic clock, in
+    milliseconds."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._until_ms: dict[bytes, int] = {}
 
     def __len__(self) -> int:
-        """The number of passwords that are kept."""
+        """Returns the number of passwords that are remembered."""
         return len(self._until_ms)
 
     def is_known(self, found: Found, password: Secret, now_ms: int) -> bool:
-        """Returns whether that password was right recently."""
+        """Returns True if the password was verified for this credential within the last 10 minutes."""
         return now_ms < self._until_ms.get(self._digest(found, password), now_ms)
 
     def remember(self, found: Found, password: Secret, now_ms: int) -> None:
-        """Remembers that the password was right."""
+        """Remembers that the password is correct for this credential."""
         digest = self._digest(found, password)
         self._until_ms.pop(digest, None)
         self._until_ms[digest] = now_ms + KEPT_MS
@@ -41,6 +43,6 @@ class KnownPasswords:
             del self._until_ms[next(iter(self._until_ms))]
 
     def _digest(self, found: Found, password: Secret) -> bytes:
-        # The key comes first and has one length for each mechanism: nothing else reads the same.
+        # The stored key has one length for each mechanism, so different inputs never give the same bytes.
         credential = found.credential
         return hmac.digest(self._key, credential.stored_key + password.reveal().encode(), "sha256")

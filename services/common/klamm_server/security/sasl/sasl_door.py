@@ -1,4 +1,4 @@
-"""What one connection of a Kafka client goes through before its requests are served, and again when its session ends
+"""The login of one connection of a Kafka client: before its requests are served, and again to renew its session
 (KIP-43, KIP-152, KIP-368).
 
     INITIAL ─SaslHandshake─► AUTHENTICATE ─SaslAuthenticate, some rounds─► COMPLETE ─SaslHandshake─► AUTHENTICATE ...
@@ -6,8 +6,8 @@
       │                           └── anything else: 34 ──► ENDED
       └── unknown mechanism: 33, anything else ──► ENDED
 
-A client logs in again with the same mechanism and as the same user. `Login` (klamm_server.security.logins) has the
-delays, and the thread for work that takes CPU. The connection bounds the bytes.
+A client must log in again with the same mechanism and as the same user. `Login` (klamm_server.security.logins) delays
+the answers to failures, and runs expensive checks in a thread. The connection bounds the size of requests.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from klamm_server.security.sasl.credential_store import Found
 from klamm_server.security.sasl.server import Authenticated, SaslRefusedError, SaslServer, Verification
 
 API_VERSIONS_MAX: Final = 4
-"""Requests before SaslHandshake."""
+"""The most ApiVersions requests before SaslHandshake."""
 ROUNDS_MAX: Final = 6
-"""SaslAuthenticate requests of one login."""
+"""The most SaslAuthenticate requests of one login."""
 
 
 class SaslStateError(KlammError):
-    """The request is not allowed in this state. The connection ends without an answer."""
+    """Raised for a request that is not allowed in the current state. The connection ends without an answer."""
 
 
 class LoginInterruptedError(SaslStateError):
-    """A request other than a login's came during a login, which ends the login. The client gets this error if the
-    answer to the request can contain it."""
+    """Raised for a request that interrupts a login and ends it. The client gets this error if the response to its
+    request can contain it."""
 
 
 class SessionExpiredError(SaslStateError):
-    """A request came after the end of the session, and belongs to no login."""
+    """Raised for a request after the end of the session that is not part of a login."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandshakeReply:
-    """The answer to SaslHandshake. Behind one with an error the connection ends."""
+    """The answer to SaslHandshake. The connection ends after an answer with an error."""
 
     code: ErrorCode
     mechanisms: tuple[str, ...]
@@ -50,17 +50,19 @@ class HandshakeReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticateReply:
-    """The answer to SaslAuthenticate. Behind one with an error, and its delay, the connection ends."""
+    """The answer to SaslAuthenticate. The connection ends after an answer with an error, which is sent after a
+    delay."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0
-    """0: the session has no end, or its login is not complete."""
+    """The lifetime of the session in milliseconds. 0 means that the session has no end, or that its login is not
+    complete."""
     cause: str = ""
-    """Why a login has failed: for the log, never for the client."""
+    """The reason why the login failed. It is logged and never sent to the client."""
     user: str = ""
-    """The user that failed to log in, by the client's own word; empty: it has not said."""
+    """The name that the client gave in a failed login, or empty text if it gave none."""
 
 
 class _State(Enum):
@@ -71,10 +73,11 @@ class _State(Enum):
 
 
 class SaslDoor:
-    """The state machine above, of one connection.
+    """The state machine of one connection's logins. The module's docstring has its transitions.
 
-    `servers` makes the server's side of a login, by enabled mechanism. `max_reauth_ms` returns
-    connections.max.reauth.ms of a mechanism. If that is 0, only the lifetime of the credential bounds a session.
+    `servers` has, for each enabled mechanism, a function that makes the server's side of a login. `max_reauth_ms`
+    returns connections.max.reauth.ms of a mechanism. If that is 0, only the lifetime of the credential bounds a
+    session.
 
     Invariant: `user` is set from the first COMPLETE on, and never changes."""
 
@@ -94,7 +97,7 @@ class SaslDoor:
 
     @property
     def is_complete(self) -> bool:
-        """Whether requests other than those of a login may be served."""
+        """True while requests that are not part of a login may be served."""
         return self._state is _State.COMPLETE
 
     @property
@@ -103,7 +106,7 @@ class SaslDoor:
         return self._mechanism
 
     def api_versions(self) -> None:
-        """ApiVersions has come. Raises SaslStateError if it may not be answered."""
+        """Handles the arrival of an ApiVersions request. Raises SaslStateError if it may not be answered."""
         if self._state is _State.COMPLETE:
             return
         self._api_versions += 1
@@ -111,7 +114,8 @@ class SaslDoor:
             raise self._out_of_place("ApiVersions")
 
     def other(self, name: str, now_ms: int) -> None:
-        """A request that belongs to no login has come. Raises SaslStateError if it may not be served."""
+        """Handles the arrival of a request that is not part of a login. Raises SaslStateError if it may not be
+        served."""
         if self._state is not _State.COMPLETE:
             raise self._out_of_place(name)
         if self.expires_ms is not None and now_ms >= self.expires_ms:
@@ -121,7 +125,7 @@ class SaslDoor:
             )
 
     def handshake(self, mechanism: str) -> HandshakeReply:
-        """SaslHandshake has come. Raises SaslStateError during a login."""
+        """Handles a SaslHandshake request, which starts a login. Raises SaslStateError if a login is in progress."""
         if self._state not in (_State.INITIAL, _State.COMPLETE):
             raise self._out_of_place("SaslHandshake")
         enabled = tuple(self._servers)
@@ -130,7 +134,7 @@ class SaslDoor:
             return HandshakeReply(code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
         self._server = self._servers[mechanism]()
         self._rounds = 0
-        # A client that logs in again by another mechanism is refused only at the end of the login, as in Kafka.
+        # As in Kafka, a client that logs in again with another mechanism is refused only at the end of the login.
         self._state, before = _State.AUTHENTICATE, self._mechanism
         self._mechanism = mechanism
         if before and before != mechanism:
@@ -140,8 +144,10 @@ class SaslDoor:
         return HandshakeReply(code=ErrorCode.NONE, mechanisms=enabled)
 
     def authenticate(self, data: bytes, now_ms: int) -> AuthenticateReply | Verification[Any]:
-        """SaslAuthenticate has come. A Verification is to be given to `conclude` with what its check has found, before
-        anything else. Raises SaslStateError where no login is under way."""
+        """Handles a SaslAuthenticate request. Returns the answer or a Verification.
+
+        For a Verification, the caller must run its check and then call `conclude` with the result, before any other
+        call. Raises SaslStateError if no login is in progress."""
         server = self._server
         if self._state is not _State.AUTHENTICATE or server is None:
             raise self._out_of_place("SaslAuthenticate")
@@ -155,7 +161,7 @@ class SaslDoor:
         return step if isinstance(step, Verification) else self._after(step, now_ms)
 
     def conclude(self, verification: Verification[Any], found: object, now_ms: int) -> AuthenticateReply:
-        """Returns the answer after a check has ended."""
+        """Returns the answer to the login, after the check of `verification` has returned `found`."""
         try:
             return self._after(verification.decide(found), now_ms)
         except SaslRefusedError as error:
@@ -197,11 +203,11 @@ class SaslDoor:
 
 
 class _Refusing:
-    """A `SaslServer` of a login that cannot come to a good end."""
+    """The server's side of a login that is always refused."""
 
     def __init__(self, cause: str) -> None:
         self._cause = cause
 
     def step(self, data: bytes) -> bytes:
-        """Raises SaslRefusedError."""
+        """Refuses the login. Raises SaslRefusedError."""
         raise SaslRefusedError(self._cause)
