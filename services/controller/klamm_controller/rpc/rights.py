@@ -33,11 +33,6 @@ class Permitted(Generic[AskedT, ResultT]):
         self._refuse = refuse
         self.asked = [one for one, permitted in self._all if permitted]
 
-    @property
-    def is_all(self) -> bool:
-        """True if the caller may have all items of the request."""
-        return len(self.asked) == len(self._all)
-
     def results(self, decided: Sequence[ResultT]) -> list[ResultT]:
         """Returns the results of all items in the order of the request, where `decided` are the results of the
         permitted items."""
