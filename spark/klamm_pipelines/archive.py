@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def not_archived(batch: DataFrame, contents: ArchiveContents, topic_ids: Mapping[str, str]) -> DataFrame:
-    """The batch's records that the archive does not hold, with their `date` and `hour`."""
+    """Returns the batch's records that the archive does not have, with their `date` and `hour`."""
     from pyspark.sql import functions as F
 
     held = [(*key, end) for key, end in ends_of(contents, topic_ids).items()]
@@ -49,7 +49,7 @@ def not_archived(batch: DataFrame, contents: ArchiveContents, topic_ids: Mapping
 
 
 def ends_of(contents: ArchiveContents, topic_ids: Mapping[str, str]) -> dict[tuple[str, int], int]:
-    """Up to where the topics, in their present lives, are archived; by topic and partition."""
+    """Returns the next offset to archive by topic and partition, for the topics with these ids."""
     return {
         (each.topic, each.partition): end
         for each, end in contents.ends.items()
@@ -58,7 +58,8 @@ def ends_of(contents: ArchiveContents, topic_ids: Mapping[str, str]) -> dict[tup
 
 
 def archive_batch(store: ArchiveStore, batch: DataFrame, topic_ids: Mapping[str, str]) -> ArchiveContents:
-    """Adds a batch to the archive, as far as it is not there. Raises ArchiveConflictError."""
+    """Adds those records of a batch that the archive does not have. Returns its new contents. Raises
+    ArchiveConflictError."""
     before = store.contents()
     new = not_archived(batch, before, topic_ids)
     place = ("topic", "date", "hour", "partition")
@@ -96,7 +97,7 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
 
 
 def ids_of(options: argparse.Namespace) -> dict[str, str]:
-    """The topics' ids by name. Raises UnknownTopicOrPartitionError."""
+    """Returns the topics' ids by name. Raises UnknownTopicOrPartitionError."""
     from klamm import Admin
 
     topics = [name.strip() for name in options.topics.split(",")]

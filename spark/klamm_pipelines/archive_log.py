@@ -23,7 +23,7 @@ CHECKPOINT_INTERVAL: Final = 20
 
 
 class ArchiveConflictError(IllegalStateError):
-    """Another archiver or compactor was faster."""
+    """Raised if another archiver or compactor has changed the archive first."""
 
 
 class SourcePartition(NamedTuple):
@@ -39,7 +39,7 @@ class ArchivedFile:
     """A Parquet file of one topic and hour."""
 
     path: str
-    """Below the archive's root."""
+    """The path relative to the archive's root."""
     topic: str
     topic_id: str
     date: str
@@ -51,13 +51,13 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """How far a change brings a partition."""
+    """The progress of one partition in a change."""
 
     source: SourcePartition
     start_offset: int
-    """Where the archive has to stand before."""
+    """The offset up to which the partition must be archived before the change."""
     end_offset: int
-    """Exclusive."""
+    """The offset up to which the partition is archived after the change (exclusive)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,9 @@ class ArchiveChange:
     time_ms: int
     add: tuple[ArchivedFile, ...] = ()
     remove: tuple[str, ...] = ()
-    """Paths that are no part of the archive any more; readers of older versions may still be at them."""
+    """The paths of files that leave the archive. Readers of older versions may still read these files."""
     forget: tuple[str, ...] = ()
-    """Removed paths of which the files are deleted."""
+    """The removed paths whose files have been deleted."""
     advance: tuple[Advance, ...] = ()
 
 
@@ -78,7 +78,7 @@ class ArchiveContents:
     """The archive at one version."""
 
     version: int = 0
-    """0: empty."""
+    """The number of the version. Version 0 is the empty archive."""
     files: Mapping[str, ArchivedFile] = field(default_factory=dict)
     """The archive's files by path."""
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
@@ -87,7 +87,8 @@ class ArchiveContents:
     """The time when each file left the archive, by path, in milliseconds since the epoch. These files still exist."""
 
     def after(self, change: ArchiveChange) -> ArchiveContents:
-        """The next version. Raises ArchiveConflictError if the change was made for another one."""
+        """Returns the contents after the change. Raises ArchiveConflictError if the change was made for other
+        contents."""
         for each in change.advance:
             if self.ends.get(each.source, 0) != each.start_offset:
                 raise ArchiveConflictError(
@@ -151,11 +152,12 @@ class Compaction(NamedTuple):
 
     files: tuple[ArchivedFile, ...]
     file_count: int
-    """How many come out."""
+    """The number of files after the compaction."""
 
 
 def plan_compactions(files: Iterable[ArchivedFile], *, target_bytes: int, files_min: int) -> list[Compaction]:
-    """Where an hour has at least `files_min` files smaller than `target_bytes`, all those of it."""
+    """Returns a compaction for each hour with at least `files_min` files smaller than `target_bytes`. It has all these
+    files."""
     small: dict[tuple[str, str, str, str], list[ArchivedFile]] = {}
     for each in sorted(files, key=lambda file: file.path):
         if each.size_bytes < target_bytes:

@@ -1,7 +1,7 @@
 """An archive's directory: the log that names the files of each version, and the Parquet files for Spark and others.
 
     ROOT/_log/                                    `archive_log.py`
-    ROOT/_staging/                                written, not published yet
+    ROOT/_staging/                                files that are written, but not published yet
     ROOT/topic=orders/date=2026-01-31/hour=09/    `*.parquet` with the columns of IN_FILES
 
 The archiver commits a version by renaming its log file to a name that must not exist yet. The rename is atomic, and
@@ -50,7 +50,7 @@ class Published(NamedTuple):
 
     files: tuple[ArchivedFile, ...]
     ends: Mapping[tuple[str, int], int]
-    """One past the last offset, by topic and partition."""
+    """The offset after the last one in the files, by topic and partition."""
 
 
 class ArchiveStore:
@@ -68,9 +68,9 @@ class ArchiveStore:
     # --- the log
 
     def contents(self) -> ArchiveContents:
-        """The latest version. Raises FileNotFoundError when its log is damaged."""
+        """Returns the contents of the latest version. Raises FileNotFoundError if the log is damaged."""
         for _ in range(_ATTEMPTS):
-            with contextlib.suppress(FileNotFoundError):  # swept since it was listed: there is a later checkpoint
+            with contextlib.suppress(FileNotFoundError):  # swept after it was listed: a later checkpoint exists
                 return self._load()
         raise FileNotFoundError(f"{self.root}/_log: versions are missing")
 
@@ -86,7 +86,8 @@ class ArchiveStore:
         return contents
 
     def commit(self, change: ArchiveChange) -> ArchiveContents:
-        """Makes it the next version. Raises ArchiveConflictError if another change since goes against it."""
+        """Stores the change as the next version and returns its contents. Raises ArchiveConflictError if another change
+        conflicts."""
         for _ in range(_ATTEMPTS):
             before = self.contents()
             after = before.after(change)
@@ -99,7 +100,8 @@ class ArchiveStore:
     # --- files
 
     def publish(self, rows: DataFrame, topic_ids: Mapping[str, str]) -> Published:
-        """Writes rows of SCHEMA to where they belong. They count when a change names them."""
+        """Writes rows of SCHEMA to files in the archive's directories. The files belong to the archive once a change
+        names them."""
         from pyspark.sql import functions as F
 
         name = uuid.uuid4().hex
@@ -132,7 +134,7 @@ class ArchiveStore:
             self._delete(f"_staging/{name}")
 
     def read(self, files: Iterable[ArchivedFile]) -> DataFrame:
-        """Rows of SCHEMA."""
+        """Returns the rows of the files, with the columns of SCHEMA."""
         paths = [f"{self.root}/{each.path}" for each in files]
         reader = self._spark.read.schema(SCHEMA).option("basePath", self.root)
         return reader.parquet(*paths) if paths else self._spark.createDataFrame([], SCHEMA)
@@ -165,7 +167,8 @@ class ArchiveStore:
             raise OSError(f"{self.root}/{path} could not be written")
 
     def _parquet_files(self, directory: str, *, until_ms: int | None = None) -> dict[str, int]:
-        """Sizes by path below `directory`, without those written later; hidden directories apart."""
+        """Returns the sizes of Parquet files by path below `directory`. Leaves out files that changed after `until_ms`,
+        and directories that begin with an underscore."""
         found = {}
         listing = self._fs.listFiles(self._path(directory), True)
         prefix = f"{self._fs.makeQualified(self._path(directory)).toString()}/"
@@ -184,7 +187,7 @@ class ArchiveStore:
         return [f"_staging/{each.getPath().getName()}" for each in found if each.getModificationTime() <= until_ms]
 
     def _log_files(self) -> tuple[set[int], set[int]]:
-        """Versions, and those of them that have a checkpoint."""
+        """Returns the numbers of the versions that have a change file, and of those that have a checkpoint file."""
         directory = self._path(f"{self.root}/_log")
         if not self._fs.exists(directory):
             return set(), set()
@@ -196,7 +199,7 @@ class ArchiveStore:
         )
 
     def _create(self, name: str, text: str) -> bool:
-        """Whether the file was not there; then it is now, with all of the text."""
+        """Creates the file with the whole text in one step. Returns False if the file exists already."""
         scratch = f"{self.root}/_staging/{uuid.uuid4().hex}"
         stream = self._fs.create(self._path(scratch), True)
         stream.write(bytearray(text.encode()))
@@ -209,7 +212,7 @@ class ArchiveStore:
 
     def _rename(self, source: str, target: str) -> bool:
         if self._is_local:
-            # Hadoop's local rename looks whether the target is there before it renames: two might.
+            # Hadoop's local rename checks for the target before it renames, so that two writers might both succeed.
             try:
                 os.link(source.removeprefix("file:"), target.removeprefix("file:"))
             except FileExistsError:
@@ -246,13 +249,13 @@ class ArchiveStore:
 
 
 def read_archive(spark: SparkSession, root: str) -> DataFrame:
-    """All rows of the archive's latest version, with the columns of SCHEMA."""
+    """Returns all rows of the archive's latest version, with the columns of SCHEMA."""
     store = ArchiveStore(spark, root)
     return store.read(store.contents().files.values())
 
 
 def _described(relative: str, name: str, topic_ids: Mapping[str, str], rows: int, size_bytes: int) -> ArchivedFile:
-    """The file that is staged as `relative`, under the name it gets."""
+    """Returns the description of the file staged at `relative`, with the path that it gets when it is published."""
     parent = pathlib.PurePosixPath(relative).parent
     topic, date, hour = (part.partition("=")[2] for part in parent.parts)
     return ArchivedFile(

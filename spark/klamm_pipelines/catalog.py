@@ -1,4 +1,4 @@
-"""The pipelines there are."""
+"""The catalog of all pipelines, by name."""
 
 from __future__ import annotations
 

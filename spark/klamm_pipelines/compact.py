@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def compact(store: ArchiveStore, options: argparse.Namespace, now_ms: int) -> dict[str, int]:
     """Merges small files and deletes old ones. Returns how many files were merged, written and deleted.
 
-    Raises ArchiveConflictError if another compaction runs beside, IllegalStateError if rows would be lost."""
+    Raises ArchiveConflictError if another compaction runs at the same time, or IllegalStateError if rows would be
+    lost."""
     plans = plan_compactions(
         store.contents().files.values(), target_bytes=options.target_mb << 20, files_min=options.min_files
     )

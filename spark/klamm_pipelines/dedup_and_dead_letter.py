@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 RECORD: Final = "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP"
 HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 JUDGED: Final = f"{RECORD}, headers STRING, reason STRING"
-"""Headers as JSON: Pandas would make objects of them."""
+"""The columns of a judged record. Its headers are JSON, because Pandas would make Python objects of them."""
 STATE: Final = "buckets INT, clock_ms LONG, digests BINARY, times BINARY"
 
 
 def with_problems(records: DataFrame, options: argparse.Namespace) -> DataFrame:
-    """The records with `reason`, why it is malformed or null, and `id`."""
+    """Returns the records with `id`, and with `reason`, which says why a record is malformed, or is null."""
     from pyspark.sql import functions as F
 
     text = F.col("value").cast("string")
@@ -68,7 +68,7 @@ def with_problems(records: DataFrame, options: argparse.Namespace) -> DataFrame:
 
 
 def judged(records: DataFrame, options: argparse.Namespace) -> DataFrame:
-    """The records with `reason`: null for those that go on."""
+    """Returns the records with `reason`, which is null for records that belong to the output topic."""
     from pyspark.sql import functions as F
 
     bucket = F.pmod(F.hash(F.coalesce("id", F.lit(""))), F.lit(options.buckets))
@@ -123,7 +123,7 @@ def _restored(state: Any, buckets: int) -> PackedIds | None:
 
 
 def routed(found: DataFrame, options: argparse.Namespace) -> DataFrame:
-    """What the sink writes, and where."""
+    """Returns the rows that the sink writes, each with its topic."""
     from pyspark.sql import functions as F
 
     observed = found.observe(

@@ -33,16 +33,16 @@ CANCELLED_SHARE: Final = 0.02
 MEAN_DELAY_MINUTES: Final = 12
 _TopicAlreadyExistsError = EXCEPTIONS[ErrorCode.TOPIC_ALREADY_EXISTS]
 _BEGIN_S: Final = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp()
-"""When their time and the clock's are the same."""
+"""The time at which the departures' clock and the real clock are equal, in seconds since 1970."""
 
 
 def scheduled_at(now_s: float, speed: float) -> datetime.datetime:
-    """Their time when the clock says `now_s` (seconds since 1970)."""
+    """Returns the departures' time when the real clock shows `now_s` (seconds since 1970)."""
     return datetime.datetime.fromtimestamp(_BEGIN_S + (now_s - _BEGIN_S) * speed, datetime.UTC)
 
 
 def departure(scheduled: datetime.datetime, rng: random.Random) -> dict[str, Any]:
-    """One flight; `dep_delay` in minutes, None: cancelled."""
+    """Returns a random flight. Its `dep_delay` is in minutes, and None if the flight is cancelled."""
     delay = None if rng.random() < CANCELLED_SHARE else round(rng.expovariate(1 / MEAN_DELAY_MINUTES)) - 5
     return {
         "carrier": rng.choice(CARRIERS),
@@ -79,7 +79,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def create_topics(bootstrap: str, names: Sequence[str]) -> None:
-    """Creates the topics that are not there yet."""
+    """Creates the topics that do not exist yet."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         for name in names:
             with contextlib.suppress(_TopicAlreadyExistsError):

@@ -1,4 +1,4 @@
-"""Durations and times on the command line."""
+"""Parses durations and times from the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS_MS: Final = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 
 
 
 def duration_ms(text: str) -> int:
-    """`"10 minutes"` in milliseconds. Raises ConfigError."""
+    """Returns the milliseconds of a text such as `"10 minutes"`. Raises ConfigError."""
     match = re.fullmatch(r"(\d+) *(second|minute|hour|day)s?", text.strip())
     if match is None:
         raise ConfigError(f"{text!r}: expected a whole number of seconds, minutes, hours or days, such as '10 minutes'")
@@ -20,7 +20,8 @@ def duration_ms(text: str) -> int:
 
 
 def utc_time(text: str) -> datetime.datetime:
-    """`"2013-01-31"` or `"2013-01-31T09:30:00Z"`; in UTC unless it says otherwise. Raises ConfigError."""
+    """Returns the time of a text such as `"2013-01-31"` or `"2013-01-31T09:30:00Z"`. Without a zone it is in UTC.
+    Raises ConfigError."""
     try:
         time = datetime.datetime.fromisoformat(text)
     except ValueError:

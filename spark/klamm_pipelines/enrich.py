@@ -46,7 +46,7 @@ PLANE_SCHEMA = "year INT, manufacturer STRING, model STRING, seats INT"
 
 
 def flights_of(records: DataFrame, watermark: str) -> DataFrame:
-    """`flight` (a struct), its `origin` and `hour`."""
+    """Returns the flights with the columns `flight` (a struct), `origin` and `hour`."""
     from pyspark.sql import functions as F
 
     parsed = records.select(F.from_json(F.col("value").cast("string"), FLIGHT_SCHEMA).alias("flight"))
@@ -64,7 +64,7 @@ def flights_of(records: DataFrame, watermark: str) -> DataFrame:
 
 
 def weather_of(records: DataFrame, watermark: str) -> DataFrame:
-    """`weather` (a struct), one of each `origin` and `hour`."""
+    """Returns one report for each `origin` and `hour`, with the column `weather` (a struct)."""
     from pyspark.sql import functions as F
 
     parsed = records.select(F.from_json(F.col("value").cast("string"), WEATHER_SCHEMA).alias("weather"))
@@ -82,7 +82,7 @@ def weather_of(records: DataFrame, watermark: str) -> DataFrame:
 
 
 def planes_of(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """`tailnum` and `plane` (a struct): the last record of each key that is no tombstone."""
+    """Returns `tailnum` and `plane` (a struct) from the last record of each key, unless that is a tombstone."""
     from pyspark.sql import functions as F
 
     records = (
@@ -92,14 +92,14 @@ def planes_of(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
         .schema("key BINARY, value BINARY, offset LONG")
         .load()
     )
-    # A key is always in the same partition, where offsets say what came last.
+    # A key is always in the same partition, so the record with the greatest offset is the last one.
     last = records.groupBy(F.col("key").cast("string").alias("tailnum")).agg(F.max_by("value", "offset").alias("value"))
     plane = F.from_json(F.col("value").cast("string"), PLANE_SCHEMA).alias("plane")
     return last.where("value IS NOT NULL").select("tailnum", plane)
 
 
 def enriched(flights: DataFrame, weather: DataFrame, planes: DataFrame) -> DataFrame:
-    """`key` and `value` of the output."""
+    """Returns the columns `key` and `value` of the output."""
     from pyspark.sql import functions as F
 
     joined = flights.join(weather, ["origin", "hour"], "left_outer").join(
@@ -119,7 +119,7 @@ def enriched(flights: DataFrame, weather: DataFrame, planes: DataFrame) -> DataF
 
 
 def _without(struct: Column, *names: str) -> Column:
-    """The struct without these fields; null stays null."""
+    """Returns the struct without these fields. A null struct stays null."""
     from pyspark.sql import functions as F
 
     return F.when(struct.isNotNull(), struct.dropFields(*names))

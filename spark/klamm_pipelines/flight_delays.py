@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 LATE_MINUTES = 15
-"""The industry counts a departure as late from a quarter of an hour on."""
+"""The delay in minutes from which the industry counts a departure as late."""
 FLIGHT_SCHEMA = "carrier STRING, flight INT, origin STRING, dest STRING, scheduled TIMESTAMP, dep_delay INT"
 OBSERVED = "flights"
 
 
 def hourly_delays(records: DataFrame, watermark: str) -> DataFrame:
-    """`key`, `value` of the output from the `value` of the input; counts what it saw as the metric `flights`."""
+    """Returns `key` and `value` of the output from the `value` of the input. Counts the records as the metric
+    `flights`."""
     from pyspark.sql import functions as F
 
     parsed = records.select(F.from_json(F.col("value").cast("string"), FLIGHT_SCHEMA).alias("flight"))
@@ -67,7 +68,7 @@ def hourly_delays(records: DataFrame, watermark: str) -> DataFrame:
 
 
 def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
-    """Starts the query: topic to topic."""
+    """Starts the query that reads the input topic and writes the output topic."""
     flights = read_stream(spark, options, options.input, "value BINARY")
     writer = write_topic(hourly_delays(flights, options.watermark), options, options.output)
     return started(writer, options, PIPELINE.name)

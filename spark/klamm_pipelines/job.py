@@ -39,42 +39,43 @@ log = logging.getLogger(__name__)
 STOP_WAIT_S: Final = 30
 """The time a micro-batch has to finish after the pipeline was asked to stop."""
 USAGE: Final = 2
-"""The exit status for wrong options, as argparse has it."""
+"""The exit status for wrong options, as in argparse."""
 UNREACHABLE: Final = 3
-"""The exit status when no server answers, as that of other commands."""
+"""The exit status when no server answers, as in other commands."""
 CHECK_S: Final = 5
-"""How often it is made sure that Spark is still there, which says by itself when a query ends."""
+"""How often the pipeline checks that Spark still runs, in seconds. Spark itself reports when a query ends."""
 
 
 SideTask = Callable[[], Mapping[str, Any]]
-"""Does something beside a query; returns what it has counted in all."""
+"""Does some work beside a query, and returns its counters since the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """A pipeline: how it is called and what it does. Exactly one of `start` and `work` is given."""
+    """A pipeline: its name, its arguments and its functions. Exactly one of `start` and `work` is given."""
 
     name: str
     doc: str
-    """The docstring of the pipeline's module; its first line is for lists."""
+    """The docstring of the pipeline's module. Lists of pipelines show its first line."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
     start: Callable[[SparkSession, argparse.Namespace], StreamingQuery] | None = None
     """Starts a streaming query."""
     work: Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]] | None = None
-    """Does a batch job; returns what it counted."""
+    """Does a batch job, and returns its counters."""
     check: Callable[[argparse.Namespace], None] | None = None
-    """Looks, before Spark starts, whether what it needs of its clusters is there. Raises KlammError."""
+    """Checks before Spark starts that the clusters have what the pipeline needs. Raises KlammError."""
     beside: Callable[[argparse.Namespace], SideTask] | None = None
-    """Makes what is done beside the query, every --beside-interval seconds and at its end."""
+    """Makes the task that runs beside the query, every --beside-interval seconds and at its end."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the Spark session."""
+    """The settings of the Spark session that this pipeline needs."""
 
     @property
     def summary(self) -> str:
         return self.doc.partition("\n")[0]
 
     def parse(self, arguments: Sequence[str], *, program: str | None = None) -> argparse.Namespace:
-        """The options of a command line. Ends the process with status 2 and a line if they are wrong."""
+        """Returns the options of a command line. If they are wrong, prints one line and ends the process with status
+        2."""
         parser = _Parser(
             prog=program,
             usage="%(prog)s [OPTIONS]",
@@ -99,7 +100,7 @@ class Pipeline:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains in one line, as other commands do."""
+    """An argument parser that reports an error in one line, as other commands do."""
 
     def error(self, message: str) -> NoReturn:
         sys.exit(_failed(f"{message} (see `{self.prog} --help`)", USAGE))
@@ -174,17 +175,18 @@ def assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def client_settings(options: argparse.Namespace) -> dict[str, str]:
-    """The settings of clients of the pipeline's cluster, by Kafka's names."""
+    """Returns the settings of clients of the pipeline's cluster, by Kafka's names."""
     return {"bootstrap.servers": options.bootstrap, **assignments(options.kafka, "--kafka")}
 
 
 def connector_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """Clients' settings as options of `format("klamm")`."""
+    """Returns clients' settings as options of `format("klamm")`."""
     return {f"kafka.{name}": value for name, value in settings.items()}
 
 
 def read_stream(spark: SparkSession, options: argparse.Namespace, topics: str, columns: str) -> DataFrame:
-    """`columns` (DDL) of the topics' records, from the earliest or from where the checkpoint stands."""
+    """Returns the stream of the topics' records with `columns` (DDL). It begins at the earliest offsets, or at the
+    checkpoint."""
     return (
         spark.readStream.format("klamm")
         .options(**connector_options(client_settings(options)))
@@ -197,7 +199,7 @@ def read_stream(spark: SparkSession, options: argparse.Namespace, topics: str, c
 
 
 def write_topic(frame: DataFrame, options: argparse.Namespace, topic: str | None, **extra: str) -> DataStreamWriter:
-    """A writer to `topic` (None: the column `topic` says), exactly once for readers of what is committed."""
+    """Returns an exactly-once writer to `topic`, or to the topic in the column `topic` if it is None."""
     writer = (
         frame.writeStream.format("klamm")
         .options(**connector_options(client_settings(options)), **extra)
@@ -209,7 +211,7 @@ def write_topic(frame: DataFrame, options: argparse.Namespace, topic: str | None
 
 
 def started(writer: DataStreamWriter, options: argparse.Namespace, name: str) -> StreamingQuery:
-    """Starts a stream's query as its arguments say."""
+    """Starts a stream's query with the checkpoint and the trigger that the options set."""
     writer = writer.option("checkpointLocation", options.checkpoint).queryName(name)
     if options.follow:
         return writer.trigger(processingTime=options.trigger_interval).start()
@@ -246,9 +248,9 @@ def run(pipeline: Pipeline, arguments: Sequence[str], *, program: str | None = N
 def run_in(
     spark: SparkSession, pipeline: Pipeline, options: argparse.Namespace, stop: threading.Event | None = None
 ) -> dict[str, Any]:
-    """Runs it in a session to its end, or until `stop` is set; returns what it counted.
+    """Runs a pipeline in a session to its end, or until `stop` is set. Returns its counters.
 
-    Raises what the cluster or the query ended with."""
+    Raises the error with which the cluster or the query ended."""
     if pipeline.work is not None:
         return dict(pipeline.work(spark, options))
     from klamm_pipelines.progress import ProgressListener
@@ -268,7 +270,7 @@ def run_in(
 def _await_end(
     query: StreamingQuery, progress: ProgressListener, pipeline: Pipeline, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Returns when the query has ended, with what was counted beside it. Raises what it failed with."""
+    """Waits until the query has ended, and returns the counters of the side task. Raises the query's error."""
     side_task: SideTask = dict if pipeline.beside is None else pipeline.beside(options)
     interval_s = CHECK_S if pipeline.beside is None else options.beside_interval
     due_s = time.monotonic() + interval_s
@@ -288,7 +290,8 @@ def _await_end(
 
 @contextmanager
 def spark_session(pipeline: Pipeline, options: argparse.Namespace) -> Iterator[SparkSession]:
-    """The session the options ask for: on this machine, on a cluster, or the one spark-submit has prepared."""
+    """Opens the session that the options ask for, on this machine, on a cluster, or from spark-submit. Stops it at the
+    end."""
     from klamm_pipelines.session import open_session
 
     settings = {**pipeline.settings, **assignments(options.conf, "--conf")}
@@ -301,7 +304,7 @@ def spark_session(pipeline: Pipeline, options: argparse.Namespace) -> Iterator[S
 
 @contextmanager
 def _stop_signal() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set, once the session is there; a second signal ends the process."""
+    """Provides an event that SIGTERM and Ctrl-C set. A second signal ends the process."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
@@ -320,7 +323,7 @@ def _stop_signal() -> Iterator[threading.Event]:
 
 
 def _require_spark() -> None:
-    """Raises ModuleNotFoundError; to import it would take a while."""
+    """Raises ModuleNotFoundError if pyspark is missing. Does not import pyspark, because this takes a while."""
     if importlib.util.find_spec("pyspark") is None:
         raise ModuleNotFoundError("pyspark is missing", name="pyspark")
 

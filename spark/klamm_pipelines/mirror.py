@@ -52,12 +52,12 @@ _RECORD = (
 
 
 def target_settings(options: argparse.Namespace) -> dict[str, str]:
-    """The settings of the target's clients."""
+    """Returns the settings of the target's clients."""
     return {"bootstrap.servers": options.target_bootstrap, **assignments(options.target_kafka, "--target-kafka")}
 
 
 def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
-    """Creates what is missing at the target, and starts the query."""
+    """Creates the topics and partitions that the target lacks, and starts the query."""
     from klamm_pipelines.mirror_sink import MirrorSink
 
     topics = mirrored_topics(client_settings(options), options.topics)
@@ -77,7 +77,7 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
 
 
 def beside(options: argparse.Namespace) -> SideTask:
-    """Translates the offsets of groups; counts those, each once."""
+    """Returns the task that translates the offsets of groups. The task counts each group and each offset once."""
     if options.groups is None:
         return dict
     source, target = client_settings(options), target_settings(options)
@@ -93,7 +93,8 @@ def beside(options: argparse.Namespace) -> SideTask:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Both clusters answer, and the source has what is to be mirrored; with --follow groups may still come."""
+    """Checks that both clusters answer, and that the source has the topics and groups. With --follow, groups may appear
+    later."""
     with reached(client_settings(options), "--bootstrap") as source:
         matching_topics(source, options.topics)
         if options.groups is not None:

@@ -1,4 +1,4 @@
-"""What a mirror does at its clusters beside copying: topics, and the offsets of groups."""
+"""The work of a mirror at its clusters beside copying: creates topics, and translates the offsets of groups."""
 
 from __future__ import annotations
 
@@ -28,24 +28,26 @@ NOT_COPIED: Final = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""Topic settings about a cluster's own brokers, or about clocks: copies have the times of their originals."""
+"""Topic settings that a mirror does not copy: about a cluster's own brokers, or about clocks. Copied records keep their
+timestamps."""
 INACTIVE: Final = ("Empty", "Dead")
 _NonEmptyGroupError = EXCEPTIONS[ErrorCode.NON_EMPTY_GROUP]
 
 
 def sync_topic(alias: str) -> str:
-    """The topic of the target that says where the source's records are."""
+    """Returns the name of the target's topic that maps offsets of the source to offsets of the target."""
     return f"{alias}.offset-syncs"
 
 
 def mirrored_topics(source: Settings, patterns: str) -> list[str]:
-    """The topics of `matching_topics`."""
+    """Returns the source's topics that one of the patterns matches, as `matching_topics` does."""
     with Admin(source) as admin:
         return matching_topics(admin, patterns)
 
 
 def matching_topics(source: Admin, patterns: str) -> list[str]:
-    """The source's topics that one of the patterns (with commas) matches as a whole. Raises ConfigError if none is."""
+    """Returns the source's topics whose whole name matches one of the patterns, which commas separate. Raises
+    ConfigError if there is none."""
     wanted = [_pattern(each.strip(), "--topics") for each in patterns.split(",")]
     names = sorted(source.list_topics())
     found = [name for name in names if any(each.fullmatch(name) for each in wanted)]
@@ -57,7 +59,8 @@ def matching_topics(source: Admin, patterns: str) -> list[str]:
 
 
 def matching_groups(source: Admin, pattern: str, *, may_be_none: bool = False) -> list[str]:
-    """The source's groups that the pattern matches as a whole. Raises ConfigError if none is, unless it may be."""
+    """Returns the source's groups whose whole name matches the pattern. Raises ConfigError if there is none, unless
+    `may_be_none`."""
     wanted = _pattern(pattern, "--groups")
     names = sorted(source.list_groups())
     found = [name for name in names if wanted.fullmatch(name)]
@@ -69,7 +72,7 @@ def matching_groups(source: Admin, pattern: str, *, may_be_none: bool = False) -
 
 
 def create_targets(source: Settings, target: Settings, topics: Iterable[str], prefix: str, alias: str) -> None:
-    """Gives the target the topics and partitions it lacks."""
+    """Creates the topics and partitions that the target lacks."""
     with Admin(source) as origin, Admin(target) as admin:
         described = origin.describe_topics(topics)
         configs = _configs(origin, described)
@@ -107,7 +110,8 @@ def _configs(admin: Admin, topics: Mapping[str, TopicDescription]) -> dict[str, 
 def translate_groups(
     source: Settings, target: Settings, pattern: str, prefix: str, alias: str
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Commits at the target where groups stand at the source; returns the offsets by group."""
+    """Translates the offsets of the source's groups and commits them at the target. Returns the committed offsets by
+    group."""
     syncs = read_syncs(target, alias)
     translated: dict[str, dict[TopicPartition, int]] = {}
     with Admin(source) as origin, Admin(target) as admin:
@@ -136,13 +140,14 @@ def _translated(
 
 
 def _ahead(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The offsets that are ahead of those that the group has at the target."""
+    """Returns the offsets that are greater than the offsets that the group has at the target."""
     there = admin.list_group_offsets(group)
     return {tp: offset for tp, offset in offsets.items() if tp not in there or there[tp].offset < offset}
 
 
 def _commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
-    """Commits a group's offsets. Returns False if the group has got members, which makes that impossible."""
+    """Commits a group's offsets. Returns False if the group has members by now, because the commit is then
+    impossible."""
     try:
         admin.alter_group_offsets(group, offsets)
     except _NonEmptyGroupError:
@@ -151,7 +156,7 @@ def _commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> 
 
 
 def read_syncs(target: Settings, alias: str) -> dict[TopicPartition, list[MirroredRun]]:
-    """All that the target knows of where the source's records are, by source offset."""
+    """Returns the mirrored runs of each source partition from the target's sync topic, sorted by source offset."""
     from klamm import Consumer
 
     topic = TopicPartition(sync_topic(alias), 0)

@@ -1,4 +1,5 @@
-"""The sink of the mirror: Klamm's, exactly once, which also writes where each record went."""
+"""The sink of the mirror: Klamm's exactly-once sink, which also writes the offsets that the records got at the
+target."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class MirrorSender:
         self._sink_id, self._prefix, self._syncs = sink_id, prefix, syncs
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
-        """Sends the records of a task (`row_sender.TaskSender`)."""
+        """Sends the records and the syncs of a task, waits until they are acknowledged, and returns the number of
+        records."""
         builders: dict[tuple[str, int], MirroredRunBuilder] = {}
         sent: list[tuple[str, int, int, Any]] = []
         record_count = 0
@@ -88,6 +90,7 @@ class MirrorSender:
 
 
 def _settle(sent: list[tuple[str, int, int, Any]], builders: dict[tuple[str, int], MirroredRunBuilder]) -> None:
-    """Waits for the records' acknowledgement, which says where they are. Raises the first error of any."""
+    """Waits for the records' acknowledgements, and adds their offsets to the builders. Raises the first error of any
+    record."""
     for topic, partition, offset, future in sent:
         builders.setdefault((topic, partition), MirroredRunBuilder()).add(offset, future.result().offset)

@@ -1,11 +1,11 @@
-"""Where the records of a mirrored partition are: from offsets of the source to offsets of the target. Pure.
+"""Maps offsets of the source to offsets of the target, for the records of a mirrored partition. Pure.
 
-A run is of records whose offsets grow by one on both sides. Of each micro-batch the mirror leaves its runs, a sync,
-in a compacted topic, in the transaction of the records themselves. Syncs are thinned out towards the past (of each
-power of two of batches SLOTS are kept), and so are the runs of one that has too many.
+A run is a sequence of records whose offsets grow by one on both sides. For each micro-batch, the mirror writes its runs
+as a sync to a compacted topic, in the transaction of the records themselves. Fewer and fewer older syncs are kept:
+SLOTS syncs for each power of two of batches. If a sync has too many runs, some of its runs are dropped.
 
-A committed offset is the next record to read. Its translation is never behind a record that was not read: of what
-lies between two known runs it is the end of the first, at worst some records too early.
+A committed offset is the next record to read. Its translation never skips a record that was not read. Between two known
+runs, the translation is the end of the first run, at worst some records too early.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RUNS_MAX: Final = 1_000
 
 
 class MirroredRun(NamedTuple):
-    """Records next to each other on both sides."""
+    """A run of records whose offsets grow by one on both sides."""
 
     source_offset: int
     target_offset: int
@@ -29,13 +29,13 @@ class MirroredRun(NamedTuple):
 
 
 class MirroredRunBuilder:
-    """Collects where records went."""
+    """Collects the runs of one partition, record by record."""
 
     def __init__(self) -> None:
         self._runs: list[MirroredRun] = []
 
     def add(self, source_offset: int, target_offset: int) -> None:
-        """The next record of the partition; both offsets grow."""
+        """Adds the next record of the partition. Both offsets must be greater than those of the record before."""
         if self._runs:
             source, target, length = self._runs[-1]
             assert source_offset >= source + length, (source_offset, self._runs[-1])
@@ -44,7 +44,7 @@ class MirroredRunBuilder:
                 return
         self._runs.append(MirroredRun(source_offset, target_offset, 1))
         if len(self._runs) > RUNS_MAX:
-            # The last one grows on.
+            # The last run may still grow.
             self._runs = [*self._runs[:-1:2], self._runs[-1]]
 
     @property
@@ -53,17 +53,18 @@ class MirroredRunBuilder:
 
 
 def slot_of(batch_id: int) -> str:
-    """The place of a batch's sync: a later batch that has the same replaces it.
+    """Returns the slot of a batch's sync. The sync of a later batch with the same slot replaces it.
 
-    A batch is of the level of how often two divides its number, and each level has SLOTS places."""
+    A batch's level is the number of times that two divides the batch's number. Each level has SLOTS slots."""
     level = (batch_id & -batch_id).bit_length() - 1 if batch_id else 63
     return f"{level}.{(batch_id >> (level + 1)) % SLOTS}"
 
 
 def translate(runs: Sequence[MirroredRun], offset: int) -> int | None:
-    """The target's offset to go on from, for a consumer that has read up to `offset` of the source.
+    """Returns the target's offset at which a consumer continues that has read the source up to `offset`.
 
-    runs: by source offset. None: the first known is behind it, and anything may lie before."""
+    `runs` are sorted by source offset. Returns None if `offset` is before the first known run, where any records may
+    be."""
     index = bisect_right(runs, offset, key=lambda each: each.source_offset) - 1
     if index < 0:
         return None
@@ -80,6 +81,6 @@ def encode_value(runs: Iterable[MirroredRun]) -> bytes:
 
 
 def decode(key: bytes, value: bytes) -> tuple[str, int, list[MirroredRun]]:
-    """Topic and partition of the source, and the runs of one sync."""
+    """Returns the topic and partition of the source, and the runs of one sync."""
     topic, partition, _ = json.loads(key)
     return topic, partition, [MirroredRun(*each) for each in json.loads(value)]

@@ -1,4 +1,5 @@
-"""The order of partitions, kept through Spark: the source's tasks may share a partition, and a shuffle mixes them."""
+"""Restores the order of partitions in Spark. The source's tasks may share a partition, and a shuffle mixes their
+rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a pipeline needs of its clusters, looked at before Spark starts: that takes seconds, and tells less clearly."""
+"""Checks the clusters of a pipeline before Spark starts. Spark takes seconds to start, and reports such errors less
+clearly."""
 
 from __future__ import annotations
 
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
 Settings = Mapping[str, str]
 
 CONNECT_S: Final = 1.2
-"""How long a server may take to accept a connection."""
+"""How long a server may take to accept a connection, in seconds."""
 ANSWER_MS: Final = 10_000
-"""How long one that did may take to answer: it may be busy."""
+"""How long a server that accepted a connection may take to answer, because it may be busy."""
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 _TIMED_OUT: Final = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
 
 
 @contextmanager
 def reached(settings: Settings, option: str) -> Iterator[Admin]:
-    """An Admin of a cluster that answers; `option` names its servers. Raises ConfigError, or NoBrokerError."""
+    """Provides an Admin of a cluster that answers. `option` names the servers in errors. Raises ConfigError or
+    NoBrokerError."""
     from klamm import Admin
 
     servers = settings["bootstrap.servers"]
@@ -56,7 +58,7 @@ def _require_connection(servers: str, option: str) -> None:
 
 
 def _connect(host: str, port: int) -> str | None:
-    """Why it could not, or None."""
+    """Connects to a server. Returns the reason why this failed, or None if it succeeded."""
     try:
         socket.create_connection((host, port), timeout=CONNECT_S).close()
     except OSError as error:

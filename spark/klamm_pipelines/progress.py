@@ -1,4 +1,4 @@
-"""What a query says of its micro-batches: a log line each, and the sum of what was counted."""
+"""Reports the progress of a query: logs a line for each micro-batch, and adds up the counters."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ log = logging.getLogger(__name__)
 
 
 class ProgressListener(StreamingQueryListener):
-    """Listens to the queries of one name. Spark calls it on a thread of its own."""
+    """Listens to the queries with one name. Spark calls the listener on a separate thread."""
 
     def __init__(self, query_name: str, wake: threading.Event) -> None:
         self._name = query_name
         self._run_ids: set[str] = set()
         self._counts: Counter[str] = Counter()
         self.wake = wake
-        """Set when there is something to do: the query has ended, or is to be stopped."""
+        """Set when the query has ended, or has to be stopped."""
         self.ended = threading.Event()
         self.batch_ended = threading.Event()
         """Set when a micro-batch ended after `wake`."""
 
     def totals(self) -> dict[str, int]:
-        """`batches` and `rows` of what had rows, `behind_watermark`, and all that the query observes, summed up."""
+        """Returns the sums of all micro-batches: `batches` (those with rows), `rows`, `behind_watermark`, and the
+        query's observed metrics."""
         return {"batches": 0, "rows": 0, "behind_watermark": 0, **self._counts}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -58,7 +59,7 @@ class ProgressListener(StreamingQueryListener):
             self.batch_ended.set()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing new: nothing to say."""
+        """Does nothing, because an idle query has made no progress."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         if str(event.runId) in self._run_ids:

@@ -9,7 +9,7 @@ from typing import Final
 
 PACKAGES: Final = ("klamm", "pyspark_klamm", "klamm_pipelines")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""Equal code makes equal files."""
+"""The timestamp of every file in the zip file, so that equal code makes equal zip files."""
 
 
 def write_py_files(target: pathlib.Path) -> pathlib.Path:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def wanted_files(contents: ArchiveContents, options: argparse.Namespace) -> list[ArchivedFile]:
-    """The files of the hours asked for. Raises ConfigError when that is nothing, or of a topic with several lives."""
+    """Returns the archived files of the wanted hours. Raises ConfigError if there are none, or if the topic was created
+    several times and --topic-id is missing."""
     files = [each for each in contents.files.values() if each.topic == options.topic]
     ids = sorted({each.topic_id for each in files})
     if options.topic_id is not None:
@@ -48,7 +49,7 @@ def _is_between(hour: str, start: str | None, until: str | None) -> bool:
 
 
 def in_range(rows: DataFrame, options: argparse.Namespace) -> DataFrame:
-    """The rows from --from on and before --until."""
+    """Returns the rows with a timestamp from --from to before --until."""
     from pyspark.sql import functions as F
 
     if options.start is not None:
@@ -57,7 +58,7 @@ def in_range(rows: DataFrame, options: argparse.Namespace) -> DataFrame:
 
 
 def work(spark: SparkSession, options: argparse.Namespace) -> dict[str, int]:
-    """Writes the range; returns how many records it had."""
+    """Writes the archived range to the topic, and returns the number of its records."""
     store = ArchiveStore(spark, options.archive)
     contents = store.contents()
     rows = in_range(store.read(wanted_files(contents, options)), options)
@@ -92,7 +93,8 @@ def _require_partitions(options: argparse.Namespace, count: int) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """The topic it writes to is created when it is missing."""
+    """Checks the times, and that the cluster answers. The output topic may be missing, because the pipeline creates
+    it."""
     for time in (options.start, options.until):
         _hour(time)
     require_topics(client_settings(options), [])

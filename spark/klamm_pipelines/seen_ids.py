@@ -1,11 +1,11 @@
-"""Which ids were seen, by event time. Pure.
+"""Remembers which ids were seen, by event time. Pure.
 
-Two records of one id not more than a window apart are one record and its duplicate. A record more than a window
-behind the latest time seen is late: whether it is a duplicate is not known any more. So an id need be remembered for
-two windows behind that time: one that a record in time may be a duplicate of is at most one window older than the
+Two records with the same id, at most a window apart, are one record and its duplicate. A record more than a window
+behind the latest time seen is late, because it is no longer known whether it is a duplicate. So ids are remembered for
+two windows behind the latest time: the original of a record that is not late is at most one window older than the
 record.
 
-Packed, an id takes ID_BYTES of digest and 8 bytes of time, each in an array of its own.
+A packed id takes ID_BYTES bytes for its digest and 8 bytes for its time. Digests and times are in separate arrays.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from enum import Enum
 from typing import Final
 
 ID_BYTES: Final = 16
-"""An id is a 128-bit digest: two of 10^15 ids are taken for one with a probability of one to half a billion."""
+"""The size of an id's digest. Among 10^15 ids, two have the same digest with a probability of one to half a billion."""
 _NEVER: Final = -(2**62)
 
 
 class Arrival(Enum):
-    """What a record is."""
+    """The result of judging a record: the first with its id, a duplicate, or too late to know."""
 
     FIRST = "first"
     DUPLICATE = "duplicate"
@@ -31,16 +31,17 @@ class Arrival(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PackedIds:
-    """Ids as a state store keeps them."""
+    """The seen ids in the form in which a state store keeps them."""
 
     clock_ms: int
-    """The latest time seen."""
+    """The latest record time that was seen, in ms."""
     digests: bytes
     times: bytes
 
 
 class SeenIds:
-    """The ids of one share of the stream. Invariant: none is older than two windows before the clock."""
+    """The ids that were seen in one bucket of the stream. `packed` drops ids older than two windows before the latest
+    time."""
 
     def __init__(self, window_ms: int, packed: PackedIds | None = None) -> None:
         assert window_ms >= 0, window_ms
@@ -52,7 +53,7 @@ class SeenIds:
         return len(self._times)
 
     def judge(self, record_id: str, time_ms: int) -> Arrival:
-        """What the record is that comes next."""
+        """Judges the next record: the first with its id, a duplicate, or late. Remembers the id of a first record."""
         if time_ms < self._clock_ms - self._window_ms:
             return Arrival.LATE
         self._clock_ms = max(self._clock_ms, time_ms)

@@ -1,4 +1,5 @@
-"""A Spark session for a pipeline, by spark-submit's rules: where it runs is a setting, the code goes along.
+"""Opens a Spark session for a pipeline, as spark-submit does: a setting says where it runs, and Klamm's code is
+shipped.
 
 On a cluster the workers' Python is $PYSPARK_PYTHON (by default this one, for clusters on one machine), and has to
 have Klamm's and the connector's dependencies; Klamm itself is shipped as one zip file.
@@ -29,11 +30,12 @@ EVERYWHERE = (
     "spark.redaction.regex",
     "spark.sql.redaction.options.regex",
 )
-"""The local settings that are not about this machine."""
+"""The settings of local sessions that also apply on a cluster."""
 
 
 def open_session(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
-    """A session on `master`; None: spark-submit's, or without one of all cores of this machine."""
+    """Returns a session on `master`. None means spark-submit's session, or a local one with all cores if there is
+    none."""
     if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
         return _session(name, None, settings)
     if master is None:

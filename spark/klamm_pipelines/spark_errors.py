@@ -1,4 +1,5 @@
-"""What a Spark query ended with, as a line for people: Spark wraps a Python error in several of Java's."""
+"""Reduces the error of a Spark query to one line for users, because Spark wraps a Python error in several Java
+errors."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _CODE: Final = re.compile(r"^\[[A-Z_.]+\] ")
 
 
 def innermost(text: str) -> str:
-    """The line of an error's `text` that says what happened, without names of classes."""
+    """Returns the line of an error's `text` that says what happened, without names of classes."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for pattern in (_OURS, _RAISED):
         if found := [match["text"] for line in lines if (match := pattern.match(line))]:

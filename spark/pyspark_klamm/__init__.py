@@ -3,7 +3,7 @@
 Source and sink have the options and columns of Spark's Kafka connector; see `source_options.py`, `sink_options.py` and
 `schema.py`.
 
-Each line may use those below it:
+The modules of a line may use the modules of the lines below it:
 
 stream_source, exactly_once; local, from_klamm         a stream's reader, the exactly-once sink; helpers for users
 source, sink                                           a batch's reader; the writers of a task's rows
@@ -34,7 +34,7 @@ __all__ = ["DefaultSource", "KlammDataSource"]
 
 
 class KlammDataSource(DataSource):
-    """Topics of a Klamm cluster as tables and streams. Bad options are a ConfigError when the query starts."""
+    """Topics of a Klamm cluster as tables and streams. Bad options raise a ConfigError when the query starts."""
 
     @classmethod
     def name(cls) -> str:

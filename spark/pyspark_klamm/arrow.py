@@ -38,7 +38,8 @@ class ArrowBuilder:
     def rows(
         self, wanted: OffsetRange, fetches: Iterable[FetchedBatches], *, check_crcs: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Record batches of `wanted`; the remaining rows stay until `finish`. Raises a CorruptBatchError."""
+        """Yields Arrow record batches of the range `wanted`. The rows that fill no batch stay until `finish`. Raises a
+        CorruptBatchError."""
         for fetched in fetches:
             for sections in _portions(_visible_sections(wanted, fetched, check_crcs)):
                 if self._rows + sum(section.header.record_count for section in sections) > ROWS_MAX:
@@ -49,7 +50,7 @@ class ArrowBuilder:
                     yield from self.finish()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """The rows that were not given out yet, as one batch if there are any."""
+        """Yields the rows that are left as one batch, if there are any."""
         if self._rows:
             columns = [
                 chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
@@ -65,7 +66,7 @@ class ArrowBuilder:
 
 
 def _visible_sections(wanted: OffsetRange, fetched: FetchedBatches, check_crcs: bool) -> Iterator[RecordSection]:
-    """The records of those batches that a reader may see, and that have something of the range."""
+    """Yields the records of the batches that a reader may see and that overlap the range."""
     visible = VisibleBatches(fetched.aborted_transactions)
     for position, header in iter_headers(fetched.records):
         is_hidden = visible.hides(header, fetched.records, position)
@@ -89,7 +90,7 @@ def _portions(sections: Iterable[RecordSection]) -> Iterator[list[RecordSection]
 
 
 class _Rows:
-    """The records that lie in the wanted range: `columns[low:high]`."""
+    """The records in the wanted range, which are `columns[low:high]`."""
 
     def __init__(self, wanted: OffsetRange, columns: RecordColumns) -> None:
         self.tp: TopicPartition = wanted.tp
@@ -99,7 +100,7 @@ class _Rows:
         self.count = max(0, int(high - low))
 
     def binary(self, starts: Int64s, lengths: Int64s) -> pa.Array:
-        """Keys or values: every second element of a binary array over the batches' own bytes."""
+        """Returns the keys or values: every second element of a binary array over the batches' own bytes."""
         start, length = starts[self.span], lengths[self.span]
         bounds = np.empty(2 * self.count, np.int32)
         bounds[0::2] = start
@@ -113,7 +114,7 @@ class _Rows:
         return spans.take(indices)
 
     def headers(self) -> pa.Array:
-        """Null for a record without headers, as Spark's Kafka source has it."""
+        """Returns the headers of the records, with null for a record without headers, as in Spark's Kafka source."""
         data, columns = memoryview(self.columns.data), self.columns
         lists = [
             _headers(bytes(data[start:end])) if has_headers else None
@@ -128,7 +129,7 @@ class _Rows:
 
 
 def _headers(data: bytes) -> list[dict[str, Any]]:
-    """The headers of one record, which ends with them."""
+    """Returns the headers of one record. Raises InvalidRecordError if `data` does not end with them."""
     try:
         headers, end = parse_headers(data, 0)
     except IndexError:

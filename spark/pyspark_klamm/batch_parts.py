@@ -1,7 +1,7 @@
-"""Which batch a task writes, as Spark says it, and what the driver makes of the answers of all its tasks.
+"""Finds the batch that a task writes, and the parts that the driver commits after the answers of all tasks.
 
-Spark runs a micro-batch again under the same query id and batch id, and with another run id: what a batch ledger
-(`klamm.ledger_ids`) wants to know.
+Spark repeats a micro-batch with the same query id and batch id, but another run id. A batch ledger (`klamm.ledger_ids`)
+needs these three.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from klamm.ledger_ids import LedgerId
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _RUN_ID: Final = "spark.jobGroup.id"
-"""Local properties of every task of a micro-batch (MicroBatchExecution, StreamExecution)."""
+"""The name of the local property with the run id. Spark sets it, and the two properties above, in every task of a
+micro-batch (MicroBatchExecution, StreamExecution)."""
 
 LocalProperty = Callable[[str], str | None]
-"""TaskContext.getLocalProperty."""
+"""Returns a local property of the task, or None. Spark's TaskContext.getLocalProperty is such a function."""
 
 
 class LedgerBatch(NamedTuple):
-    """One batch, as one run writes it."""
+    """One batch of a ledger, as one run of the query writes it."""
 
     ledger: LedgerId
     run_id: str
@@ -35,17 +36,17 @@ class LedgerBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskOutput(WriterCommitMessage):
-    """What a task leaves to the driver to decide about."""
+    """The answer of a task, which the driver needs to decide about the batch."""
 
     batch: LedgerBatch
     part: PreparedPart | None
     """The prepared part, or None if the task wrote nothing."""
     counts_already: bool = False
-    """The batch was written before: the task read no row."""
+    """True if the batch was committed before. The task has then read no row."""
 
 
 def micro_batch(sink_id: str, local_property: LocalProperty) -> LedgerBatch:
-    """The micro-batch that the task belongs to. Raises IllegalStateError if Spark does not say."""
+    """Returns the micro-batch that the task belongs to. Raises IllegalStateError if a local property is missing."""
     found = {name: local_property(name) for name in (_QUERY_ID, _RUN_ID, _BATCH_ID)}
     if missing := [name for name, value in found.items() if not value]:
         raise IllegalStateError(
@@ -55,12 +56,13 @@ def micro_batch(sink_id: str, local_property: LocalProperty) -> LedgerBatch:
 
 
 def is_in_micro_batch(local_property: LocalProperty) -> bool:
-    """Whether the task is of a streaming query, if only by way of foreachBatch."""
+    """Returns True if the task belongs to a streaming query, also if it runs in foreachBatch."""
     return bool(local_property(_QUERY_ID))
 
 
 def common_batch(messages: Sequence[WriterCommitMessage | None]) -> LedgerBatch | None:
-    """The batch that all outputs are of; None: there is no output. Raises IllegalStateError if they disagree."""
+    """Returns the batch of all outputs, or None if there is no output. Raises IllegalStateError if outputs name
+    different batches."""
     batches = {message.batch for message in messages if isinstance(message, TaskOutput)}
     if len(batches) > 1:
         raise IllegalStateError(f"tasks wrote different batches: {', '.join(map(str, sorted(batches)))}")
@@ -70,8 +72,8 @@ def common_batch(messages: Sequence[WriterCommitMessage | None]) -> LedgerBatch 
 def parts_to_commit(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedPart] | None:
     """Returns the parts of the batch to commit, or None if the batch was committed before.
 
-    Raises IllegalStateError if a task's answer is missing, or tasks disagree about whether it counts; ConfigError for
-    more than PARTS_MAX."""
+    Raises IllegalStateError if a task's answer is missing, or if only some tasks found the batch committed. Raises
+    ConfigError for more than PARTS_MAX parts."""
     outputs = [message for message in messages if isinstance(message, TaskOutput)]
     if len(outputs) < len(messages):
         raise IllegalStateError(f"{len(messages) - len(outputs)} of {len(messages)} tasks returned no answer")

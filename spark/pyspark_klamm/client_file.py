@@ -11,21 +11,21 @@ from klamm.config import ClientConfig
 from klamm.errors import ConfigError
 
 CLIENT_FILE: Final = "clientConfigFile"
-"""The option, and where the name of the file stands among the settings of clients."""
+"""The name of the option. In the settings of clients, it is also the key of the file's name."""
 DOC: Final = (
     "A properties file with settings of the clients, such as sasl.*. The driver and every worker"
     " read it. Options take precedence over the file."
 )
 _NOT_OF_A_FILE: Final = frozenset({"transactional.id"})
-"""Every task's producer has one of its own."""
+"""Settings that are not read from a file, because the producer of every task has its own value."""
 
 
 def with_file(settings: Mapping[str, Any], config_class: type[ClientConfig]) -> dict[str, Any]:
-    """The settings, and of the file that they name what clients of that class know. Raises ConfigError."""
+    """Returns the settings, together with the settings of their file that `config_class` knows. Raises ConfigError."""
     given = {name: value for name, value in settings.items() if name != CLIENT_FILE}
     if CLIENT_FILE not in settings:
         return given
-    # It knows clients of all kinds, whose settings nobody else has to wait for.
+    # Imported only when a file is set, because the module loads the settings of all kinds of clients.
     from klamm.client_file import read_client_file
 
     file = settings[CLIENT_FILE]

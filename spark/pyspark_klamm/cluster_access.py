@@ -1,7 +1,7 @@
-"""What the source asks of a cluster: partitions, offsets, and raw batches.
+"""The source's requests to a cluster: for partitions, offsets, and raw batches.
 
-Calls block; the network runs on the process's client loop. A topic that stays unknown for `TOPIC_WAIT_MS` is gone: one
-that was just created, or a broker that has just started, is given that time.
+Calls block, and the network runs on the process's client loop. A topic that stays unknown for `TOPIC_WAIT_MS` counts as
+deleted. This time lets brokers learn about a new topic, or start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOPIC_WAIT_MS: Final = 5_000
 LEADER_ONLY_S: Final = 1.0
 """How long a partition is read from its leader after a closer replica failed."""
 COMMIT_TIMEOUT_MS: Final = 5_000
-"""A query may wait for this; its next commit makes up for one that failed."""
+"""How long a commit may take, because a query may wait for it. The query's next commit replaces one that failed."""
 
 _OF_CONSUMERS: Final = (
     "allow.auto.create.topics",
@@ -60,12 +60,12 @@ _OffsetNotAvailableError = EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]
 
 
 class TopicGoneError(KlammError):
-    """A topic or partition that was there is not known any more."""
+    """Raised if a topic or partition that existed is not known any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessConfig(ClientConfig):
-    """The `kafka.*` options a source understands, besides those of every client."""
+    """The `kafka.*` options of a source, in addition to those of every client."""
 
     WITHOUT_EFFECT: ClassVar[Mapping[str, str]] = {
         **ClientConfig.WITHOUT_EFFECT,
@@ -84,17 +84,18 @@ class AccessConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatches:
-    """One fetch's worth of whole batches; the first may begin before `start_offset`, the last end after the range."""
+    """The whole batches of one fetch. The first may begin before `start_offset`, and the last may end after the
+    range."""
 
     records: memoryview
     start_offset: int
     next_offset: int
     aborted_transactions: tuple[tuple[int, int], ...] | None
-    """(producer id, first offset) of the aborted transactions among them; None: read_uncommitted."""
+    """Pairs of producer id and first offset of the aborted transactions in the batches. None with read_uncommitted."""
 
 
 class ClusterAccess:
-    """Blocking access to a cluster. A process shares them: `accesses.get(settings)`."""
+    """Blocking access to a cluster. A process shares one for each settings: `accesses.get(settings)`."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = AccessConfig.parse(settings)
@@ -106,41 +107,42 @@ class ClusterAccess:
         return KlammClient(self.config)
 
     def close(self) -> None:
-        """Ends its connections; calls under way fail."""
+        """Closes the connections. Calls under way fail."""
         self._loop.run(self._client.close)
 
     def describe(self, topics: Collection[str] | None, expected: Collection[str]) -> ClusterView:
-        """A fresh view of `topics` (None: of all). Of the `expected` ones only those that are gone are not in it."""
+        """Returns a fresh view of `topics`, or of all topics for None. A topic in `expected` is missing in it only if
+        it is gone."""
         with contextlib.suppress(TopicGoneError):
             self._loop.run(self._retry_unless_gone, lambda: self._describe(topics, expected), self._timeout_ms)
         return self._client.cluster
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offsets of timestamps (or LATEST, EARLIEST) by partition, with the configured isolation level.
-
-        -1 where no record is that late. Raises TopicGoneError."""
+        """Returns the offsets of timestamps (or LATEST, EARLIEST) by partition, with the configured isolation level.
+        The offset is -1 if no record is that late. Raises TopicGoneError."""
         finder = OffsetFinder(self._client, self._isolation_level)
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         self._loop.run(self._retry_unless_gone, lambda: finder.ask_once(wanted, found), self._timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
     def wait_for_records(self, offsets: Offsets, timeout_ms: int) -> bool:
-        """Waits until a partition has a record at its offset, for `timeout_ms` at most. Returns True also if that is
-        unknown."""
+        """Waits until a partition has a record at its offset, for `timeout_ms` at most. Returns True also if a broker
+        cannot tell."""
         return self._loop.run(self._wait_for_records, offsets, timeout_ms)
 
     def commit(self, group_id: str, offsets: Offsets) -> concurrent.futures.Future[None]:
-        """Stores them for a group without members, in the background; partitions that are gone are passed over."""
+        """Commits the offsets for a group without members, in the background. Skips partitions that are gone."""
         committed = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
         store = OffsetStore(self._client, group_id)
         committing = store.commit(committed, lambda: OUTSIDE_THE_GROUP, timeout_ms=COMMIT_TIMEOUT_MS, skip_gone=True)
         return asyncio.run_coroutine_threadsafe(committing, self._loop.loop)
 
     def fetch(self, wanted: OffsetRange, timeout_ms: int) -> Iterator[FetchedBatches]:
-        """The batches that hold `wanted`, the next fetch always under way while the caller works on the last.
+        """Yields the batches that contain the range. While the caller works on a batch, the next fetch is under way
+        already.
 
-        Raises OffsetOutOfRangeError when the range begins before what the partition holds or ends after it,
-        TopicGoneError, and what else keeps records away for `timeout_ms`."""
+        Raises OffsetOutOfRangeError if the range begins before the partition's log or ends after it. Raises
+        TopicGoneError, or another error that lasts for `timeout_ms`."""
         position = wanted.start_offset
         pending = self._submit_fetch(wanted, position, timeout_ms)
         while True:
@@ -168,7 +170,7 @@ class ClusterAccess:
                 raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")
 
     async def _retry_unless_gone(self, operation: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
-        """Awaits it again after errors that may pass. Raises TopicGoneError."""
+        """Retries the operation after temporary errors. Raises TopicGoneError if its topic stays unknown."""
         clock = asyncio.get_running_loop().time
         unknown_since_s: float | None = None
 
@@ -193,7 +195,7 @@ class ClusterAccess:
         except BrokerError:
             return True
         if not requests:
-            # No topic matches yet: there is no broker that could tell, and metadata cannot be waited for.
+            # No topic matches yet, so there is no broker to ask, and no call waits for new metadata.
             await asyncio.sleep(timeout_ms / 1000)
             return True
         waits = [
@@ -302,4 +304,4 @@ def _add_partition(request: broker_pb2.FetchRequest, tp: TopicPartition, offset:
 
 
 accesses: Final = KeptClients(ClusterAccess, AccessConfig, time.monotonic)
-"""The process's, by settings: connections are kept between micro-batches."""
+"""The cluster accesses of this process, by settings. Their connections are kept between micro-batches."""

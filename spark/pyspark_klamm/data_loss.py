@@ -12,12 +12,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LossPolicy:
-    """Whether loss ends the query."""
+    """The policy that says if a loss of records ends the query."""
 
     fail: bool
 
     def report(self, problem: str) -> None:
-        """Logs it, or raises IllegalStateError."""
+        """Logs the loss as a warning, or raises IllegalStateError if it must end the query."""
         if self.fail:
             raise IllegalStateError(
                 f"{problem}. Some records may have been missed; set failOnDataLoss=false to continue with the"

@@ -1,11 +1,12 @@
-"""The sink, exactly once: all tasks of a batch count together, and once.
+"""The exactly-once sink: the rows of all tasks of a batch are committed together, and once.
 
-A task writes in a transaction of its own and leaves it prepared; the driver has the batch's ledger decide about all of
-them in one step. Before that an abort is always safe, for Spark runs the batch again; afterwards the cluster carries
-the decision out by itself, and a batch that is run again is recognised before its rows are read.
+A task writes in its own transaction and prepares it. The driver asks the batch's ledger to decide about all
+transactions in one step. Before the decision, an abort is always safe, because Spark runs the batch again. After the
+decision, the cluster completes the transactions by itself. If Spark repeats a decided batch, the sink recognises it
+before rows are read.
 
-A streaming query goes by the ledger of its query id, which its checkpoint keeps. A batch job is a ledger's only batch,
-and the ledger goes with the job.
+A streaming query uses the ledger of its query id, which is in its checkpoint. A batch job has its own ledger with only
+one batch, and deletes the ledger at its end.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""Unless kafka.transaction.timeout.ms says otherwise: tasks take longer than Kafka's minute, and this is the longest
-that a coordinator allows by default (transaction.max.timeout.ms)."""
+"""The transaction timeout, unless kafka.transaction.timeout.ms is set. Tasks take longer than Kafka's default of one
+minute. A coordinator allows no longer timeout by default (transaction.max.timeout.ms)."""
 
 _UNNAMED: Final = "part of a batch"
-"""The transactional.id of producers between tasks, each of which brings its own."""
+"""The transactional.id of a producer before its first task. Each task sets its own id."""
 
 _TransactionalIdNotFoundError = EXCEPTIONS[ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
 
 
 class _ExactlyOnce:
-    """What batch and streaming have in common."""
+    """The common code of the batch writer and the stream writer."""
 
     def __init__(self, options: SinkOptions, sender: TaskSender) -> None:
         self._options = options
@@ -63,7 +64,7 @@ class _ExactlyOnce:
         ProducerConfig.parse(with_file(self._producer_settings(), ProducerConfig))
 
     def _write_part(self, batch: LedgerBatch, task: TaskContext, rows: Iterator[pa.RecordBatch]) -> TaskOutput:
-        """Writes the rows of one attempt of a task, for the driver to decide about."""
+        """Writes the rows of one attempt of a task, and prepares the transaction for the driver's decision."""
         first = next((some for some in rows if some.num_rows), None)
         if first is None:
             return TaskOutput(batch, None)
@@ -76,8 +77,8 @@ class _ExactlyOnce:
             return TaskOutput(batch, producer.prepare_transaction(batch.run_id, batch.batch_id))
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commits the batch, on the driver. A task without an answer had no rows. If no task has an answer, there is
-        nothing to commit."""
+        """Commits the batch, on the driver. Raises IllegalStateError if a task has not answered. Without tasks, there
+        is nothing to commit."""
         batch = common_batch(messages)
         parts = parts_to_commit(messages)
         if batch is not None and parts is not None:
@@ -93,10 +94,10 @@ class _ExactlyOnce:
 
 
 class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("klamm").option("deliveryGuarantee", "exactly-once")`."""
+    """The writer of `df.writeStream.format("klamm").option("deliveryGuarantee", "exactly-once")`."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Prepares the rows of one task, or skips them if their batch counts already. Runs on an executor.
+        """Prepares the rows of one task, or skips them if their batch was committed before. Runs on an executor.
 
         Raises RunFencedError, BatchRewoundError, or the first error of any record."""
         task = _this_task()
@@ -107,31 +108,33 @@ class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
             return self._write_part(batch, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Has the batch count. When it fails Spark calls `abort` and ends the query; its next run writes it again."""
+        """Commits the batch. If this fails, Spark calls `abort` and ends the query. The query's next run writes the
+        batch again."""
         self._commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Gives the batch up, unless it counts. Without an answer of a task the query's next run does that."""
+        """Aborts the batch, unless it is committed. If no task has answered, the query's next run aborts the batch."""
         batch = common_batch(messages)
         if batch is not None:
             _admin(self._options.client).abort_batch(*batch)
 
 
 class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
-    """`df.write.format("klamm").option("deliveryGuarantee", "exactly-once")`: all rows of the job count, or none.
+    """The writer of `df.write.format("klamm").option("deliveryGuarantee", "exactly-once")`. It commits all rows of the
+    job, or none.
 
-    Spark makes one when a job begins, and has copies of it for the tasks and the commit."""
+    Spark makes one writer when a job begins, and uses copies of it for the tasks and the commit."""
 
     def __init__(self, options: SinkOptions, sender: TaskSender) -> None:
         super().__init__(options, sender)
         job_id = str(uuid.uuid4())
         self._batch = LedgerBatch(LedgerId(options.sink_id, job_id), job_id, 0)
-        # Here and not in the tasks: one that outlives its job must find no ledger to prepare for.
+        # Registered here and not in the tasks, so that a task that outlives its job finds no ledger.
         _admin(options.client).register_run(*self._batch)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Writes a task's rows (`ExactlyOnceStreamWriter.write`). Raises ConfigError in foreachBatch, because its
-        batches may run again."""
+        """Prepares the rows of one task. Runs on an executor. Raises ConfigError in foreachBatch, because its batches
+        may run again."""
         task = _this_task()
         if is_in_micro_batch(task.getLocalProperty):
             raise ConfigError(
@@ -141,12 +144,12 @@ class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
         return self._write_part(self._batch, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Has the job's rows count."""
+        """Commits the job's rows, and deletes its ledger."""
         self._commit(messages)
         self._forget()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing of the job counts, unless a commit was decided of which the answer is lost."""
+        """Aborts the job's rows, unless they were committed and only the answer was lost."""
         self._forget()
 
     def _forget(self) -> None:
@@ -163,7 +166,7 @@ def _this_task() -> TaskContext:
 
 @contextlib.contextmanager
 def _explained(ledger: LedgerId) -> Iterator[None]:
-    """Says what to do about an error, where somebody has to do something."""
+    """Adds to an error what the user has to do about it."""
     name = f"{ledger.sink} {ledger.query_id}"
     try:
         yield
@@ -183,6 +186,6 @@ _admins: Final = KeptClients(Admin, ClientConfig, time.monotonic)
 
 
 def _admin(settings: Mapping[str, str]) -> Admin:
-    """The process's admin client with these settings, without those of producers."""
+    """Returns this process's admin client for the settings, of which those of producers are left out."""
     known = {*definitions(ClientConfig), CLIENT_FILE}
     return _admins.get({name: value for name, value in settings.items() if name in known})

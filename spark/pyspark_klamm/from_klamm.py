@@ -1,8 +1,8 @@
-"""A column of bytes as typed columns, by Spark's own functions: JSON, Avro and Protobuf.
+"""Parses a column of bytes into typed columns with Spark's own functions, from JSON, Avro or Protobuf.
 
 Records written for Confluent's schema registry begin with a zero byte and the id of their schema (4 bytes), with
-Protobuf also the place of the message in its file; `confluent_header=True` passes over that. Nothing is asked of a
-registry: the schema is the caller's, and must be one that the records can be read with.
+Protobuf also the place of the message in its file. `confluent_header=True` skips these bytes. This module calls no
+registry: the caller passes a schema with which the records can be read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _HEADER_BYTES: Final = 5
 _MODES: Final = {"json": "PERMISSIVE", "avro": "FAILFAST", "protobuf": "FAILFAST"}
-"""What Spark's function does with what it cannot read, unless told by `options["mode"]`."""
+"""The mode in which Spark's function handles values that it cannot read, unless `options["mode"]` is set."""
 _PACKAGES: Final = {"avro": "spark-avro_2.13", "protobuf": "spark-protobuf_2.13"}
 
 
@@ -33,13 +33,13 @@ def from_klamm(
     confluent_header: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """`frame` with `column` parsed: a struct takes the place of the bytes.
+    """Returns `frame` with `column` parsed, so that a struct replaces the bytes.
 
     `format`: `json` with `schema` as a Spark type or DDL; `avro` with `schema` as Avro's JSON; `protobuf` with
     `message_name` and `descriptor`, a descriptor set (protoc --descriptor_set_out --include_imports) or its path.
-    `options` are those of Spark's from_json, from_avro or from_protobuf; with mode=PERMISSIVE what cannot be read is
-    null, with FAILFAST it fails the query. Raises ConfigError for arguments that do not fit, or a package that Spark
-    lacks."""
+    `options` are those of Spark's from_json, from_avro or from_protobuf; with mode=PERMISSIVE, a value that cannot be
+    read is null, and with FAILFAST, it fails the query. Raises ConfigError for arguments that do not fit, or a package
+    that Spark lacks."""
     if format not in _MODES:
         raise ConfigError(f"format={format!r}: expected json, avro or protobuf")
     if column not in frame.columns:

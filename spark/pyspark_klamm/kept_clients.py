@@ -30,7 +30,8 @@ Settings = Mapping[str, Any]
 
 
 class KeptClients(Generic[T]):
-    """Idle and shared clients by their settings, at most `capacity`. For one thread: a worker's tasks take turns."""
+    """Idle and shared clients by their settings, at most `capacity`. Only one thread may use it: a worker runs one task
+    at a time."""
 
     def __init__(
         self,
@@ -41,14 +42,15 @@ class KeptClients(Generic[T]):
         capacity: int = CAPACITY,
         idle_s: float = IDLE_S,
     ) -> None:
-        """`config_class` says what of a file (`client_file`) they know."""
+        """Makes an empty collection. `config_class` says which settings of a file (`client_file`) the clients know."""
         self._make = make
         self._config_class = config_class
         self._clock_s = clock_s
         self._capacity = capacity
         self._idle_s = idle_s
         self._idle: dict[frozenset[tuple[str, Any]], tuple[T, float]] = {}
-        """The idle clients, each with the time since when; the longest idle first."""
+        """The idle clients by settings, each with the time in seconds since which it is idle. The longest idle comes
+        first."""
 
     def get(self, settings: Settings) -> T:
         """Returns the shared client with these settings. Makes one if there is none."""

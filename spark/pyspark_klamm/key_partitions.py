@@ -1,4 +1,5 @@
-"""The partitions of many keys at once: `klamm.partitioner.key_partition`, keys of one length together. Pure."""
+"""Computes the partitions of many keys at once, like `klamm.partitioner.key_partition`. Hashes keys of one length
+together. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def key_partitions(keys: pa.Array, partition_count: int) -> Int64s:
 
 
 def _murmur2(data: np.ndarray[Any, np.dtype[np.uint8]], starts: Int64s, length: int) -> Any:
-    """Kafka's `Utils.murmur2` of `length` bytes from each start, as uint32."""
+    """Returns Kafka's `Utils.murmur2` of `length` bytes from each start, as uint32."""
     value = np.full(len(starts), _SEED ^ length, np.uint32)
     whole = length & ~3
     for position in range(0, whole, 4):
@@ -49,7 +50,7 @@ def _murmur2(data: np.ndarray[Any, np.dtype[np.uint8]], starts: Int64s, length: 
 
 
 def _word(data: np.ndarray[Any, np.dtype[np.uint8]], at: Int64s, width: int) -> Any:
-    """The little-endian number of that many bytes at each position."""
+    """Returns the little-endian number of `width` bytes at each position."""
     word = data[at].astype(np.uint32)
     for byte in range(1, width):
         word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)

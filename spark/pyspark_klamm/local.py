@@ -1,4 +1,4 @@
-"""A Spark session on this machine, set up as the data source likes it: for demos, tests and notebooks."""
+"""A Spark session on this machine, with settings that suit the data source, for demos, tests and notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
-    # Spark's own, and what else is secret of a client's settings.
+    # Spark's own patterns, and patterns for the secret settings of clients.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl.*key",
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|ssl.*key",
     "spark.ui.showConsoleProgress": "false",
@@ -28,15 +28,15 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
-"""What `local_session` sets; `spark.sql.streaming.*` is for local checkpoints only."""
+"""The settings of `local_session`. Those of `spark.sql.streaming.*` are for local checkpoints only."""
 
 
 def local_session(
     app_name: str, *, cores: int = 2, attempts: int = 4, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session with `cores` task slots, in which a task may fail `attempts` - 1 times.
+    """Returns a session with `cores` task slots, in which a task may fail `attempts` - 1 times.
 
-    Sets JAVA_HOME and PYSPARK_PYTHON for this process. Raises RuntimeError when there is no Java to use."""
+    Sets JAVA_HOME and PYSPARK_PYTHON for this process. Raises RuntimeError if there is no Java to use."""
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

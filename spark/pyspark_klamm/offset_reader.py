@@ -40,23 +40,24 @@ class OffsetReader:
 
     @property
     def access(self) -> ClusterAccess:
-        """The access to the cluster that this process has."""
+        """This process's access to the cluster."""
         return accesses.get(self._options.client)
 
     def start(self) -> SourceOffset:
-        """Where a new query begins. Raises ConfigError, UnknownTopicOrPartitionError."""
+        """Returns the offsets at which a new query begins. Raises ConfigError or UnknownTopicOrPartitionError."""
         return self._retrying(lambda: self._resolved(self._options.start, self._subscribed()))
 
     def bounds(self) -> tuple[SourceOffset, SourceOffset]:
-        """Where a batch begins and ends: one look, so that all its tasks agree.
+        """Returns the offsets at which a batch begins and ends. Looks them up once, so that all tasks of the batch
+        agree.
 
-        Raises ConfigError, also for a start behind the end, and UnknownTopicOrPartitionError."""
+        Raises ConfigError, also if the start is behind the end, or UnknownTopicOrPartitionError."""
         return self._retrying(self._bounds)
 
     def latest(self, known: SourceOffset) -> SourceOffset:
-        """The end of everything there is now, for a query that is at `known`.
+        """Returns the current ends of all partitions, for a query that is at `known`.
 
-        An end before what is known may be an answer out of date: it is asked for again before it counts."""
+        An end before the known offset may be an outdated answer, so the ends are read again."""
         for attempt in range(self._options.fetch_offset_attempts):
             if attempt:
                 self._pause()
@@ -68,14 +69,16 @@ class OffsetReader:
         return latest
 
     def continued(self, begin: SourceOffset, finish: SourceOffset) -> Continuation:
-        """How a query at `begin` reads up to `finish`. Raises IllegalStateError where that is to end it."""
+        """Returns how a query at `begin` reads up to `finish`. Reports losses, which raises IllegalStateError with
+        failOnDataLoss."""
         found = self._retrying(lambda: continuation(begin, finish, self._list(finish.offsets, EARLIEST)))
         for problem in found.losses:
             self._loss.report(problem)
         return found
 
     def ranges(self, begin: SourceOffset, finish: SourceOffset) -> list[OffsetRange]:
-        """What a batch reads; without what was deleted since the batch was planned first. Raises IllegalStateError."""
+        """Returns the ranges that a batch reads, without records that were deleted since the batch was first planned.
+        Reports losses, which raises IllegalStateError with failOnDataLoss."""
         gone = self._retrying(lambda: self._gone(finish))
         for topic in sorted(gone):
             self._loss.report(f"topic {topic!r} was deleted before all its records were read")
@@ -157,7 +160,7 @@ class OffsetReader:
         return ask()
 
     def _pause(self) -> None:
-        # Spark's call is synchronous and this process has no other work: there is nobody to yield to.
+        # Spark's call is synchronous and this process has no other work, so it may block here.
         time.sleep(self._options.fetch_offset_interval_ms / 1000)
 
 

@@ -22,19 +22,19 @@ SYMBOLIC: Final = frozenset({EARLIEST, LATEST})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpec:
-    """One answer for all partitions, or one each."""
+    """The start or the end of a query: one position for all partitions, or one for each partition."""
 
     option: str
-    """Where it comes from, for messages."""
+    """The name of the option that sets this position, for error messages."""
     at: int | Mapping[TopicPartition, int]
     """Offsets, EARLIEST or LATEST; with `by_time` milliseconds since the epoch."""
     by_time: bool = False
-    """The first offset whose record is not older."""
+    """True if `at` is a time. The position is then the first record with this timestamp or a later one."""
     latest_if_none: bool = True
-    """Whether to read from the end where `by_time` finds no record; else that is an error."""
+    """True if the position is the end of a partition in which `by_time` finds no record. False makes this an error."""
 
     def wanted(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """`at` for each of `tps`. Raises ConfigError when it names other partitions than these."""
+        """Returns `at` for each of `tps`. Raises ConfigError if `at` names other partitions than these."""
         if isinstance(self.at, int):
             return dict.fromkeys(tps, self.at)
         if self.at.keys() != set(tps):
@@ -44,7 +44,8 @@ class OffsetSpec:
 
 
 def starting_spec(given: OptionValues[Any], *, streaming: bool, latest_if_none: bool) -> OffsetSpec:
-    """Where to start, by startingTimestamp, startingOffsetsByTimestamp or startingOffsets. Raises ConfigError."""
+    """Returns the start of a query, from startingTimestamp, startingOffsetsByTimestamp or startingOffsets. Raises
+    ConfigError."""
     spec = _spec(given, "starting", "latest" if streaming else "earliest", latest_if_none=latest_if_none)
     if not streaming and LATEST in _offsets(spec):
         raise ConfigError("startingOffsets cannot be latest (-1) in a batch query: the result would always be empty")
@@ -52,7 +53,8 @@ def starting_spec(given: OptionValues[Any], *, streaming: bool, latest_if_none: 
 
 
 def ending_spec(given: OptionValues[Any]) -> OffsetSpec:
-    """Where to end, by endingTimestamp, endingOffsetsByTimestamp or endingOffsets. Raises ConfigError."""
+    """Returns the end of a query, from endingTimestamp, endingOffsetsByTimestamp or endingOffsets. Raises
+    ConfigError."""
     spec = _spec(given, "ending", "latest", latest_if_none=True)
     if EARLIEST in _offsets(spec):
         raise ConfigError("endingOffsets cannot be earliest (-2): the result would always be empty")
@@ -60,7 +62,7 @@ def ending_spec(given: OptionValues[Any]) -> OffsetSpec:
 
 
 def check_order(start: OffsetSpec, end: OffsetSpec) -> None:
-    """Raises ConfigError when two specs by partition contradict each other at sight."""
+    """Raises ConfigError if two specs by partition contradict each other, as far as the options alone can show it."""
     if start.by_time != end.by_time or isinstance(start.at, int) or isinstance(end.at, int):
         return
     if start.at.keys() != end.at.keys():

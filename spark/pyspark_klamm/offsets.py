@@ -22,15 +22,15 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOffset:
-    """A place in all partitions of a query."""
+    """The position of a query in all its partitions."""
 
     offsets: Offsets
     """The next offset of each partition."""
     topic_ids: Mapping[str, str]
-    """The topics these offsets speak of; a topic that is deleted and created again has another id."""
+    """The ids of the topics of these offsets, by name. A topic that is deleted and created again has another id."""
 
     def to_json(self, **marks: Any) -> dict[str, Any]:
-        """The form that Spark stores; `marks` are added as they are."""
+        """Returns the form that Spark stores. `marks` are added to it unchanged."""
         nested: dict[str, dict[str, int]] = {}
         for tp, offset in sorted(self.offsets.items()):
             nested.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -38,7 +38,7 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> SourceOffset:
-        """The position of a stored form, whatever marks it has."""
+        """Returns the position of a stored form, and ignores its marks."""
         offsets = {
             TopicPartition(topic, int(partition)): offset
             for topic, partitions in stored["offsets"].items()
@@ -47,7 +47,7 @@ class SourceOffset:
         return cls(offsets=offsets, topic_ids=stored["topic_ids"])
 
     def without(self, topics: set[str]) -> SourceOffset:
-        """This one, less these topics."""
+        """Returns this position without the given topics."""
         return SourceOffset(
             offsets={tp: offset for tp, offset in self.offsets.items() if tp.topic not in topics},
             topic_ids={topic: each for topic, each in self.topic_ids.items() if topic not in topics},
@@ -56,20 +56,21 @@ class SourceOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """A stretch of one partition."""
+    """A range of offsets in one partition."""
 
     tp: TopicPartition
     start_offset: int
     end_offset: int
-    """Exclusive."""
+    """The offset after the last one of the range."""
 
     @property
     def size(self) -> int:
-        """How many offsets; of records there may be fewer."""
+        """The number of offsets in the range. There may be fewer records."""
         return self.end_offset - self.start_offset
 
     def within(self, first: int | None, end: int | None) -> OffsetRange | None:
-        """What of it lies in `first` to `end` (exclusive), if anything; None: no bound."""
+        """Returns the part of the range from `first` to before `end`, or None if it is empty. A bound of None is no
+        bound."""
         start_offset = self.start_offset if first is None else max(self.start_offset, first)
         end_offset = self.end_offset if end is None else min(self.end_offset, end)
         if start_offset >= end_offset:
@@ -93,14 +94,14 @@ class Continuation:
     offsets: Offsets
     """The offset to begin at, for every partition of the end."""
     losses: tuple[str, ...]
-    """One text for each thing that is not there any more."""
+    """One text for each loss of records."""
 
 
 def continuation(begin: SourceOffset, finish: SourceOffset, earliest: Offsets) -> Continuation:
-    """How a query that was at `begin` reads up to `finish`, whose partitions hold nothing before `earliest`.
+    """Returns how a query that was at `begin` reads up to `finish`, whose partitions have no records before `earliest`.
 
-    New partitions and topics are read from the start. Loss means what it means to Spark's Kafka source: topics deleted
-    or created again, logs cut at either end, a new partition whose first records are gone already."""
+    New partitions and topics are read from the start. As in Spark's Kafka source, losses are topics that were deleted
+    or created again, logs that were cut at either end, and new partitions whose first records are gone already."""
     recreated = {
         topic for topic, topic_id in finish.topic_ids.items() if begin.topic_ids.get(topic, topic_id) != topic_id
     }
@@ -127,7 +128,7 @@ def continuation(begin: SourceOffset, finish: SourceOffset, earliest: Offsets) -
 
 
 def deleted_unread(tp: TopicPartition, position: int, log_start_offset: int, log_end_offset: int) -> str:
-    """The text about records that were deleted before a query at `position` read them."""
+    """Returns the text about records that were deleted before a query at `position` read them."""
     return (
         f"{tp}: the query was at offset {position}, but the log starts at {log_start_offset} and ends at"
         f" {log_end_offset}: {log_start_offset - position} records were deleted before the query read them"
@@ -135,7 +136,8 @@ def deleted_unread(tp: TopicPartition, position: int, log_start_offset: int, log
 
 
 def went_back(known: SourceOffset, latest: SourceOffset) -> list[TopicPartition]:
-    """Partitions that end before an offset that was reached: an answer out of date, or a log that was cut."""
+    """Returns the partitions that end before an offset that was reached. Either the answer is outdated, or the log was
+    cut."""
     return sorted(
         tp
         for tp, offset in latest.offsets.items()

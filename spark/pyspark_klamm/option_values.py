@@ -1,8 +1,8 @@
 """How options of `format("klamm")` are written and checked, for source and sink alike.
 
-Spark hands options over with lower-cased keys; messages name them as they are documented. `kafka.` options (and
-`bootstrap.servers` by itself) configure the clients; those that would break our own bookkeeping are refused, as Spark's
-Kafka connector refuses them.
+Spark passes options with lower-case keys. Messages use the documented names. `kafka.` options (and `bootstrap.servers`
+by itself) configure the clients; those that would break our own bookkeeping are refused, as Spark's Kafka connector
+refuses them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from klamm.setting import definitions, parse
 from pyspark_klamm.client_file import CLIENT_FILE, with_file
 
 _SPARK_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "serialization.format"})
-"""What Spark adds to a source's or sink's options."""
+"""The options that Spark adds to those of a source or sink."""
 _KAFKA: Final = "kafka."
 _FORBIDDEN: Final = {
     "auto.offset.reset": "use startingOffsets",
@@ -30,7 +30,7 @@ _FORBIDDEN: Final = {
     "value.serializer": "values are binary or strings",
 }
 _NAMED_IN_HINTS: Final = ("kafka.bootstrap.servers", "kafka.isolation.level", "kafka.group.id")
-"""`kafka.` options that people write without it, or close to it."""
+"""`kafka.` options that users often write without the prefix, or misspell."""
 _TIME: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -42,8 +42,8 @@ class OptionValues(Generic[S]):
     """The options a user gave, read by their documented names."""
 
     def __init__(self, given: Mapping[str, str], declared: type[S]) -> None:
-        """`declared`: the class whose settings are all there are. Raises ConfigError for any other name, with the
-        nearest known one, and for a value that does not fit."""
+        """Reads the options. `declared` is the class with all valid settings. Raises ConfigError for another name, with
+        the nearest valid name, and for a value that does not fit."""
         self._given = {name.lower(): str(value).strip() for name, value in given.items()}
         names = {name.lower(): name for name in definitions(declared)}
         for name in self._given:
@@ -77,7 +77,7 @@ class OptionValues(Generic[S]):
 
 
 def choice(*choices: str) -> Callable[[object], str]:
-    """One of `choices`, in any letter case."""
+    """Returns a function that accepts one of `choices` in any letter case, and raises ValueError for another value."""
 
     def convert(value: object) -> str:
         if str(value).lower() not in choices:
@@ -88,7 +88,8 @@ def choice(*choices: str) -> Callable[[object], str]:
 
 
 def duration_ms(value: object) -> int:
-    """A time as Spark's Kafka source has it, such as 15m or 200ms; a bare number is milliseconds."""
+    """Returns a duration in ms, from a text such as 15m or 200ms, as in Spark's Kafka source. A bare number is
+    milliseconds."""
     match = _TIME.fullmatch(str(value).lower())
     if match is None:
         raise ValueError("a time such as 200ms, 30s, 15m or 1h")

@@ -15,7 +15,7 @@ from pyspark_klamm.offsets import OffsetRange, deleted_unread
 
 
 class RangeReader:
-    """Reads for one task. Raises IllegalStateError where records are gone and that is to end the query."""
+    """Reads the ranges of one task. Raises IllegalStateError if records are gone and this must end the query."""
 
     def __init__(self, cluster: ClusterAccess, loss: LossPolicy, poll_timeout_ms: int) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class RangeReader:
             self._loss.report(f"{wanted.tp} was deleted: {error}")
 
     def check_topics(self, topic_ids: Mapping[str, str]) -> None:
-        """Reports the loss of topics that are not those which were meant any more."""
+        """Reports a loss for each topic that was deleted and created again, which another id shows."""
         view = self._cluster.describe(topic_ids, ())
         for topic, topic_id in sorted(topic_ids.items()):
             found = view.topics.get(topic)
@@ -53,8 +53,8 @@ class RangeReader:
                 self._loss.report(f"topic {topic!r} was deleted and created again while it was read")
 
     def _left(self, wanted: OffsetRange, position: int, problem: str) -> OffsetRange | None:
-        """What of the range is left after `position`, where records are missing. Reports the loss; `problem` is the
-        broker's text."""
+        """Returns the rest of the range after `position`, where records are missing, or None if there is no rest.
+        Reports the loss; `problem` is the broker's text."""
         try:
             earliest = self._cluster.list_offsets({wanted.tp: EARLIEST})[wanted.tp]
             latest = self._cluster.list_offsets({wanted.tp: LATEST})[wanted.tp]

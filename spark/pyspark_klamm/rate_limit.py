@@ -1,4 +1,4 @@
-"""How much of what is there one batch of a stream takes: at most, at least, and how long less may wait. Pure."""
+"""Limits the offsets of one batch of a stream: the most, the fewest, and how long fewer may wait. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pyspark_klamm.offsets import Offsets
 
 
 def backlog(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between."""
+    """Returns the number of offsets between `start` and `end`."""
     return sum(max(0, end[tp] - start[tp]) for tp in end)
 
 
 def limited(start: Offsets, end: Offsets, max_offsets: int) -> dict[TopicPartition, int]:
-    """An end at most `max_offsets` after `start`, the allowance shared in proportion to what each partition has.
+    """Returns an end that is at most `max_offsets` after `start`. Partitions share this number in proportion to their
+    backlogs.
 
-    As in Spark's Kafka source no partition is left waiting for ever behind larger ones: each has at least one offset,
-    even if they are more than the allowance."""
+    As in Spark's Kafka source, no partition waits for ever behind larger ones. Each partition with a backlog gets at
+    least one offset, even if the sum is then more than `max_offsets`."""
     sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     total = sum(sizes.values())
     if total <= max_offsets:
@@ -40,8 +41,8 @@ class TriggerDelay:
         self._last_ms: float | None = None
 
     def wait_ms(self, backlog: int, now_ms: float) -> float:
-        """How long a batch of `backlog` offsets may still have to wait; 0: it is to run now, and the next wait
-        begins."""
+        """Returns how long a batch of `backlog` offsets has to wait, in ms. 0 means that it must run now, and the next
+        wait begins."""
         if self._last_ms is not None and backlog < self._min_offsets:
             left_ms = self._last_ms + self._max_delay_ms - now_ms
             if left_ms > 0:

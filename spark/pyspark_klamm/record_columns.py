@@ -1,8 +1,8 @@
-"""The records of many batches as numpy columns, for all of them at once: where their keys and values lie, their offsets
-and times. A batch alone is too small (16 KiB by default) to be worth a column.
+"""Reads the records of many batches as numpy columns: the positions of keys and values, the offsets and the timestamps.
+One batch alone is too small (16 KiB by default) to be worth a column.
 
-One loop in Python goes from record to record, by their lengths alone; every other field is then read of all records
-together. Whatever the bytes are, the outcome is columns that lie within them, or an InvalidRecordError. Pure.
+One loop in Python goes from record to record by their lengths alone. Every other field is then read for all records
+together. For any bytes, the result is columns that lie within them, or an InvalidRecordError. Pure.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _HALF_INT64_MAX: Final = 2**62
 _ONE: Final = np.uint64(1)
 _SEVEN_BITS: Final = np.uint64(0x7F)
 _LAST_BYTE_MAX: Final = {VARINT_BYTES_MAX: 0x0F, VARLONG_BYTES_MAX: 0x01}
-"""The largest last byte of the longest numbers: 32 and 64 bits are no multiple of seven."""
+"""The largest last byte of the longest numbers, by their number of bytes. 32 and 64 bits are no multiple of seven."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """All arrays are int64, with one element per record; positions are into `data` and never decrease."""
+    """The fields of many records. Every array has one element per record. Positions are into `data` and never
+    decrease."""
 
     data: Buffer
     offsets: Int64s
@@ -37,18 +38,18 @@ class RecordColumns:
     timestamp_types: Int64s
     key_starts: Int64s
     key_lengths: Int64s
-    """-1: null."""
+    """The length of each key in bytes, or -1 for null."""
     value_starts: Int64s
     value_lengths: Int64s
-    """-1: null."""
+    """The length of each value in bytes, or -1 for null."""
     headers_at: Int64s
-    """Where the count of headers stands, and the headers behind it."""
+    """The position of each record's count of headers. The headers follow the count."""
     has_headers: np.ndarray[Any, np.dtype[np.bool_]]
     ends: Int64s
 
 
 def columns_of(sections: Sequence[RecordSection]) -> RecordColumns:
-    """The columns of at least one section. Raises InvalidRecordError."""
+    """Returns the columns of the records in `sections`, of which there is at least one. Raises InvalidRecordError."""
     data, bounds = _together(sections)
     starts = array("q")
     try:
@@ -60,7 +61,7 @@ def columns_of(sections: Sequence[RecordSection]) -> RecordColumns:
 
 
 def _together(sections: Sequence[RecordSection]) -> tuple[Buffer, list[tuple[int, int]]]:
-    """One buffer with all sections, and where each begins and ends."""
+    """Returns one buffer with all sections, and the start and end of each section in it."""
     data = sections[0].data
     if all(section.data is data for section in sections):
         return data, [(section.start, section.end) for section in sections]
@@ -72,7 +73,7 @@ def _together(sections: Sequence[RecordSection]) -> tuple[Buffer, list[tuple[int
 
 
 def _find_records(data: Buffer, start: int, end: int, count: int, starts: array[int]) -> None:
-    """Appends where each of the `count` records begins that lie from `start` to `end`."""
+    """Appends to `starts` the position of each of the `count` records that lie from `start` to `end`."""
     add, at = starts.append, start
     for _ in range(count):
         add(at)
@@ -116,7 +117,7 @@ def _read_fields(data: Buffer, sections: Sequence[RecordSection], starts: Int64s
 
 
 def _timestamps_ms(sections: Sequence[RecordSection], deltas: Int64s) -> Int64s:
-    """The timestamps that producers gave, or the log when it appended the batch."""
+    """Returns the timestamps, which the producer has set, or the log when it appended the batch."""
     if np.any(np.abs(deltas) > _HALF_INT64_MAX):
         raise InvalidRecordError("a timestamp does not fit 64 bits")
     given = _per_record(sections, lambda header: header.base_timestamp_ms) + deltas
@@ -127,7 +128,7 @@ def _timestamps_ms(sections: Sequence[RecordSection], deltas: Int64s) -> Int64s:
 
 
 def _per_record(sections: Sequence[RecordSection], field: Callable[[BatchHeader], int]) -> Int64s:
-    """A field of the batches' headers, for each of their records."""
+    """Returns a field of the batches' headers, for each of their records."""
     values = np.array([field(section.header) for section in sections], np.int64)
     if np.any(np.abs(values) > _HALF_INT64_MAX):
         raise InvalidRecordError("an offset or a timestamp in a batch's header does not fit 63 bits")
@@ -135,7 +136,7 @@ def _per_record(sections: Sequence[RecordSection], field: Callable[[BatchHeader]
 
 
 def _lengths(view: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
-    """The lengths of keys or values that stand there, and where what they count begins."""
+    """Returns the lengths of keys or values at these positions, and the positions where their bytes begin."""
     lengths, starts = _varints(view, at, VARINT_BYTES_MAX)
     if lengths.size and lengths.min() < -1:
         raise InvalidRecordError(f"malformed record: a key or value has the length {lengths.min()}")
@@ -143,7 +144,8 @@ def _lengths(view: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _varints(view: Bytes, at: Int64s, bytes_max: int) -> tuple[Int64s, Int64s]:
-    """The numbers that stand there, and where what follows them begins. Raises IndexError where the data ends."""
+    """Returns the numbers at these positions, and the positions after them. Raises IndexError if the data ends
+    before."""
     raw = view[at].astype(np.uint64)
     following = at + 1
     rows = np.flatnonzero(raw >= 128)

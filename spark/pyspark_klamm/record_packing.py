@@ -19,7 +19,7 @@ from klamm.records import PackedRecords
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 NO_PARTITION: Final = -1
-"""The producer chooses one, for a batch at a time."""
+"""Stands for a row without a partition. The producer chooses one partition for each batch of such rows."""
 _RECORD_OVERHEAD_BYTES: Final = 16
 """The approximate size of a record besides its key, value and headers, in bytes."""
 _NO_HEADERS: Final = b"\0"
@@ -27,11 +27,11 @@ _NO_HEADERS: Final = b"\0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The columns of as many rows; binary arrays may have nulls."""
+    """Rows as columns of the same length. Binary arrays may have nulls."""
 
     topics: tuple[str, ...]
     topic_numbers: Int64s
-    """Which of `topics`."""
+    """The index of each row's topic in `topics`."""
     partitions: Int64s
     """The partition of each row, or NO_PARTITION."""
     keys: pa.Array
@@ -42,7 +42,7 @@ class Rows:
 
 
 class PackedBatch(NamedTuple):
-    """Where it goes, and what."""
+    """A batch of records, with its topic and its partition. The producer chooses the partition if it is None."""
 
     topic: str
     partition: int | None
@@ -50,8 +50,8 @@ class PackedBatch(NamedTuple):
 
 
 def pack(rows: Rows, batch_bytes: int) -> Iterator[PackedBatch]:
-    """Batches of all rows, those of one partition in the order of the rows. None is larger than twice `batch_bytes` but
-    for one of a single record."""
+    """Yields batches of all rows. Rows of one partition keep their order. No batch is larger than twice `batch_bytes`,
+    except a batch of a single record."""
     if not len(rows.partitions):
         return
     rows, batch_starts = _in_order(rows, batch_bytes)
@@ -81,7 +81,7 @@ def pack(rows: Rows, batch_bytes: int) -> Iterator[PackedBatch]:
 
 
 def _in_order(rows: Rows, batch_bytes: int) -> tuple[Rows, Int64s]:
-    """The rows by topic and partition, and where a new batch begins."""
+    """Returns the rows, sorted by topic and partition, and the indices at which a new batch begins."""
     targets = (rows.topic_numbers << 32) + rows.partitions
     if np.any(targets[1:] != targets[:-1]):
         order = np.argsort(targets, kind="stable")
@@ -91,7 +91,7 @@ def _in_order(rows: Rows, batch_bytes: int) -> tuple[Rows, Int64s]:
     is_first = np.append(True, targets[1:] != targets[:-1])
     target_starts = np.flatnonzero(is_first)
     before = np.repeat((ends - sizes)[target_starts], np.diff(np.append(target_starts, len(targets))))
-    # The end of a record decides: one that does not fit begins the next batch.
+    # A record whose end does not fit into the batch begins the next batch.
     portions = (ends - before - 1) // batch_bytes
     is_alone = sizes > batch_bytes
     is_first[1:] |= (portions[1:] != portions[:-1]) | is_alone[1:] | is_alone[:-1]
@@ -117,7 +117,7 @@ def _sizes(rows: Rows) -> Int64s:
 
 
 def _byte_lengths(contents: pa.Array) -> Int64s:
-    """0: null."""
+    """Returns the length of each element in bytes, which is 0 for null."""
     return np.asarray(pc.binary_length(contents).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
@@ -143,7 +143,7 @@ def _encode(rows: Rows, offset_deltas: Int64s, timestamp_deltas: Int64s) -> pa.A
 
 
 class _Varints:
-    """Numbers as the record format has them: zigzag, base 128; up to 64 bits."""
+    """Numbers of up to 64 bits in the encoding of the record format: zigzag, base 128."""
 
     def __init__(self, numbers: Int64s) -> None:
         self._raw = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
@@ -154,7 +154,7 @@ class _Varints:
             rest >>= np.uint64(7)
 
     def write(self, data: np.ndarray[Any, np.dtype[np.uint8]], at: Int64s) -> None:
-        """Into `data`, each where it is to stand."""
+        """Writes each number into `data` at its position in `at`."""
         for number in range(int(self.widths.max())):
             rows = slice(None) if number == 0 else np.flatnonzero(self.widths > number)
             byte = (self._raw[rows] >> np.uint64(7 * number)).astype(np.uint8) & np.uint8(0x7F)
@@ -163,7 +163,7 @@ class _Varints:
 
 
 def _joined(fields: list[_Varints]) -> pa.Array:
-    """The bytes of each row: all of these fields, one behind the other."""
+    """Returns the bytes of each row, with all of these fields one after the other."""
     ends = np.cumsum(sum((each.widths for each in fields), np.zeros_like(fields[0].widths)))
     offsets = np.zeros(len(ends) + 1, np.int32)
     offsets[1:] = ends

@@ -1,7 +1,7 @@
-"""The rows of a task as records, in whole batches: what a sink sends. Delivery is the writers' affair (`sink`).
+"""Sends the rows of a task as records, in whole batches. The writers (`sink`) decide about the delivery guarantee.
 
-A record without a partition goes where Kafka's clients put its key; without a key, or with another partitioner than the
-default one, the rows that are written together (a batch) go to one partition together.
+A record without a partition goes to the partition that Kafka's clients choose for its key. Without a key, or with
+another partitioner than the default one, all such rows of a batch go to one partition.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ _TIMESTAMP: Final = {"timestamp": ("timestamp",)}
 """The column that is used only with includeTimestamp. Spark's Kafka sink ignores it, so it must not change a copied
 topic."""
 BATCH_BYTES: Final = 256 * 1024
-"""The bytes of records in a batch, unless kafka.batch.size says otherwise. Whole batches are made here: no record
-waits for others, however large they are."""
+"""The bytes of records in a batch, unless kafka.batch.size is set. The sink makes whole batches, so that no record
+waits for a large batch to fill."""
 _PACKED_BYTES_MAX: Final = 8 * 1024 * 1024
 """The most bytes of rows that are encoded together."""
 
 
 class TaskSender(Protocol):
-    """What a writer leaves the rows to. Spark pickles it with the writer, for every task."""
+    """Sends the rows for a writer. Spark pickles it together with the writer, for every task."""
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
-        """Produces all rows of a task and waits for their acknowledgement; returns how many.
-
-        Runs on an executor. Raises the first error of any."""
+        """Sends all rows of a task, waits until they are acknowledged, and returns their number. Runs on an executor.
+        Raises the first error of any record."""
 
 
 class RowSender:
-    """Sends rows with a sink's columns. Raises ConfigError if those are not there."""
+    """Sends rows with a sink's columns. Raises ConfigError if a required column is missing, or has another type."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._topic = options.topic
@@ -61,7 +60,7 @@ class RowSender:
         self._batch_bytes = max(1, min(wanted_bytes, config.max_request_size // 2))
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
-        """Sends the rows of a task (`TaskSender`)."""
+        """Sends all rows of a task, waits until they are acknowledged, and returns their number."""
         from pyspark_klamm.record_packing import pack
 
         record_count = 0
@@ -73,7 +72,7 @@ class RowSender:
                     producer.send_packed(topic, records, partition=partition)
                     for topic, partition, records in pack(rows, self._batch_bytes)
                 ]
-                # Some rows are on their way while the next are encoded; no more are held.
+                # Some rows are being sent while the next are encoded. Memory holds only these two portions.
                 _wait(pending)
                 pending = sent
                 record_count += some.num_rows
@@ -93,7 +92,7 @@ class RowSender:
 
 
 def _checked_columns(schema: StructType, options: SinkOptions) -> frozenset[str]:
-    """The columns the sink uses; others are left alone, as Spark's Kafka sink leaves them."""
+    """Returns the columns that the sink uses. Ignores other columns, as Spark's Kafka sink does. Raises ConfigError."""
     present = {field.name: field.dataType.simpleString() for field in schema.fields}
     known = {**_COLUMNS, **_TIMESTAMP} if options.include_timestamp else _COLUMNS
     for name, types in known.items():

@@ -27,13 +27,14 @@ _COLUMNS: Final = {
 
 
 def source_schema(*, include_headers: bool) -> str:
-    """The whole schema of a source, as DDL."""
+    """Returns the whole schema of a source, as DDL."""
     columns = [name for name in _COLUMNS if include_headers or name != "headers"]
     return ", ".join(f"{name} {_COLUMNS[name]}" for name in columns)
 
 
 def checked_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns asked for, in order. Raises ConfigError for one a source does not have, or of another type."""
+    """Returns the columns of the schema, in order. Raises ConfigError for a column that a source does not have, or of
+    another type."""
     for field in schema.fields:
         expected = _COLUMNS.get(field.name)
         if expected is None:
@@ -44,7 +45,7 @@ def checked_columns(schema: StructType) -> tuple[str, ...]:
 
 
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """What Spark expects of the record batches of these columns, to the letter."""
+    """Returns the exact schema that Spark expects of record batches with these columns."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

@@ -1,7 +1,7 @@
-"""The sink: rows to records, batch and streaming, at least once; `exactly_once` adds what its name says.
+"""The at-least-once sink for batch and streaming queries. The exactly-once sink is in `exactly_once`.
 
-A task waits until everything it wrote is acknowledged; if anything was not, it fails and Spark runs it again. So
-nothing is lost, and a task that is run again writes its rows again.
+A task waits until all its records are acknowledged. If a record fails, the task fails, and Spark runs it again. So no
+row is lost, but a task that runs again writes its rows again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task acknowledged."""
+    """The answer of a task, with the number of its acknowledged records."""
 
     record_count: int
 
@@ -49,20 +49,20 @@ class _AtLeastOnce:
 
 
 class KlammBatchWriter(_AtLeastOnce, DataSourceArrowWriter):
-    """`df.write.format("klamm")`."""
+    """The writer of `df.write.format("klamm")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: the tasks' records are acknowledged."""
+        """Does nothing, because the tasks' records are acknowledged already."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Does nothing. Written records stay written, because the sink delivers at least once."""
 
 
 class KlammStreamWriter(_AtLeastOnce, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("klamm")`."""
+    """The writer of `df.writeStream.format("klamm")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is left to do: the tasks' records are acknowledged."""
+        """Does nothing, because the tasks' records are acknowledged already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Does nothing. Written records stay written, because the sink delivers at least once."""
@@ -75,4 +75,4 @@ def _producer(settings: Mapping[str, Any]) -> Producer:
 
 
 producers: Final = KeptClients(_producer, ProducerConfig, time.monotonic)
-"""The process's."""
+"""The idle producers of this process, by settings."""

@@ -1,6 +1,6 @@
 """Reads a sink's columns: the topic and partition of each row, and its record. Pure.
 
-Types are checked when a query starts; here are the values that no record can have.
+Types are checked when a query starts. This module refuses values that no record can have.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def rows(
     now_ms: int,
     partition_count: Callable[[str], int] | None,
 ) -> Rows:
-    """The rows of the sink's columns; `value` is always there.
+    """Returns the rows of the sink's columns, among which `value` is always present.
 
-    topic: of all rows, whatever the column says. partition_count: of a topic; None: keys do not decide. Raises
-    ConfigError for a null topic, a negative partition or a header without a name."""
+    `topic` is the topic of all rows, even if there is a column `topic`. `partition_count` returns the number of a
+    topic's partitions. It is None if keys do not decide about the partition. Raises ConfigError for a null topic, a
+    negative partition or a header without a name."""
     count = len(columns["value"])
     topics, topic_numbers = _topics(columns, topic)
     keys = _binary(columns["key"]) if "key" in columns else pa.nulls(count, pa.binary())
@@ -51,7 +52,7 @@ def rows(
 
 
 def _topics(columns: Mapping[str, pa.Array], topic: str | None) -> tuple[tuple[str, ...], Int64s]:
-    """The names, and which of them each row has."""
+    """Returns the names of the topics, and the index of each row's topic among them."""
     if topic is not None:
         return (topic,), np.zeros(len(columns["value"]), np.int64)
     column = columns["topic"]
@@ -88,7 +89,7 @@ def _place_by_key(
 
 
 def _timestamps_ms(column: pa.Array, now_ms: int) -> Int64s:
-    """Milliseconds from Spark's microseconds; null is now."""
+    """Returns the timestamps in ms, from Spark's microseconds. Null becomes `now_ms`."""
     microseconds = column.cast(pa.int64()).fill_null(now_ms * 1000)
     return np.array(microseconds.to_numpy(zero_copy_only=False), np.int64) // 1000
 

@@ -1,4 +1,5 @@
-"""The options of a sink, checked once and by name. Those that Spark's Kafka sink has too mean the same."""
+"""The options of a sink, checked once and by name. The options that Spark's Kafka sink has too have the same
+meaning."""
 
 from __future__ import annotations
 
@@ -65,17 +66,18 @@ class SinkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What a writer was asked for."""
+    """The checked options of a writer."""
 
     client: Mapping[str, str]
     """Settings of the producer, by Kafka's dotted names."""
     topic: str | None
-    """Overrides the column `topic`."""
+    """The topic to which all rows go, or None. It takes precedence over the column `topic`."""
     include_timestamp: bool = False
-    """Records have the time of the column `timestamp`, and not that of their writing."""
+    """True if records have the time of the column `timestamp`, and not the time when they are written."""
     exactly_once: bool = False
     sink_id: str = DEFAULT_SINK_ID
-    """Tells outputs of one query apart, such as those of a copied checkpoint: the sink of its batch ledger."""
+    """The name of the sink in the batch ledger. It distinguishes outputs of one query, such as those of a copied
+    checkpoint."""
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RangesPartition(InputPartition):
-    """One task: stretches of one or more topic-partitions."""
+    """One task of Spark: ranges of one or more topic-partitions."""
 
     def __init__(self, ranges: list[OffsetRange], topic_ids: dict[str, str]) -> None:
         super().__init__(ranges)
@@ -36,7 +36,7 @@ class RangesPartition(InputPartition):
 
 
 class Source:
-    """What batch and streaming have in common."""
+    """The common code of the batch reader and the stream reader."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -44,7 +44,7 @@ class Source:
         self._offsets = OffsetReader(options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of one task's ranges. Runs on an executor."""
+        """Yields Arrow batches with the rows of one task. Runs on an executor."""
         from pyspark_klamm.arrow import ArrowBuilder
 
         assert isinstance(partition, RangesPartition)
@@ -66,14 +66,15 @@ class Source:
 
 
 class KlammBatchReader(Source, DataSourceReader):
-    """`spark.read.format("klamm")`: everything between where the options say that it begins and ends.
+    """The reader of `spark.read.format("klamm")`. It reads all records between the start and the end that the options
+    set.
 
-    It takes no filters. Spark keeps what one query of a DataFrame pushed down for the next one, and for the other uses
-    of the DataFrame in the same query, which lose records without a word (Spark 4.3). `assign`, `startingOffsets` and
-    `startingTimestamp` narrow down what is read."""
+    It supports no filter pushdown. Spark keeps the filters of one query of a DataFrame for the next query, and for
+    other uses of the DataFrame in the same query. These then lose records silently (Spark 4.3). Users can restrict a
+    query with `assign`, `startingOffsets` and `startingTimestamp`."""
 
     def partitions(self) -> list[InputPartition]:
-        """Offsets are resolved here, once: the tasks of a query agree on them."""
+        """Returns the tasks of a query. Resolves offsets once here, so that all tasks agree on them."""
         begin, end = self._offsets.bounds()
         start = self._offsets.continued(begin, end).offsets
         # If there are no tasks, Spark runs one without a partition.

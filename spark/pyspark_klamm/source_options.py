@@ -1,4 +1,5 @@
-"""The options of a source, checked once and by name: all of Spark's Kafka source, with its meanings, and a few more."""
+"""The options of a source, checked once and by name: all options of Spark's Kafka source, with the same meaning, and a
+few more."""
 
 from __future__ import annotations
 
@@ -136,29 +137,29 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLimits:
-    """Into how many tasks a batch is cut."""
+    """The limits for the number of tasks of a batch."""
 
     max_tasks: int
-    """What packing makes at most; the other two may ask for more."""
+    """The most tasks that packing makes, unless the other two limits require more."""
     min_tasks: int = 1
     """minPartitions: the approximate least number of tasks, if there are as many records."""
     max_records_per_task: int | None = None
-    """maxRecordsPerPartition; counted in offsets."""
+    """maxRecordsPerPartition: the most offsets that one task reads, or None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """How much one batch of a stream takes; counted in offsets."""
+    """The limits for one batch of a stream, in offsets."""
 
     max_offsets: int | None
     min_offsets: int | None
     max_delay_ms: int
-    """How long fewer than `min_offsets` may wait."""
+    """How long fewer than `min_offsets` offsets may wait, in ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a reader was asked for."""
+    """The checked options of a reader."""
 
     client: Mapping[str, str]
     """Settings of the clients, by Kafka's dotted names."""
@@ -170,7 +171,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     include_headers: bool
     commit_group: str | None
-    """The consumer group that gets the stream's offsets."""
+    """The consumer group to which a stream commits its offsets, or None."""
     poll_timeout_ms: int
     """How long a task waits for records that exist in the log."""
     fetch_offset_attempts: int
@@ -204,7 +205,8 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
 
 
 def _check_kind(given: OptionValues[SourceSettings], *, streaming: bool) -> None:
-    """Refuses what would change a stream's result; a batch passes over a stream's limits, as with Spark's source."""
+    """Raises ConfigError for an option of batch queries in a stream. For an option of streams in a batch query, only
+    logs a warning, because it has no effect, as in Spark's Kafka source."""
     if streaming:
         for name in _BATCH_ONLY:
             if name in given:
@@ -237,7 +239,8 @@ def _task_limits(values: SourceSettings) -> TaskLimits:
 
 
 def _commit_group(given: OptionValues[SourceSettings], consumer_group: str | None) -> str | None:
-    """kafka.group.id and groupIdPrefix name the group of Spark's consumers, which nobody sees: none is needed."""
+    """Returns the group to which a stream commits its offsets, or None. kafka.group.id and groupIdPrefix have no
+    effect, because the source uses no consumer group."""
     group = given.values.commit_offsets_to_group
     if group == "":
         raise ConfigError("commitOffsetsToGroup='': expected the name of a consumer group")

@@ -1,8 +1,8 @@
-"""The source in streaming queries: micro-batches from the checkpoint's offsets on.
+"""The source of streaming queries: it reads micro-batches, starting at the offsets of the checkpoint.
 
-One reader lives in a process of its own as long as the query runs, and is asked one thing at a time. With nothing new
-Spark asks for the latest offset some 80 times a second: here the answer waits at the brokers for a record to come. If
-the query's other sources may have some meanwhile, it waits only for a moment.
+One reader lives in its own process as long as the query runs, and answers one call at a time. Without new records,
+Spark asks for the latest offset some 80 times a second. So the reader waits at the brokers for a record before it
+answers. If other sources of the query may have records, the reader waits only for a moment.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
 IDLE_WAIT_MS: Final = 500
 COMPANY_WAIT_MS: Final = 50
-"""How long an empty look waits instead, while batches run that this source has nothing for."""
+"""How long the reader waits for records while the query runs batches without records of this source, in ms."""
 COMPANY_BATCHES: Final = 3
-"""How many such batches must run in a row first: a query with state runs one without data after each with data."""
+"""How many batches in a row must lack records of this source before the wait is short. A query with state runs one
+batch without data after each batch with data."""
 NEWS_MS: Final = 1_000
-"""How long new topics and partitions may go unnoticed while no record comes."""
+"""How long new topics and partitions may stay unnoticed while no record arrives, in ms."""
 
 
 class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("klamm")`."""
+    """The reader of `spark.readStream.format("klamm")`."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -48,21 +49,22 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         self._initial: dict[str, Any] | None = None
         self._is_available_now = False
         self._seen: SourceOffset | None = None
-        """The end of everything there was, as last looked up."""
+        """The ends of all partitions when they were last looked up."""
         self._seen_at_s = 0.0
         self._foreign_batches = 0
-        """How many batches in a row had nothing from this source; it starts at 0 again after a look that no batch
+        """The number of batches in a row without records of this source. It is 0 again after a look-up that no batch
         followed."""
         self._has_planned = False
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; asked twice at a start, so the answer is kept."""
+        """Returns where a new query begins. Spark calls this twice at a start, so the answer is kept."""
         if self._initial is None:
             self._initial = self._offsets.start().to_json(initial=True)
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark hands it to `latestOffset`, unless the trigger is to read everything; there can only be one."""
+        """Returns the limit that Spark passes to `latestOffset`, unless the trigger reads everything. Spark takes only
+        one limit."""
         rate = self._options.rate
         if rate.max_offsets is not None:
             return ReadMaxRows(rate.max_offsets)
@@ -73,7 +75,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         self._is_available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; `start` itself when there is to be none yet."""
+        """Returns the end of the next batch, or `start` itself if no batch should run yet."""
         begin = SourceOffset.from_json(start)
         latest = self._poll_latest(begin)
         if latest is None or (latest == begin and not start.get("initial")):
@@ -92,7 +94,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         return None if self._seen is None else self._seen.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of one batch; the same for a batch that is run again after a failure."""
+        """Returns the tasks of one batch. They are the same when a batch runs again after a failure."""
         if start.get("initial") and "start" in end:
             start = end["start"]
         begin, finish = SourceOffset.from_json(start), SourceOffset.from_json(end)
@@ -101,14 +103,14 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         return [] if begin == finish else self._tasks(self._offsets.ranges(begin, finish), finish)
 
     def stop(self) -> None:
-        """Nothing to release: the process ends with the query."""
+        """Does nothing, because the process ends with the query."""
 
     @property
     def _wait_ms(self) -> int:
         return IDLE_WAIT_MS if self._foreign_batches < COMPANY_BATCHES else COMPANY_WAIT_MS
 
     def _poll_latest(self, begin: SourceOffset) -> SourceOffset | None:
-        """The end of everything; None when a wait for more was in vain."""
+        """Returns the ends of all partitions, or None if no record arrived during the wait."""
         if not self._has_planned:
             self._foreign_batches = 0
         self._has_planned = False
@@ -125,13 +127,14 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         return self._seen
 
     def _limited(self, begin: SourceOffset, latest: SourceOffset) -> SourceOffset | None:
-        """What the options let through of it; None when too little came for a batch."""
+        """Returns the end of the batch within the limits of the options, or None if a batch has to wait for more
+        records."""
         start = self._offsets.continued(begin, latest).offsets
         rate, behind = self._options.rate, backlog(start, latest.offsets)
         if self._delay is not None and not self._is_available_now and behind:
             wait_ms = self._delay.wait_ms(behind, time.monotonic() * 1000)
             if wait_ms > 0:
-                # Not at the brokers: they would wake it for each record, and a look at all ends costs several calls.
+                # A wait at the brokers would end with each record, and a look-up of all ends costs several calls.
                 time.sleep(min(wait_ms, self._wait_ms) / 1000)
                 return None
         if rate.max_offsets is None:

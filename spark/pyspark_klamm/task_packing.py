@@ -1,7 +1,7 @@
-"""How ranges of offsets become tasks. Pure.
+"""Packs ranges of offsets into tasks. Pure.
 
-Spark's Kafka source makes a task of each partition. A task costs a Python source some 20 ms of CPU, so here small
-ranges share one and large ones are cut, unless the user asks for more tasks.
+Spark's Kafka source makes a task of each partition. A task costs a Python source some 20 ms of CPU, so small ranges
+share a task here and large ranges are cut, unless the user asks for more tasks.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pyspark_klamm.offsets import OffsetRange
 from pyspark_klamm.source_options import TaskLimits
 
 ROWS_PER_TASK_MIN: Final = 5_000
-"""Below this a further Python task costs more than it saves."""
+"""The fewest rows of a task. With fewer rows, a further Python task costs more than it saves."""
 
 
 def pack(ranges: Iterable[OffsetRange], limits: TaskLimits) -> list[list[OffsetRange]]:
-    """Shares the ranges out over tasks of even size, cutting a range where a task is full."""
+    """Distributes the ranges over tasks of even size, and cuts a range where a task is full."""
     todo = [each for each in ranges if each.size > 0]
     total = sum(each.size for each in todo)
     if not total:

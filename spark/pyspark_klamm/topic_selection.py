@@ -1,8 +1,8 @@
-"""Which partitions a query reads: `assign`, `subscribe` or `subscribePattern`, and what they choose of a cluster. Pure.
+"""Selects the partitions that a query reads, by the option `assign`, `subscribe` or `subscribePattern`. Pure.
 
 A pattern is a Python regular expression that is looked for anywhere in a topic's name, as Spark's Kafka source looks
-for a Java one. What Java alone has (`\\p{Lower}`, `\\Q..\\E`, `[a-z&&[^b]]`, `(?<name>)`) is a ConfigError; what both
-have means the same for topic names, which are ASCII. Internal topics match nothing.
+for a Java one. Syntax that only Java has (`\\p{Lower}`, `\\Q..\\E`, `[a-z&&[^b]]`, `(?<name>)`) raises a ConfigError.
+Syntax that both have means the same for topic names, which are ASCII. A pattern matches no internal topic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelection:
-    """Topics by name or by pattern; with `partitions`, only these of them."""
+    """The topics of a query, by name or by pattern. With `partitions`, the query reads only these partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -32,25 +32,26 @@ class TopicSelection:
 
     @property
     def asked_topics(self) -> tuple[str, ...] | None:
-        """What metadata to ask for; None: that of all topics."""
+        """The topics whose metadata the query needs, or None for all topics."""
         return None if self.pattern is not None else self.topics
 
     def names(self, view: ClusterView) -> list[str]:
-        """The topics in `view` that are subscribed to."""
+        """Returns the topics in `view` that the query reads."""
         if self.pattern is None:
             return [name for name in self.topics if name in view.topics]
         search = re.compile(self.pattern).search
         return sorted(name for name, topic in view.topics.items() if not topic.internal and search(name))
 
     def choose(self, view: ClusterView) -> list[TopicPartition]:
-        """The partitions in `view` that are subscribed to."""
+        """Returns the partitions in `view` that the query reads."""
         topics = [view.topics[name] for name in self.names(view)]
         tps = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
         return tps if self.partitions is None else [tp for tp in tps if tp in self.partitions]
 
 
 def subscription(given: OptionValues[Any]) -> TopicSelection:
-    """The one of the three options that was given. Raises ConfigError when it is not one, or cannot be read."""
+    """Returns the selection by the one of the three options that was given. Raises ConfigError if none or several were
+    given, or the value is not valid."""
     named = [name for name in STRATEGIES if name in given]
     if len(named) != 1:
         said = f"{' and '.join(named)} were given" if named else "none was given"
@@ -65,7 +66,7 @@ def subscription(given: OptionValues[Any]) -> TopicSelection:
 
 
 def partition_lists(option: str, text: str) -> list[TopicPartition]:
-    """`{"topic": [0, 1]}`. Raises ConfigError."""
+    """Returns the partitions in a JSON text such as `{"topic": [0, 1]}`. Raises ConfigError."""
     try:
         tps = [TopicPartition(topic, _partition(each)) for topic, listed in json.loads(text).items() for each in listed]
         if not tps:
@@ -95,7 +96,7 @@ def _pattern(text: str) -> str:
         raise ConfigError("subscribePattern='': expected a regular expression")
     try:
         with warnings.catch_warnings():
-            # Python warns of what may become syntax, such as Java's [a-z&&[^b]], and takes it for plain characters.
+            # Python warns of text that may become syntax, such as Java's [a-z&&[^b]], and reads it as plain characters.
             warnings.simplefilter("error", FutureWarning)
             re.compile(text)
     except (re.error, FutureWarning) as error:

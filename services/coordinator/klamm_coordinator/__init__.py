@@ -1,6 +1,6 @@
 """The coordinator: groups and their offsets in `__consumer_offsets`, transactions in `__transaction_state`.
 
-Each room may use those below it:
+Each module or package may import only those below it:
 
     server.py           follows the metadata, registers, serves
     rpc/                the gRPC service, and the kinds of shards that are served

@@ -8,7 +8,7 @@ from klamm_server.runtime.garbage import loading
 
 
 def run() -> int:
-    """Returns the exit status."""
+    """Runs the coordinator process and returns its exit status."""
     with loading():
         from klamm_coordinator.config import CoordinatorConfig
         from klamm_coordinator.server import CoordinatorServer

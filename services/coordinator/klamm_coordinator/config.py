@@ -1,4 +1,4 @@
-"""The coordinator's configuration: Kafka's names and defaults, and a few bounds of our own."""
+"""The coordinator's configuration, with Kafka's names and defaults. A few bounds exist only in Klamm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_PORT = 9095
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorConfig(GroupSettings, TransactionSettings, MemberConfig):
-    """See `klamm_server.config.server_config`: `load(CoordinatorConfig, properties)` makes one."""
+    """The settings of a coordinator process. `klamm_server.config.server_config.load` builds it from properties."""
 
     OF_BROKERS: ClassVar[Mapping[str, Setting]] = BROKER_CONFIGS
     ROLE: ClassVar[Role] = Role.COORDINATOR

@@ -1,9 +1,9 @@
 """The coordinator's composition root: makes the parts, joins them, starts and stops them in order.
 
-open    nothing: all of its state is in `__consumer_offsets`
+open    does nothing: all state is in `__consumer_offsets` and `__transaction_state`
 start   follows the metadata, registers, sends heartbeats until unfenced
-serve   shards are opened as they are assigned, calls about them answered (rpc/coordinator.py)
-stop    has its shards moved to another coordinator, lets them go
+serve   opens shards when they are assigned, and answers calls about them (rpc/coordinator.py)
+stop    asks the controller to move its shards to another coordinator, and closes them
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 
 
 class CoordinatorServer:
-    """One coordinator process, or the coordinator's part of an embedded cluster. `register` comes before `start`."""
+    """One coordinator process, or the coordinator's part of an embedded cluster. The caller calls `register` before
+    `start`."""
 
     def __init__(
         self,
@@ -87,14 +88,15 @@ class CoordinatorServer:
         return AuditTopic(self._transport, lambda: self._link.image, own, self._clock)
 
     async def open(self) -> None:
-        """There is nothing to recover."""
+        """Does nothing, because a coordinator has no local data to recover."""
 
     def register(self, rpc: RpcServer) -> None:
-        """Adds the Coordinator service; it answers NOT_COORDINATOR until shards are assigned."""
+        """Adds the Coordinator service to `rpc`. The service answers NOT_COORDINATOR until shards are assigned."""
         rpc.add_service(COORDINATOR, self._servicer, self._gate)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
-        """Starts the coordinator, and returns when it is part of the cluster. Others dial `endpoints`.
+        """Starts the coordinator, and returns when it is registered and unfenced. Clients and servers connect to
+        `endpoints`.
 
         Raises the BrokerError of a refused registration."""
         self._spawn("metadata-link", self._link.run())

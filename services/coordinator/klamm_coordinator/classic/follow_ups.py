@@ -9,7 +9,7 @@ from klamm_coordinator.classic.member import ClassicMember
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentStored:
-    """The leader's assignments of a generation: once durable the group is Stable."""
+    """Follows the write of a generation's assignments. If they are stored, the group becomes Stable."""
 
     group_id: str
     generation_id: int
@@ -18,10 +18,10 @@ class AssignmentStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticMemberStored:
-    """A static member that came back under a new id while its group is Stable (KIP-345)."""
+    """Follows the write of a static member that returned under a new member id while its group is Stable (KIP-345)."""
 
     group_id: str
     generation_id: int
     member_id: str
     former: ClassicMember
-    """What it was, for the case that the append fails."""
+    """The member before its return. The group restores it if the append fails."""

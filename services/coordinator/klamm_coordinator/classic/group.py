@@ -1,10 +1,10 @@
-"""A group: its state, its members and what it keeps about them. The rules of what a member may do are in the modules
-beside this one.
+"""The state of a classic group and its members. The rules that decide what a member may do are in the other modules of
+this package.
 
-Invariants (`check_invariants`): Empty means no members; a leader is a member; static ids and members name each other;
-a member is pending to join or in the group, never both; parked joins exist only while members (re)join or
-while a static member's return is being stored; parked syncs only in CompletingRebalance; the counters equal
-what they count.
+Invariants (`check_invariants`): Empty means no members; a leader is a member; static ids and members name each other; a
+member is pending to join or in the group, never both; parked joins exist only while members (re)join or while a static
+member's return is being stored; parked syncs exist only in CompletingRebalance; each counter equals the number of the
+things that it counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from klamm_coordinator.records.schemas import NO_TIMESTAMP, ClassicMemberMetadat
 
 
 class ClassicGroup:
-    """Members are kept in the order they joined, so that every choice among them is the same on every run."""
+    """A classic group. It keeps its members in the order they joined, so that every choice among them is the same on
+    every run."""
 
     def __init__(self, group_id: str, *, state_timestamp_ms: int = NO_TIMESTAMP) -> None:
         self.group_id = group_id
@@ -33,27 +34,29 @@ class ClassicGroup:
         self.protocol_name: str | None = None
         self.leader: str | None = None
         self.state_timestamp_ms = state_timestamp_ms
-        """Wall clock of the last change of state; KIP-211 counts from it."""
+        """The wall clock's time of the last change of state, in ms. The retention time of offsets counts from it
+        (KIP-211)."""
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
-        """group.instance.id -> member id"""
+        """The ids of the static members, by group.instance.id."""
         self.pending_joins: dict[str, None] = {}
-        """Ids given out with MEMBER_ID_REQUIRED (KIP-394); ordered, so a dict."""
+        """The member ids that were sent with MEMBER_ID_REQUIRED and have not joined yet (KIP-394). A dict keeps their
+        order."""
         self.pending_syncs: dict[str, None] = {}
-        """Members of this generation that have not asked for their assignment."""
+        """The ids of the members of this generation that have not asked for their assignment."""
         self.subscribed_topics: frozenset[str] | None = None
         """The subscribed topics, or None if the members are not consumers, or their metadata does not parse."""
         self.new_member_added = False
-        """Somebody joined during the initial rebalance since its delay was last set."""
+        """True if a member joined during the initial rebalance since the delay was last set."""
         self.initial_rebalance_end_ms = 0
-        """When the initial rebalance ends even if members keep joining."""
+        """The monotonic time in ms at which the initial rebalance ends even if members keep joining."""
         self.awaiting_join_count = 0
         self._supported: Counter[str] = Counter()
-        """How many members support each protocol."""
+        """The number of members that support each protocol."""
 
     @classmethod
     def restore(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group as it was stored: Stable with its members, or Empty."""
+        """Returns the group as it was stored: Stable if it has members, otherwise Empty."""
         group = cls(group_id, state_timestamp_ms=value.current_state_timestamp_ms)
         group.generation_id = value.generation_id
         group.protocol_type = value.protocol_type or None
@@ -70,7 +73,7 @@ class ClassicGroup:
 
     @classmethod
     def revive(cls, dead: ClassicGroup) -> ClassicGroup:
-        """The Empty group that `dead` was before its deletion failed."""
+        """Returns the Empty group that `dead` was before its deletion failed."""
         assert not dead.members, list(dead.members)
         group = cls(dead.group_id, state_timestamp_ms=dead.state_timestamp_ms)
         group.generation_id = dead.generation_id
@@ -78,11 +81,11 @@ class ClassicGroup:
         group.update_subscribed_topics()
         return group
 
-    # What it is
+    # Properties
 
     @property
     def is_simple(self) -> bool:
-        """It only stores offsets."""
+        """True while the group only stores offsets and has no members."""
         return self.protocol_type is None and not self.members and not self.pending_joins
 
     @property
@@ -91,7 +94,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for."""
+        """The longest rebalance timeout of any member, in ms."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -99,13 +102,13 @@ class ClassicGroup:
         return self.awaiting_join_count == len(self.members) and not self.pending_joins
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether its offsets may be in use; yes when a consumer group's subscriptions are unknown."""
+        """Returns True if a member subscribes to the topic, or if the subscriptions of a consumer group are unknown."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether a member with these protocols leaves the group one that all support."""
+        """Returns True if all members still have a protocol in common after a member with these protocols joins."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
@@ -114,7 +117,7 @@ class ClassicGroup:
         )
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE, or why a request in this member's name is refused."""
+        """Returns the error with which a request in this member's name is refused, or NONE."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -124,7 +127,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Everybody, for the leader."""
+        """Returns all members, for the leader's JoinGroup answer."""
         return tuple(
             JoinedMember(
                 member_id=member.member_id,
@@ -160,13 +163,13 @@ class ClassicGroup:
     # Changes of the group
 
     def transition_to(self, state: ClassicGroupState, wall_ms: int) -> None:
-        """Moves to `state`, which must be allowed from here."""
+        """Moves the group to `state`. `TRANSITIONS` must allow the move."""
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} -> {state.value}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = wall_ms
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """Adds a member whose protocols the group supports; the first one becomes leader."""
+        """Adds a member whose protocols the group supports. The first member becomes the leader."""
         assert member.member_id not in self.members, member.member_id
         assert member.instance_id is None or member.instance_id not in self.static_members, member.instance_id
         if not self.members:
@@ -177,7 +180,7 @@ class ClassicGroup:
         self._insert(member)
 
     def remove(self, member_id: str) -> ClassicMember:
-        """Takes a member out; if it led, the member that has been in longest leads."""
+        """Removes and returns a member. If it was the leader, the member that joined first becomes the leader."""
         member = self._take(member_id)
         self.pending_syncs.pop(member_id, None)
         if self.leader == member_id:
@@ -185,7 +188,7 @@ class ClassicGroup:
         return member
 
     def replace(self, member_id: str, successor: ClassicMember) -> None:
-        """Puts `successor` in the place of a member: the same instance under another id."""
+        """Replaces a static member by `successor`, the same instance with a new member id."""
         leads = self.leader == member_id
         self._take(member_id)
         self._insert(successor)
@@ -203,7 +206,7 @@ class ClassicGroup:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """What a member says of itself when it joins again."""
+        """Updates a member with the protocols and timeouts that it sends when it joins again."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -211,13 +214,14 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def park_join(self, member: ClassicMember, reply_id: int) -> None:
-        """The member's join waits; an earlier one must have been taken."""
+        """Parks the member's JoinGroup. An earlier JoinGroup must have been removed with `take_join`."""
         assert member.join_reply_id is None, member
         member.join_reply_id = reply_id
         self.awaiting_join_count += 1
 
     def take_join(self, member: ClassicMember) -> int | None:
-        """The parked join, to be answered."""
+        """Removes and returns the reply id of the member's parked JoinGroup, so that the caller can answer it. None if
+        there is none."""
         reply_id, member.join_reply_id = member.join_reply_id, None
         if reply_id is not None:
             self.awaiting_join_count -= 1
@@ -234,7 +238,8 @@ class ClassicGroup:
         return True
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Begins the next generation, of the members there are: CompletingRebalance, or Empty if there are none."""
+        """Begins the next generation with the current members. The group becomes CompletingRebalance, or Empty without
+        members."""
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.pending_syncs = dict.fromkeys(self.members)
@@ -242,14 +247,15 @@ class ClassicGroup:
         self.transition_to(ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, wall_ms)
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those that all support; on a tie the one voted for first."""
+        """Returns the protocol with the most votes among those that all members support. On a tie, the protocol voted
+        for first wins."""
         count = len(self.members)
         candidates = {name for name, supporters in self._supported.items() if supporters == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def update_subscribed_topics(self) -> None:
-        """What the members read, as their metadata for the chosen protocol says."""
+        """Updates the subscribed topics from the members' metadata for the chosen protocol."""
         if not self.uses_consumer_protocol:
             self.subscribed_topics = None
         elif not self.members:
@@ -260,7 +266,7 @@ class ClassicGroup:
             )
 
     def check_invariants(self) -> None:
-        """Asserts what the module's docstring lists."""
+        """Asserts the invariants that the module's docstring lists."""
         members = self.members.values()
         assert self.state is not ClassicGroupState.EMPTY or not self.members
         assert self.leader is None or self.leader in self.members, (self.leader, list(self.members))

@@ -38,7 +38,8 @@ from klamm_coordinator.runtime.timers import Timers
 
 
 class ClassicGroups:
-    """`stored` are the groups as last stored, `others` those of the new protocol; both belong to the shard."""
+    """All classic groups of a shard. `stored` are the groups as last stored, `others` the groups of the new protocol.
+    The shard owns and changes both."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class ClassicGroups:
         self._settings = settings
 
     def describe(self, group_id: str) -> ClassicGroupDescription | None:
-        """A group, or None when it is not there."""
+        """Returns the description of a group, or None if the group does not exist."""
         group = self.groups.get(group_id)
         return None if group is None or group.state is ClassicGroupState.DEAD else session.describe(group)
 
@@ -71,7 +72,7 @@ class ClassicGroups:
             rebalance.prepare(group, "the group is larger than group.max.size", turn)
 
     def check_invariants(self, timers: Timers[Any]) -> None:
-        """Asserts what the module's docstring lists."""
+        """Asserts the invariants that the module's docstring lists."""
         for group in self.groups.values():
             group.check_invariants()
             for member in group.members.values():
@@ -102,7 +103,7 @@ class ClassicGroups:
         self.forget_if_unused(group.group_id)
 
     def sync(self, request: SyncGroup, turn: GroupTurn) -> None:
-        """A member asks for its assignment, or brings everybody's."""
+        """Handles a SyncGroup: a member asks for its assignment, or the leader sends the assignments of all members."""
         group = self.groups.get(request.group_id)
         if group is None:
             turn.reply(request.reply_id, SyncReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -110,7 +111,7 @@ class ClassicGroups:
             handle_sync(group, request, turn)
 
     def heartbeat(self, request: Heartbeat, turn: GroupTurn) -> None:
-        """A member is alive."""
+        """Handles a member's heartbeat."""
         group = self.groups.get(request.group_id)
         if group is None:
             turn.reply(request.reply_id, HeartbeatReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -118,7 +119,7 @@ class ClassicGroups:
             session.handle_heartbeat(group, request, turn)
 
     def leave(self, request: LeaveGroup, turn: GroupTurn) -> None:
-        """Members go."""
+        """Handles a LeaveGroup of one or more members."""
         group = self.groups.get(request.group_id)
         if group is None:
             errors = (ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.leavers)
@@ -130,7 +131,7 @@ class ClassicGroups:
     # Timers and the results of writes
 
     def on_timer(self, timer: SessionTimer | JoinTimer | SyncTimer, turn: GroupTurn) -> None:
-        """A session, or a phase of a rebalance, has lasted long enough."""
+        """Handles a due timer of a member's session or of a rebalance phase."""
         group = self.groups[timer.group_id]
         match timer:
             case SessionTimer(_, member_id):
@@ -142,7 +143,7 @@ class ClassicGroups:
                 rebalance.on_sync_timer(group, turn)
 
     def follow(self, then: AssignmentStored | StaticMemberStored, error: ErrorCode, turn: GroupTurn) -> None:
-        """A write of a group is decided; without an error it is stored."""
+        """Carries out the follow-up of a group's write, which is stored if there is no error."""
         group = self.groups.get(then.group_id)
         if group is None:
             return
@@ -155,7 +156,7 @@ class ClassicGroups:
     # Groups
 
     def create(self, group_id: str, turn: GroupTurn) -> ClassicGroup | None:
-        """A new group; None when the shard is full."""
+        """Creates a group and returns it, or returns None if the shard already has `group.count.max` groups."""
         if len(self.groups) + len(self._others) >= self._settings.group_count_max:
             return None
         group = ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms)
@@ -163,7 +164,7 @@ class ClassicGroups:
         return group
 
     def forget_if_unused(self, group_id: str) -> None:
-        """A group that only ever was an id leaves nothing to remember."""
+        """Removes a group that has no members, no stored record and no offsets."""
         group = self.groups.get(group_id)
         if (
             group is not None

@@ -1,11 +1,11 @@
 """JoinGroup: how a member enters a group or a new generation of it.
 
-    no member id, dynamic      an id is made and MEMBER_ID_REQUIRED answered (KIP-394): a client that goes away before
-                               it knows its id leaves nothing behind but that id
-    no member id, static       takes the place of the member with its instance id, or becomes a new one (KIP-345)
+    no member id, dynamic      gets an id with MEMBER_ID_REQUIRED (KIP-394): a client that ends before it knows its id
+                               leaves only that id behind, and no member
+    no member id, static       replaces the member with its instance id, or becomes a new member (KIP-345)
     an id that was given out   becomes a member
     a member's id              joins the rebalance under way, or starts one if its metadata changed or it leads;
-                               otherwise gets the current generation again: its answer was lost
+                               otherwise gets the current generation again, because its first answer was lost
 
 Follows Kafka's GroupMetadataManager.classicGroupJoinToClassicGroup.
 """
@@ -78,8 +78,8 @@ def on_static_member_stored(group: ClassicGroup, stored: StaticMemberStored, err
 
 
 def _has_room_for(group: ClassicGroup, member_id: str, size_max: int) -> bool:
-    """Whether group.max.size allows another member. The bound also holds for members that rejoin after it was lowered.
-    During a rebalance only members that have joined count, so the last ones to rejoin are refused."""
+    """Returns True if group.max.size allows the member to join. The bound also holds for members that rejoin after it
+    was lowered. During a rebalance only members that have joined count, so the last ones to rejoin are refused."""
     member = group.members.get(member_id)
     match group.state:
         case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
@@ -128,8 +128,8 @@ def _add_member(group: ClassicGroup, request: JoinGroup, member_id: str, turn: G
     if group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY:
         group.new_member_added = True
     group.add(ClassicMember.from_request(request, member_id), request.protocol_type)
-    # It cannot heartbeat before it is answered, and a connection that died cannot be seen: its parked join
-    # counts as alive for this long, then it has to ask again (KAFKA-7610).
+    # A new member cannot send heartbeats before its join is answered, and the coordinator cannot see a dead connection.
+    # The member counts as alive for this long. After that, it has to join again (KAFKA-7610).
     turn.schedule(SessionTimer(group.group_id, member_id), turn.settings.new_member_join_timeout_ms)
     prepare_or_complete(group, f"member {member_id} joined ({request.reason or 'no reason given'})", turn)
 
@@ -152,7 +152,8 @@ def _rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, turn
 
 
 def _update_and_park(group: ClassicGroup, member: ClassicMember, request: JoinGroup, turn: GroupTurn) -> None:
-    """An earlier request of this member is still parked only if its client gave up on it."""
+    """Updates the member and parks its join. First answers an earlier parked request, which the client has
+    abandoned."""
     answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
     group.update(
         member,

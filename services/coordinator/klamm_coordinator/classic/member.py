@@ -1,4 +1,4 @@
-"""One member of a group."""
+"""The state that a classic group keeps about each member."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from klamm_coordinator.classic.messages import JoinGroup, Protocol
 
 @dataclass(slots=True)
 class ClassicMember:
-    """What the group knows of it.
+    """A member of a classic group.
 
-    Invariant: it waits for at most one thing, so `join_reply_id` and `sync_reply_id` are not both set."""
+    Invariant: a member waits for at most one answer, so `join_reply_id` and `sync_reply_id` are not both set."""
 
     member_id: str
     instance_id: str | None
@@ -23,16 +23,16 @@ class ClassicMember:
     protocols: tuple[Protocol, ...]
     assignment: bytes = b""
     join_reply_id: int | None = None
-    """The parked JoinGroup."""
+    """The reply id of the member's parked JoinGroup, or None."""
     sync_reply_id: int | None = None
-    """The parked SyncGroup."""
+    """The reply id of the member's parked SyncGroup, or None."""
     is_new: bool = False
     """True until the member was in a generation. Until then it is unknown whether it still waits for its first
     answer."""
 
     @classmethod
     def from_request(cls, request: JoinGroup, member_id: str) -> ClassicMember:
-        """A member that joins for the first time."""
+        """Returns a member that joins for the first time."""
         return cls(
             member_id=member_id,
             instance_id=request.instance_id,
@@ -50,16 +50,17 @@ class ClassicMember:
         return self.join_reply_id is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for that assignor, which it must support."""
+        """Returns the member's metadata for the assignor `protocol_name`, which the member must support."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
         raise AssertionError(f"member {self.member_id} does not support {protocol_name!r}")
 
     def vote(self, candidates: AbstractSet[str]) -> str:
-        """The candidate it likes best; there must be one that it supports."""
+        """Returns the candidate that the member prefers. The member must support at least one candidate."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
     def survives_session_end(self) -> bool:
-        """A parked request proves that it lives, except a new member's join: its connection may be long gone."""
+        """Returns True if a parked request shows that the member is alive. A new member's join does not, because its
+        connection may be dead."""
         return not self.is_new and (self.join_reply_id is not None or self.sync_reply_id is not None)

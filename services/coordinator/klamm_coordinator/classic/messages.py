@@ -1,8 +1,8 @@
 """The requests of a classic group's members, and the answers.
 
-A request carries a `reply_id`; exactly one answer with that id comes back, at once or when the group gets
-there. `instance_id` is group.instance.id of a static member (KIP-345) or None; ids are never empty strings
-except a `member_id`, where empty means "none yet".
+A request carries a `reply_id`. Exactly one answer with that id follows, at once or later. `instance_id` is the
+group.instance.id of a static member (KIP-345), or None. Ids are never empty, except that a `member_id` is empty until
+the member gets an id.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from klamm.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """An assignor a member supports."""
+    """An assignor that a member supports, and the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -22,7 +22,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
-    """A member enters a group or a new generation of it."""
+    """A member's request to enter a group or a new generation of it."""
 
     reply_id: int
     group_id: str
@@ -36,14 +36,15 @@ class JoinGroup:
     protocols: tuple[Protocol, ...]
     """The member's protocols in order of preference."""
     reason: str
-    """KIP-800."""
+    """The reason for the join, as the client gives it (KIP-800)."""
     joins_without_id: bool = False
-    """Whether a member with an empty `member_id` joins at once, instead of being given an id first (KIP-394)."""
+    """True if a member with an empty `member_id` joins at once. False if it gets an id first and then asks again
+    (KIP-394)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroup:
-    """A member asks for its assignment; the leader brings everybody's."""
+    """A member's request for its assignment. The leader's request also carries the assignments of all members."""
 
     reply_id: int
     group_id: str
@@ -51,16 +52,16 @@ class SyncGroup:
     member_id: str
     instance_id: str | None
     protocol_type: str
-    """Empty: not checked."""
+    """The protocol type that the member expects. If it is empty, the coordinator does not check it."""
     protocol_name: str
-    """Empty: not checked."""
+    """The protocol that the member expects. If it is empty, the coordinator does not check it."""
     assignments: tuple[tuple[str, bytes], ...]
-    """(member id, assignment); from the leader only."""
+    """Pairs of a member id and its assignment. Only the leader sends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A member is alive."""
+    """A member's heartbeat."""
 
     reply_id: int
     group_id: str
@@ -71,7 +72,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaver:
-    """A member that leaves; `member_id` may be empty for a static member (administrative removal)."""
+    """A member that leaves the group. `member_id` may be empty if an administrator removes a static member."""
 
     member_id: str
     instance_id: str | None
@@ -80,7 +81,7 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
-    """Members leave at once (KIP-345 batch form)."""
+    """A request of one or more members to leave the group at once (KIP-345)."""
 
     reply_id: int
     group_id: str
@@ -89,7 +90,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedMember:
-    """A member as the leader sees it."""
+    """A member in the leader's JoinGroup answer."""
 
     member_id: str
     instance_id: str | None
@@ -98,7 +99,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinReply:
-    """JoinGroup's answer; the fields after `member_id` belong to a success."""
+    """JoinGroup's answer. The fields after `member_id` are set only if there is no error."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -109,7 +110,7 @@ class JoinReply:
     members: tuple[JoinedMember, ...] = ()
     """All members, for the leader only."""
     skip_assignment: bool = False
-    """KIP-814: the leader takes the assignments in force."""
+    """True if the leader must keep the assignments in force and not compute new ones (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,8 @@ class LeaveReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMemberDescription:
-    """A member; metadata and assignment are those in force, empty unless the group is Stable."""
+    """The description of a member. Its metadata and assignment are those in force, and empty unless the group is
+    Stable."""
 
     member_id: str
     instance_id: str | None
@@ -151,7 +153,7 @@ class ClassicMemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicGroupDescription:
-    """A group as people see it."""
+    """The description of a classic group, as tools show it."""
 
     group_id: str
     state: str

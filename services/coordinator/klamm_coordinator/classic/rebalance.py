@@ -1,10 +1,10 @@
 """A rebalance: the join phase, its end, the sync phase.
 
-    prepare -> members join (parked) -> complete_join: everybody in, or time is up -> joins answered
+    prepare -> members join (parked) -> complete_join: all members have joined, or time is up -> joins answered
             -> members sync (parked) -> the leader's assignments are stored -> syncs answered, Stable
 
-A group that was Empty waits `group.initial.rebalance.delay.ms` for more members, as long as new ones keep
-coming, at most the longest rebalance timeout (KIP-134).
+A group that was Empty waits `group.initial.rebalance.delay.ms` for more members. It waits again while new members join,
+but at most for the longest rebalance timeout (KIP-134).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def prepare(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
 
 
 def maybe_complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
-    """Ends the join phase if all members have joined. Only its timer ends the initial join phase."""
+    """Ends the join phase if all members have joined. Only the timer ends the initial join phase."""
     if (
         group.state is ClassicGroupState.PREPARING_REBALANCE
         and group.previous_state is not ClassicGroupState.EMPTY
@@ -57,7 +57,7 @@ def maybe_complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
 
 
 def on_join_timer(group: ClassicGroup, turn: GroupTurn) -> None:
-    """The join phase is over, unless it is the initial one and members have just come."""
+    """Ends the join phase. An initial join phase is extended if members have joined since the timer was set."""
     assert group.state is ClassicGroupState.PREPARING_REBALANCE, group.state
     remaining_ms = group.initial_rebalance_end_ms - turn.now.monotonic_ms
     if group.previous_state is ClassicGroupState.EMPTY and group.new_member_added and remaining_ms > 0:
@@ -68,9 +68,10 @@ def on_join_timer(group: ClassicGroup, turn: GroupTurn) -> None:
 
 
 def complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
-    """Drops who did not rejoin (static members keep their place until their session ends) and begins the generation.
+    """Drops the members that did not rejoin and begins the generation. Static members keep their place until their
+    session ends.
 
-    When nobody at all rejoined there is no leader to be had: wait on, until sessions end."""
+    If no member rejoined, no leader can be elected. The group then waits until the sessions end."""
     turn.timers.cancel(JoinTimer(group.group_id))
     for member in list(group.members.values()):
         if not member.is_awaiting_join and member.instance_id is None:
@@ -104,14 +105,14 @@ def on_sync_timer(group: ClassicGroup, turn: GroupTurn) -> None:
 
 
 def note_synced(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
-    """The member asked for its assignment."""
+    """Notes that the member has asked for its assignment."""
     group.pending_syncs.pop(member_id, None)
     if not group.pending_syncs:
         turn.timers.cancel(SyncTimer(group.group_id))
 
 
 def join_reply(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinReply:
-    """The generation, as this member sees it."""
+    """Returns the JoinGroup answer that describes the generation to this member."""
     leads = group.leader == member_id
     return JoinReply(
         member_id=member_id,
@@ -125,7 +126,7 @@ def join_reply(group: ClassicGroup, member_id: str, *, skip_assignment: bool = F
 
 
 def sync_reply(group: ClassicGroup, member: ClassicMember) -> SyncReply:
-    """The member's assignment."""
+    """Returns the SyncGroup answer with the member's assignment."""
     return SyncReply(
         protocol_type=group.protocol_type or "",
         protocol_name=group.protocol_name or "",
@@ -134,8 +135,8 @@ def sync_reply(group: ClassicGroup, member: ClassicMember) -> SyncReply:
 
 
 def answer_syncs(group: ClassicGroup, error: ErrorCode, turn: GroupTurn) -> None:
-    """Answers every parked sync: its assignment, or `error`. The members' sessions start again; they did not count
-    while the syncs waited."""
+    """Answers every parked sync with the member's assignment, or with `error`. Starts the members' sessions again,
+    because session timeouts do not count while a sync is parked."""
     for member in group.members.values():
         if member.sync_reply_id is not None:
             reply_id, member.sync_reply_id = member.sync_reply_id, None
@@ -149,7 +150,7 @@ def start_session(group: ClassicGroup, member: ClassicMember, turn: GroupTurn) -
 
 
 def drop_member(group: ClassicGroup, member: ClassicMember, error: ErrorCode, turn: GroupTurn) -> None:
-    """Takes a member out and answers what it has parked. What that means for the group is the caller's."""
+    """Removes a member and answers its parked request with `error`. The caller must then update the group's state."""
     answer_parked(group, member, error, turn)
     turn.timers.cancel(SessionTimer(group.group_id, member.member_id))
     group.remove(member.member_id)

@@ -1,4 +1,4 @@
-"""Staying in a group and leaving it: heartbeats, session ends, LeaveGroup, commits in a member's name, description."""
+"""Heartbeats, session timeouts, LeaveGroup, commits in a member's name, and the description of classic groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from klamm_coordinator.groups.turn import GroupTurn
 
 
 def handle_heartbeat(group: ClassicGroup, request: Heartbeat, turn: GroupTurn) -> None:
-    """Keeps the member's session; tells it when it has to join again."""
+    """Starts the member's session timeout again. The answer tells the member if it has to join again."""
     turn.reply(request.reply_id, HeartbeatReply(error=_heartbeat(group, request, turn)))
 
 
@@ -45,14 +45,14 @@ def _heartbeat(group: ClassicGroup, request: Heartbeat, turn: GroupTurn) -> Erro
 
 
 def on_session_timer(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
-    """A member or an id given out was silent for its session timeout."""
+    """Removes a member, or a member id that never joined, after its session timeout."""
     if member_id in group.pending_joins:
         del group.pending_joins[member_id]
         _end_join_if_nobody_is_missing(group, turn)
         return
     member = group.members[member_id]
     if member.survives_session_end():
-        return  # its session starts again with the answer
+        return  # the answer to its parked request starts the session again
     turn.note(f"removed a member after its session timeout, group={group.group_id} member={member_id}")
     drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
@@ -62,13 +62,14 @@ def on_session_timer(group: ClassicGroup, member_id: str, turn: GroupTurn) -> No
 
 
 def _end_join_if_nobody_is_missing(group: ClassicGroup, turn: GroupTurn) -> None:
-    """Called after a departure: ends the join phase, also an initial one, when no member is left to wait for."""
+    """Ends the join phase, also an initial one, if all remaining members have joined. Called after a member was
+    removed."""
     if group.state is ClassicGroupState.PREPARING_REBALANCE and group.has_all_members_joined:
         complete_join(group, turn)
 
 
 def handle_leave(group: ClassicGroup, request: LeaveGroup, turn: GroupTurn) -> None:
-    """Members leave at once; each by itself succeeds or fails."""
+    """Removes the members at once. Each member succeeds or fails by itself."""
     if group.state is ClassicGroupState.DEAD:
         turn.reply(request.reply_id, LeaveReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
@@ -100,10 +101,11 @@ def _leave(group: ClassicGroup, leaver: Leaver, turn: GroupTurn) -> ErrorCode:
 def check_commit(
     group: ClassicGroup, *, generation_id: int, member_id: str, instance_id: str | None, turn: GroupTurn
 ) -> ErrorCode:
-    """Whether offsets may be committed in this name; a member's commit is a sign of life.
+    """Returns NONE if offsets may be committed in this member's name, otherwise the error. A member's commit counts as
+    a heartbeat.
 
-    From outside (generation -1, no member) only while nobody is in the group. A generation whose assignments are
-    still being made commits nothing: the member has to learn first what it owns."""
+    A client that is no member (generation -1) may commit only while the group is Empty. No member may commit in
+    CompletingRebalance, because it must first learn which partitions it owns."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation_id < 0 and group.state is ClassicGroupState.EMPTY:
@@ -124,7 +126,8 @@ def check_commit(
 def check_transactional_commit(
     group: ClassicGroup, *, generation_id: int, member_id: str, instance_id: str | None, turn: GroupTurn
 ) -> ErrorCode:
-    """Whether a transaction may commit offsets in this name (KIP-447): its generation must be the group's.
+    """Returns NONE if a transaction may commit offsets in this member's name, otherwise the error (KIP-447). The
+    generation must be the group's.
 
     As in Kafka, a producer that names no member may commit, no matter which members the group has: its transactional id
     fences it."""
@@ -139,7 +142,7 @@ def check_transactional_commit(
 
 
 def describe(group: ClassicGroup) -> ClassicGroupDescription:
-    """Metadata and assignments are shown while they are in force."""
+    """Returns the description of a group. Metadata and assignments are empty unless the group is Stable."""
     is_stable = group.state is ClassicGroupState.STABLE
     return ClassicGroupDescription(
         group_id=group.group_id,

@@ -1,10 +1,10 @@
 """The states of a classic group and the only moves between them.
 
-    Empty                no members; its offsets may live on
+    Empty                no members; the group may still have offsets
     PreparingRebalance   members are (re)joining: heartbeats answer REBALANCE_IN_PROGRESS
-    CompletingRebalance  a generation has begun, the leader's assignments are awaited
+    CompletingRebalance  a generation has begun, and the group waits for the leader's assignments
     Stable               every member has, or may ask for, its assignment
-    Dead                 being deleted: requests are sent to look for the coordinator again
+    Dead                 the group is being deleted: requests get COORDINATOR_NOT_AVAILABLE
 
 Follows Kafka's ClassicGroupState.
 """
@@ -15,7 +15,7 @@ import enum
 
 
 class ClassicGroupState(enum.Enum):
-    """Values are the names people see."""
+    """The state of a classic group. The values are the names that tools show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

@@ -1,4 +1,5 @@
-"""The topics in a consumer's metadata: ConsumerProtocolSubscription, of which version 0 is a prefix of all.
+"""Reads the topics in a consumer's metadata, a ConsumerProtocolSubscription. Every version begins with the fields of
+version 0.
 
     version int16 | topics: int32 count, then strings | user_data bytes | fields of later versions
 
@@ -15,9 +16,9 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics that any of these members subscribes to; None when one of them does not parse.
+    """Returns the topics that any of these members subscribes to, or None if the metadata of one member does not parse.
 
-    Clients may put anything there, and then nobody knows what they read."""
+    Clients may send any bytes as metadata. The topics that they read are then unknown."""
     topics: set[str] = set()
     try:
         for raw in metadata:

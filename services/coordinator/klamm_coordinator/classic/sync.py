@@ -81,7 +81,8 @@ def _refusal(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
 
 
 def _store_assignments(group: ClassicGroup, request: SyncGroup, turn: GroupTurn) -> None:
-    """What the leader says of strangers is dropped; members it forgot get an empty assignment."""
+    """Stores the leader's assignments. Drops those of unknown members, and stores an empty assignment for members
+    without one."""
     assignments = {member_id: assignment for member_id, assignment in request.assignments if member_id in group.members}
     turn.append(
         (GroupRecord(GroupMetadataKey(group.group_id), group.to_value(assignments)),),

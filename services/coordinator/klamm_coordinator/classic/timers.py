@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """A member (or a pending one) was silent for its session timeout."""
+    """Due when a member, or a member id that has not joined yet, was silent for its session timeout."""
 
     group_id: str
     member_id: str
@@ -15,13 +15,13 @@ class SessionTimer:
 
 @dataclass(frozen=True, slots=True)
 class JoinTimer:
-    """The join phase of a rebalance has lasted long enough."""
+    """Due when the join phase of a rebalance has lasted long enough."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SyncTimer:
-    """Members of a new generation had long enough to ask for their assignment (KAFKA-12890)."""
+    """Due when members of a new generation had long enough to ask for their assignment (KAFKA-12890)."""
 
     group_id: str

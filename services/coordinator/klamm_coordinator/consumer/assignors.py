@@ -22,9 +22,9 @@ class AssignedMember:
 
     instance_id: str | None
     topics: frozenset[str]
-    """Names of what it reads; some may not exist."""
+    """The names of the topics that the member subscribes to. Some may not exist."""
     before: Partitions
-    """What it was to have until now; some may not exist any more."""
+    """The member's previous target. Some of these partitions may not exist any more."""
 
 
 Members = Mapping[str, AssignedMember]
@@ -32,11 +32,11 @@ Topics = tuple[TopicMetadata, ...]
 """Topics in the order of their names."""
 Targets = dict[str, set[TopicIdPartition]]
 Assignor = Callable[[Topics, Members], Targets]
-"""Members without partitions may be left out."""
+"""Returns the target of each member by member id. Members without partitions may be missing."""
 
 
 def assign_uniformly(topics: Topics, members: Members) -> Targets:
-    """See the module's docstring."""
+    """Returns the targets of all members as the uniform assignor makes them. The module's docstring describes it."""
     targets = _what_stays(topics, members)
     if len({member.topics for member in members.values()}) == 1:
         _cut_to_quota(targets, sum(topic.partition_count for topic in topics if _is_read(topic, members)))
@@ -46,7 +46,7 @@ def assign_uniformly(topics: Topics, members: Members) -> Targets:
 
 
 def assign_ranges(topics: Topics, members: Members) -> Targets:
-    """See the module's docstring."""
+    """Returns the targets of all members as the range assignor makes them. The module's docstring describes it."""
     order = sorted(members, key=lambda member_id: _place(members[member_id], member_id))
     targets: Targets = {member_id: set() for member_id in members}
     for topic in topics:
@@ -88,7 +88,8 @@ def _what_stays(topics: Topics, members: Members) -> Targets:
 
 
 def _cut_to_quota(targets: Targets, count: int) -> None:
-    """All members read the same topics: none keeps more than its share; those that had most get what is left over."""
+    """Takes partitions away from members that have more than an equal share. All members must read the same topics. If
+    the count is not divisible, the members that had the most partitions keep one more."""
     quota, more = divmod(count, len(targets))
     for member_id in sorted(targets, key=lambda one: (-len(targets[one]), one)):
         kept = targets[member_id]
@@ -99,7 +100,8 @@ def _cut_to_quota(targets: Targets, count: int) -> None:
 
 
 def _fill(targets: Targets, topics: Topics, members: Members) -> None:
-    """What nobody has goes to the reader that has least; topics that fewer read come first."""
+    """Gives each partition without an owner to the reader that has the fewest. Topics with the fewest readers come
+    first."""
     taken = {partition for partitions in targets.values() for partition in partitions}
     readers = {
         topic.name: [member_id for member_id, member in members.items() if topic.name in member.topics]
@@ -116,9 +118,9 @@ def _fill(targets: Targets, topics: Topics, members: Members) -> None:
 
 
 def _level(targets: Targets, topics: Topics, members: Members) -> None:
-    """Moves partitions from a member to another that has at least two fewer, until there is nothing to move.
+    """Moves partitions from a member to another that has at least two fewer, until no move is left.
 
-    It ends, for each move makes the sum of the squares of the counts smaller."""
+    The loop ends, because each move makes the sum of the squares of the counts smaller."""
     moved = True
     while moved:
         moved = False
@@ -143,7 +145,7 @@ def _move_one(targets: Targets, topic: TopicMetadata, readers: list[str]) -> boo
 
 
 def _place(member: AssignedMember, member_id: str) -> tuple[float, bool, str]:
-    """The sort key of a member: those that had lower partitions come first, those that had none last; static members
-    sort by their lasting id."""
+    """Returns the sort key of a member. Members that had lower partitions come first, and members that had none come
+    last. Static members sort by their instance id."""
     lowest = min((partition.partition for partition in member.before), default=float("inf"))
     return (lowest, member.instance_id is None, member.instance_id or member_id)

@@ -1,4 +1,4 @@
-"""A change of one group in the making: the records of one write, and the group as they will make it."""
+"""The records of one write of a consumer group, and the group as it will be after that write."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from klamm_coordinator.records.schemas import GroupRecord
 
 
 class GroupChange:
-    """The durable group stays as it is: if the write fails, nothing has happened."""
+    """The records of one write of a group. The durable group is not changed, so that a failed write has no effect."""
 
     def __init__(self, durable: ConsumerGroup) -> None:
         self._durable = durable
         self.group = durable
-        """A copy from the first record on."""
+        """The group after the records of this write. It is the durable group until the first record, and then a
+        copy."""
         self.records: list[GroupRecord] = []
 
     @property
@@ -26,13 +27,14 @@ class GroupChange:
         return self.group.group_id
 
     def write(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
-        """One more record."""
+        """Adds one record and applies it to the copy of the group."""
         if self.group is self._durable:
             self.group = self._durable.copy()
         self.group.replay(key, value)
         self.records.append(GroupRecord(key, value))
 
     def bump_epoch(self) -> None:
-        """A new target is needed. Once per write: one target serves all who came with it."""
+        """Increments the group's epoch, so that a new target is made. Does so once per write: all its requests share
+        one target."""
         if self.group.epoch == self._durable.epoch:
             self.write(GroupEpochKey(self.group_id), GroupEpoch(self.group.epoch + 1))

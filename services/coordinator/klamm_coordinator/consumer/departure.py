@@ -1,4 +1,4 @@
-"""How members go, and groups."""
+"""Removes members that leave or are fenced, and makes the tombstones of deleted groups."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leave(change: GroupChange, request: ConsumerGroupHeartbeat) -> None:
 
 
 def remove_leaver(change: GroupChange, leaver: Leaver) -> ErrorCode:
-    """An administrator removes a member, by its id or its instance's."""
+    """Removes a member for an administrator, by its member id or its instance id. Returns NONE or the error."""
     group = change.group
     member_id = leaver.member_id or group.static_members.get(leaver.instance_id or "", "")
     if member_id not in group.members:
@@ -58,7 +58,7 @@ def remove_leaver(change: GroupChange, leaver: Leaver) -> ErrorCode:
 
 
 def fence(change: GroupChange, request: FenceMember) -> bool:
-    """Whether the member is taken out: not if it is gone, or has come on since."""
+    """Removes the late member and returns True. Returns False if the member is gone, or has made progress since."""
     group = change.group
     if request.member_id not in group.members:
         return False
@@ -72,7 +72,7 @@ def fence(change: GroupChange, request: FenceMember) -> bool:
 
 
 def remove(change: GroupChange, member_id: str) -> None:
-    """Takes a member out; what it had is free."""
+    """Removes a member, so that other members can get its partitions."""
     group_id = change.group_id
     change.write(CurrentKey(group_id, member_id), None)
     if member_id in change.group.targets:
@@ -82,7 +82,7 @@ def remove(change: GroupChange, member_id: str) -> None:
 
 
 def tombstones(group: ConsumerGroup) -> tuple[GroupRecord, ...]:
-    """Records that delete a group without members; the last one does it."""
+    """Returns the records that delete a group without members. The last record deletes the group itself."""
     assert group.is_empty, group.group_id
     group_id = group.group_id
     return (

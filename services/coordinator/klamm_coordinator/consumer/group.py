@@ -1,17 +1,17 @@
-"""A group of the new protocol as its records describe it.
+"""A consumer group of the new protocol (KIP-848), as its records describe it.
 
     epoch              grows when members, subscriptions or topics change
     assignment_epoch   the epoch that the target assignment was made for
-    member epoch       the epoch that a member has come to: it fences its commits
+    member epoch       the epoch that a member has reached; it fences the member's older commits
 
     Empty        no members
     Assigning    a target for the newest epoch is not made yet
-    Reconciling  some member is not there yet
-    Stable       everybody has what it is to have
+    Reconciling  some member has not reached its target yet
+    Stable       every member has reached its target
 
-Invariants (`check_invariants`): no partition has two owners; static ids and members name each other; every member has
-its current assignment, nobody else has one; no member is ahead of the target, which is not ahead of the group.
-(Kafka: ConsumerGroup.java)
+Invariants (`check_invariants`): no partition has two owners; static ids and members name each other; every member, and
+only a member, has a current assignment; no member's epoch is above the assignment epoch, which is not above the group's
+epoch. (Kafka: ConsumerGroup.java)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from klamm_coordinator.records.consumer_group_schemas import (
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""The static member will be back before its session ends."""
+"""The epoch of a static member that has left and will return before its session ends."""
 
 UNJOINED = Current(
     member_epoch=JOIN_EPOCH,
@@ -57,11 +57,11 @@ UNJOINED = Current(
     assigned=NO_PARTITIONS,
     pending_revocation=NO_PARTITIONS,
 )
-"""What a member has that has just come: nothing."""
+"""The current assignment of a member that has just joined: no partitions."""
 
 
 class ConsumerGroup:
-    """Changed by `replay` only."""
+    """The stored state of a consumer group. Only `replay` changes it."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -74,9 +74,10 @@ class ConsumerGroup:
         self.currents: dict[str, Current] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.owners: dict[TopicIdPartition, str] = {}
-        """Derived: the member that has a partition, or has to give it up still."""
+        """The id of the member that owns a partition, also while that member still has to revoke it. Derived from
+        `currents`."""
         self.static_members: dict[str, str] = {}
-        """Derived: group.instance.id -> member id."""
+        """The ids of the static members, by group.instance.id. Derived from `members`."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConsumerGroup) and self._stored() == other._stored()
@@ -84,7 +85,7 @@ class ConsumerGroup:
     __hash__ = None  # type: ignore[assignment]
 
     def copy(self) -> ConsumerGroup:
-        """Another one, to be changed by itself."""
+        """Returns a copy. Changes of the copy do not change this group."""
         other = ConsumerGroup(self.group_id)
         other.epoch, other.assignment_epoch = self.epoch, self.assignment_epoch
         other.topics = self.topics
@@ -96,7 +97,7 @@ class ConsumerGroup:
         other.static_members = self.static_members.copy()
         return other
 
-    # What it is
+    # Properties
 
     @property
     def is_empty(self) -> bool:
@@ -104,7 +105,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> str:
-        """Kafka's name, for people. Safe to call from another thread."""
+        """Kafka's name of the group's state, which tools show. Safe to read from another thread."""
         if self.is_empty:
             return "Empty"
         if self.epoch > self.assignment_epoch:
@@ -113,24 +114,24 @@ class ConsumerGroup:
         return "Stable" if reconciled else "Reconciling"
 
     def is_reconciled(self, current: Current) -> bool:
-        """Whether a member in that state has come to its target."""
+        """Returns True if a member with the assignment `current` has reached its target."""
         return current.state is MemberState.STABLE and current.member_epoch == self.assignment_epoch
 
     def current(self, member_id: str) -> Current:
-        """What a member has; nothing, of one that just came."""
+        """Returns the member's current assignment, or `UNJOINED` for a member that just joined."""
         return self.currents.get(member_id, UNJOINED)
 
     def target(self, member_id: str) -> Partitions:
-        """What a member is to have."""
+        """Returns the member's target assignment, which is empty if it has none."""
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def subscription(self, member: ConsumerMemberMetadata) -> frozenset[str]:
-        """The topics that a member reads, whether they exist or not."""
+        """Returns the names of the topics that a member subscribes to, whether these exist or not."""
         resolved = self.regexes.get(member.subscribed_topic_regex or "")
         return frozenset(member.subscribed_topic_names).union(() if resolved is None else resolved.topics)
 
     def subscribed_topics(self) -> frozenset[str]:
-        """The topics that any member subscribes to."""
+        """Returns the names of the topics that any member subscribes to."""
         topics = {name for member in self.members.values() for name in member.subscribed_topic_names}
         for regex in self.subscribed_regexes():
             if regex in self.regexes:
@@ -138,20 +139,20 @@ class ConsumerGroup:
         return frozenset(topics)
 
     def subscribed_regexes(self) -> set[str]:
-        """The expressions that members subscribe with."""
+        """Returns the regular expressions with which members subscribe."""
         return {member.subscribed_topic_regex for member in self.members.values() if member.subscribed_topic_regex}
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether its offsets may be in use."""
+        """Returns True if a member subscribes to the topic, so that the topic's offsets may be in use."""
         return topic in self.subscribed_topics()
 
     def preferred_assignor(self, default: str) -> str:
-        """The one that most members ask for; of several the first by name."""
+        """Returns the assignor that most members ask for. On a tie, the first by name wins."""
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
     def epoch_error(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """NONE, or why offsets are not this member's to read or commit at that epoch."""
+        """Returns NONE if the member is in the group at that epoch, otherwise the error."""
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         is_current = self.current(member_id).member_epoch == member_epoch
@@ -179,7 +180,7 @@ class ConsumerGroup:
     # Changes of the group
 
     def replay(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
-        """Applies one record of the group; that of its epoch deletes the group by being deleted."""
+        """Applies one record of the group. A group is deleted when the record of its epoch is."""
         match key, value:
             case GroupEpochKey(), GroupEpoch(epoch):
                 self.epoch = epoch
@@ -200,12 +201,12 @@ class ConsumerGroup:
             case RegexKey(regex=regex), None:
                 self.regexes.pop(regex, None)
             case GroupEpochKey() | TargetEpochKey() | PartitionMetadataKey(), None:
-                pass  # of a group that is being deleted
+                pass  # the group is being deleted
             case _:
                 raise AssertionError(f"a key and value that do not belong together: {key} {value}")
 
     def check_invariants(self) -> None:
-        """Asserts what the module's docstring lists."""
+        """Asserts the invariants that the module's docstring lists."""
         owners: dict[TopicIdPartition, str] = {}
         for member_id, current in self.currents.items():
             assert not current.assigned & current.pending_revocation, (member_id, current)

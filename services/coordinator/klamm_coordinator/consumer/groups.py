@@ -8,9 +8,9 @@ error.
 A group without members becomes a classic group when a member joins with the classic protocol, and the other way round.
 The tombstones of the old group are written with, or before, the first records of the new group. The offsets stay.
 
-Invariants (`check_invariants`): those of every group; a member has a session timer, or its end waits to be written; a
-member that must revoke partitions has a rebalance timer, or its end waits to be written; requests wait only while a
-write is under way.
+Invariants (`check_invariants`): those of every group; a member has a session timer, or its removal waits to be written;
+a member that must revoke partitions has a rebalance timer, or its removal waits to be written; requests wait only while
+a write is under way.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.timers import Timers
 
 RECORDS_PER_WRITE = 1_000
-"""Records after which no further request goes into a write."""
+"""The number of records after which a write gets no further request."""
 
 Waiting = ConsumerGroupHeartbeat | FenceMember | LeaveGroup | JoinGroup
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Requests that are dealt with in one write, and their answers in the making."""
+    """The requests that one write handles, and the answers to them."""
 
     change: GroupChange
     heartbeats: list[tuple[ConsumerGroupHeartbeat, str, bool]] = field(default_factory=list)
@@ -68,7 +68,8 @@ class _Batch:
 
 
 class ConsumerGroups:
-    """`start` once, then `ask`, `on_timer`, and `decided` for every write with records of a consumer group."""
+    """All consumer groups of a shard. The caller calls `start` once, then `ask` and `on_timer` for events, and
+    `decided` for every write with records of a consumer group."""
 
     def __init__(
         self,
@@ -87,30 +88,30 @@ class ConsumerGroups:
         """The groups that are being deleted."""
         self._queues: dict[str, deque[Waiting]] = {}
         self._topics_seen: dict[str, int] = {}
-        """Version of the topics that a group was last compared with."""
+        """The version of the topics with which a group was last compared, by group id."""
 
     # Reading
 
     @property
     def waiting_count(self) -> int:
-        """Requests that wait for a write of their group."""
+        """The number of requests that wait for a write of their group."""
         return sum(map(len, self._queues.values()))
 
     def has(self, group_id: str) -> bool:
-        """Whether requests for the group belong here: it is, or is becoming, one of the new protocol."""
+        """Returns True if the group is of the new protocol, or has a write under way that may make it one."""
         return group_id in self._values or group_id in self._busy
 
     def get(self, group_id: str) -> ConsumerGroup | None:
-        """A group as it is stored, or None when it is not of the new protocol."""
+        """Returns the group as it is stored, or None if it is not of the new protocol."""
         return self._values.get(group_id)
 
     def epoch_error(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
-        """Whether offsets of the group may be read in this name."""
+        """Returns NONE if this member may read the group's offsets at that epoch, otherwise the error."""
         group = self._values.get(group_id)
         return ErrorCode.NONE if group is None else group.epoch_error(member_id, member_epoch)
 
     def describe(self, group_id: str) -> ConsumerGroupDescription | None:
-        """A group, or None when it is not of the new protocol."""
+        """Returns the description of a group, or None if the group is not of the new protocol."""
         group = self._values.get(group_id)
         if group is None:
             return None
@@ -141,7 +142,7 @@ class ConsumerGroups:
             self._arm_missing(group, turn)
 
     def ask(self, request: Waiting, turn: GroupTurn) -> None:
-        """Deals with a request, or has it wait for the write under way."""
+        """Handles a request, or lets it wait until the group's write is decided."""
         if isinstance(request, ConsumerGroupHeartbeat):
             self._hear(request, turn)
         self._queues.setdefault(request.group_id, deque()).append(request)
@@ -167,19 +168,20 @@ class ConsumerGroups:
             self._topics_seen.pop(group_id, None)
         if group is None:
             self._topics_seen.pop(group_id, None)
-        # First what waits: among it may be the end of a member whose timer is over.
+        # Waiting requests come first, because one of them may remove a member whose timer has fired.
         self._drain(group_id, turn)
         if group is not None and group_id not in self._busy:
             self._arm_missing(group, turn)
 
     def delete_error(self, group_id: str) -> ErrorCode:
-        """Whether a group of the new protocol may be deleted now."""
+        """Returns NONE if the consumer group may be deleted now, otherwise the error."""
         if group_id in self._busy:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE if self._values[group_id].is_empty else ErrorCode.NON_EMPTY_GROUP
 
     def bury(self, group_id: str) -> tuple[GroupRecord, ...]:
-        """The group is being deleted from now on; these records, written last, make it so."""
+        """Marks the group as being deleted, and returns its tombstones. The caller must write them as the last
+        records."""
         assert self.delete_error(group_id) is ErrorCode.NONE, group_id
         self._busy.add(group_id)
         self._dying.add(group_id)
@@ -194,9 +196,10 @@ class ConsumerGroups:
         *,
         is_transactional: bool,
     ) -> ErrorCode:
-        """Whether offsets may be committed in this name: a member's at its epoch, anybody's while there are none.
+        """Returns NONE if offsets may be committed in this member's name, otherwise the error. While the group has no
+        members, any client may commit.
 
-        A transaction that names no member is let in: its producer fences itself, by its transactional id."""
+        A transaction that names no member may always commit, because its transactional id fences it."""
         group = self._values[group_id]
         if group_id in self._dying:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -205,11 +208,11 @@ class ConsumerGroups:
         return group.commit_error(member_id, member_epoch, partitions)
 
     def is_dying(self, group_id: str) -> bool:
-        """Whether the group is being deleted."""
+        """Returns True while the group is being deleted."""
         return group_id in self._dying
 
     def check_invariants(self, timers: Timers[Any]) -> None:
-        """Asserts what the module's docstring lists."""
+        """Asserts the invariants that the module's docstring lists."""
         assert self._queues.keys() <= self._busy, (list(self._queues), self._busy)
         for group_id, group in self._values.items():
             group.check_invariants()
@@ -221,7 +224,7 @@ class ConsumerGroups:
                 is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
                 assert (ConsumerRebalanceTimer(group_id, member_id) in timers) == is_revoking, current
 
-    # One write after the other
+    # Writes, one after the other
 
     def _drain(self, group_id: str, turn: GroupTurn) -> None:
         while group_id not in self._busy and (queue := self._queues.pop(group_id, None)):
@@ -274,7 +277,7 @@ class ConsumerGroups:
         batch.heartbeats.append((request, member_id, knows_its_epoch))
 
     def _check_type(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> None:
-        """The group is one of the new protocol, or can become one with this."""
+        """Raises a BrokerError unless the group is a consumer group, or can become one with this request."""
         if group.epoch > 0:
             return
         group_id = request.group_id
@@ -334,7 +337,7 @@ class ConsumerGroups:
         self, change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, *, is_told_only: bool
     ) -> ConsumerGroupHeartbeatReply:
         if member_id not in change.group.members:
-            error = ErrorCode.UNKNOWN_MEMBER_ID  # it was taken out by what came after, in the same write
+            error = ErrorCode.UNKNOWN_MEMBER_ID  # a later request in the same write removed the member
             return ConsumerGroupHeartbeatReply(error=error, message=error.text, member_id=member_id)
         before = change.group.current(member_id)
         current = before if is_told_only else next_current(change.group, member_id, request.owned)
@@ -358,10 +361,11 @@ class ConsumerGroups:
         self._busy.add(group_id)
         turn.append(records, replies=replies)
 
-    # Around it
+    # Timers and the type of a group
 
     def _hear(self, request: ConsumerGroupHeartbeat, turn: GroupTurn) -> None:
-        """A member that waits for a slow log is not silent."""
+        """Starts the member's session again as soon as its heartbeat arrives, so that a slow log does not end the
+        session."""
         group = self._values.get(request.group_id)
         if group is None or request.member_id not in group.members:
             return
@@ -371,7 +375,8 @@ class ConsumerGroups:
             turn.schedule(timer, self._settings.consumer_session_timeout_ms)
 
     def _settle_type(self, group_id: str, turn: GroupTurn) -> None:
-        """The group is of one protocol only."""
+        """Ensures that the group is of one protocol only. A deleted consumer group with offsets becomes a classic
+        group."""
         if group_id in self._values:
             classic = self._classic.groups.pop(group_id, None)
             for member_id in () if classic is None else classic.pending_joins:
@@ -380,7 +385,7 @@ class ConsumerGroups:
             self._classic.groups[group_id] = ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms)
 
     def _arm(self, group: ConsumerGroup | None, group_id: str, member_id: str, turn: GroupTurn) -> None:
-        """Sets or ends the timers of a member that has changed."""
+        """Sets or cancels the timers of a member whose records have changed."""
         session, revocation = ConsumerSessionTimer(group_id, member_id), ConsumerRebalanceTimer(group_id, member_id)
         if group is None or member_id not in group.members:
             turn.timers.cancel(session)
@@ -394,7 +399,7 @@ class ConsumerGroups:
             turn.timers.cancel(revocation)
 
     def _arm_missing(self, group: ConsumerGroup, turn: GroupTurn) -> None:
-        """Sets the timers that members lost by a load, or by a write that failed."""
+        """Sets the timers that members lack after a load, or after a write that failed."""
         for member_id, current in group.currents.items():
             is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
             has_revocation = ConsumerRebalanceTimer(group.group_id, member_id) in turn.timers
@@ -407,7 +412,8 @@ def _refusal(request: ConsumerGroupHeartbeat, error: BrokerError) -> ConsumerGro
 
 
 def _by_topic(group: ConsumerGroup, partitions: Partitions) -> tuple[AssignedTopic, ...]:
-    """The partitions in the order of topic names and numbers, without those of topics that are gone."""
+    """Returns the partitions by topic, sorted by topic name and partition number. Leaves out topics that no longer
+    exist."""
     names = {topic.topic_id: topic.name for topic in group.topics.values()}
     topics = (
         AssignedTopic(

@@ -16,23 +16,24 @@ NO_TIMEOUT = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeat:
-    """A member is alive; it joins with epoch 0, leaves with -1, and with -2 if it is static and will be back."""
+    """A member's heartbeat. A member joins with epoch 0 and leaves with -1. A static member that will return leaves
+    with -2."""
 
     reply_id: int
     group_id: str
     member_id: str
-    """Empty: one is made (version 0 of Kafka's request)."""
+    """The member's id. If it is empty, the coordinator makes one (version 0 of Kafka's request)."""
     member_epoch: int
     instance_id: str | None
     rack_id: str | None
     rebalance_timeout_ms: int
-    """`NO_TIMEOUT`: as it was."""
+    """The member's rebalance timeout, or `NO_TIMEOUT` if it has not changed."""
     subscribed_topic_names: tuple[str, ...] | None
     subscribed_topic_regex: str | None
-    """Empty: no expression any more."""
+    """The regular expression with which the member subscribes. Empty means that the member removes its expression."""
     server_assignor: str | None
     owned: Partitions | None
-    """What the member has."""
+    """The partitions that the member owns."""
     client_id: str
     client_host: str
     topics: Topics
@@ -40,7 +41,7 @@ class ConsumerGroupHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the heartbeat has all fields. A member sends them if it is new, or if it does not know which
+        """True if the heartbeat has all fields. A member sends them if it is new, or if it does not know which
         heartbeats the coordinator received. The answer then has all fields too."""
         subscribes = self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         return self.rebalance_timeout_ms != NO_TIMEOUT and subscribes and self.owned is not None
@@ -48,7 +49,7 @@ class ConsumerGroupHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic in a member's assignment or target."""
 
     topic_id: bytes
     topic: str
@@ -70,7 +71,7 @@ class ConsumerGroupHeartbeatReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceMember:
-    """The coordinator has lost patience with a member."""
+    """The coordinator's own request to remove a member that has missed a deadline."""
 
     group_id: str
     member_id: str
@@ -80,7 +81,7 @@ class FenceMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMemberDescription:
-    """A member as people see it."""
+    """The description of a consumer group's member, as tools show it."""
 
     member_id: str
     member_epoch: int
@@ -91,7 +92,7 @@ class ConsumerMemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupDescription:
-    """A group as people see it."""
+    """The description of a consumer group, as tools show it."""
 
     group_id: str
     state: str

@@ -1,6 +1,7 @@
-"""Expressions that members subscribe with: RE2's syntax (as Kafka's, KIP-848), matched against whole names.
+"""Regular expressions with which members subscribe, in RE2's syntax as in Kafka (KIP-848). They must match whole names.
 
-RE2 takes time linear in the name whatever the expression, so that no member can stop the coordinator with one.
+RE2's matching time is linear in the length of the name for every expression, so that no member can block the
+coordinator.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from klamm.errors import ErrorCode
 
 _CACHED_MAX = 1_000
 _PATTERN_BYTES_MAX = 1 << 20
-"""What a compiled expression may take; RE2 refuses larger ones."""
+"""The most memory that a compiled expression may use, in bytes. RE2 refuses larger expressions."""
 
 
 def matching(expression: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that match, sorted. Raises InvalidRegularExpressionError."""
+    """Returns the names that match the expression, sorted. Raises InvalidRegularExpressionError."""
     pattern = _compiled(expression)
     return tuple(sorted(name for name in names if pattern.fullmatch(name)))
 
 
 def check_pattern(expression: str) -> None:
-    """Raises InvalidRegularExpressionError, with what is wrong."""
+    """Raises InvalidRegularExpressionError if the expression is not valid. The error's text says why."""
     _compiled(expression)
 
 

@@ -58,7 +58,8 @@ def subscribe(change: GroupChange, request: ConsumerGroupHeartbeat, member_id: s
 
 
 def refresh_topics(change: GroupChange, topics: Topics, *, wall_ms: int) -> None:
-    """Looks at the topics again: expressions may match others, topics may have come, gone, or got partitions."""
+    """Updates the matches of expressions and the metadata of subscribed topics. Increments the epoch if anything
+    changed."""
     group = change.group
     wanted = group.subscribed_regexes()
     for regex in sorted(wanted):
@@ -75,8 +76,8 @@ def refresh_topics(change: GroupChange, topics: Topics, *, wall_ms: int) -> None
 
 
 def check_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str) -> None:
-    """Whether the member is one, at an epoch that it can be at. Raises UnknownMemberIdError or
-    FencedMemberEpochError."""
+    """Raises UnknownMemberIdError if the member is not in the group, or FencedMemberEpochError if it cannot be at the
+    request's epoch."""
     epoch = request.member_epoch
     if member_id not in group.members:
         if epoch == JOIN_EPOCH:
@@ -95,7 +96,8 @@ def check_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id
 
 
 def check_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
-    """Whether the member has the instance. Raises UnknownMemberIdError or FencedInstanceIdError."""
+    """Raises UnknownMemberIdError if the instance is not in the group, or FencedInstanceIdError if another member has
+    it."""
     owner = group.static_members.get(instance_id)
     if owner is None:
         raise ErrorCode.UNKNOWN_MEMBER_ID.exception(f"instance {instance_id!r} is not in group {group.group_id!r}")

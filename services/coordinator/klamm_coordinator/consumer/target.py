@@ -1,4 +1,4 @@
-"""The target assignment of all members, computed for each new epoch; only what changed is written.
+"""The target assignment of all members, computed for each new epoch. Only targets that changed are written.
 
 (Kafka: TargetAssignmentBuilder.java)
 """
@@ -11,7 +11,7 @@ from klamm_coordinator.records.consumer_group_schemas import Target, TargetEpoch
 
 
 def update_target(change: GroupChange, default_assignor: str) -> None:
-    """Makes the target of the group's epoch, if there is none."""
+    """Computes the target assignment for the group's epoch, if there is none yet."""
     group = change.group
     if group.epoch == group.assignment_epoch:
         return

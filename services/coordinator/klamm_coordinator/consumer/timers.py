@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSessionTimer:
-    """A member of the new protocol was silent for group.consumer.session.timeout.ms."""
+    """Fires if a member of the new protocol sent no heartbeat for group.consumer.session.timeout.ms."""
 
     group_id: str
     member_id: str

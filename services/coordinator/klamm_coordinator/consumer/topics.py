@@ -1,4 +1,4 @@
-"""The cluster's topics at one moment, as groups see them."""
+"""The cluster's topics at one moment, for the rules of consumer groups."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import NamedTuple, Protocol
 
 
 class TopicInfo(NamedTuple):
-    """A topic."""
+    """The id and the partition count of a topic."""
 
     topic_id: bytes
-    """16 bytes."""
+    """The topic's id, 16 bytes long."""
     partition_count: int
 
 
 class Topics(Protocol):
-    """Does not change; a later one has a greater version if anything in it differs."""
+    """The topics of the cluster at one moment. If a later object differs in anything, its version is greater."""
 
     @property
     def version(self) -> int: ...
 
     def get(self, name: str) -> TopicInfo | None:
-        """The topic of that name."""
+        """Returns the topic with that name, or None if it does not exist."""
 
     def names(self) -> Iterable[str]:
-        """The names of topics that an expression may match."""
+        """Returns the names of the topics that a regular expression may match."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedTopics:
-    """Given one by one."""
+    """Topics that the caller passes as a mapping by name."""
 
     version: int
     by_name: Mapping[str, TopicInfo]

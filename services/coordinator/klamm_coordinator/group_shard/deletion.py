@@ -21,7 +21,8 @@ from klamm_coordinator.offsets.rules import tombstones
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 
 TOMBSTONES_PER_WRITE = 1_000
-"""Bounded so that a clean-up of any size fits `max.message.bytes`, batch by batch."""
+"""The most tombstones of one write. It is bounded so that each batch of a large deletion fits into
+`max.message.bytes`."""
 OFFSETS_PER_EXPIRY_TURN = 10_000
 """The offsets that one turn may expire, which takes some milliseconds. A shard may have a million offsets, and
 heartbeats wait during the turn."""
@@ -31,25 +32,25 @@ Groups = dict[str, ClassicGroup]
 
 @dataclass(frozen=True, slots=True)
 class OffsetExpiryTimer:
-    """Time to look for expired offsets."""
+    """Due when the shard has to look for expired offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsDeleted:
-    """Groups that are gone once durable."""
+    """Follows the write of tombstones for groups. The groups are deleted once the tombstones are durable."""
 
     group_ids: tuple[str, ...]
     """The groups whose tombstones are being written. They are Dead during the write."""
     reply_id: int | None
     """The request's id, or None if the groups had expired."""
     reply: DeleteGroupsReply
-    """Answered on success."""
+    """The answer that is sent if the write succeeds."""
 
 
 def handle_delete_groups(
     request: DeleteGroups, groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
 ) -> None:
-    """Deletes what may be deleted; answered when the tombstones are stored."""
+    """Deletes the groups that may be deleted. Sends the answer when their tombstones are stored."""
     errors = []
     doomed = _Doomed()
     for group_id in request.group_ids:
@@ -68,13 +69,14 @@ def handle_delete_groups(
 def on_groups_deleted(
     deleted: GroupsDeleted, error: ErrorCode, groups: Groups, state: GroupShardState, turn: GroupTurn
 ) -> None:
-    """The tombstones are stored, or not; or only some, if a part before the last was refused."""
+    """Removes the groups after their tombstones were stored, and answers the request. If any part of the tombstones was
+    not stored, the groups get their former state again."""
     if error is ErrorCode.NONE and any(group_id in state for group_id in deleted.group_ids):
         error = ErrorCode.UNKNOWN_SERVER_ERROR
     for group_id in deleted.group_ids:
         group = groups.get(group_id)
         if group is None:
-            continue  # of the new protocol: it goes with its last record
+            continue  # a consumer group: the replay of its last record removes it
         assert group.state is ClassicGroupState.DEAD, (group_id, group.state)
         if error is ErrorCode.NONE:
             del groups[group_id]
@@ -91,7 +93,7 @@ def expire(
 ) -> None:
     """Deletes expired offsets (KIP-211), and groups that are left with neither members nor offsets.
 
-    Takes groups off the end of `group_ids`, as many as one turn may look at."""
+    Removes groups from the end of `group_ids`, as many as one turn may check."""
     doomed = _Doomed()
     looked_at = 0
     while group_ids and looked_at < OFFSETS_PER_EXPIRY_TURN:
@@ -152,13 +154,13 @@ class _Doomed:
     group_ids: list[str] = field(default_factory=list)
     records: list[GroupRecord] = field(default_factory=list)
     last_records: list[tuple[GroupRecord, ...]] = field(default_factory=list)
-    """The last records of each group of the new protocol. Each group has a write of its own: it is busy until that is
+    """The last records of each group of the new protocol. Each group has its own write, and is busy until that write is
     decided."""
 
     def add(
         self, group_id: str, groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
     ) -> None:
-        """The whole group, which may be deleted, with its offsets."""
+        """Adds a whole group, which may be deleted, with its offsets."""
         self.group_ids.append(group_id)
         if group_id in groups:
             self.records += _bury(groups[group_id], state, turn)
@@ -167,7 +169,7 @@ class _Doomed:
             self.last_records.append(consumers.bury(group_id))
 
     def append(self, then: GroupsDeleted | NoteFailure, turn: GroupTurn) -> None:
-        """`then` follows the last part; writes are decided in order."""
+        """Appends all records in parts. `then` follows the last part, because writes are decided in order."""
         writes = [
             tuple(self.records[start : start + TOMBSTONES_PER_WRITE])
             for start in range(0, len(self.records), TOMBSTONES_PER_WRITE)
@@ -179,7 +181,7 @@ class _Doomed:
 
 
 def _bury(group: ClassicGroup, state: GroupShardState, turn: GroupTurn) -> list[GroupRecord]:
-    """The group is Dead from now on; these records make it so for good."""
+    """Moves the group to Dead, and returns the tombstones that delete the group and its offsets."""
     for member_id in group.pending_joins:
         turn.timers.cancel(SessionTimer(group.group_id, member_id))
     group.pending_joins.clear()

@@ -1,4 +1,4 @@
-"""What a shard of groups is asked, and told."""
+"""The requests and other events that a shard of groups handles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, Dele
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsDeleted:
-    """These topics are gone, and with them what anybody committed for them."""
+    """Topics were deleted, so the offsets that were committed for them have to be deleted too."""
 
     topics: frozenset[str]
 

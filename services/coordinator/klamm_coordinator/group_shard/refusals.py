@@ -38,7 +38,7 @@ _TOLD: dict[ErrorCode, ErrorCode] = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    # Of a transaction's writer; that of the shard itself is fenced with the whole shard.
+    # These errors are about a transaction's producer. If the shard's own writer is fenced, the whole shard is closed.
     ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.PRODUCER_FENCED: ErrorCode.PRODUCER_FENCED,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -47,7 +47,7 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 
 
 def requester_error(broker_error: ErrorCode) -> ErrorCode:
-    """The code for the requests that wait for this write; NONE if there was no error."""
+    """Returns the error code for the requests that wait for a write, or NONE if the write had no error."""
     return _TOLD.get(broker_error, ErrorCode.UNKNOWN_SERVER_ERROR) if broker_error else ErrorCode.NONE
 
 

@@ -25,7 +25,7 @@ _OFFSET_KEY_VERSIONS = (b"\x00\x01", b"\x00\x00")
 
 
 class _Partitions(dict[bytes, TopicPartition]):
-    """The partitions of one topic by the last four bytes of a key; all groups share them."""
+    """The partitions of one topic, by the last four bytes of an offset's key. All groups share these objects."""
 
     def __init__(self, topic: str) -> None:
         super().__init__()
@@ -37,15 +37,15 @@ class _Partitions(dict[bytes, TopicPartition]):
 
 
 class GroupReplayer:
-    """Replays the records of one load; not used after it."""
+    """Replays the records of one load of a shard of groups. Every load uses a new replayer."""
 
     def __init__(self, state: GroupShardState) -> None:
         self._state = state
         self._keys: dict[bytes, tuple[str, _Partitions]] = {}
-        """Group and partitions, by the bytes of an offset's key before the partition."""
+        """The group id and the partitions, by the bytes of an offset's key before the partition."""
         self._topics: dict[str, _Partitions] = {}
         self.skipped_count = 0
-        """Records of kinds that are not known here."""
+        """The number of records that were skipped, because they have no key or are of an unknown kind."""
 
     def replay_batch(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
         """Applies the batch at `position`. Raises SchemaError, or a CorruptBatchError."""

@@ -1,4 +1,4 @@
-"""The rules of a shard of groups: of both protocols, and of offsets.
+"""The rules of a shard of groups: classic groups, consumer groups, and offsets.
 
 There are two kinds of state. The durable state (`state`) changes only by `replay` of acknowledged records. The other
 state (in `classic`, `consumers` and `offsets`) changes with events. It is lost with the process, and `start` rebuilds
@@ -48,7 +48,7 @@ CLASSIC, CONSUMER = "classic", "consumer"
 
 
 class GroupSummary(NamedTuple):
-    """A group in a list."""
+    """One group in the answer to ListGroups."""
 
     group_id: str
     group_type: str
@@ -67,15 +67,15 @@ class GroupRules:
         self.write_timeout_ms = settings.commit_timeout_ms
         self._settings = settings
         self._to_expire: list[str] = []
-        """Groups of which the offsets are still to be looked at, the next one last."""
+        """The ids of groups whose offsets have not been checked for expiry yet. The next group to check is the last."""
 
     @property
     def waiting_count(self) -> int:
-        """See `Rules`."""
+        """The number of requests that wait for an earlier write of their group."""
         return self.consumers.waiting_count
 
     def list_groups(self) -> list[GroupSummary]:
-        """Every group. Safe to call from another thread."""
+        """Returns a summary of every group. Safe to call from another thread."""
         listed = [
             GroupSummary(group.group_id, CLASSIC, group.protocol_type or "", group.state.value)
             for group in list(self.classic.groups.values())
@@ -89,16 +89,16 @@ class GroupRules:
     # Loading
 
     def replayer(self) -> GroupReplayer:
-        """See `Rules`."""
+        """Returns an object that loads the shard's state from its log."""
         return GroupReplayer(self.state)
 
     def summary(self) -> str:
-        """See `Rules`."""
+        """Returns the numbers of groups and offsets, for the program's log."""
         groups = f"groups={len(self.state.groups)} consumer_groups={len(self.state.consumer_groups)}"
         return f"{groups} offsets={self.state.offsets.count()}"
 
     def start(self, turn: GroupTurn) -> None:
-        """See `Rules`."""
+        """Starts the groups' sessions and the shard's timers after all records were loaded."""
         for group_id in self.state.group_ids():
             if group_id not in self.state.consumer_groups:
                 self.classic.start(group_id, turn)
@@ -109,11 +109,11 @@ class GroupRules:
     # Events
 
     def passes_when_full(self, request: Any) -> bool:
-        """A heartbeat does: a slow log would cost every member its session."""
+        """Returns True for a classic heartbeat. Otherwise, members would lose their sessions while the log is slow."""
         return isinstance(request, Heartbeat)
 
     def handle(self, event: GroupEvent, turn: GroupTurn) -> None:
-        """See `Rules`."""
+        """Passes a request or another event to the rules that handle it."""
         match event:
             case JoinGroup() | LeaveGroup() if self.consumers.has(event.group_id):
                 self.consumers.ask(event, turn)
@@ -141,7 +141,7 @@ class GroupRules:
                 assert_never(event)
 
     def on_timer(self, timer: TimerKey, turn: GroupTurn) -> None:
-        """See `Rules`."""
+        """Passes a due timer to the rules that set it."""
         match timer:
             case SessionTimer() | JoinTimer() | SyncTimer():
                 self.classic.on_timer(timer, turn)
@@ -153,7 +153,7 @@ class GroupRules:
                 assert_never(timer)
 
     def _expire(self, turn: GroupTurn) -> None:
-        """A turn's share of the groups; the others in the next turns."""
+        """Deletes expired offsets of as many groups as one turn may check. The next turns check the other groups."""
         if not self._to_expire:
             self._to_expire = sorted({*self.classic.groups, *self.state.consumer_groups}, reverse=True)
         deletion.expire(self._to_expire, self.classic.groups, self.consumers, self.state, turn)
@@ -163,11 +163,12 @@ class GroupRules:
     # Writes
 
     def begin_write(self, write: LogWrite[GroupRecord]) -> None:
-        """See `Rules`."""
+        """Notes that the offsets in the write are in flight."""
         self.state.offsets.begin(write.records, transactional=write.producer is not None)
 
     def end_write(self, write: LogWrite[GroupRecord], *, is_appended: bool) -> None:
-        """See `Rules`."""
+        """Notes that the write's offsets are no longer in flight. If the write was appended, applies its records and
+        marker."""
         self.state.offsets.end(write.records, transactional=write.producer is not None)
         if not is_appended:
             return
@@ -180,16 +181,16 @@ class GroupRules:
                 self.classic.forget_if_unused(group_id)
 
     def _knows(self, record: GroupRecord) -> bool:
-        """Whether the record is of a group that is there, or makes one."""
+        """Returns True if the record belongs to a group that exists, or creates one."""
         group_id = record.key.group_id
         return group_id in self.classic.groups or self.consumers.has(group_id)
 
     def refused(self, reply: Reply, broker_error: ErrorCode) -> Reply:
-        """See `Rules`."""
+        """Returns the answer instead of `reply`, because the write failed or takes too long."""
         return refused(reply, broker_error)
 
     def follow(self, then: Then, broker_error: ErrorCode, turn: GroupTurn) -> None:
-        """See `Rules`."""
+        """Carries out `then` after a write was appended, has failed, or takes too long."""
         error = requester_error(broker_error)
         match then:
             case AssignmentStored() | StaticMemberStored():
@@ -203,7 +204,8 @@ class GroupRules:
                 assert_never(then)
 
     def resume(self, pending: PendingWrite[GroupRecord], broker_error: ErrorCode, turn: GroupTurn) -> None:
-        """See `Rules`."""
+        """Continues the requests that waited for a consumer group's write, and removes classic groups that are
+        unused."""
         records = pending.write.records
         if records and isinstance(records[-1].key, ConsumerGroupKey):
             is_stored = broker_error is ErrorCode.NONE
@@ -212,7 +214,7 @@ class GroupRules:
             self.classic.forget_if_unused(group_id)
 
     def check_invariants(self, timers: Timers[TimerKey], writes: Collection[LogWrite[GroupRecord]]) -> None:
-        """Asserts what the module's docstring lists."""
+        """Asserts the invariants that the module's docstring lists."""
         self.classic.check_invariants(timers)
         self.consumers.check_invariants(timers)
         for group_id in self.state.group_ids():

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` as the log of a shard sees it."""
+"""The description of `__consumer_offsets` for the log of a shard of groups."""
 
 from __future__ import annotations
 

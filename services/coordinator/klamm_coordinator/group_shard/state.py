@@ -1,7 +1,7 @@
-"""What a shard has promised: the state that its acknowledged records describe.
+"""The durable state of a shard of groups: the state that its acknowledged records describe.
 
-`replay` is the one mutator, used for each acknowledged write and for every record when the shard is loaded,
-so that a shard that moves to another coordinator arrives as it was.
+Only acknowledged records and markers change it, both live and when the shard is loaded. So a shard that moves to
+another coordinator has the same state there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from klamm_coordinator.records.schemas import (
 
 
 class GroupShardState:
-    """Groups of either protocol as last stored, and offsets."""
+    """The groups of both protocols as last stored, and their offsets."""
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupMetadataValue] = {}
@@ -41,11 +41,11 @@ class GroupShardState:
     __hash__ = None  # type: ignore[assignment]
 
     def __contains__(self, group_id: str) -> bool:
-        """Whether there is anything about the group."""
+        """Returns True if the group has a stored record or an offset."""
         return group_id in self.groups or group_id in self.consumer_groups or group_id in self.offsets.group_ids()
 
     def replay(self, record: GroupRecord, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Applies one acknowledged record; with a producer id, one of its transaction."""
+        """Applies one acknowledged record. With a producer id, the record is part of that producer's transaction."""
         match record:
             case GroupRecord(OffsetCommitKey(group_id, topic, partition), OffsetCommitValue() as value) if (
                 producer_id >= 0
@@ -66,15 +66,17 @@ class GroupShardState:
                 raise AssertionError(f"a key and value that do not belong together: {record}")
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
-        """Applies one acknowledged marker; returns the groups it concerned."""
+        """Applies one acknowledged marker. Returns the ids of the groups that had pending offsets of the
+        transaction."""
         return self.offsets.end_transaction(producer_id, committed=committed)
 
     def group_ids(self) -> Iterable[str]:
-        """Every group there is anything about."""
+        """Returns the ids of all groups that have a stored record or an offset, sorted."""
         return sorted({*self.groups, *self.consumer_groups, *self.offsets.group_ids()})
 
     def _replay_consumer_group(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
-        """A compacted log may begin with any record of a group; one that deletes does not make it."""
+        """Applies a record of a consumer group. Any record except a tombstone creates the group if it does not exist,
+        because a compacted log may begin with any of them."""
         group = self.consumer_groups.get(key.group_id)
         if group is None:
             if value is None:

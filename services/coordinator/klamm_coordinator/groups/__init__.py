@@ -1,1 +1,1 @@
-"""What the rules of every kind of group share: the settings that they obey, and the turn that they get."""
+"""Code that the rules of classic groups and of new groups share: their settings, and the type of their turn."""

@@ -1,4 +1,4 @@
-"""The settings that the rules of groups obey."""
+"""The settings of the rules of groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm_coordinator.runtime.settings import MINUTE_MS, ShardSettings
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSettings(ShardSettings):
-    """What a shard of groups obeys."""
+    """The settings of a shard of groups."""
 
     session_timeout_min_ms: int = integer(
         6_000,
@@ -31,7 +31,7 @@ class GroupSettings(ShardSettings):
         name="group.initial.rebalance.delay.ms",
     )
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """How long a new member's parked join counts as a sign of life (a constant in Kafka)."""
+    """The session timeout of a new member while its first JoinGroup is parked, in ms (a constant in Kafka)."""
     group_size_max: int = integer(
         2**31 - 1, at_least=1, doc="The most members that a group may have.", name="group.max.size"
     )

@@ -1,4 +1,4 @@
-"""One step of a shard of groups, and what a step may leave to be done when a write is decided."""
+"""The turn of a shard of groups, and the follow-up that logs a failed write."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class NoteFailure:
 
 
 def new_member_id(prefix: str, rng: random.Random) -> str:
-    """`<client or instance id>-<random uuid>`, as Kafka's."""
+    """Returns a new member id, `<prefix>-<random uuid>`. As in Kafka, the prefix is a client id or an instance id."""
     return f"{prefix}-{uuid.UUID(int=rng.getrandbits(128), version=4)}"

@@ -1,1 +1,1 @@
-"""Around the rules: a shard's shell, its log on the brokers, what else it has done by other servers, and metrics."""
+"""The I/O around the rules: the shell of a shard, its log on the brokers, its calls to other servers, and metrics."""

@@ -3,14 +3,14 @@
     claim   appends a first record under this owner's writer epoch. From then on the brokers' idempotence check refuses
             all late appends of earlier owners, so the log before the claim is final
     load    reads everything before the claim
-    append  writes of the shard, in order, acks=all; one batch at a time is on its way
+    append  appends writes of the shard in order, one batch at a time, with acks=all
 
-A batch that got no definite answer is sent again as it is, under the same sequence number, until it gets one: the
-broker recognises what it has. So a write is decided once, in order, and never twice in the log.
+A batch without a definite answer is sent again unchanged, with the same sequence number, until it gets one. The broker
+recognises a batch that it has already. So a write is decided once, in order, and never twice in the log.
 
-Offsets of a transaction, and its marker, are batches of the transaction's producer, without sequence numbers, under the
-fence of this owner, who says where in the log they are to begin: the partition has no other writer. So a copy that
-comes late, when it has been answered and others have followed, is not appended once more.
+Offsets of a transaction, and its marker, are batches of the transaction's producer, without sequence numbers. They
+carry this owner's fence and the offset at which they must begin, because the partition has no other writer. So the
+broker does not append a late copy of a batch again.
 """
 
 from __future__ import annotations
@@ -56,19 +56,21 @@ log = logging.getLogger(__name__)
 RETRY = Backoff(initial_ms=20, max_ms=1_000)
 CLIENT_ID = "klamm-coordinator"
 RECORD_OVERHEAD_BYTES = 32
-"""More than a record adds to its key and value."""
+"""An upper bound of the bytes that a record needs in addition to its key and value."""
 REQUEST_TIMEOUT_MS = 5_000
-"""How long one attempt may take. How long a requester waits for its write is the shard's business."""
+"""How long one attempt may take. The shard decides how long a request waits for its write."""
 _LAST_EPOCH = 2**15 - 1
-"""The controller gives it to no owner."""
+"""The epoch that fences a former producer id. The controller gives this epoch to no owner."""
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 _NOT_RETRIED = frozenset({ErrorCode.CORRUPT_MESSAGE})
-"""Retriable by Kafka's table, because a network may have done it; our batch would be the same again."""
+"""Errors that are retriable in Kafka, because the network may have corrupted the batch. A retry here would fail
+again."""
 
 OnDecided = Callable[[int, ErrorCode], None]
-"""Told of each write, in order: its id, and NONE or why it is not in the log."""
+"""Called for each decided write, in order, with its id and the broker's error, which is NONE if the write is in the
+log."""
 
 
 class _QueuedWrite(NamedTuple):
@@ -77,16 +79,16 @@ class _QueuedWrite(NamedTuple):
     size_bytes: int
 
     def goes_with(self, other: _QueuedWrite) -> bool:
-        """Whether both can be in one batch."""
+        """Returns True if both writes may be in one batch."""
         return self.write.producer == other.write.producer and not (self.write.marker or other.write.marker)
 
 
 class FencedError(KlammError):
-    """Another coordinator owns the shard now."""
+    """Raised when another coordinator owns the shard now."""
 
 
 class LogLink:
-    """The log of one shard, for one assignment of it. `claim`, then `load`, then `append` and `run`."""
+    """The log of one shard during one assignment. The caller uses `claim`, then `load`, then `append` and `run`."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class LogLink:
         self._load_slots = load_slots
         self._sequence = 0
         self._end_offset = -1
-        """The end of the log after the last write that was taken; -1: not known."""
+        """The end of the log after the last write that was appended, or -1 if it is not known."""
         self._queue: deque[_QueuedWrite] = deque()
         self._has_queued = asyncio.Event()
 
@@ -123,13 +125,13 @@ class LogLink:
 
     @property
     def coordinator_epoch(self) -> int:
-        """Grows from owner to owner of the shard."""
+        """The epoch of this assignment of the shard. A later owner has a greater epoch."""
         return self._writer.coordinator_epoch
 
     async def claim(self) -> tuple[int, int]:
-        """Becomes the only writer; returns (first, end) offset of what is to be loaded.
+        """Becomes the only writer of the log. Returns the first offset and the end offset of the records to load.
 
-        Raises FencedError when a later owner was faster."""
+        Raises FencedError if a later owner has claimed the log already."""
         if self._writer.former_producer_id is not None:
             await self._fence(self._writer.former_producer_id)
         produced = await self._produce([self._encode(self._topic.claim)])
@@ -145,9 +147,10 @@ class LogLink:
         _raise_for_refusal(await self._send(batch, fence))
 
     async def load(self, start_offset: int, end_offset: int, replay: Callable[[memoryview], Awaitable[None]]) -> None:
-        """Has all before `end_offset` replayed, whole batches from `start_offset` on, a buffer at a time.
+        """Fetches whole batches from `start_offset` to before `end_offset`, and passes them to `replay`, a buffer at a
+        time.
 
-        As many loads hold a buffer at once as there are slots; the others wait for their turn."""
+        The number of load slots bounds how many loads hold a buffer at once. Other loads wait for a slot."""
         position, retries = start_offset, self._retries("load")
         while position < end_offset:
             async with self._load_slots:
@@ -162,7 +165,7 @@ class LogLink:
             await retries.pause(f"{code.name} {part.error_message}")
 
     def append(self, write: LogWrite[Any]) -> None:
-        """Queues a write; those of one turn of the loop go out together."""
+        """Queues a write. The writes of one turn of the event loop are sent together."""
         records = [self._encode(record) for record in write.records]
         size_bytes = sum(len(key or b"") + len(value or b"") for _, key, value, _ in records)
         size_bytes += RECORD_OVERHEAD_BYTES * len(records)
@@ -170,14 +173,15 @@ class LogLink:
         self._has_queued.set()
 
     async def run(self, on_decided: OnDecided) -> None:
-        """Appends what is queued until cancelled. Raises FencedError when another coordinator owns the shard."""
+        """Appends queued writes until the task is cancelled. Raises FencedError when another coordinator owns the
+        shard."""
         while True:
             await self._has_queued.wait()
             while self._queue:
                 writes = self._take_batch()
                 code = await self._append_batch(writes)
                 if code in _TOO_LARGE and len(writes) > 1:
-                    # The topic's bound is lower than ours: the writes may fit one by one.
+                    # The topic's bound is lower than ours, so the writes may fit into smaller batches.
                     self._append_max_bytes = sum(write.size_bytes for write in writes) // 2
                     self._queue.extendleft(reversed(writes))
                     continue
@@ -216,7 +220,7 @@ class LogLink:
         version = 0 if marker is None else marker.transaction_version
         code = await self._append_fenced(batch, version, max(1, len(records)))
         while code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # Somebody else writes to the topic. No copy of the batch is in the log, nor will be one.
+            # Another client has written to the topic. No copy of the batch is in the log, and none will be appended.
             await self._find_end()
             code = await self._append_fenced(batch, version, max(1, len(records)))
         if code in _FENCED:
@@ -257,7 +261,7 @@ class LogLink:
         return (self._clock.wall_ms(), *self._topic.encode(record), ())
 
     async def _produce(self, records: list[RawRecord]) -> ProducedPartition:
-        """A batch of this owner; one that was taken uses up its sequence numbers."""
+        """Appends a batch of this owner. A batch that was appended uses up its sequence numbers."""
         batch = encode_batch(
             records,
             producer_id=self._writer.producer_id,
@@ -274,7 +278,8 @@ class LogLink:
         return WriterFence(producer_id=self._writer.producer_id, producer_epoch=self._writer.writer_epoch)
 
     async def _send(self, batch: bytes, fence: WriterFence) -> ProducedPartition:
-        """Sends to the partition's leader until it gives a definite answer, and returns that."""
+        """Sends the batch to the partition's leader until the leader gives a definite answer, and returns the
+        answer."""
 
         async def attempt() -> ProducedPartition:
             produced = await self._try_produce(batch, fence)
@@ -337,14 +342,16 @@ class LogLink:
         return header.partitions[0], records
 
     def _retries(self, what: str) -> ServerRetries:
-        # For seconds it is a leader that moves, or a topic whose fifty partitions are just being created.
+        # For the first seconds, the cause is usually a leader that moves, or a topic whose fifty partitions are being
+        # created.
         return ServerRetries(
             f"shard {what}", f"{self._topic.name}-{self._shard}", RETRY, self._rng, warn_from=10, warn_every=10
         )
 
 
 def _next_offset(records: memoryview, part: FetchedPartition, position: int) -> int:
-    """Where to read on. Raises the exception of OFFSET_OUT_OF_RANGE when the log ends before `position`."""
+    """Returns the offset to fetch next. Raises the exception of OFFSET_OUT_OF_RANGE if the log ends before
+    `position`."""
     if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         if part.log_start_offset <= position:
             raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(f"offset {position} is not in the log: {part.error_message}")

@@ -1,4 +1,4 @@
-"""The orders of shards of transactions to write markers to partitions."""
+"""Carries out the orders of transaction shards to write markers to partitions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from klamm_coordinator.transaction_shard.rules import TransactionRules
 
 
 class MarkerOrders:
-    """The `OrderCarrier` of these shards. Markers carry the writer epoch of the shard's assignment."""
+    """The `OrderCarrier` of transaction shards. Markers carry the coordinator epoch of the shard's assignment."""
 
     def __init__(self, markers: MarkerSender, supply: ProducerIdSupply) -> None:
         self._markers = markers
         self._supply = supply
 
     def carry_out(self, orders: Sequence[SendMarkers], host: ShardHost[TransactionRules]) -> None:
-        """Called after each step, which may also have used up producer ids."""
+        """Sends the markers that a step ordered. Also fetches producer ids if few are left, because the step may have
+        used some."""
         self._supply.top_up()
         for order in orders:
             written = MarkersWritten(transactional_id=order.transactional_id, marker=order.marker)
@@ -32,5 +33,5 @@ class MarkerOrders:
             )
 
     def forget(self, host: ShardHost[TransactionRules]) -> None:
-        """The shard is let go."""
+        """Drops the markers of a shard that this coordinator releases."""
         self._markers.forget(host)

@@ -1,10 +1,10 @@
 """Sends the outcomes of transactions to their partitions with WriteTxnMarkers, until each partition has its marker.
 
 One request at a time is under way to a server, with all markers that were waiting for that server. If the request is
-slow, the next one is sent beside it. So a partition whose replicas lag does not delay transactions that have no records
-there. Markers that could not be written are sent again after a pause, to the server that then holds the partition. A
-marker for `__consumer_offsets` goes to the coordinator that owns the partition as a shard. All other markers go to the
-partition's leader.
+slow, the next one is sent without waiting for its answer. So a partition whose replicas lag does not delay transactions
+that have no records there. Markers that could not be written are sent again after a pause, to the server that then
+holds the partition. A marker for `__consumer_offsets` goes to the coordinator that owns the partition as a shard. All
+other markers go to the partition's leader.
 
 A partition whose topic is gone needs no marker. Its topic cannot merely be unknown yet, because a coordinator adds only
 partitions that it knows to a transaction, and learns of its shards in the order of the metadata.
@@ -35,25 +35,26 @@ from klamm_server.runtime.faults import watch
 log = logging.getLogger(__name__)
 
 Holder = BrokerStub | CoordinatorStub
-"""Both take WriteTxnMarkers."""
+"""A server that accepts WriteTxnMarkers: a broker or a coordinator."""
 
 RETRY = Backoff(initial_ms=20, max_ms=500)
 REQUEST_TIMEOUT_MS = 10_000
 PARTITIONS_PER_REQUEST_MAX = 1_000
 SLOW_MS = 200
-"""A request that takes longer does not hold up others any more."""
+"""The time in ms after which a request counts as slow. A slow request does not delay the next one."""
 REQUESTS_MAX = 8
-"""Requests under way to one server; all but one of them are slow."""
+"""The most requests under way to one server. All but one of them are slow."""
 
 _FENCED = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""A later owner of the shard tells the partitions: it will be in the next metadata image."""
+"""The error after which this coordinator stops sending, because a later owner of the shard sends the markers."""
 _HAS_LATER = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""The partition has seen a later epoch of the producer: one that began when all markers of this one were written."""
+"""The errors of a partition that has seen a later epoch of the producer. That epoch began after all markers of this one
+were written."""
 
 
 @dataclass(eq=False, slots=True)
 class _Sending:
-    """The markers of one transaction."""
+    """The markers of one transaction that are being sent."""
 
     order: SendMarkers
     coordinator_epoch: int
@@ -78,11 +79,12 @@ class _Server:
     waiting: deque[_Part] = field(default_factory=deque)
     requests: OrderedSet[asyncio.Task[None]] = field(default_factory=OrderedSet)
     quick: asyncio.Task[None] | None = None
-    """The one that has not proved slow yet."""
+    """The request that is not slow yet, or None."""
 
 
 class MarkerSender:
-    """`send` for each ended transaction; `forget` when its shard is let go; `close` at the end. Event loop only."""
+    """Sends the markers of ended transactions. The caller uses `send` for each transaction, `forget` when it releases a
+    shard, and `close` at the end. All calls must come from the event loop."""
 
     def __init__(self, holders: PartitionHolders, rng: random.Random) -> None:
         self._holders = holders
@@ -92,7 +94,7 @@ class MarkerSender:
 
     @property
     def pending_count(self) -> int:
-        """Transactions whose partitions have not all been told."""
+        """The number of transactions with partitions that lack the marker."""
         return len(self._sendings)
 
     def send(

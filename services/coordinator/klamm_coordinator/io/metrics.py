@@ -1,4 +1,4 @@
-"""What the coordinator measures."""
+"""The metrics of the coordinator."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _GAUGES = {
 
 
 def watch_gauges(**gauges: Callable[[], int]) -> None:
-    """Reports each of them when the metrics are read.
+    """Sets the functions that return the values of the gauges when the metrics are read.
 
-    They run in the endpoint's thread, so they may only look."""
+    The functions run in the thread of the metrics endpoint, so they must not change anything."""
     assert gauges.keys() == _GAUGES.keys(), sorted(gauges)
     for name, read in gauges.items():
         _GAUGES[name].set_function(read)

@@ -1,4 +1,4 @@
-"""The server that ends transactions in a partition, as the newest metadata image says."""
+"""Finds the server that writes transaction markers to a partition, by the newest metadata image."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class PartitionHolders:
         self._image = image
 
     def exists(self, partition: TopicPartition) -> bool:
-        """Whether there is such a partition, wherever it is."""
+        """Returns True if the partition exists on any server."""
         return self._image().partition(*partition) is not None
 
     def holder_of(self, partition: TopicPartition) -> BrokerStub | CoordinatorStub | None:
-        """The one to send WriteTxnMarkers to; None while there is none."""
+        """Returns the server that accepts WriteTxnMarkers for the partition, or None while there is none."""
         if partition.topic == GROUP_METADATA_TOPIC:
             return self._coordinators.owner_of(*partition)
         return self._brokers.leader_of(*partition)

@@ -16,7 +16,8 @@ RETRY = Backoff(initial_ms=100, max_ms=1_000)
 
 
 class ProducerIdSupply:
-    """`top_up` whenever something may have been taken; `close` at the end. Event loop only."""
+    """Fetches producer ids from the controller. The caller uses `top_up` whenever ids may have been used, and `close`
+    at the end. All calls must come from the event loop."""
 
     def __init__(self, stock: ProducerIdStock, ids: ProducerIds, rng: random.Random) -> None:
         self._stock = stock
@@ -25,13 +26,14 @@ class ProducerIdSupply:
         self._task: asyncio.Task[None] | None = None
 
     def top_up(self) -> asyncio.Task[None] | None:
-        """Begins to fetch a block if few are left; the task ends when it is there. None: there are enough."""
+        """Begins to fetch a block of ids if few are left. Returns the task that fetches, or None if there are enough
+        ids."""
         if self._stock.is_low and self._task is None:
             self._task = watch(asyncio.create_task(self._fetch(), name="producer-ids"))
         return self._task
 
     async def wait(self) -> None:
-        """Returns when there is an id, or some time after it could not be had."""
+        """Waits until a producer id is available, but at most for `RETRY.max_ms`."""
         task = self.top_up()
         if task is not None and not len(self._stock):
             await asyncio.wait({task}, timeout=RETRY.max_ms / 1000)

@@ -1,7 +1,7 @@
-"""One shard while this coordinator owns it: claims its log, loads it, serves it, lets it go.
+"""One shard while this coordinator owns it: claims its log, loads it, serves it, and releases it.
 
-The shell around a pure shard, whatever its rules: requests become futures, writes go to the log, deadlines to
-the event loop's timer. Everything runs on one loop and no step awaits: the loop is the queue that owns its state.
+The shell around a pure shard with any rules. Requests become futures, writes go to the log, and deadlines become a
+timer of the event loop. Everything runs on one event loop and no step awaits, so that steps never overlap.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ RECORDS_PER_LOAD_SLICE = 2_000
 """The records that a load replays in one turn. Between two turns, other shards answer heartbeats."""
 
 MakeRequest = Callable[[int], Any]
-"""A request for the reply id that it is given."""
+"""Returns a request with the reply id that is passed."""
 
 
 RulesT = TypeVar("RulesT", bound=Rules)
 
 
 class OrderCarrier(Protocol):
-    """Does what the rules of one kind of shard order. A kind that orders nothing needs none."""
+    """Carries out the orders of one kind of shard. A kind of shard without orders has no carrier."""
 
     def carry_out(self, orders: Sequence[Any], host: ShardHost[Any]) -> None:
-        """Called after each step of a shard, with the orders of the step."""
+        """Carries out the orders of one step. The host calls it after each step of its shard."""
 
     def forget(self, host: ShardHost[Any]) -> None:
-        """The shard is let go: nothing is done for it any more, and nothing said to it."""
+        """Stops all work for a shard that this coordinator releases. The shard gets no event from it after that."""
 
 
 class ShardHost(Generic[RulesT]):
-    """Made when the shard is assigned; `close` when it is not any more. Never opened twice."""
+    """Serves a shard during one assignment. It is made when the shard is assigned, and closed when the assignment
+    ends."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class ShardHost(Generic[RulesT]):
 
     @property
     def coordinator_epoch(self) -> int:
-        """Grows from owner to owner of the shard."""
+        """The epoch of this assignment of the shard. A later owner has a greater epoch."""
         return self._link.coordinator_epoch
 
     @property
@@ -90,7 +91,8 @@ class ShardHost(Generic[RulesT]):
 
     @property
     def shard(self) -> ShardRuntime[RulesT]:
-        """Raises CoordinatorLoadInProgressError, or NotCoordinatorError."""
+        """The loaded shard. Raises CoordinatorLoadInProgressError before it is loaded, or NotCoordinatorError after
+        `close`."""
         if self._is_closed:
             raise EXCEPTIONS[ErrorCode.NOT_COORDINATOR]()
         if self._shard is None:
@@ -104,7 +106,7 @@ class ShardHost(Generic[RulesT]):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it serves."""
+        """True while this coordinator serves the shard."""
         return self.loaded_shard is not None
 
     async def ask(self, make_request: MakeRequest) -> Any:
@@ -124,7 +126,8 @@ class ShardHost(Generic[RulesT]):
         return await future
 
     def step(self, event: Any) -> None:
-        """Something happened. Does nothing when the shard is not loaded: it will learn from the log."""
+        """Passes an event to the shard and carries out the effects. Does nothing while the shard is not loaded: the log
+        has its state."""
         if self.is_loaded:
             self._run(lambda: self.shard.step(event, self._now()))
 
@@ -207,7 +210,7 @@ class ShardHost(Generic[RulesT]):
     def _run(self, step: Callable[[], ShardEffects[Any]]) -> None:
         try:
             effects = step()
-        except Exception as error:  # noqa: BLE001 - a core that fails half-way leaves state nobody can trust
+        except Exception as error:  # noqa: BLE001 - a core that fails half-way leaves a wrong state
             fatal(f"shard {self._name} failed", error)
         for reply_id, reply in effects.replies:
             future = self._futures.pop(reply_id)
@@ -222,7 +225,8 @@ class ShardHost(Generic[RulesT]):
         self._arm()
 
     def _arm(self) -> None:
-        """One timer, for the earliest deadline; heartbeats move deadlines back all the time, it then fires in vain."""
+        """Sets one timer for the earliest deadline. If heartbeats move this deadline to a later time, the timer fires
+        too early and does nothing."""
         deadline_ms = self.shard.next_deadline_ms()
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
             return

@@ -78,7 +78,8 @@ def _members(shard: GroupRules) -> Iterator[Reading]:
 
 
 def _offsets(shard: GroupRules) -> Iterator[Reading]:
-    """A negative one has no lag: the group begins where its members' reset policy says."""
+    """Yields the committed offsets of all groups. Skips negative offsets, which have no lag: their groups begin where
+    the members' reset policy says."""
     for group_id, (topic, partition), offset in shard.state.offsets.committed():
         if offset >= 0:
             yield (group_id, topic, partition), offset

@@ -1,8 +1,8 @@
-"""The shards of one internal topic that this coordinator owns, as the metadata image says.
+"""The shards of one internal topic that the metadata image assigns to this coordinator.
 
-A shard is opened when an image assigns it to this registration of this coordinator, closed when a later one does not,
-and opened again when its writer epoch changed: then another coordinator may have owned it in between. An assignment to
-an earlier process with this coordinator's id does not count: its writer epoch is used up.
+A shard is opened when an image assigns it to this registration of this coordinator, and closed when a later image does
+not. It is opened again when its writer epoch has changed, because another coordinator may have owned it in between. An
+assignment to an earlier process with this coordinator's id is ignored, because its writer epoch is used up.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ RulesT = TypeVar("RulesT", bound=Rules)
 
 
 def loaded(hosts: Iterable[ShardHost[RulesT]]) -> list[ShardRuntime[RulesT]]:
-    """The shards that are served. Safe to call from another thread."""
+    """Returns the shards that this coordinator serves. Safe to call from another thread."""
     return [shard for host in hosts if (shard := host.loaded_shard) is not None]
 
 
 class Shards(Generic[RulesT]):
-    """`on_image` for each image, in order; `close` at the end. `epoch` is that of the newest registration."""
+    """Opens and closes the shards of one topic. The caller uses `on_image` for each image, in order, and `close` at the
+    end. `epoch` returns the epoch of the newest registration."""
 
     def __init__(
         self,
@@ -52,22 +53,23 @@ class Shards(Generic[RulesT]):
         self._is_closed = False
 
     def __iter__(self) -> Iterator[ShardHost[RulesT]]:
-        """The shards owned, in the order of their numbers."""
+        """Returns the owned shards, in the order of their numbers."""
         return iter([host for _, (_, host) in sorted(self._hosts.items())])
 
     def of_key(self, key: str) -> ShardHost[RulesT]:
-        """The shard of a group or transactional id. Raises NotCoordinatorError when it is not owned here."""
+        """Returns the shard of a group id or transactional id. Raises NotCoordinatorError if this coordinator does not
+        own it."""
         return self.of_number(coordinator_shard(key, self._shard_count) if self._shard_count else -1)
 
     def of_number(self, number: int) -> ShardHost[RulesT]:
-        """The shard. Raises NotCoordinatorError when it is not owned here."""
+        """Returns the shard with that number. Raises NotCoordinatorError if this coordinator does not own it."""
         owned = self._hosts.get(number)
         if owned is None:
             raise EXCEPTIONS[ErrorCode.NOT_COORDINATOR]()
         return owned[1]
 
     def on_image(self, new: MetadataImage) -> None:
-        """Opens and closes shards."""
+        """Opens the shards that the image assigns to this coordinator, and closes the others."""
         topic = new.topic(self._topic)
         self._shard_count = 0 if topic is None else len(topic.partitions)
         assigned = self._assigned(new)
@@ -77,7 +79,7 @@ class Shards(Generic[RulesT]):
             self._hosts[number] = (assigned[number], self._open_shard(number, assigned[number]))
 
     async def close(self) -> None:
-        """Lets every shard go."""
+        """Releases every shard, and waits until all are closed."""
         self._is_closed = True
         for _, host in self._hosts.values():
             self._close(host)

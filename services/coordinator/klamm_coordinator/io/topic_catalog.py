@@ -1,4 +1,4 @@
-"""The topics of the newest metadata image, as groups of the new protocol see them."""
+"""The topics of a metadata image, for the rules of consumer groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TopicCatalog:
         return self._version
 
     def after(self, new: MetadataImage, delta: TopicsDelta) -> TopicCatalog:
-        """Leaders and replicas that move are no change."""
+        """Returns the catalog of the next image. If only leaders or replicas have moved, the version stays the same."""
         is_changed = (
             bool(delta.created or delta.deleted)
             or new.acls is not self._image.acls

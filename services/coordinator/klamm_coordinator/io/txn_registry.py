@@ -1,4 +1,5 @@
-"""Asks the coordinator of a transaction to take a shard into it, before anything of it is written there (KIP-890)."""
+"""Asks a transaction's coordinator to add a shard to the transaction, before its offsets are written there
+(KIP-890)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class EpochEndedError(BrokerError):
 
 
 class TxnRegistry:
-    """One try per call: our caller asks again."""
+    """Sends requests to the coordinators of transactions. Each call tries once, because the client retries."""
 
     def __init__(self, channels: CoordinatorChannels, image: Callable[[], MetadataImage]) -> None:
         self._channels = channels
@@ -40,11 +41,12 @@ class TxnRegistry:
     async def add(
         self, transactional_id: str, producer: TxnProducer, partition: TopicPartition, *, verify_only: bool
     ) -> None:
-        """Returns when the partition is part of the transaction for good.
+        """Adds the partition to the transaction durably. With `verify_only`, only checks that it is part of the
+        transaction.
 
-        Raises CoordinatorLoadInProgressError when the transaction's coordinator cannot be reached (it is not the one
-        that the client asked, so the client must not look for another), EpochEndedError, and what that coordinator
-        answers."""
+        Raises CoordinatorLoadInProgressError if the transaction's coordinator cannot be reached. The client asked
+        another coordinator, and must not look for a new one. Raises EpochEndedError, or the exception of the error that
+        the transaction's coordinator answers."""
         response = await self._ask(
             transactional_id,
             AddPartitionsToTxnRequest(

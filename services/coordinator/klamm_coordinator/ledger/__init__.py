@@ -1,1 +1,1 @@
-"""Batch ledgers: how many transactions of one Spark batch count as one, and count once."""
+"""Batch ledgers: they commit or abort all transactions of a Spark batch together, and commit each batch once."""

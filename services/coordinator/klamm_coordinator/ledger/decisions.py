@@ -1,11 +1,11 @@
-"""What a request means for a ledger that nothing is under way for: the rules, and nothing else.
+"""The rules that decide about a request to a ledger without a change under way.
 
-Before a batch is decided, aborting any part of it is safe: the query writes it again. So a run that takes over aborts
-what the runs before it left open, a decision names the parts that count and aborts all others, and a part that was
-aborted meanwhile (by its time-out, or an operator) makes the decision to commit fail as a whole. Every rule that
-changes something changes the ledger and its transactions in one append.
+Before a batch is decided, it is safe to abort any part of it, because the query writes the part again. So a new run
+aborts the transactions that earlier runs left open. A decision to commit names the parts to commit, and aborts all
+others. If one of the named parts was aborted before (by its timeout or an operator), the whole decision fails. Each
+rule changes the ledger and its transactions in one append.
 
-(The transactions of KIP-939, with the coordinator in the external coordinator's place.)
+(KIP-939 has such transactions. There, an external coordinator decides; here, Klamm's coordinator does.)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Transactions = Mapping[str, TransactionMetadata]
 
 @dataclass(frozen=True, slots=True)
 class StoreTogether:
-    """These records in one append, then the answer."""
+    """The decision to append these records together, and to send the answer after that."""
 
     records: tuple[LedgerRecord | TransactionRecord, ...]
     reply: LedgerReply
@@ -54,15 +54,16 @@ NOT_REGISTERED = LedgerReply(error=ErrorCode.INVALID_TXN_STATE, problem="no run 
 
 
 def needs_quiet(request: LedgerRequest, ledger: BatchLedger | None) -> bool:
-    """Whether the request must wait until no transaction of the ledger is changing. The registration of a run's next
-    task need not wait, because it changes nothing."""
+    """Returns True if the request must wait until no transaction of the ledger is changing. The registration of a run's
+    next task need not wait, because it changes nothing."""
     return not (isinstance(request, RegisterRun) and ledger is not None and request.run_id == ledger.run_id)
 
 
 def prepare(
     request: PrepareTxn, current: TransactionMetadata | None, ledger: BatchLedger | None, now_ms: int
 ) -> Store | AnswerNow | Wait | LedgerReply:
-    """An answer without an error: it is prepared. A LedgerReply: the run has nothing more to prepare."""
+    """Decides about a PrepareTxn. An AnswerNow without an error means that the transaction is prepared already. A
+    LedgerReply means that the run must not prepare it."""
     if ledger is None:
         return NOT_REGISTERED
     verdict = ledger.verdict(request.run_id, request.batch_id)
@@ -86,7 +87,7 @@ def decide(
     stock: ProducerIdStock,
     now_ms: int,
 ) -> StoreTogether | LedgerReply:
-    """`open_transactions`: those of this ledger."""
+    """Decides about a request to a ledger. `open_transactions` are the open transactions of this ledger."""
     match request:
         case RegisterRun():
             return _register(request, ledger, open_transactions, stock, now_ms)
@@ -112,7 +113,7 @@ def _register(
     elif request.run_id in ledger.fenced_run_ids:
         return LedgerReply(verdict=Verdict.FENCED)
     elif request.batch_id < ledger.committed_batch_id:
-        # It must not fence the run that goes by the right checkpoint.
+        # A run with an old checkpoint must not fence the run with the right checkpoint.
         return LedgerReply(verdict=Verdict.REWOUND)
     else:
         after = ledger.taken_over(request.run_id, now_ms)
@@ -154,7 +155,8 @@ def _ending(
     stock: ProducerIdStock,
     now_ms: int,
 ) -> StoreTogether | LedgerReply:
-    """The ledger's record, and the end of every open transaction: these are committed, all others aborted."""
+    """Ends every open transaction of the ledger together with its record. Commits the parts in `committed`, aborts all
+    others."""
     counting = {part.transactional_id for part in committed}
     records: list[LedgerRecord | TransactionRecord] = [record]
     for transactional_id, value in sorted(open_transactions.items()):

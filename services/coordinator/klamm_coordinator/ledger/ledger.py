@@ -1,11 +1,11 @@
-"""A batch ledger: which batches of one query's output to one sink count, and whose word decides about the next.
+"""A batch ledger: the last batch that a query has committed to a sink, and the run that decides about the next batch.
 
-A query runs as one run after another (its driver dies and is started again), and hands over its output in numbered
-batches. Each batch is written by many tasks, in a transaction each; the ledger's shard has them all, and one append
-both decides about a batch and ends its transactions.
+A query has one run after another, because its driver may die and start again. It writes its output in numbered batches.
+Many tasks write a batch, each in its own transaction. The ledger's shard has all these transactions, so that one append
+decides about the batch and ends them.
 
-Invariants: of a run that another one has replaced nothing counts any more; a batch is committed once, the number of
-the last one only grows; a batch that a run gave up is never committed by that run.
+Invariants: a run that another run has replaced commits nothing more; a batch is committed once, and the number of the
+last committed batch only grows; a run never commits a batch that it has aborted.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ costs a restart but no record."""
 
 
 class Verdict(enum.IntEnum):
-    """What a run may expect of a batch."""
+    """The state of a batch, as a run gets it from the ledger."""
 
     UNDECIDED = 0
-    """It is the run's to write and to decide."""
+    """The run may write the batch and decide about it."""
     COMMITTED = 1
-    """It counts: there is nothing left to do."""
+    """The batch is committed, so the run has nothing left to do for it."""
     ABORTED = 2
-    """This run gave it up; the next one writes it again."""
+    """This run has aborted the batch. The next run writes the batch again."""
     FENCED = 3
-    """Another run has taken over."""
+    """Another run has replaced this run."""
     REWOUND = 4
-    """A later batch counts already: the query goes by an older checkpoint."""
+    """A later batch is committed already, because the query has started from an older checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLedger:
-    """The value of its record."""
+    """The state of one batch ledger, which is also the value of its record."""
 
     run_id: str
     fenced_run_ids: tuple[str, ...] = ()
-    """The last ones, oldest first."""
+    """The ids of the last runs that were replaced, oldest first."""
     committed_batch_id: int = NO_BATCH
     aborted_batch_id: int = NO_BATCH
-    """The last one that this run gave up."""
+    """The number of the last batch that the current run has aborted."""
     last_update_ms: int
 
     def verdict(self, run_id: str, batch_id: int) -> Verdict:
-        """What `run_id` may expect."""
+        """Returns the state of the batch for the run `run_id`."""
         if run_id != self.run_id:
             return Verdict.FENCED
         if batch_id <= self.committed_batch_id:
@@ -55,7 +55,7 @@ class BatchLedger:
         return Verdict.ABORTED if batch_id <= self.aborted_batch_id else Verdict.UNDECIDED
 
     def taken_over(self, run_id: str, now_ms: int) -> BatchLedger:
-        """The ledger after another run has taken it over."""
+        """Returns the ledger after another run has replaced its current run."""
         assert run_id != self.run_id, self
         assert run_id not in self.fenced_run_ids, (self, run_id)
         return replace(
@@ -67,7 +67,7 @@ class BatchLedger:
         )
 
     def decided(self, batch_id: int, now_ms: int, *, committed: bool) -> BatchLedger:
-        """The ledger after its run has decided about a batch."""
+        """Returns the ledger after its run has decided about a batch."""
         assert self.verdict(self.run_id, batch_id) is Verdict.UNDECIDED, (self, batch_id)
         last_update_ms = max(now_ms, self.last_update_ms)
         if committed:

@@ -1,10 +1,10 @@
 """The ledgers of a shard: their values, their open transactions, and the changes under way.
 
-A request that decides about the transactions of a ledger waits until none of them is changing, and while it waits or is
-being appended none begins to change: so what it looked at is what it ends.
+A request that decides about the transactions of a ledger waits until none of them is changing. While the request waits
+or is being appended, none of them begins to change. So the decision ends the transactions as it saw them.
 
-Invariants: the open transactions of a ledger are those of its parts in state Ongoing; an activity that is kept has
-something to it.
+Invariants: the open transactions of a ledger are those of its parts in state Ongoing; an activity without a change or a
+request is not kept.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class _Activity:
     changing_count: int = 0
     """The number of the ledger's transactions for which a record is being appended that opens, changes or ends them."""
     is_deciding: bool = False
-    """A record of the ledger is being appended."""
+    """True while a record of the ledger is being appended."""
     waiting: deque[LedgerRequest] = field(default_factory=deque)
     held: set[str] = field(default_factory=set)
-    """Transactional ids that wait for the ledger."""
+    """The transactional ids whose requests wait for the ledger."""
 
     @property
     def is_claimed(self) -> bool:
@@ -40,23 +40,23 @@ class _Activity:
 
 
 class Ledgers:
-    """Owned by `TransactionRules`."""
+    """All batch ledgers of a shard. `TransactionRules` owns this object."""
 
     def __init__(self) -> None:
         self.values: dict[LedgerId, BatchLedger] = {}
-        """The value of each ledger, as far as it is durable."""
+        """The durable value of each ledger."""
         self._open: dict[LedgerId, set[str]] = {}
         self._activities: dict[LedgerId, _Activity] = {}
 
     def replay(self, record: LedgerRecord) -> None:
-        """Applies one acknowledged record: the one mutator of `values`."""
+        """Applies one acknowledged record. Only this method changes `values`."""
         if record.value is None:
             self.values.pop(record.ledger, None)
         else:
             self.values[record.ledger] = record.value
 
     def note_open(self, transactional_id: str, *, is_open: bool) -> None:
-        """A record of a transaction was acknowledged, after which the transaction is open or not."""
+        """Notes that a transaction is open, or not open, after a record of it was acknowledged."""
         ledger = ledger_of(transactional_id)
         if ledger is None:
             return
@@ -68,23 +68,24 @@ class Ledgers:
                 del self._open[ledger]
 
     def open_parts(self, ledger: LedgerId) -> frozenset[str]:
-        """The transactional ids of the ledger's open transactions."""
+        """Returns the transactional ids of the ledger's open transactions."""
         return frozenset(self._open.get(ledger, ()))
 
     def of_part(self, transactional_id: str) -> BatchLedger | None:
-        """The ledger of this transactional id."""
+        """Returns the ledger of this transactional id, or None if there is none."""
         ledger = ledger_of(transactional_id)
         return None if ledger is None else self.values.get(ledger)
 
     # Changes of transactions
 
     def begin_change(self, transactional_id: str) -> None:
-        """A record is being appended."""
+        """Notes that a record of the transaction is being appended."""
         if (ledger := ledger_of(transactional_id)) is not None:
             self._activity(ledger).changing_count += 1
 
     def end_change(self, transactional_id: str) -> LedgerId | None:
-        """It was, or was not. The ledger, if a request of it may go on now."""
+        """Notes that the append has ended. Returns the transaction's ledger if the ledger's requests may continue, else
+        None."""
         ledger = ledger_of(transactional_id)
         if ledger is None:
             return None
@@ -94,13 +95,13 @@ class Ledgers:
         return ledger if self.is_quiet(ledger) else None
 
     def holds(self, transactional_id: str) -> bool:
-        """Whether a change of it has to wait."""
+        """Returns True if a change of the transaction has to wait for its ledger."""
         ledger = ledger_of(transactional_id)
         activity = None if ledger is None else self._activities.get(ledger)
         return activity is not None and activity.is_claimed
 
     def hold(self, transactional_id: str) -> None:
-        """It waits: `release` names it."""
+        """Notes that requests of the transactional id wait for its ledger, so that `release` returns the id."""
         ledger = ledger_of(transactional_id)
         assert ledger is not None, transactional_id
         self._activities[ledger].held.add(transactional_id)
@@ -108,30 +109,30 @@ class Ledgers:
     # Decisions
 
     def is_quiet(self, ledger: LedgerId) -> bool:
-        """Nothing of it is being appended."""
+        """Returns True if no record of the ledger or of its transactions is being appended."""
         activity = self._activities.get(ledger)
         return activity is None or not (activity.changing_count or activity.is_deciding)
 
     def is_claimed(self, ledger: LedgerId) -> bool:
-        """A request about it waits, or is being appended."""
+        """Returns True if a request about the ledger waits or is being appended."""
         activity = self._activities.get(ledger)
         return activity is not None and activity.is_claimed
 
     def begin_decision(self, ledger: LedgerId) -> None:
-        """The ledger's record is being appended."""
+        """Notes that a record of the ledger is being appended."""
         assert self.is_quiet(ledger), ledger
         self._activity(ledger).is_deciding = True
 
     def end_decision(self, ledger: LedgerId) -> None:
-        """The decision was appended, or was not."""
+        """Notes that the append of the ledger's record has ended, whether it succeeded or not."""
         self._activities[ledger].is_deciding = False
 
     def waiting(self, ledger: LedgerId) -> deque[LedgerRequest]:
-        """The requests that wait, in order; the caller may change the queue."""
+        """Returns the requests that wait for the ledger, in order. The caller may change the queue."""
         return self._activity(ledger).waiting
 
     def release(self, ledger: LedgerId) -> list[str]:
-        """Transactional ids that may change again."""
+        """Returns the transactional ids that waited for the ledger and may change again, and forgets them."""
         activity = self._activities.get(ledger)
         if activity is None or activity.is_claimed:
             return []
@@ -140,7 +141,8 @@ class Ledgers:
         return held
 
     def check_invariants(self, ongoing: set[str], waiting_reply_ids: set[int]) -> None:
-        """`ongoing`: the transactional ids of open transactions."""
+        """Asserts the module's invariants. `ongoing` are the ids of open transactions, `waiting_reply_ids` the parked
+        requests."""
         parts = {one for of_ledger in self._open.values() for one in of_ledger}
         assert parts == {one for one in ongoing if ledger_of(one) is not None}, (parts, ongoing)
         assert all(self._open.values()), self._open

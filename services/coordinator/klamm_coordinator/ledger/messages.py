@@ -1,4 +1,5 @@
-"""The requests to a batch ledger, and the answers. Like requests of transactions, they carry a `reply_id`."""
+"""The requests to a batch ledger, and the answers. Every request carries a `reply_id`, and its answer has the same
+id."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
 
 
 class Part(NamedTuple):
-    """A prepared transaction."""
+    """A prepared transaction, which is one part of a batch."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -20,7 +21,8 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterRun:
-    """A run is about to write a batch. The runs before it are fenced, and what they left open is aborted."""
+    """Announces that a run will write a batch. Fences the earlier runs, and aborts the transactions that they left
+    open."""
 
     reply_id: int
     ledger: LedgerId
@@ -30,7 +32,7 @@ class RegisterRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideBatch:
-    """The batch counts with just these parts, or not at all. Whatever else of the ledger is open is aborted."""
+    """Commits a batch with exactly these parts, or aborts it. All other open transactions of the ledger are aborted."""
 
     reply_id: int
     ledger: LedgerId
@@ -38,12 +40,12 @@ class DecideBatch:
     batch_id: int
     committed: bool
     parts: tuple[Part, ...] = ()
-    """The parts of this ledger. There are none unless it is committed."""
+    """The parts of this ledger that are committed. Empty if the batch is aborted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteLedger:
-    """Forgets a ledger, and aborts what of it is open."""
+    """Deletes a ledger, and aborts its open transactions."""
 
     reply_id: int
     ledger: LedgerId
@@ -51,7 +53,7 @@ class DeleteLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerReply:
-    """The verdict counts if there is no error, and is durable."""
+    """The answer to a request about a ledger. The verdict is valid, and durable, only if there is no error."""
 
     error: ErrorCode = ErrorCode.NONE
     verdict: Verdict = Verdict.UNDECIDED

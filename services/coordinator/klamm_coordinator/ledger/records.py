@@ -24,14 +24,14 @@ _VALUE_VERSION: Final = 0
 
 
 class LedgerRecord(NamedTuple):
-    """A change of a ledger; `value` None deletes."""
+    """A change of a ledger. The value None deletes the ledger."""
 
     ledger: LedgerId
     value: BatchLedger | None
 
 
 def encode_ledger_record(record: LedgerRecord) -> tuple[bytes, bytes | None]:
-    """The record's key and value."""
+    """Returns the record's key and value as bytes."""
     key = KafkaWriter().int16(LEDGER_KEY_VERSION).string(record.ledger.sink).string(record.ledger.query_id).value()
     value = record.value
     if value is None:

@@ -24,40 +24,43 @@ class TransactionAdmission:
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
-        """Producer id and epoch of transactions that have written here."""
+        """The epochs of the transactions that have written to this shard, by producer id."""
         self._verifying: dict[int, TxnProducer] = {}
         self._next_verification = 0
 
     def load(self, producer_ids: Iterable[int]) -> None:
-        """Takes the transactions that were open when the shard was loaded. Their epochs are not known: the coordinator
-        is asked about each again."""
+        """Adds the transactions that were open when the shard was loaded. Their epochs are unknown, so each is verified
+        again with its coordinator."""
         for producer_id in producer_ids:
             self._open[producer_id] = ANY_EPOCH
 
     def is_open(self, producer: TxnProducer) -> bool:
-        """True if the transaction has written here, so that its coordinator need not be asked."""
+        """Returns True if the transaction has written to this shard already, so that its coordinator need not be
+        asked."""
         return self._open.get(producer.producer_id) == producer.epoch
 
     def begin_verification(self, producer: TxnProducer) -> int:
-        """Begins a verification, which the caller must end, whatever the answer; returns its number."""
+        """Begins a verification and returns its number. The caller must end the verification, whatever the answer
+        is."""
         self._next_verification += 1
         self._verifying[self._next_verification] = producer
         return self._next_verification
 
     def end_verification(self, verification: int) -> None:
-        """The answer is used, or none came."""
+        """Ends a verification, after its answer was used or no answer arrived."""
         self._verifying.pop(verification, None)
 
     def admits(self, producer: TxnProducer, verification: int | None) -> bool:
-        """Whether the transaction may write now: it did before, or no marker came since the question was put."""
+        """Returns True if the transaction may write now: it wrote before, or no marker voided its verification."""
         return self.is_open(producer) or verification in self._verifying
 
     def wrote(self, producer: TxnProducer) -> None:
-        """Offsets of the transaction are on their way into the log."""
+        """Notes that offsets of the transaction are being written to the log."""
         self._open[producer.producer_id] = producer.epoch
 
     def end(self, producer: TxnProducer, marker: TxnMarker) -> None:
-        """The marker, of this producer and epoch, is on its way into the log."""
+        """Notes that a marker of this producer and epoch is being written. Voids the verifications of the transaction
+        that it ends."""
         self._open.pop(producer.producer_id, None)
         last_epoch = producer.epoch - 1 if marker.transaction_version >= 2 else producer.epoch
         for verification, asking in list(self._verifying.items()):

@@ -1,11 +1,11 @@
-"""Which offsets have expired (KIP-211): an offset lives as long as somebody may read on from it.
+"""Decides which offsets have expired (KIP-211). An offset is kept while a member may still need it to continue reading.
 
-group is Empty                    retention counts from the moment it became so
-group only stores offsets         from each offset's own commit
-group is Stable, consumers        from the commit, for topics nobody subscribes to any more
-group of the new protocol         likewise, in whatever state (as Kafka: it does not know since when it is Empty)
+group is Empty                    retention counts from the moment when it became Empty
+group only stores offsets         retention counts from each offset's commit
+group is Stable, consumers        retention counts from the commit, for topics without a subscribed member
+group of the new protocol         as for Stable, in every state (as in Kafka: the time when it became Empty is unknown)
 anything else                     nothing expires
-record with an explicit expiry    at that time (records of version 1)
+record with an explicit expiry    the offset expires at that time (records of version 1)
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from klamm_coordinator.records.schemas import (
 def expired_partitions(
     store: ShardOffsets, group: ClassicGroup, *, retention_ms: int, wall_ms: int
 ) -> list[TopicPartition]:
-    """Partitions of which the offset has outlived its retention, in a stable order.
-
-    One that is just being written, or that an open transaction may change, is left alone."""
+    """Returns the partitions whose offsets have outlived their retention, sorted. Skips an offset that is being
+    written, or that an open transaction may change."""
     base = _retention_base(group)
     if base is _NOTHING_EXPIRES:
         return []
@@ -58,11 +57,11 @@ _NOTHING_EXPIRES = "nothing expires"
 
 
 def _retention_base(group: ClassicGroup) -> int | str:
-    """The time from which retention counts: a time of the group, or each offset's commit time."""
+    """Returns the time from which retention counts: a time of the group in ms, `_COMMIT_TIME` or `_NOTHING_EXPIRES`."""
     if group.protocol_type is None:
         return _COMMIT_TIME
     if group.state is ClassicGroupState.EMPTY:
-        # Groups stored before version 2 of their record do not say since when they are Empty.
+        # Before version 2, the stored record of a group does not have the time when the group became Empty.
         return _COMMIT_TIME if group.state_timestamp_ms == NO_TIMESTAMP else group.state_timestamp_ms
     if group.state is ClassicGroupState.STABLE and group.subscribed_topics is not None:
         return _COMMIT_TIME

@@ -1,6 +1,6 @@
 """The requests of clients about offsets, and the answers.
 
-Like a group's request, each carries a `reply_id` and gets exactly one answer with that id.
+Each request carries a `reply_id` and gets exactly one answer with that id.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from klamm.model import TopicPartition
 from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
 
 NO_OFFSET = -1
-"""Nothing is stored."""
+"""The offset in an answer if no offset is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,36 +26,38 @@ class CommitOffset:
     """The leader epoch of the last record consumed, or -1."""
     metadata: str
     error: ErrorCode = ErrorCode.NONE
-    """Set by the edge when it cannot be stored (the topic is unknown): answered as it is."""
+    """The error that the RPC layer found, such as an unknown topic. The offset is then not stored, and gets this
+    error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """Stores offsets of a group."""
+    """A request to store offsets of a group."""
 
     reply_id: int
     group_id: str
     generation_id: int
-    """-1 from outside the group."""
+    """The member's generation or member epoch, or -1 if the client is not a member."""
     member_id: str
     instance_id: str | None
     offsets: tuple[CommitOffset, ...]
     producer: TxnProducer | None = None
-    """The producer whose transaction this is part of (KIP-447): then the offsets count when it commits."""
+    """The producer whose transaction includes this commit (KIP-447). Its offsets are valid once the transaction
+    commits."""
     verification: int | None = None
-    """What `Shard.begin_verification` gave before the transaction's coordinator was asked."""
+    """The number of the verification that began before the transaction's coordinator was asked, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitReply:
-    """One code per offset, in order."""
+    """CommitOffsets' answer: one error code per offset, in order."""
 
     errors: tuple[ErrorCode, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """The marker of a transaction: its offsets count from now on, or never will."""
+    """The marker that ends a transaction: it commits or aborts the transaction's offsets."""
 
     reply_id: int
     producer: TxnProducer
@@ -64,14 +66,14 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionReply:
-    """NONE: all in-sync replicas have the marker."""
+    """EndTransaction's answer. NONE means that all in-sync replicas have the marker."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedOffset:
-    """A stored offset, or `NO_OFFSET`."""
+    """The stored offset of a partition, or `NO_OFFSET` if none is stored."""
 
     partition: TopicPartition
     offset: int = NO_OFFSET
@@ -81,7 +83,7 @@ class FetchedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOffsets:
-    """Forgets offsets of a group (KIP-496)."""
+    """A request to delete offsets of a group (KIP-496)."""
 
     reply_id: int
     group_id: str
@@ -90,7 +92,7 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOffsetsReply:
-    """One code per partition, in order, unless the whole request failed."""
+    """DeleteOffsets' answer: one error code per partition, in order, unless the whole request failed."""
 
     error: ErrorCode = ErrorCode.NONE
     errors: tuple[ErrorCode, ...] = ()
@@ -98,7 +100,8 @@ class DeleteOffsetsReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroups:
-    """Deletes groups without members, with their offsets; all belong to the shard that is asked."""
+    """A request to delete groups without members, with their offsets. All groups are in the shard that gets the
+    request."""
 
     reply_id: int
     group_ids: tuple[str, ...]
@@ -106,6 +109,6 @@ class DeleteGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroupsReply:
-    """One code per group, in order."""
+    """DeleteGroups' answer: one error code per group, in order."""
 
     errors: tuple[ErrorCode, ...]

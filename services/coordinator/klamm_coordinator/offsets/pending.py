@@ -39,7 +39,7 @@ class _PartitionPending:
 
 
 class PendingOffsets:
-    """Changed by acknowledged records only."""
+    """The pending offsets of one shard. Only acknowledged records change them."""
 
     def __init__(self) -> None:
         self._of_group: dict[str, dict[TopicPartition, _PartitionPending]] = {}
@@ -52,31 +52,31 @@ class PendingOffsets:
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
-        """Whether anything is pending."""
+        """Returns True if any offset is pending."""
         return bool(self._of_group)
 
     def group_ids(self) -> set[str]:
-        """Groups with pending offsets."""
+        """Returns the ids of the groups that have pending offsets."""
         return set(self._of_group)
 
     def producer_ids(self) -> set[int]:
-        """Whose transactions have offsets pending."""
+        """Returns the ids of the producers whose transactions have pending offsets."""
         return set(self._of_producer)
 
     def groups_of(self, producer_id: int) -> set[str]:
-        """Groups with offsets pending of this producer."""
+        """Returns the ids of the groups that have pending offsets of this producer."""
         return {group_id for group_id, _ in self._of_producer.get(producer_id, ())}
 
     def partitions(self, group_id: str) -> set[TopicPartition]:
-        """The group's partitions that have a pending offset."""
+        """Returns the group's partitions that have a pending offset."""
         return set(self._of_group.get(group_id, ()))
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether a transaction that is not decided may change the offset."""
+        """Returns True if an open transaction may change the offset."""
         return partition in self._of_group.get(group_id, ())
 
     def add(self, producer_id: int, group_id: str, partition: TopicPartition, value: OffsetCommitValue) -> None:
-        """Keeps an acknowledged offset of a transaction; it replaces an earlier one of the same transaction."""
+        """Adds an acknowledged offset of a transaction. It replaces an earlier offset of the same transaction."""
         there = self._of_group.setdefault(group_id, {}).setdefault(partition, _PartitionPending())
         there.by_producer[producer_id] = _Pending(self._take_order(), value)
         self._of_producer.setdefault(producer_id, set()).add((group_id, partition))
@@ -88,7 +88,7 @@ class PendingOffsets:
             there.counting_order = self._take_order()
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
-        """Removes what is pending in the partition, because its offset was deleted."""
+        """Removes the pending offsets of the partition, because its offset was deleted."""
         there = self._of_group.get(group_id, {}).get(partition)
         for producer_id in list(there.by_producer) if there is not None else ():
             self._take(producer_id, group_id, partition)
@@ -123,7 +123,7 @@ class PendingOffsets:
         return order
 
     def _newest_first(self) -> dict[tuple[str, TopicPartition], list[tuple[int, OffsetCommitValue, bool]]]:
-        """The pending offsets of each partition, newest first, without the numbers that order them."""
+        """Returns the pending offsets of each partition, newest first, without the numbers that order them."""
         return {
             (group_id, partition): there.newest_first()
             for group_id, partitions in self._of_group.items()

@@ -38,7 +38,8 @@ class OffsetRules:
         self, store: ShardOffsets, classic: ClassicGroups, consumers: ConsumerGroups, settings: GroupSettings
     ) -> None:
         self.transactions = TransactionAdmission()
-        """Whose transactions may write; `begin_verification` before their coordinator is asked."""
+        """The transactions that may write. Callers use `begin_verification` before they ask a transaction's
+        coordinator."""
         self._store = store
         self._classic = classic
         self._consumers = consumers
@@ -47,22 +48,24 @@ class OffsetRules:
     # Reading
 
     def fetch_error(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
-        """Whether offsets may be read in this name; without a member always (KIP-848)."""
+        """Returns NONE if offsets may be read in this member's name, otherwise the error. Without a member, returns
+        NONE (KIP-848)."""
         return self._consumers.epoch_error(group_id, member_id, member_epoch) if member_id else ErrorCode.NONE
 
     def fetch(self, group_id: str, partitions: Sequence[TopicPartition] | None) -> tuple[FetchedOffset, ...]:
-        """Durable offsets: those asked for, in order, or all."""
+        """Returns the durable offsets of `partitions`, in order, or all of the group's durable offsets if it is
+        None."""
         return _fetch(self._store, group_id, partitions)
 
     def unstable(self, group_id: str, partitions: Sequence[TopicPartition] | None) -> list[TopicPartition]:
-        """The partitions whose offsets an open transaction may change (KIP-447), of `partitions` or, if None, of
-        all."""
+        """Returns the partitions whose offsets an open transaction may change (KIP-447). Checks `partitions`, or all if
+        it is None."""
         return sorted(_unstable(self._store, group_id, partitions))
 
     # Changing
 
     def start(self) -> None:
-        """Everything is loaded."""
+        """Adds the transactions that are open after the shard was loaded."""
         self.transactions.load(self._store.pending.producer_ids())
 
     def commit(self, request: CommitOffsets, turn: GroupTurn) -> None:
@@ -129,7 +132,7 @@ class OffsetRules:
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
             if request.producer is not None:
                 return ErrorCode.GROUP_ID_NOT_FOUND
-            # A member of a group that is gone has to join again, which this code makes every client do.
+            # The group no longer exists, so the member has to join again. Every client does that after this code.
             return ErrorCode.ILLEGAL_GENERATION
         check = session.check_commit if request.producer is None else session.check_transactional_commit
         return check(
@@ -150,7 +153,7 @@ class OffsetRules:
 def _commit_records(
     request: CommitOffsets, *, metadata_bytes_max: int, wall_ms: int
 ) -> tuple[tuple[GroupRecord, ...], tuple[ErrorCode, ...]]:
-    """The records of a commit that is allowed, and each offset's code."""
+    """Returns the records of a commit that is allowed, and the error code of each offset."""
     errors = tuple(_offset_error(offset, metadata_bytes_max) for offset in request.offsets)
     records = tuple(
         GroupRecord(
@@ -166,7 +169,7 @@ def _commit_records(
 def _offset_error(offset: CommitOffset, metadata_bytes_max: int) -> ErrorCode:
     if offset.error is not ErrorCode.NONE:
         return offset.error
-    # Each character takes at least a byte: most metadata need not be encoded to be measured.
+    # Each character has at least one byte, so a text with too many characters need not be encoded.
     metadata = offset.metadata
     if len(metadata) > metadata_bytes_max or len(metadata.encode()) > metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -176,7 +179,8 @@ def _offset_error(offset: CommitOffset, metadata_bytes_max: int) -> ErrorCode:
 def _fetch(
     store: ShardOffsets, group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> tuple[FetchedOffset, ...]:
-    """The durable offsets asked for, in order; without a list all of them, by topic and partition."""
+    """Returns the durable offsets of `partitions`, in order. If it is None, returns all, sorted by topic and
+    partition."""
     stored = store.of_group(group_id)
     wanted = sorted(stored) if partitions is None else partitions
     return tuple(_fetched(partition, stored.get(partition)) for partition in wanted)
@@ -185,7 +189,8 @@ def _fetch(
 def _unstable(
     store: ShardOffsets, group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> Iterable[TopicPartition]:
-    """The partitions whose offsets an open transaction may change, of `partitions` or, if None, of all."""
+    """Returns the partitions whose offsets an open transaction may change. Checks `partitions`, or all if it is
+    None."""
     found = store.unstable_partitions(group_id)
     return found if partitions is None else found.intersection(partitions)
 
@@ -202,7 +207,8 @@ def _fetched(partition: TopicPartition, value: OffsetCommitValue | None) -> Fetc
 
 
 def _delete_error(group: ClassicGroup | None) -> ErrorCode:
-    """Whether offsets of this group may be deleted: of a group with members only if it says what it reads."""
+    """Returns NONE if offsets of this group may be deleted, otherwise the error. A group with members must be of the
+    type "consumer", because only then its subscriptions are known."""
     if group is None or group.state is ClassicGroupState.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is not ClassicGroupState.EMPTY and not group.uses_consumer_protocol:
@@ -229,7 +235,7 @@ def _delete_records(
 
 
 def tombstones(group_id: str, partitions: list[TopicPartition]) -> tuple[GroupRecord, ...]:
-    """Records that delete these offsets."""
+    """Returns the records that delete these offsets."""
     return tuple(
         GroupRecord(OffsetCommitKey(group_id, partition.topic, partition.partition), None) for partition in partitions
     )

@@ -1,11 +1,11 @@
-"""The offsets of a shard: those that are durable, and which ones are being written.
+"""The offsets of a shard: the durable offsets, and the offsets that are being written.
 
-    committed   what acknowledged records say; readers see only this
+    committed   the offsets of acknowledged records; readers see only these
     pending     acknowledged too, but part of a transaction that is still open (`pending.py`)
-    in flight   how many writes that are not decided touch an offset; a deletion must delete those too
+    in flight   the number of undecided writes of each offset; a deletion must delete these offsets too
 
-An offset is kept as its record has it, 24 bytes and more, and decoded when it is read: of a million of them few ever
-are. Invariant: no group with an empty dict of offsets is kept.
+An offset is kept encoded as in its record, 24 bytes or more. It is decoded when it is read, because most are never
+read. Invariant: no group with an empty dict of offsets is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from klamm_coordinator.records.schemas import (
 
 
 class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
-    """The durable offsets of one group, for reading at once: later changes show or not."""
+    """A view of the durable offsets of one group. Read it at once, because later changes may or may not be visible in
+    it."""
 
     __slots__ = ("_encoded",)
 
@@ -50,7 +51,8 @@ _NONE = GroupOffsets({})
 
 
 class ShardOffsets:
-    """Changed by `replay` (durable) and by `begin`/`end` of writes (in flight), by nothing else."""
+    """The offsets of one shard. Replayed records and markers change the durable offsets. `begin` and `end` of writes
+    change the offsets in flight."""
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, bytes]] = {}
@@ -59,69 +61,71 @@ class ShardOffsets:
         self.pending = PendingOffsets()
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same offsets are durable."""
+        """Returns True if both have the same durable offsets."""
         return isinstance(other, ShardOffsets) and self._decoded() == other._decoded() and self.pending == other.pending
 
     __hash__ = None  # type: ignore[assignment]
 
     def group_ids(self) -> Iterable[str]:
-        """Groups with durable offsets, decided or pending."""
+        """Returns the ids of groups with durable offsets, committed or pending."""
         return self._committed.keys() | self.pending.group_ids()
 
     def count(self) -> int:
-        """How many offsets are durable."""
+        """Returns the number of committed offsets."""
         return sum(map(len, self._committed.values()))
 
     def committed(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """Group, partition and offset of all that are durable. Safe to call from another thread."""
+        """Yields the group id, partition and offset of every committed offset. Safe to call from another thread."""
         for group_id, encoded in list(self._committed.items()):
             for partition, value in list(encoded.items()):
                 yield group_id, partition, decode_offset_value(value).offset
 
     def of_group(self, group_id: str) -> GroupOffsets:
-        """The durable offsets of a group."""
+        """Returns the committed offsets of a group."""
         encoded = self._committed.get(group_id)
         return _NONE if encoded is None else GroupOffsets(encoded)
 
     def timestamps(self, group_id: str) -> Iterator[tuple[TopicPartition, int, int]]:
-        """Partition, commit and expiry of each durable offset of a group, in ms."""
+        """Yields the partition, commit time and expiry time of each committed offset of a group. The times are in
+        ms."""
         for partition, encoded in self._committed.get(group_id, {}).items():
             yield partition, *offset_timestamps(encoded)
 
     def is_in_flight(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether a write that is not decided touches this offset."""
+        """Returns True if an undecided write changes this offset."""
         return partition in self._in_flight.get(group_id, ())
 
     def has_any(self, group_id: str) -> bool:
-        """Whether the group has offsets, durable, pending or in flight."""
+        """Returns True if the group has offsets, whether committed, pending or in flight."""
         return group_id in self._committed or group_id in self._in_flight or bool(self.pending.partitions(group_id))
 
     def is_undecided(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether a write under way or an open transaction may change this offset."""
+        """Returns True if an undecided write or an open transaction may change this offset."""
         return self.is_in_flight(group_id, partition) or self.pending.is_pending(group_id, partition)
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether a transaction may change this offset (KIP-447)."""
+        """Returns True if a transaction may change this offset (KIP-447)."""
         return self.pending.is_pending(group_id, partition) or (
             self._in_flight_of_transactions[group_id, partition] > 0
         )
 
     def unstable_partitions(self, group_id: str) -> set[TopicPartition]:
-        """All such of the group."""
+        """Returns the group's partitions whose offsets a transaction may change (KIP-447)."""
         in_flight = {partition for group, partition in self._in_flight_of_transactions if group == group_id}
         return self.pending.partitions(group_id) | in_flight
 
     def partitions_to_delete(self, group_id: str, topics: Collection[str] | None = None) -> list[TopicPartition]:
-        """Every partition of the group, or of these topics, of which an offset is, or may become, durable."""
+        """Returns the group's partitions that have a durable offset or may get one, sorted. With `topics`, returns only
+        partitions of these topics."""
         found = {*self.of_group(group_id), *self._in_flight.get(group_id, ()), *self.pending.partitions(group_id)}
         return sorted(found if topics is None else (each for each in found if each.topic in topics))
 
     def replay(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """Replays an acknowledged record outside of transactions; None deletes it and the pending ones too."""
+        """Replays an acknowledged record outside of transactions. None deletes the offset and its pending offsets."""
         self.replay_encoded(group_id, partition, None if value is None else encode_offset_value(value))
 
     def replay_encoded(self, group_id: str, partition: TopicPartition, value: bytes | None) -> None:
-        """Replays an acknowledged record with an encoded value, which has been checked."""
+        """Replays an acknowledged record with an encoded value, which the caller has checked."""
         if self.pending:
             change = self.pending.remove if value is None else self.pending.outdate
             change(group_id, partition)
@@ -149,7 +153,7 @@ class ShardOffsets:
                 del self._committed[group_id]
 
     def begin(self, records: Iterable[GroupRecord], *, transactional: bool = False) -> None:
-        """These records are on their way."""
+        """Notes that these records are being written, so that their offsets are in flight."""
         for key, _ in records:
             if isinstance(key, OffsetCommitKey):
                 partition = TopicPartition(key.topic, key.partition)
@@ -159,7 +163,7 @@ class ShardOffsets:
                     self._in_flight_of_transactions[key.group_id, partition] += 1
 
     def end(self, records: Iterable[GroupRecord], *, transactional: bool = False) -> None:
-        """They are decided, one way or the other."""
+        """Notes that the write of these records is decided, whether it was appended or not."""
         for key, _ in records:
             if isinstance(key, OffsetCommitKey):
                 counter = self._in_flight[key.group_id]

@@ -1,4 +1,4 @@
-"""Reading the schemas of the internal topics. They are written with `KafkaWriter`.
+"""The reader for keys and values of the internal topics. `KafkaWriter` writes them.
 
 A reader ignores the tagged fields that it does not know (KIP-482).
 """
@@ -10,11 +10,11 @@ from klamm.kafka_types.reader import KafkaReader
 
 
 class SchemaError(KlammError):
-    """Bytes that do not follow the schema they claim to follow."""
+    """Raised if the bytes of a key or value do not follow their schema."""
 
 
 class SchemaReader(KafkaReader[bytes]):
-    """Reads one value from its start."""
+    """Reads the fields of one key or value, from its start."""
 
     __slots__ = ()
 

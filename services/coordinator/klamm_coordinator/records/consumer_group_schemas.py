@@ -4,14 +4,14 @@ Every key starts with its version (int16), which is its kind; keys are classic, 
 
     key 3    ConsumerGroupMetadata                  epoch int32
     key 4    ConsumerGroupPartitionMetadata         topics: id uuid, name string, partition count int32, racks (none)
-    key 5 m  ConsumerGroupMemberMetadata            what a member said of itself
+    key 5 m  ConsumerGroupMemberMetadata            the subscription and settings of the member
     key 6    ConsumerGroupTargetAssignmentMetadata  assignment epoch int32
-    key 7 m  ConsumerGroupTargetAssignmentMember    what the member is to have
-    key 8 m  ConsumerGroupCurrentMemberAssignment   what the member has, and must revoke
-    key 16 r ConsumerGroupRegularExpression         the topics that match
+    key 7 m  ConsumerGroupTargetAssignmentMember    the target assignment of the member
+    key 8 m  ConsumerGroupCurrentMemberAssignment   the partitions that the member has, and must revoke
+    key 16 r ConsumerGroupRegularExpression         the topics that match the expression
 
-All keys name the group first; m: then the member, r: then the expression.
-(Kafka: group-coordinator/src/main/resources/common/message/ConsumerGroup*.json)
+Every key begins with the group. In keys marked m the member follows, in keys marked r the expression. (Kafka:
+group-coordinator/src/main/resources/common/message/ConsumerGroup*.json)
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ VALUE_VERSION = 0
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of a topic that no other topic can be confused with."""
+    """A partition of the topic with this id. A later topic of the same name has another id."""
 
     topic_id: bytes
-    """16 bytes."""
+    """The topic's id, 16 bytes long."""
     partition: int
 
 
@@ -56,21 +56,21 @@ class MemberState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupEpochKey:
-    """ConsumerGroupMetadataKey."""
+    """The key of a group's epoch (Kafka's ConsumerGroupMetadataKey)."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadataKey:
-    """ConsumerGroupPartitionMetadataKey."""
+    """The key of a group's topics (Kafka's ConsumerGroupPartitionMetadataKey)."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemberKey:
-    """ConsumerGroupMemberMetadataKey."""
+    """The key of a member's subscription and settings (Kafka's ConsumerGroupMemberMetadataKey)."""
 
     group_id: str
     member_id: str
@@ -78,14 +78,14 @@ class MemberKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpochKey:
-    """ConsumerGroupTargetAssignmentMetadataKey."""
+    """The key of a group's assignment epoch (Kafka's ConsumerGroupTargetAssignmentMetadataKey)."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class TargetKey:
-    """ConsumerGroupTargetAssignmentMemberKey."""
+    """The key of a member's target assignment (Kafka's ConsumerGroupTargetAssignmentMemberKey)."""
 
     group_id: str
     member_id: str
@@ -93,7 +93,7 @@ class TargetKey:
 
 @dataclass(frozen=True, slots=True)
 class CurrentKey:
-    """ConsumerGroupCurrentMemberAssignmentKey."""
+    """The key of a member's current assignment (Kafka's ConsumerGroupCurrentMemberAssignmentKey)."""
 
     group_id: str
     member_id: str
@@ -101,7 +101,7 @@ class CurrentKey:
 
 @dataclass(frozen=True, slots=True)
 class RegexKey:
-    """ConsumerGroupRegularExpressionKey."""
+    """The key of the topics that an expression matches (Kafka's ConsumerGroupRegularExpressionKey)."""
 
     group_id: str
     regex: str
@@ -123,7 +123,7 @@ _KEYS = {version: key for key, version in _KEY_VERSIONS.items()}
 
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """Grows when members, subscriptions or topics change."""
+    """The epoch of a group, which grows when members, subscriptions or topics change."""
 
     epoch: int
 
@@ -138,21 +138,21 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """What a group knows of its topics, in the order of their names."""
+    """The topics that a group subscribes to, in the order of their names."""
 
     topics: tuple[TopicMetadata, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMemberMetadata:
-    """What a member said of itself."""
+    """The subscription and settings of a member, as its heartbeats give them."""
 
     instance_id: str | None
     rack_id: str | None
     client_id: str
     client_host: str
     subscribed_topic_names: tuple[str, ...]
-    """Sorted."""
+    """The names of the topics that the member subscribes to, sorted."""
     subscribed_topic_regex: str | None
     rebalance_timeout_ms: int
     server_assignor: str | None
@@ -167,18 +167,19 @@ class TargetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member is to have."""
+    """The target assignment of a member."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """What a member has."""
+    """The current assignment of a member."""
 
     member_epoch: int
     previous_member_epoch: int
-    """Still accepted, for the answer with the newer one may have been lost."""
+    """The epoch before the current one. It is still accepted, because the answer with the current epoch may have been
+    lost."""
     state: MemberState
     assigned: Partitions
     pending_revocation: Partitions
@@ -186,16 +187,16 @@ class Current:
 
     @property
     def owned(self) -> Partitions:
-        """Nobody else may have these."""
+        """The partitions that no other member may get now."""
         return self.assigned | self.pending_revocation
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that an expression matched."""
+    """The topics that a regular expression matched."""
 
     topics: tuple[str, ...]
-    """Sorted."""
+    """The names of the topics that matched, sorted."""
     version: int
     """The version of the metadata that the expression was matched against."""
     timestamp_ms: int
@@ -207,7 +208,7 @@ ConsumerGroupValue = (
 
 
 def encode_consumer_group_key(key: ConsumerGroupKey) -> bytes:
-    """The bytes of a record's key."""
+    """Returns the bytes of a record's key."""
     writer = KafkaWriter().int16(_KEY_VERSIONS[type(key)]).string(key.group_id)
     match key:
         case MemberKey() | TargetKey() | CurrentKey():
@@ -218,7 +219,8 @@ def encode_consumer_group_key(key: ConsumerGroupKey) -> bytes:
 
 
 def decode_consumer_group_key(version: int, reader: SchemaReader) -> ConsumerGroupKey | None:
-    """The key whose version was read; None for one of another kind. Raises SchemaError."""
+    """Returns the key, whose version was read already, or None if the version is of another kind. Raises
+    SchemaError."""
     kind = _KEYS.get(version)
     if kind is None:
         return None
@@ -228,7 +230,7 @@ def decode_consumer_group_key(version: int, reader: SchemaReader) -> ConsumerGro
 
 
 def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
-    """The bytes of a record's value."""
+    """Returns the bytes of a record's value."""
     writer = KafkaWriter().int16(VALUE_VERSION).use_flexible()
     match value:
         case GroupEpoch(epoch) | TargetEpoch(epoch):
@@ -250,7 +252,7 @@ def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
 
 
 def decode_consumer_group_value(key: ConsumerGroupKey, data: bytes) -> ConsumerGroupValue:
-    """The value that belongs to `key`. Raises SchemaError."""
+    """Returns the decoded value of a record with this key. Raises SchemaError."""
     reader = SchemaReader(data)
     version = reader.int16()
     if version != VALUE_VERSION:
@@ -315,7 +317,7 @@ def _read_current(reader: SchemaReader) -> Current:
 
 
 def _member_state(number: int) -> MemberState:
-    """One of a later Kafka is UNKNOWN, as Kafka reads it."""
+    """Returns the state with that number. A state of a later Kafka is read as UNKNOWN, as in Kafka."""
     try:
         return MemberState(number)
     except ValueError:

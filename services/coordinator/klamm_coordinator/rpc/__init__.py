@@ -1,1 +1,2 @@
-"""The Coordinator service (proto/klamm/v1/coordinator.proto): decode, check, ask the shard, encode."""
+"""The Coordinator service (proto/klamm/v1/coordinator.proto): decodes and checks requests, asks shards, encodes
+answers."""

@@ -74,7 +74,7 @@ class GroupAdminRpc:
         return _described(description, self._coordinator_id)
 
     async def delete_groups(self, request: DeleteGroupsRequest, context: CallContext) -> DeleteGroupsResponse:
-        """Shard by shard: each group is answered when its own shard has stored it."""
+        """Deletes the groups, shard by shard. Answers when each shard has stored its deletions or refused them."""
         errors: dict[str, ErrorCode] = {}
         by_shard: dict[ShardHost[GroupRules], list[str]] = defaultdict(list)
         for group_id in dict.fromkeys(request.group_ids):

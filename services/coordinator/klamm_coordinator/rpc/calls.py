@@ -15,7 +15,7 @@ from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """One for each family of calls."""
+    """The objects that answer the calls, one for each family of calls."""
 
     groups: ClassicGroupsRpc
     consumer_groups: ConsumerGroupsRpc

@@ -1,6 +1,6 @@
-"""What every request is checked for before a shard sees it. The shards may then assume it.
+"""The checks of requests before a shard gets them. The shards rely on these checks.
 
-All of them raise the exception of the code that the request is answered with.
+Every check raises the exception of the error code with which the request is answered.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.transaction.metadata import EPOCH_MAX, ProducerIdAndEpoch
 
 PROTOCOL_COUNT_MAX = 100
-"""Assignors of one member; clients have five to choose from."""
+"""The most assignors of one member. Clients have only five."""
 
 
 def check_group_id(group_id: str) -> None:
-    """INVALID_GROUP_ID for an empty one, or one that no record can hold."""
+    """Raises the exception of INVALID_GROUP_ID if the group id is empty, or too long for a record."""
     if not group_id:
         raise EXCEPTIONS[ErrorCode.INVALID_GROUP_ID]("the group id is empty")
     check_length(group_id, "the group id", ErrorCode.INVALID_GROUP_ID)
 
 
 def check_transactional_id(transactional_id: str) -> None:
-    """INVALID_REQUEST for an empty one, or one that no record can hold."""
+    """Raises the exception of INVALID_REQUEST if the transactional id is empty or too long for a record. An id with the
+    prefix of batch ledgers must be the id of a part."""
     if not transactional_id:
         raise _invalid("the transactional id is empty")
     check_length(transactional_id, "the transactional id", ErrorCode.INVALID_REQUEST)
@@ -35,7 +36,8 @@ def check_transactional_id(transactional_id: str) -> None:
 
 
 def check_producer(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch:
-    """The producer that a request says it is from. INVALID_REQUEST if no producer can have these numbers."""
+    """Returns the producer that a request names. Raises the exception of INVALID_REQUEST if no producer can have these
+    numbers."""
     if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
         raise _invalid(
             f"producer id is {producer_id} and epoch {producer_epoch}; expected an id of 0 or more and an epoch"
@@ -45,7 +47,7 @@ def check_producer(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch:
 
 
 def check_join(request: JoinGroupRequest, settings: GroupSettings) -> None:
-    """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT or INVALID_REQUEST."""
+    """Raises the exception of INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT or INVALID_REQUEST if a field is not valid."""
     check_group_id(request.group_id)
     shortest, longest = settings.session_timeout_min_ms, settings.session_timeout_max_ms
     if not shortest <= request.session_timeout_ms <= longest:

@@ -1,4 +1,4 @@
-"""Membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+"""The calls of members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from klamm_server.security.session import require
 
 
 class ClassicGroupsRpc:
-    """A waiting join or sync is a future of its shard, not a task that sleeps."""
+    """Answers the calls of members of classic groups. A join or sync that waits is a future of its shard."""
 
     def __init__(self, shards: Shards[GroupRules], settings: GroupSettings) -> None:
         self._shards = shards
@@ -167,5 +167,5 @@ def _leave_response(request: LeaveGroupRequest, reply: LeaveReply) -> LeaveGroup
 
 
 def host_of(peer: str) -> str:
-    """`/10.0.0.1` of gRPC's `ipv4:10.0.0.1:50321`, as Kafka shows it."""
+    """Returns the host of a gRPC peer as Kafka shows it: `/10.0.0.1` for `ipv4:10.0.0.1:50321`."""
     return "/" + peer.partition(":")[2].rpartition(":")[0].strip("[]")

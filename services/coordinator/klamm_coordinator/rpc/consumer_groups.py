@@ -1,4 +1,4 @@
-"""Groups of the new protocol (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+"""The calls of groups of the new protocol (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOPIC_ID_BYTES = 16
 
 
 class ConsumerGroupsRpc:
-    """`topics` gives what the newest metadata says of topics."""
+    """Answers the calls of consumer groups. `topics` returns the topics of the newest metadata image."""
 
     def __init__(
         self, shards: Shards[GroupRules], topics: Callable[[], Topics], settings: GroupSettings, coordinator_id: int
@@ -109,13 +109,14 @@ def _assigned_topics(description: ConsumerGroupDescription) -> set[str]:
 
 
 def seen_by_caller(topics: Topics) -> Topics:
-    """The topics that an expression may match and the caller may describe."""
+    """Returns the same topics, but a regular expression matches only those that the caller may describe."""
     caller = CALLER.get()
     return topics if caller is None else _SeenTopics(topics, caller)
 
 
 class _SeenTopics:
-    """Looked at when the group's turn comes, which is not in the caller's context."""
+    """The topics for one caller. It keeps the caller's session, because the group's turn does not run in the caller's
+    context."""
 
     def __init__(self, topics: Topics, caller: Session) -> None:
         self._topics = topics
@@ -134,7 +135,7 @@ class _SeenTopics:
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSettings) -> None:
-    """INVALID_GROUP_ID, INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    """Raises the exception of INVALID_GROUP_ID, INVALID_REQUEST or UNSUPPORTED_ASSIGNOR if a field is not valid."""
     check_group_id(request.group_id)
     for name in ("member_id", "group_instance_id", "rack_id", "client_id", "client_host", "subscribed_topic_regex"):
         check_length(getattr(request, name), name, ErrorCode.INVALID_REQUEST, reserve_bytes=64)
@@ -147,7 +148,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSetti
         _require(epoch == STATIC_LEAVE_EPOCH, f"member_epoch is {epoch}, expected -2 or more")
         _require(bool(request.member_id), "the member id is empty")
         _require(bool(request.group_instance_id), "member_epoch is -2, but the instance id is missing")
-    # As in Kafka a name that no topic can have matches nothing; only one that no record can hold is refused.
+    # As in Kafka, a name that no topic can have matches nothing. Only a name that is too long for a record is refused.
     for topic in request.subscribed_topic_names.names:
         check_length(topic, "a topic name", ErrorCode.INVALID_REQUEST)
     for one in request.owned.topics:
@@ -165,7 +166,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         request.HasField("owned") and not request.owned.topics,
         "a member that joins must send an empty list of owned partitions",
     )
-    # An empty list is a subscription as well: to nothing, so far.
+    # An empty list is a subscription too, to no topic yet.
     subscribes = request.HasField("subscribed_topic_names") or request.HasField("subscribed_topic_regex")
     _require(subscribes, "a member that joins must subscribe to topics, by name or by regular expression")
 

@@ -1,6 +1,6 @@
-"""A running coordinator: the shards that it owns, the calls about them, and what both need of other servers.
+"""A running coordinator: the shards that it owns, the calls about them, and the links to other servers that both need.
 
-Made when there are shards in the cluster, or the first call comes (server.py).
+The server makes it when the cluster has shards, or when the first call arrives (server.py).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Coordinator:
         self.on_image(MetadataImage.empty(), image())
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Opens and closes shards, and tells them of topics that are no more."""
+        """Opens and closes shards, and tells the shards of groups which topics were deleted."""
         delta = changed_topics(old, new)
         self._topics = self._topics.after(new, delta)
         for shards in self._kinds:
@@ -126,13 +126,13 @@ class Coordinator:
                 host.step(TopicsDeleted(topics=deleted))
 
     async def close(self) -> None:
-        """Lets every shard go; calls are answered NOT_COORDINATOR from now on."""
+        """Releases every shard. After this, calls are answered with NOT_COORDINATOR."""
         await asyncio.gather(*(shards.close() for shards in self._kinds))
         await self._markers.close()
         await self._supply.close()
 
     async def close_channels(self) -> None:
-        """Ends the calls to others."""
+        """Closes the channels to brokers and other coordinators."""
         await self._channels.close()
         await self._coordinators.close()
 
@@ -158,7 +158,7 @@ class Coordinator:
         load_buffer_bytes: int,
         carrier: OrderCarrier | None = None,
     ) -> Shards[RulesT]:
-        """The shards of one topic, to be opened and closed as images say."""
+        """Adds the shards of one topic, which `on_image` opens and closes, and returns them."""
 
         def open_shard(number: int, writer: ShardImage) -> ShardHost[RulesT]:
             return ShardHost(

@@ -1,4 +1,4 @@
-"""Translates outcomes to the errors in a response's body."""
+"""The error texts in responses."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from klamm.errors import ErrorCode
 
 
 def text_of(code: ErrorCode) -> str:
-    """The table's text of a code; nothing for a success."""
+    """Returns the text of an error code, or an empty text for NONE."""
     return code.text if code else ""

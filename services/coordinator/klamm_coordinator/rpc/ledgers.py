@@ -1,4 +1,5 @@
-"""Batch ledgers: PrepareTxn, RegisterRun, DecideBatch; for people ListLedgers, DeleteLedger."""
+"""The calls of batch ledgers: PrepareTxn, RegisterRun, DecideBatch, and for administrators ListLedgers and
+DeleteLedger."""
 
 from __future__ import annotations
 
@@ -158,7 +159,8 @@ def _listed(shard: TransactionRules) -> Iterator[ListedLedger]:
 
 
 def _ledger(name: LedgerName) -> LedgerId:
-    """Raises TransactionalIdAuthorizationFailedError for one that the caller may not write to, InvalidRequestError."""
+    """Returns the ledger with that name. Raises TransactionalIdAuthorizationFailedError if the caller may not write to
+    the ledger, or InvalidRequestError if the name is not valid."""
     ledger = LedgerId(name.sink, name.query_id)
     require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, ledger.key)
     if problem := ledger_problem(ledger):

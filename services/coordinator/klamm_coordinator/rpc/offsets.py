@@ -1,4 +1,4 @@
-"""Offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+"""The calls about offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from klamm_server.security.session import may, may_be_shown, require
 
 
 class OffsetsRpc:
-    """Whether a topic exists is the image's word; partitions beyond its last one are refused like unknown topics."""
+    """Answers the calls about offsets. Commits are refused for partitions that the newest metadata image does not
+    have."""
 
     def __init__(self, shards: Shards[GroupRules], image: Callable[[], MetadataImage]) -> None:
         self._shards = shards
@@ -141,7 +142,8 @@ def _refuse_unstable(partitions: list[TopicPartition]) -> None:
 
 
 def _refusal(image: MetadataImage, offset: GroupOffset) -> ErrorCode:
-    """Any offset is stored, as in Kafka: some clients commit -1 or -2 to have a group begin again by its policy."""
+    """Returns the error with which a commit of this offset is refused, or NONE. As in Kafka, any number is stored: some
+    clients commit -1 or -2, so that the group begins again by its reset policy."""
     if not may(AclOperation.READ, ResourceType.TOPIC, offset.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     known = image.partition(offset.topic, offset.partition) is not None
@@ -151,7 +153,7 @@ def _refusal(image: MetadataImage, offset: GroupOffset) -> ErrorCode:
 def _by_right(
     operation: AclOperation, partitions: Iterable[TopicPartition]
 ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """The partitions that the caller has no right to for this operation, and those that it has."""
+    """Returns the partitions on which the caller may not do this operation, and those on which it may."""
     denied: list[TopicPartition] = []
     allowed: list[TopicPartition] = []
     for one in partitions:

@@ -18,7 +18,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class CoordinatorServicer:
-    """What `RpcServer.add_service(COORDINATOR, ...)` takes."""
+    """The handlers of all calls of the Coordinator service, for `RpcServer.add_service(COORDINATOR, ...)`."""
 
     def __init__(self, coordinator: Callable[[], Awaitable[Coordinator]]) -> None:
         self._coordinator = coordinator

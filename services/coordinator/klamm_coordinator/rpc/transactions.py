@@ -1,4 +1,4 @@
-"""Transactions: InitProducerId, AddPartitionsToTxn, EndTxn; for people ListTransactions, DescribeTransactions."""
+"""The calls of transactions: InitProducerId, AddPartitionsToTxn, EndTxn, ListTransactions, DescribeTransactions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from klamm_server.security.session import may, may_be_shown, require
 
 
 class TransactionsRpc:
-    """Which partitions exist is the image's word."""
+    """Answers the calls of transactions. The newest metadata image says which partitions exist."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class TransactionsRpc:
             for host in self._shards:
                 values.update(host.rules.ids.values)
             if request.transactional_id_pattern:
-                # Loaded by the first who needs it.
+                # The module is loaded only when a call needs it.
                 from klamm_coordinator.consumer.patterns import matching
 
                 values = {one: values[one] for one in matching(request.transactional_id_pattern, values)}
@@ -207,7 +207,8 @@ class TransactionsRpc:
         return text_of(error)
 
     def _unusable(self, partitions: Iterable[TopicPartition]) -> list[ErrorCode] | None:
-        """The error of each partition if there is one that a transaction cannot write to; None: all can be added."""
+        """Returns the error of each partition if a transaction cannot write to all of them, or None if all can be
+        added."""
         image = self._image()
         errors = [_partition_error(image, one) for one in partitions]
         if not any(errors):

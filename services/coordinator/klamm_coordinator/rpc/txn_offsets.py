@@ -1,4 +1,4 @@
-"""Offsets in transactions: TxnOffsetCommit (KIP-447), and the markers that decide them."""
+"""Offsets in transactions: TxnOffsetCommit (KIP-447), and the markers that commit or abort these offsets."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from klamm_server.security.session import require
 
 
 class TxnOffsetsRpc:
-    """Transactions' calls on the groups' shards. A transaction's coordinator is asked once for each transaction and
-    shard."""
+    """Answers the calls of transactions to shards of groups. It asks a transaction's coordinator once for each
+    transaction and shard."""
 
     def __init__(self, shards: Shards[GroupRules], registry: TxnRegistry, image: Callable[[], MetadataImage]) -> None:
         self._shards = shards

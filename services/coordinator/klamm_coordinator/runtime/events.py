@@ -1,4 +1,4 @@
-"""The events of any shard, besides the events of its rules."""
+"""The events that every kind of shard handles, in addition to the events of its rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klamm.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteAppended:
-    """All in-sync replicas have the write's records. Writes are decided in their order."""
+    """The write's records are on all in-sync replicas. Writes are decided in the order of their ids."""
 
     write_id: int
 
@@ -20,9 +20,9 @@ class WriteFailed:
 
     write_id: int
     error: ErrorCode
-    """What the broker said."""
+    """The error with which the broker answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed:
-    """A deadline may be due."""
+    """Tells the shard the current time, so that it handles the timers that are due."""

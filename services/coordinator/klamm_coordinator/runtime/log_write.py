@@ -1,4 +1,4 @@
-"""What every shard hands to its log."""
+"""The write that a shard sends to its log, and the transaction that it may belong to."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ RecordT = TypeVar("RecordT")
 
 
 class TxnProducer(NamedTuple):
-    """Names one transaction (KIP-890: every transaction has an epoch of its own)."""
+    """The producer id and epoch that identify one transaction (KIP-890: every transaction has its own epoch)."""
 
     producer_id: int
     epoch: int
 
 
 class TxnMarker(NamedTuple):
-    """How a transaction ended, and on whose word."""
+    """The result of a transaction, and the epoch of the coordinator that decided it."""
 
     committed: bool
     coordinator_epoch: int
-    """Writer epoch of the transaction's shard."""
+    """The coordinator epoch of the transaction's shard, which grows with every new owner of the shard."""
     transaction_version: int
-    """2: the marker's epoch is one more than that of the transaction's batches (KIP-890)."""
+    """The transaction version. In version 2, the marker's epoch is one more than the epoch of the transaction's batches
+    (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWrite(Generic[RecordT]):
-    """Records to be appended together, after those of every earlier write."""
+    """Records that the log appends together, after the records of every earlier write."""
 
     write_id: int
     records: tuple[RecordT, ...]
     producer: TxnProducer | None = None
-    """The transaction it is part of, or ends; None: it counts at once."""
+    """The transaction that the records belong to, or that `marker` ends. None means that the records are valid at
+    once."""
     marker: TxnMarker | None = None
-    """Instead of records: how the transaction ended."""
+    """The result of the transaction, if this write ends it. Such a write has no records."""

@@ -1,4 +1,4 @@
-"""Loading a shard: the batches of its log, one after the other, into the state of its rules."""
+"""Loads a shard: replays the batches of its log in order into the state of its rules."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ RecordT = TypeVar("RecordT")
 
 
 class Replayer(Protocol):
-    """Replays the records of one load; not used after it."""
+    """Replays the records of one load of a shard. Every load uses a new replayer."""
 
     skipped_count: int
-    """Records of kinds that are not known here."""
+    """The number of records that were skipped, such as control records and records of an unknown kind."""
 
     def replay_batch(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
         """Applies the batch at `position`. Raises SchemaError, or a CorruptBatchError."""
 
 
 class RecordReplayer(Generic[RecordT]):
-    """Decodes record by record; `decode` gives None for a kind of record that it does not know."""
+    """Decodes and replays record by record. `decode` returns None for a record of an unknown kind."""
 
     def __init__(
         self, decode: Callable[[bytes, bytes | None], RecordT | None], replay: Callable[[RecordT], None]

@@ -1,7 +1,7 @@
-"""What a kind of shard has to be, so that `ShardRuntime` can run it: rules, and the state that they keep.
+"""The interface of a shard's rules, which `ShardRuntime` runs.
 
-What is promised changes by `replay` of acknowledged records alone, live (`end_write`) and at start-up (`replayer`).
-Everything else follows events, is built again at `start`, and is lost with the process.
+The durable state changes only by the replay of acknowledged records: live in `end_write`, and at start-up in
+`replayer`. All other state follows events. The process loses it when it ends, and `start` builds it again.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from klamm_coordinator.runtime.write_queue import PendingWrite
 
 
 class Rules(Protocol):
-    """One shard's. A turn is a `Turn` of the kind's settings and records."""
+    """The rules of one shard, with their state. Each `turn` is a `Turn` with the settings and records of this kind of
+    shard."""
 
     @property
     def write_timeout_ms(self) -> int:
-        """How long a write may take before its requesters get an error with which they retry."""
+        """How long a write may take, in ms. After that, its requests get an error with which the clients retry."""
 
     @property
     def waiting_count(self) -> int:
-        """Requests that wait for a write before they want one themselves; they count as writes where too many wait."""
+        """The number of requests that wait for an earlier write. They also count against
+        `coordinator.pending.writes.max`."""
 
     # Loading
 
@@ -33,26 +35,26 @@ class Rules(Protocol):
         """Returns the object that loads the shard from its log."""
 
     def summary(self) -> str:
-        """What the shard has, for the log."""
+        """Returns a text for the program's log that says what the shard contains."""
 
     def start(self, turn: Any) -> None:
-        """Everything is loaded."""
+        """Builds the state that is not stored, and sets timers, after all records were loaded."""
 
     # Events
 
     def passes_when_full(self, request: Any) -> bool:
-        """Whether a request is taken although too many writes wait for the log."""
+        """Returns True if the request is accepted even while too many writes wait for the log."""
 
     def handle(self, event: Any, turn: Any) -> None:
         """Handles a request, or another event of this kind of shard."""
 
     def on_timer(self, timer: Any, turn: Any) -> None:
-        """A deadline that the rules set is due."""
+        """Handles a timer that the rules set and that is now due."""
 
     # Writes
 
     def begin_write(self, write: LogWrite[Any]) -> None:
-        """The write is under way from now on."""
+        """Notes that the write was handed to the log."""
 
     def end_write(self, write: LogWrite[Any], *, is_appended: bool) -> None:
         """Notes that a write has ended. If it was appended, its records are now part of the shard's durable state."""
@@ -61,10 +63,11 @@ class Rules(Protocol):
         """Returns the answer instead of `reply`, because the requester's write failed or takes too long."""
 
     def follow(self, then: Any, broker_error: ErrorCode, turn: Any) -> None:
-        """Does what was to follow a write: without an error it was appended, else it failed or takes too long."""
+        """Carries out `then` after a write was appended. With an error, the write failed or takes too long."""
 
     def resume(self, pending: PendingWrite[Any], broker_error: ErrorCode, turn: Any) -> None:
-        """Continues the requests that waited for a write, after it was decided and answered."""
+        """Continues the requests that waited for a write, after the write was decided and its own requests were
+        answered."""
 
     def check_invariants(self, timers: Timers[Any], writes: Collection[LogWrite[Any]]) -> None:
-        """Asserts what the rules promise of their state; `writes` are those under way."""
+        """Asserts the invariants of the rules. `writes` are the writes that the log has not decided yet."""

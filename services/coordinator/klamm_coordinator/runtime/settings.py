@@ -1,8 +1,7 @@
-"""The settings that every kind of shard obeys; each kind adds its own.
+"""The settings of every kind of shard. Each kind of shard adds its own settings.
 
-`CoordinatorConfig` inherits them all: rules are given the configuration itself.
-
-A field without a definition is no setting: only tests have it otherwise.
+`CoordinatorConfig` inherits all of these classes, and the rules get the configuration itself. A field with a plain
+default value cannot be configured. Only tests change its value.
 """
 
 from __future__ import annotations

@@ -29,17 +29,18 @@ RulesT = TypeVar("RulesT", bound=Rules)
 
 @dataclass(frozen=True, slots=True)
 class _WriteTimer:
-    """An append takes too long to let its requesters wait on."""
+    """Due when a write has taken `write_timeout_ms`. The requests of the write are then answered with an error."""
 
     write_id: int
 
 
 class ShardRuntime(Generic[RulesT]):
-    """Load it with what `rules.replayer()` gives, then `start`, then `step`."""
+    """Runs one shard. The caller loads it through `rules.replayer()`, calls `start` once, and then `step` for each
+    event."""
 
     def __init__(self, rules: RulesT, settings: ShardSettings, rng: random.Random) -> None:
         self.rules = rules
-        """The shard's rules; others only read from them."""
+        """The shard's rules. Code outside of the runtime only reads from them."""
         self._settings = settings
         self._rng = rng
         self._timers: Timers[Any] = Timers()
@@ -47,26 +48,29 @@ class ShardRuntime(Generic[RulesT]):
 
     @property
     def pending_write_count(self) -> int:
-        """Writes that are not decided, and requests that wait for one."""
+        """The number of writes that the log has not decided, plus the number of requests that wait for such a write."""
         return len(self._writes) + self.rules.waiting_count
 
     def takes(self, request: Any) -> bool:
-        """Whether a request may be made now: else `coordinator.pending.writes.max` writes wait already."""
+        """Returns False if `coordinator.pending.writes.max` writes wait already and the request must therefore be
+        rejected."""
         is_full = self.pending_write_count >= self._settings.pending_writes_max
         return not is_full or self.rules.passes_when_full(request)
 
     def next_deadline_ms(self) -> int | None:
-        """When to step with `TimePassed` at the latest, on the monotonic clock."""
+        """Returns the monotonic time in ms of the next timer, when the shell must step with `TimePassed`. None means no
+        timer is set."""
         return self._timers.next_deadline_ms()
 
     def start(self, now: Now) -> ShardEffects[Any]:
-        """Everything is loaded."""
+        """Starts the rules after all records were loaded."""
         turn = self._turn(now)
         self.rules.start(turn)
         return turn.effects
 
     def step(self, event: Any, now: Now) -> ShardEffects[Any]:
-        """Handles the event, then what is due: a member that speaks up at the last moment is heard."""
+        """Handles the event, and then the timers that are due. A heartbeat that arrives at the last moment keeps its
+        member alive."""
         turn = self._turn(now)
         self._handle(event, turn)
         for timer in self._timers.pop_due(now.monotonic_ms):
@@ -77,7 +81,7 @@ class ShardRuntime(Generic[RulesT]):
         return turn.effects
 
     def check_invariants(self) -> None:
-        """Asserts what the module's docstring lists."""
+        """Asserts the invariants that the module's docstring lists."""
         for pending in self._writes:
             is_waited_for = bool(pending.replies) or pending.then is not None
             assert not is_waited_for or _WriteTimer(pending.write.write_id) in self._timers, pending

@@ -1,4 +1,4 @@
-"""An internal topic as the log of a shard sees it: a name, an encoding, and a record that claims."""
+"""The description of an internal topic for the log of a shard: the topic's name, its encoding, and its claim record."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTopic:
-    """What `LogLink` has to know of a topic whose partitions are shards."""
+    """The data that `LogLink` needs about a topic whose partitions are shards."""
 
     name: str
     encode: Callable[[Any], tuple[bytes, bytes | None]]
-    """Key and value of a record of its rules' writes."""
+    """Returns the key and value of a record that the rules write, as bytes."""
     claim: Any
-    """A tombstone of what cannot exist: every reader of the topic knows such a record and does nothing about it."""
+    """The record with which an owner claims a shard's log. It is a tombstone of a key that cannot exist, so that every
+    reader of the topic skips it."""

@@ -1,7 +1,7 @@
-"""Deadlines as data: the core says what is due when, the shell sleeps.
+"""Deadlines as data: the core sets the deadlines, and the shell sleeps until the next one.
 
-A heartbeat moves its member's deadline, thousands of times a second; a heap entry is therefore left where it
-is and looked at again when it comes up.
+Heartbeats move deadlines thousands of times a second. The heap entry of a deadline that moves to a later time stays in
+place, and is corrected when it reaches the top.
 
 Invariant: every scheduled key has a heap entry at or before its deadline.
 """
@@ -18,7 +18,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The moment of a step."""
+    """The time of a step, on the monotonic clock and on the wall clock."""
 
     monotonic_ms: int
     """The monotonic time of the step in ms, for deadlines."""
@@ -27,7 +27,7 @@ class Now:
 
 
 class Timers(Generic[KeyT]):
-    """One deadline per key."""
+    """Timers, with one deadline for each key."""
 
     __slots__ = ("_deadlines", "_heap", "_sequence")
 
@@ -50,11 +50,11 @@ class Timers(Generic[KeyT]):
             self._push(key, deadline_ms)
 
     def cancel(self, key: KeyT) -> None:
-        """Forgets `key`, if it is there."""
+        """Removes the deadline of `key`, if it has one."""
         self._deadlines.pop(key, None)
 
     def next_deadline_ms(self) -> int | None:
-        """When `pop_due` will have something; None: never."""
+        """Returns the earliest deadline in ms on the monotonic clock, or None if no timer is set."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
@@ -66,7 +66,8 @@ class Timers(Generic[KeyT]):
             yield key
 
     def _settle(self) -> None:
-        """Makes the top of the heap true: drops cancelled entries, puts moved ones where they belong."""
+        """Corrects the top of the heap: drops cancelled entries, and pushes moved ones again with their new
+        deadline."""
         while self._heap:
             pushed_ms, _, key = self._heap[0]
             deadline_ms = self._deadlines.get(key)

@@ -1,7 +1,7 @@
-"""One step of a shard while it runs: its moment, its timers, and what the rules ask for.
+"""One step of a shard while it runs: its time, its timers, and the effects that the rules ask for.
 
-Rules get a `Turn` and nothing else from outside, so what they can do is what is here: answer a request, want records
-stored, give an order, set a timer, draw a random number, leave a note for the log.
+Rules get nothing else from outside. With a turn they can answer a request, append records, give an order, set a timer,
+draw a random number, and log a line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RecordT = TypeVar("RecordT")
 
 @dataclass(slots=True)
 class Turn(Generic[SettingsT, RecordT]):
-    """Alive for one step only."""
+    """The time, timers and effects of one step. The runtime makes a new turn for every step."""
 
     now: Now
     settings: SettingsT
@@ -33,7 +33,7 @@ class Turn(Generic[SettingsT, RecordT]):
     effects: ShardEffects[RecordT] = field(default_factory=ShardEffects)
 
     def reply(self, reply_id: int, reply: Any) -> None:
-        """Answers a request."""
+        """Answers the request that has the id `reply_id`."""
         self.effects.replies.append((reply_id, reply))
 
     def append(
@@ -44,25 +44,26 @@ class Turn(Generic[SettingsT, RecordT]):
         then: Any = None,
         producer: TxnProducer | None = None,
     ) -> None:
-        """Wants `records` stored together, as part of the producer's transaction if there is one.
+        """Appends `records` to the log together, as part of the producer's transaction if there is one.
 
-        The replies are given, and `then` is done, when they are durable, or will never be."""
+        The replies are sent, and `then` is carried out, when the records are durable, have failed, or take too long."""
         self._begin(self._writes.add(records, replies=replies, then=then, producer=producer, marker=None))
 
     def append_marker(self, producer: TxnProducer, marker: TxnMarker, *, replies: Replies) -> None:
-        """Wants the end of a transaction stored; the replies are parked behind it."""
+        """Appends the end of a transaction to the log. The replies are sent when the marker is durable, has failed, or
+        takes too long."""
         self._begin(self._writes.add((), replies=replies, then=None, producer=producer, marker=marker))
 
     def order(self, order: Any) -> None:
-        """Wants something done outside of the shard and its log."""
+        """Asks the shell for an action outside of the shard and its log."""
         self.effects.orders.append(order)
 
     def note(self, line: str) -> None:
-        """One line for the log."""
+        """Asks the shell to write one line to the program's log."""
         self.effects.notes.append(line)
 
     def schedule(self, timer: Any, delay_ms: int) -> None:
-        """Sets or moves a deadline, counted from now."""
+        """Sets or moves the deadline of `timer` to `delay_ms` from now."""
         self.timers.schedule(timer, self.now.monotonic_ms + delay_ms)
 
     def _begin(self, write: LogWrite[RecordT]) -> None:

@@ -18,17 +18,19 @@ Replies = tuple[tuple[int, Any], ...]
 
 @dataclass(slots=True)
 class PendingWrite(Generic[RecordT]):
-    """A write with what waits for it."""
+    """A write that the log has not decided, with the answers and the follow-up that wait for it."""
 
     write: LogWrite[RecordT]
     replies: Replies
-    """The answers to give when the write is durable; none once their requesters were told that it takes too long."""
+    """The answers that are sent when the write is durable. Empty after the requests got an error because the write
+    takes too long."""
     then: Any
-    """What else the rules do when the write is decided, as data; None once that was done, or if there is nothing."""
+    """The follow-up that the rules carry out when the write is decided, as data. None if there is none, or if it was
+    done."""
 
 
 class WriteQueue(Generic[RecordT]):
-    """Every shard has one."""
+    """The writes of one shard that its log has not decided yet, in order."""
 
     def __init__(self) -> None:
         self._pending: dict[int, PendingWrite[RecordT]] = {}
@@ -52,13 +54,13 @@ class WriteQueue(Generic[RecordT]):
         producer: TxnProducer | None,
         marker: TxnMarker | None,
     ) -> LogWrite[RecordT]:
-        """The next write, to be handed to the log."""
+        """Adds a write to the end of the queue and returns it, so that the caller can hand it to the log."""
         write = LogWrite(write_id=self._next_write_id, records=records, producer=producer, marker=marker)
         self._next_write_id += 1
         self._pending[write.write_id] = PendingWrite(write, replies, then)
         return write
 
     def take(self, write_id: int) -> PendingWrite[RecordT]:
-        """Removes the oldest write, which the log has decided."""
+        """Removes and returns the oldest write, which the log has decided."""
         assert next(iter(self._pending)) == write_id, (write_id, list(self._pending)[:3])
         return self._pending.pop(write_id)

@@ -32,14 +32,14 @@ _ABORTED = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """This value, then the answer."""
+    """The decision to store this value, and to send the answer after that."""
 
     value: TransactionMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerNow:
-    """The answer may be sent at once: nothing is to be written."""
+    """The decision to answer at once, because nothing has to be written."""
 
     error: ErrorCode = ErrorCode.NONE
 
@@ -57,13 +57,14 @@ class AbortFirst:
 
 
 NO_ID = AnswerNow(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""No controller gave out producer ids yet; clients try again."""
+"""The answer while no producer id is available. Clients retry after it."""
 
 
 def init_producer_id(
     request: InitProducerId, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
 ) -> Store | AnswerNow | Wait | AbortFirst:
-    """A producer wants an identity. An answer without an error goes with `current.producer`."""
+    """Decides about a producer's request for an id and epoch. An AnswerNow without an error gives it
+    `current.producer`."""
     if current is None:
         producer_id = stock.take()
         if producer_id is None:
@@ -86,7 +87,7 @@ def _take_over_ongoing(
     expected: ProducerIdAndEpoch | None, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
 ) -> AnswerNow | AbortFirst:
     if expected is not None and expected != (current.producer_id, current.producer_epoch):
-        # A request from before the transaction: its sender has its answer and went on.
+        # The request is older than the transaction. Its producer has received the answer and continued.
         return AnswerNow(ErrorCode.PRODUCER_FENCED)
     last_producer_epoch = NO_EPOCH if expected is None else expected.producer_epoch
     value = abort_by_coordinator(current, stock, now_ms, last_producer_epoch=last_producer_epoch)
@@ -98,7 +99,7 @@ def _next_producer(
 ) -> Store | AnswerNow:
     expected = request.expected
     if expected is not None and current.was_last(expected):
-        # It was given its new epoch and does not know.
+        # The producer has a new epoch, but the answer with it was lost.
         return AnswerNow()
     producer = _bumped(current, stock)
     if producer is None:
@@ -123,9 +124,9 @@ def _bumped(current: TransactionMetadata, stock: ProducerIdStock) -> ProducerIdA
 def abort_by_coordinator(
     current: TransactionMetadata, stock: ProducerIdStock, now_ms: int, *, last_producer_epoch: int
 ) -> TransactionMetadata | None:
-    """Ends an open transaction and its epoch; None: no producer id is to be had.
+    """Aborts an open transaction and ends its epoch. Returns None if a new producer id is needed and none is available.
 
-    `last_producer_epoch`: the epoch it has, if its producer may go on, or -1."""
+    `last_producer_epoch` is the transaction's epoch if its producer may continue, otherwise -1."""
     assert current.state is TxnState.ONGOING, current
     return ended_with_epoch(current, stock, now_ms, committed=False, last_producer_epoch=last_producer_epoch)
 
@@ -133,7 +134,8 @@ def abort_by_coordinator(
 def ended_with_epoch(
     current: TransactionMetadata, stock: ProducerIdStock, now_ms: int, *, committed: bool, last_producer_epoch: int
 ) -> TransactionMetadata | None:
-    """Decided, in an epoch that ends with it; None: no producer id is to be had."""
+    """Returns the transaction with its outcome, in an epoch that ends with it. Returns None if a new producer id is
+    needed and none is available."""
     next_producer_id = stock.take() if current.is_exhausted else NO_PRODUCER_ID
     if next_producer_id is None:
         return None
@@ -148,7 +150,7 @@ def ended_with_epoch(
 def add_partitions(
     requests: tuple[AddPartitions, ...], current: TransactionMetadata | None, now_ms: int
 ) -> Store | AnswerNow | Wait:
-    """Requests of one producer, decided together."""
+    """Decides about AddPartitions requests of one producer together."""
     if current is None:
         return AnswerNow(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if requests[0].producer != current.producer:
@@ -166,7 +168,7 @@ def add_partitions(
 def verify_partitions(
     request: VerifyPartitions, current: TransactionMetadata | None
 ) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
-    """(error for all, errors by partition)."""
+    """Returns the error for the whole request, and the errors by partition."""
     if current is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, ()
     if request.producer != current.producer:
@@ -190,13 +192,13 @@ def refusal(producer: ProducerIdAndEpoch, current: TransactionMetadata) -> Error
 def end_txn(
     request: EndTxn, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
 ) -> Store | AnswerNow | Wait:
-    """The producer commits or aborts. An answer without an error goes with `current.producer`."""
+    """Decides about a producer's commit or abort. An AnswerNow without an error gives it `current.producer`."""
     if current is None:
         return AnswerNow(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.bump_epoch and current.was_last(request.producer):
         return _end_again(request, current)
     if request.producer != current.producer:
-        # Kafka knows TRANSACTION_ABORTABLE of this request only since there are bumps.
+        # Kafka answers EndTxn with TRANSACTION_ABORTABLE only in the versions that bump the epoch.
         return AnswerNow(refusal(request.producer, current) if request.bump_epoch else _fenced(request, current))
     if current.state.is_decided:
         return _end_decided(request, current)
@@ -206,7 +208,7 @@ def end_txn(
 
 
 def _end_again(request: EndTxn, current: TransactionMetadata) -> AnswerNow:
-    """The epoch of the request has ended: with that outcome, or otherwise."""
+    """Answers an EndTxn whose epoch has ended already, with the requested outcome or with the other one."""
     if current.state is TxnState.EMPTY or current.state is TxnState.ONGOING:
         return AnswerNow(ErrorCode.PRODUCER_FENCED)
     if _has_that_outcome(request, current):
@@ -226,7 +228,8 @@ def _fenced(request: EndTxn, current: TransactionMetadata) -> ErrorCode:
 
 def _end_decided(request: EndTxn, current: TransactionMetadata) -> AnswerNow | Wait:
     if request.bump_epoch:
-        # A decided transaction has the epoch before: this is the end of the next one, which has written nothing yet.
+        # The decided transaction has the previous epoch. The request ends the next transaction, which has written
+        # nothing yet.
         return Wait()
     return AnswerNow(ErrorCode.NONE if _has_that_outcome(request, current) else ErrorCode.INVALID_TXN_STATE)
 
@@ -235,7 +238,7 @@ def _end_ongoing(
     request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
 ) -> Store | AnswerNow:
     if request.committed and ledger_of(request.transactional_id) is not None:
-        # Its ledger commits it, together with the other parts of the batch.
+        # The ledger commits this transaction, together with the other parts of the batch.
         return AnswerNow(ErrorCode.INVALID_TXN_STATE)
     if not request.bump_epoch:
         return Store(current.ending(committed=request.committed, now_ms=now_ms))
@@ -246,7 +249,7 @@ def _end_nothing(
     request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
 ) -> Store | AnswerNow:
     if request.bump_epoch:
-        # Something of the epoch may still be on its way to a partition: an abort ends the epoch all the same.
+        # A write of this epoch may still be on its way to a partition, so an abort must end the epoch.
         if request.committed:
             return AnswerNow(ErrorCode.INVALID_TXN_STATE)
         return _end_epoch(request, current, stock, now_ms)

@@ -1,7 +1,7 @@
 """The requests about a transactional id, the events of its shard, and the shard's own requests.
 
-A request carries a `reply_id`; exactly one answer with that id comes back, at once or when the transactional id gets
-there. Transactional ids are not empty.
+A request carries a `reply_id`. Exactly one answer with that id follows, at once or later. Transactional ids are not
+empty.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from klamm_coordinator.transaction.metadata import NO_PRODUCER, ProducerIdAndEpo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """A producer begins, or begins again after an error (KIP-360)."""
+    """A producer's request for an id and epoch, at its start or after an error (KIP-360)."""
 
     reply_id: int
     transactional_id: str
     timeout_ms: int
     """The transaction's time-out, at most transaction.max.timeout.ms."""
     expected: ProducerIdAndEpoch | None
-    """The producer id and epoch that the producer had until now; None: it is new and takes over from any other."""
+    """The producer id and epoch that the producer has had. None means that it is new and replaces any other
+    producer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Something is about to be written to these partitions."""
+    """A producer's request to add these partitions to its transaction, before it writes to them."""
 
     reply_id: int
     transactional_id: str
@@ -37,7 +38,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyPartitions:
-    """Are these part of the transaction? Changes nothing."""
+    """A broker's question whether these partitions are part of the transaction. The request changes nothing."""
 
     reply_id: int
     transactional_id: str
@@ -47,23 +48,23 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTxn:
-    """The producer commits or aborts."""
+    """A producer's request to commit or abort its transaction."""
 
     reply_id: int
     transactional_id: str
     producer: ProducerIdAndEpoch
     committed: bool
     bump_epoch: bool
-    """The next transaction has another epoch (KIP-890)."""
+    """True if the next transaction gets another epoch (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareTxn:
-    """All of the open transaction is written: from now on its ledger decides how it ends (KIP-939)."""
+    """Announces that all of the open transaction is written. After this, its ledger decides how it ends (KIP-939)."""
 
     reply_id: int
     transactional_id: str
-    """The transactional id of a part."""
+    """The transactional id, which belongs to a part of a batch."""
     producer: ProducerIdAndEpoch
     run_id: str
     batch_id: int
@@ -71,7 +72,7 @@ class PrepareTxn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitReply:
-    """The answer to InitProducerId; with an error there is no producer."""
+    """The answer to InitProducerId. With an error, it has no producer."""
 
     error: ErrorCode = ErrorCode.NONE
     producer: ProducerIdAndEpoch = NO_PRODUCER
@@ -79,14 +80,15 @@ class InitReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddReply:
-    """All were added, or none."""
+    """The answer to AddPartitions. All partitions were added, or none."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReply:
-    """`partitions` in the order of the request, unless there is an error for all."""
+    """The answer to VerifyPartitions. `partitions` has the errors in the order of the request, unless `error` is
+    set."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[ErrorCode, ...] = ()
@@ -94,7 +96,7 @@ class VerifyReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndReply:
-    """The decision is durable; `producer` is who writes the next transaction."""
+    """The answer to EndTxn after the decision is durable. `producer` has the id and epoch of the next transaction."""
 
     error: ErrorCode = ErrorCode.NONE
     producer: ProducerIdAndEpoch = NO_PRODUCER
@@ -102,7 +104,7 @@ class EndReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
-    """Every partition of the transaction knows how it ended."""
+    """Reports that every partition of the transaction has the marker that ends it."""
 
     transactional_id: str
     marker: ProducerIdAndEpoch
@@ -114,12 +116,14 @@ IdRequest = InitProducerId | AddPartitions | PrepareTxn | EndTxn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMarkers:
-    """Tell these partitions how the transaction ended, until each of them has it; then say `MarkersWritten`."""
+    """Orders the shell to send the marker to these partitions until each of them has it, and then to report
+    `MarkersWritten`."""
 
     transactional_id: str
     marker: ProducerIdAndEpoch
     """Producer id and epoch of the marker."""
     committed: bool
     transaction_version: int
-    """2: the marker's epoch is one more than that of what was written."""
+    """The transaction version. In version 2, the marker's epoch is one more than the epoch of the transaction's
+    batches."""
     partitions: frozenset[TopicPartition]

@@ -1,11 +1,12 @@
 """The durable state of one transactional id, and its changes. States are values, and each change returns a new one.
 
-Epochs: a producer is given 0 to `EPOCH_LAST`. One more is kept for the marker that ends a transaction of the last one;
-then the producer id is used up and the next transaction has a new one, with epoch 0 (Kafka's TransactionMetadata).
+A producer gets the epochs 0 to `EPOCH_LAST`. One more epoch is kept for the marker that ends a transaction of
+`EPOCH_LAST`. The producer id is then used up, and the next transaction has a new id with epoch 0 (Kafka's
+TransactionMetadata).
 
-`last_producer_epoch` is the epoch before the current one if its owner is the same producer, which may not know yet that
-it has a new one; -1 once another producer has taken over. It tells a producer that repeats a request, or was timed out,
-from a zombie (KIP-360, KIP-588).
+`last_producer_epoch` is the epoch before the current one, if the same producer has both. This producer may not know its
+new epoch yet. The field is -1 after another producer has replaced it. It distinguishes a zombie from a producer that
+repeats a request, or whose transaction timed out (KIP-360, KIP-588).
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from klamm_coordinator.transaction.states import PREDECESSORS, TxnState
 
 EPOCH_MAX = (1 << 15) - 1
 EPOCH_LAST = EPOCH_MAX - 1
-"""The last that a producer is given."""
+"""The last epoch that a producer gets."""
 NO_EPOCH = -1
 NO_TIMESTAMP = -1
 
 WITHOUT_BUMP = 0
-"""A transaction that ended in its own epoch, as clients before KIP-890 expect (Kafka's transaction.version)."""
+"""The version of a transaction that ends in its own epoch, as clients before KIP-890 expect (Kafka's
+transaction.version)."""
 WITH_BUMP = 2
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer id and an epoch of it."""
+    """A producer id and one of its epochs."""
 
     producer_id: int
     producer_epoch: int
@@ -47,7 +49,7 @@ class TransactionMetadata:
     previous_producer_id: int = NO_PRODUCER_ID
     """The producer id that the transactional id had before the last change."""
     next_producer_id: int = NO_PRODUCER_ID
-    """While a transaction that used up the producer id is being ended: the id of the next one."""
+    """The next producer id, while a transaction that used up the current producer id is being ended."""
     timeout_ms: int
     state: TxnState
     partitions: frozenset[TopicPartition] = frozenset()
@@ -55,7 +57,8 @@ class TransactionMetadata:
     last_update_ms: int
     transaction_version: int = WITH_BUMP
     prepared_ms: int = NO_TIMESTAMP
-    """When the open transaction was prepared: all of it is written, and its ledger decides how it ends."""
+    """The wall clock's time in ms when the open transaction was prepared. After that, its ledger decides how it
+    ends."""
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
@@ -66,16 +69,17 @@ class TransactionMetadata:
 
     @property
     def is_exhausted(self) -> bool:
-        """The producer id has no further epoch to give out."""
+        """True if the producer id has no further epoch for a producer."""
         return self.producer_epoch >= EPOCH_LAST
 
     @property
     def is_prepared(self) -> bool:
-        """Nothing is added to the open transaction any more; transaction.timeout.ms does not end it (KIP-939)."""
+        """True while the open transaction is prepared. Nothing is added to it any more, and transaction.timeout.ms does
+        not end it (KIP-939)."""
         return self.prepared_ms != NO_TIMESTAMP
 
     def was_last(self, producer: ProducerIdAndEpoch) -> bool:
-        """`producer` is the current one's former self."""
+        """Returns True if `producer` is the id and epoch that the current producer had before."""
         if self.last_producer_epoch == NO_EPOCH or producer.producer_epoch != self.last_producer_epoch:
             return False
         return self._was_bumped(producer) or self._was_rotated(producer)
@@ -91,7 +95,7 @@ class TransactionMetadata:
     def initialised(
         self, producer: ProducerIdAndEpoch, *, last_producer_epoch: int, timeout_ms: int, now_ms: int
     ) -> TransactionMetadata:
-        """A producer begins, with this identity."""
+        """Returns the state after a producer has got this id and epoch."""
         return self._change(
             TxnState.EMPTY,
             now_ms,
@@ -103,7 +107,7 @@ class TransactionMetadata:
         )
 
     def adding(self, partitions: frozenset[TopicPartition], now_ms: int) -> TransactionMetadata:
-        """The transaction is about to write to these, and begins if none is open."""
+        """Returns the state after these partitions were added. If no transaction is open, one begins."""
         assert not self.is_prepared, self
         return self._change(
             TxnState.ONGOING,
@@ -113,11 +117,11 @@ class TransactionMetadata:
         )
 
     def prepared(self, now_ms: int) -> TransactionMetadata:
-        """All of the open transaction is written."""
+        """Returns the state after the open transaction was prepared."""
         return self._change(TxnState.ONGOING, now_ms, prepared_ms=max(now_ms, 0))
 
     def ending(self, *, committed: bool, now_ms: int) -> TransactionMetadata:
-        """Decided, in the transaction's own epoch."""
+        """Returns the state after the transaction was decided, in its own epoch."""
         return self._change(
             TxnState.PREPARE_COMMIT if committed else TxnState.PREPARE_ABORT,
             now_ms,
@@ -127,9 +131,9 @@ class TransactionMetadata:
     def ending_epoch(
         self, *, committed: bool, now_ms: int, last_producer_epoch: int, next_producer_id: int
     ) -> TransactionMetadata:
-        """Decided, and with it the epoch: its marker carries the next one.
+        """Returns the state after the transaction was decided and its epoch ended. The marker carries the next epoch.
 
-        `next_producer_id` is wanted if there is no other epoch for the next transaction."""
+        `next_producer_id` is required if the producer id has no epoch for the next transaction."""
         assert self.is_exhausted == (next_producer_id != NO_PRODUCER_ID), (self, next_producer_id)
         return self._change(
             TxnState.PREPARE_COMMIT if committed else TxnState.PREPARE_ABORT,
@@ -142,7 +146,7 @@ class TransactionMetadata:
         )
 
     def completed(self, now_ms: int) -> TransactionMetadata:
-        """All partitions know how it ended."""
+        """Returns the state after all partitions have the marker."""
         return self._change(
             TxnState.COMPLETE_COMMIT if self.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT,
             now_ms,
@@ -166,7 +170,7 @@ class TransactionMetadata:
         return after
 
     def check_invariants(self) -> None:
-        """Asserts what holds of every value."""
+        """Asserts the invariants that hold for every value."""
         assert self.producer_id >= 0, self
         assert 0 <= self.producer_epoch <= EPOCH_MAX, self
         assert self.producer_epoch <= EPOCH_LAST or self.next_producer_id != NO_PRODUCER_ID, self

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 
 STOCK_MIN = 100
-"""Below that a further block is wanted."""
+"""The coordinator asks for another block when the stock has fewer ids than this."""
 
 
 class ProducerIdStock:
-    """`take` is called in steps of shards, which cannot wait; the shell fills it with ids from the controller."""
+    """The unused producer ids of a coordinator. A step of a shard cannot wait for an id, so the shell fetches ids from
+    the controller in advance."""
 
     def __init__(self) -> None:
         self._blocks: deque[range] = deque()
@@ -19,15 +20,15 @@ class ProducerIdStock:
 
     @property
     def is_low(self) -> bool:
-        """Another block should be asked for."""
+        """True if the coordinator should ask for another block."""
         return len(self) < STOCK_MIN
 
     def add(self, block: range) -> None:
-        """A block that nobody else ever gets."""
+        """Adds a block of ids that the controller has given to this coordinator only."""
         self._blocks.append(block)
 
     def take(self) -> int | None:
-        """An id that nobody else ever gets; None: there is none at the moment."""
+        """Removes and returns an id that no other producer gets. Returns None if the stock is empty."""
         while self._blocks:
             block = self._blocks.popleft()
             if block:

@@ -18,11 +18,11 @@
     tag 10001  prepared_ms int64              x
     (1 is the flexible encoding)
 
-Kafka keeps the last producer epoch in memory only, so that a repeated InitProducerId of after a fail-over looks like a
-zombie's. Read: every version. Written: 1. A null value (tombstone) deletes the key.
+Kafka keeps the last producer epoch in memory only, so that an InitProducerId that is repeated after a failover looks
+like a zombie's. The coordinator reads every version and writes version 1. A null value (tombstone) deletes the key.
 
-Keys of version 10000 are those of batch ledgers (`ledger/records.py`), which Kafka's readers pass over.
-(Kafka: transaction-coordinator/src/main/resources/common/message/TransactionLog{Key,Value}.json)
+Keys of version 10000 belong to batch ledgers (`ledger/records.py`). Kafka's readers skip these records. (Kafka:
+transaction-coordinator/src/main/resources/common/message/TransactionLog{Key,Value}.json)
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ _TAG_LAYOUTS: Final = {
     _LAST_PRODUCER_EPOCH: (struct.Struct(">h"), NO_EPOCH),
     _PREPARED_MS: (struct.Struct(">q"), NO_TIMESTAMP),
 }
-"""Layout and default; a field that has its default is not written."""
+"""The layout and default value of each tagged field. A field that has its default value is not written."""
 
 
 class TransactionRecord(NamedTuple):
-    """A change of a shard's state; `value` None deletes."""
+    """A change of a transactional id's state. The value None deletes the id."""
 
     transactional_id: str
     value: TransactionMetadata | None
 
 
 def encode_transaction_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    """The record's key and value."""
+    """Returns the record's key and value as bytes."""
     key = KafkaWriter().int16(TRANSACTION_KEY_VERSION).string(record.transactional_id).value()
     return key, None if record.value is None else _encode_value(record.value)
 

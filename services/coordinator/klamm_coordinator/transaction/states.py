@@ -1,4 +1,4 @@
-"""The states of a transactional id, with Kafka's names and numbers, and which may follow which.
+"""The states of a transactional id, with Kafka's names and numbers, and the transitions between them.
 
                     ┌────────────────────────────┐
                     ▼                            │
@@ -18,7 +18,7 @@ import enum
 
 
 class TxnState(enum.IntEnum):
-    """`text` is what people and Kafka's tools call it."""
+    """The state of a transactional id. Kafka's tools show the name in `text`."""
 
     text: str
 
@@ -37,12 +37,12 @@ class TxnState(enum.IntEnum):
 
     @property
     def is_decided(self) -> bool:
-        """The outcome is durable, and the partitions are being told."""
+        """True while the outcome is durable and the markers are being sent to the partitions."""
         return self in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """No transaction is open."""
+        """True while no transaction is open or being ended."""
         return self in (TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
 
 
@@ -52,7 +52,7 @@ PREDECESSORS: dict[TxnState, frozenset[TxnState]] = {
     TxnState.EMPTY: _IDLE,
     TxnState.ONGOING: _IDLE | {TxnState.ONGOING},
     TxnState.PREPARE_COMMIT: frozenset({TxnState.ONGOING}),
-    # An abort without a transaction ends the epoch: something of it may still be on its way (KIP-890).
+    # An abort without a transaction ends the epoch, because a write of it may still be on its way (KIP-890).
     TxnState.PREPARE_ABORT: _IDLE | {TxnState.ONGOING},
     TxnState.COMPLETE_COMMIT: frozenset({TxnState.PREPARE_COMMIT}),
     TxnState.COMPLETE_ABORT: frozenset({TxnState.PREPARE_ABORT}),

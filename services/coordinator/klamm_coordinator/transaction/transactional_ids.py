@@ -23,12 +23,12 @@ class _Activity:
     """The change under way of one transactional id, and the requests that wait."""
 
     is_changing: bool = False
-    """A record of it is being appended."""
+    """True while a record of the transactional id is being appended."""
     waiting: deque[IdRequest] = field(default_factory=deque)
 
 
 class TransactionalIds:
-    """Owned by `TransactionRules`."""
+    """All transactional ids of a shard. `TransactionRules` owns this object."""
 
     def __init__(self) -> None:
         self.values: dict[str, TransactionMetadata] = {}
@@ -41,35 +41,36 @@ class TransactionalIds:
 
     @property
     def prepared_count(self) -> int:
-        """Open transactions that wait for their ledger's decision. Safe to call from another thread."""
+        """The number of open transactions that wait for their ledger's decision. Safe to read from another thread."""
         values = [self.values.get(one) for one in tuple(self.open)]
         return sum(value is not None and value.is_prepared for value in values)
 
     @property
     def oldest_start_ms(self) -> int | None:
-        """When the earliest open transaction began. Safe to call from another thread."""
+        """The wall clock's time in ms when the earliest open transaction began, or None. Safe to read from another
+        thread."""
         values = [self.values.get(one) for one in tuple(self.open)]
         return min((value.start_ms for value in values if value is not None), default=None)
 
     def is_changing(self, transactional_id: str) -> bool:
-        """A record of it is being appended."""
+        """Returns True while a record of the transactional id is being appended."""
         activity = self._activities.get(transactional_id)
         return activity is not None and activity.is_changing
 
     def is_decided(self, transactional_id: str) -> bool:
-        """Whether the id's transaction has an outcome, which the partitions are being told."""
+        """Returns True if the id's transaction has an outcome and its markers are being sent to the partitions."""
         value = self.values.get(transactional_id)
         return value is not None and value.state.is_decided
 
     def waiting(self, transactional_id: str) -> Iterable[IdRequest]:
-        """The requests that wait for it, in order."""
+        """Returns the requests that wait for the transactional id, in order."""
         activity = self._activities.get(transactional_id)
         return () if activity is None else activity.waiting
 
     # Changing
 
     def replay(self, record: TransactionRecord) -> None:
-        """Applies one acknowledged record: the one mutator of `values`."""
+        """Applies one acknowledged record. Only this method changes `values`."""
         transactional_id, value = record
         if value is None:
             self.values.pop(transactional_id, None)
@@ -81,17 +82,18 @@ class TransactionalIds:
             self.open.discard(transactional_id)
 
     def begin_change(self, transactional_id: str) -> None:
-        """A record of it is being appended from now on."""
+        """Notes that a record of the transactional id is being appended."""
         activity = self._activities.setdefault(transactional_id, _Activity())
         assert not activity.is_changing, transactional_id
         activity.is_changing = True
 
     def end_change(self, transactional_id: str) -> None:
-        """The record was appended, or was not. The caller resumes or refuses the requests that wait."""
+        """Notes that the append has ended, whether it succeeded or not. The caller resumes or refuses the waiting
+        requests."""
         self._activities[transactional_id].is_changing = False
 
     def wait(self, request: IdRequest, *, waiting_max: int) -> bool:
-        """Whether the request waits for its transactional id now: not if too many do."""
+        """Makes the request wait for its transactional id. Returns False if `waiting_max` requests wait already."""
         waiting = self._activities.setdefault(request.transactional_id, _Activity()).waiting
         if len(waiting) >= waiting_max:
             return False
@@ -99,7 +101,7 @@ class TransactionalIds:
         return True
 
     def take_waiting(self, transactional_id: str) -> deque[IdRequest]:
-        """The requests that have waited, to be dealt with."""
+        """Removes and returns the requests that wait for the transactional id, so that the caller can handle them."""
         activity = self._activities.get(transactional_id)
         if activity is None:
             return deque()
@@ -107,7 +109,7 @@ class TransactionalIds:
         return waiting
 
     def give_up(self, request: IdRequest) -> None:
-        """The request waits no longer."""
+        """Removes a request that no longer waits."""
         self._activities[request.transactional_id].waiting.remove(request)
         self.forget_if_quiet(request.transactional_id)
 
@@ -118,11 +120,11 @@ class TransactionalIds:
             del self._activities[transactional_id]
 
     def active(self) -> Iterable[str]:
-        """The ids with a change under way or a waiting request."""
+        """Returns the ids with a change under way or a waiting request."""
         return self._activities.keys()
 
     def check_invariants(self, changing: set[str]) -> None:
-        """Asserts what the module's docstring lists; `changing` have a record that is being appended."""
+        """Asserts the module's invariants. `changing` are the ids that have a record which is being appended."""
         for transactional_id, activity in self._activities.items():
             assert activity.is_changing == (transactional_id in changing), transactional_id
             assert activity.is_changing or activity.waiting, transactional_id

@@ -24,14 +24,14 @@ from klamm_coordinator.transaction_shard.turn import TransactionTurn
 
 @dataclass(frozen=True, slots=True)
 class CompletionTimer:
-    """Time to try again to store that a transaction has ended."""
+    """Due when the coordinator has to retry to store that a transaction is complete."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTimer:
-    """Time to look for transactions that have been open for too long."""
+    """Due when the coordinator has to look for transactions that have been open for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,15 @@ class TransactionEndings:
             self.tell(transactional_id, value, turn)
 
     def on_not_stored(self, transactional_id: str, broker_error: ErrorCode, turn: TransactionTurn) -> None:
-        """A record of it is not in the log: if it was to complete a transaction, that is tried again."""
+        """Handles the failed append of a record. If the record was to complete a transaction, the coordinator retries
+        later."""
         turn.note(f"could not append a record, transactional_id={transactional_id} error={broker_error.name}")
         if self._ids.is_decided(transactional_id):
             turn.schedule(CompletionTimer(transactional_id), turn.settings.completion_retry_ms)
 
     def tell(self, transactional_id: str, value: TransactionMetadata, turn: TransactionTurn) -> None:
-        """Has the partitions of a transaction told how it ended."""
+        """Orders the markers for the partitions of a decided transaction. Without partitions, completes the transaction
+        at once."""
         if not value.partitions:
             self.complete(transactional_id, turn)
             return
@@ -82,13 +84,14 @@ class TransactionEndings:
         )
 
     def on_markers_written(self, event: MarkersWritten, turn: TransactionTurn) -> None:
-        """All partitions have been told, of this transaction or of one before it."""
+        """Completes the transaction, after all partitions got its marker. Ignores the markers of an earlier
+        transaction."""
         value = self._ids.values.get(event.transactional_id)
         if value is not None and event.marker == (value.producer_id, value.producer_epoch):
             self.complete(event.transactional_id, turn)
 
     def complete(self, transactional_id: str, turn: TransactionTurn) -> None:
-        """All partitions have been told, for the first time or again."""
+        """Stores that a decided transaction is complete, unless a record of it is being appended already."""
         value = self._ids.values.get(transactional_id)
         if value is not None and value.state.is_decided and not self._ids.is_changing(transactional_id):
             turn.append((TransactionRecord(transactional_id, value.completed(turn.now.wall_ms)),))
@@ -126,7 +129,7 @@ class TransactionEndings:
         turn.schedule(IdExpiryTimer(), turn.settings.expiration_check_interval_ms)
 
     def is_busy(self, transactional_id: str) -> bool:
-        """Something is under way that a change of it has to wait for."""
+        """Returns True if a change of the transactional id has to wait for another change."""
         return (
             self._ids.is_changing(transactional_id)
             or self._ids.is_decided(transactional_id)

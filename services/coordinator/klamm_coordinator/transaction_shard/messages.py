@@ -1,4 +1,4 @@
-"""What a shard of transactions is asked, told, and answers."""
+"""The requests and events that a shard of transactions handles, and its answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Requests that wait for a change under way.
 
-Kafka answers them CONCURRENT_TRANSACTIONS and has the client poll, which is done here only after `wait_max_ms`.
+Kafka answers such requests with CONCURRENT_TRANSACTIONS at once, so that clients poll. Klamm answers so only after
+`wait_max_ms`.
 
 Invariant: every request that waits has a timer.
 """
@@ -19,7 +20,7 @@ from klamm_coordinator.transaction_shard.turn import TransactionTurn
 
 @dataclass(frozen=True, slots=True)
 class WaitTimer:
-    """A request has waited long enough."""
+    """Due when a request has waited for `wait_max_ms`."""
 
     reply_id: int
 
@@ -40,7 +41,7 @@ class ParkedRequests:
             turn.schedule(WaitTimer(request.reply_id), turn.settings.wait_max_ms)
 
     def unpark(self, reply_id: int, turn: TransactionTurn) -> None:
-        """The request, if it is there, waits no longer."""
+        """Removes the request and cancels its timer, if it is parked."""
         if self._requests.pop(reply_id, None) is not None:
             turn.timers.cancel(WaitTimer(reply_id))
 
@@ -50,7 +51,8 @@ class ParkedRequests:
         turn.reply(reply_id, reply)
 
     def check_invariants(self, of_ids: Iterable[int], timers: Timers[object]) -> set[int]:
-        """Asserts that those that wait for transactional ids, and for ledgers, are here; returns the latter."""
+        """Asserts that all requests that wait for an id in `of_ids`, or for a ledger, are parked and have a timer.
+        Returns the reply ids of the requests that wait for ledgers."""
         of_ledgers = {reply_id for reply_id, one in self._requests.items() if isinstance(one, LedgerRequest)}
         assert {*of_ids} | of_ledgers == self._requests.keys(), (of_ids, self._requests)
         for reply_id in self._requests:

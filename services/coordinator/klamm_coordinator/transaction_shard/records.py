@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`, of both kinds: the version of its key says which kind a record is."""
+"""The two kinds of records of `__transaction_state`. The version of the key says which kind a record is."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ShardRecord = TransactionRecord | LedgerRecord
 
 
 def encode_shard_record(record: ShardRecord) -> tuple[bytes, bytes | None]:
-    """The record's key and value."""
+    """Returns the record's key and value as bytes."""
     return encode_ledger_record(record) if isinstance(record, LedgerRecord) else encode_transaction_record(record)
 
 
 def decode_shard_record(key: bytes, value: bytes | None) -> ShardRecord | None:
-    """The record, or None for a kind of key this coordinator does not know (Kafka skips those too).
+    """Returns the record, or None if this coordinator does not know the kind of its key (Kafka skips such records too).
 
     Raises SchemaError."""
     match SchemaReader(key).int16():

@@ -1,6 +1,6 @@
 """The errors for a client when a record of its transaction cannot be appended.
 
-Kafka's TransactionStateManager.appendTransactionToLog."""
+Follows Kafka's TransactionStateManager.appendTransactionToLog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_AVAILABLE = frozenset(
 
 
 def requester_error(broker_error: ErrorCode) -> ErrorCode:
-    """The code for the requests that wait for the append."""
+    """Returns the error code for the requests that wait for a failed append."""
     if broker_error in _NOT_COORDINATOR:
         return ErrorCode.NOT_COORDINATOR
     if broker_error in _NOT_AVAILABLE:
@@ -31,5 +31,5 @@ def requester_error(broker_error: ErrorCode) -> ErrorCode:
 
 
 def refused(reply: Reply, broker_error: ErrorCode) -> Reply:
-    """Returns the answer instead of `reply`."""
+    """Returns the error that is sent instead of `reply`, because the append failed."""
     return type(reply)(error=requester_error(broker_error))

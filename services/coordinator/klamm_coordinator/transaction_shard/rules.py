@@ -1,11 +1,13 @@
-"""The rules of a shard of `__transaction_state`: of transactional ids, and of the batch ledgers that end many at once.
+"""The rules of a shard of `__transaction_state`: of transactional ids, and of the batch ledgers that end many
+transactions at once.
 
 One change of a transactional id is under way at a time. Its record is being appended or, once the outcome is decided,
 its markers are being sent to the partitions. Requests that arrive meanwhile wait, in order, for at most `wait_max_ms`.
 Partitions that wait to be added are added together.
 
-A batch ledger and its transactions change together: a request about the ledger waits for those of its transactions
-that are changing, and none begins to change while it does (`ledgers.py`). One append has it all.
+A batch ledger and its transactions change together: a request about the ledger waits for those of its transactions that
+are changing, and none of them begins to change while the request waits (`ledgers.py`). One append has all records of
+the change.
 
 A step takes producer ids from a stock that it shares with the coordinator's other shards. If the stock is empty, the
 request gets an error that clients retry.
@@ -82,7 +84,8 @@ class TransactionRules:
     """The rules of a shard of transactions, for a `ShardRuntime`."""
 
     waiting_count = 0
-    """Requests that wait are bounded by transactional id and ledger, and for a second."""
+    """No request waits for a write here. The rules bound the waiting requests of each transactional id and ledger
+    themselves."""
 
     def __init__(self, settings: TransactionSettings, stock: ProducerIdStock) -> None:
         self.ids = TransactionalIds()
@@ -94,15 +97,15 @@ class TransactionRules:
         self._endings = TransactionEndings(self.ids, self.ledgers, stock)
 
     def summary(self) -> str:
-        """See `Rules`."""
+        """Returns the numbers of transactional ids and open transactions, for the program's log."""
         return f"transactional_ids={len(self.ids.values)} open={len(self.ids.open)}"
 
     def replayer(self) -> RecordReplayer[ShardRecord]:
-        """See `Rules`."""
+        """Returns an object that loads the shard's state from its log."""
         return RecordReplayer(decode_shard_record, self.replay)
 
     def replay(self, record: ShardRecord) -> None:
-        """Applies one acknowledged record: the one mutator of what is promised."""
+        """Applies one acknowledged record. Only this method changes the durable state."""
         if isinstance(record, LedgerRecord):
             self.ledgers.replay(record)
         else:
@@ -110,15 +113,15 @@ class TransactionRules:
             self.ledgers.note_open(record.transactional_id, is_open=record.transactional_id in self.ids.open)
 
     def start(self, turn: TransactionTurn) -> None:
-        """See `Rules`."""
+        """Continues decided transactions and sets the shard's timers, after all records were loaded."""
         self._endings.start(turn)
 
     def passes_when_full(self, request: Any) -> bool:
-        """No request does."""
+        """Returns False, because no request is accepted while too many writes wait."""
         return False
 
     def handle(self, event: TransactionEvent, turn: TransactionTurn) -> None:
-        """See `Rules`."""
+        """Handles a request about a transactional id or a ledger, or the report that markers were written."""
         match event:
             case InitProducerId() | AddPartitions() | PrepareTxn() | EndTxn():
                 self._on_request(event, turn)
@@ -133,7 +136,7 @@ class TransactionRules:
                 assert_never(event)
 
     def on_timer(self, timer: TimerKey, turn: TransactionTurn) -> None:
-        """See `Rules`."""
+        """Handles a due timer."""
         match timer:
             case WaitTimer(reply_id):
                 self._give_up_waiting(self._parked[reply_id], turn)
@@ -147,7 +150,7 @@ class TransactionRules:
                 assert_never(timer)
 
     def check_invariants(self, timers: Timers[Any], writes: Collection[LogWrite[ShardRecord]]) -> None:
-        """See `Rules`."""
+        """Asserts the invariants that the module's docstring lists."""
         listed = [one.transactional_id for write in writes for one in _transactions_of(write.records)]
         assert len(set(listed)) == len(listed), listed
         self.ids.check_invariants(set(listed))
@@ -243,8 +246,8 @@ class TransactionRules:
         self._parked.park(request, turn)
 
     def _resume_ledger(self, ledger: LedgerId, turn: TransactionTurn) -> None:
-        """Decides the ledger's waiting requests in order, until one of them appends a record; if none does, the
-        ledger's transactions go on."""
+        """Decides the ledger's waiting requests in order, until one of them appends a record. If none does, continues
+        the requests that waited for the ledger."""
         while self.ledgers.is_claimed(ledger) and self.ledgers.is_quiet(ledger):
             self._decide_ledger(self.ledgers.waiting(ledger).popleft(), turn)
         for transactional_id in self.ledgers.release(ledger):
@@ -264,7 +267,8 @@ class TransactionRules:
         self._parked.park(request, turn)
 
     def _resume_id(self, transactional_id: str, turn: TransactionTurn) -> None:
-        """Nothing is being appended any more: waiting requests are decided in order, until one appends again."""
+        """Decides the id's waiting requests in order after an append has ended, until one of them appends a record
+        again."""
         waiting = self.ids.take_waiting(transactional_id)
         while waiting:
             request = waiting.popleft()
@@ -302,7 +306,7 @@ class TransactionRules:
         turn.append(records, replies=tuple(replies))
 
     def begin_write(self, write: LogWrite[ShardRecord]) -> None:
-        """See `Rules`."""
+        """Notes the transactional ids and the ledger that the write changes."""
         head = write.records[0]
         if isinstance(head, LedgerRecord):
             self.ledgers.begin_decision(head.ledger)
@@ -312,22 +316,22 @@ class TransactionRules:
             self.ids.begin_change(record.transactional_id)
 
     def end_write(self, write: LogWrite[ShardRecord], *, is_appended: bool) -> None:
-        """See `Rules`."""
+        """Notes that the write has ended. If it was appended, applies its records."""
         for transactional_id, _ in _transactions_of(write.records):
             self.ids.end_change(transactional_id)
         for record in write.records if is_appended else ():
             self.replay(record)
 
     def refused(self, reply: Reply, broker_error: ErrorCode) -> Reply:
-        """See `Rules`."""
+        """Returns the error that is sent instead of `reply`, because the write failed or takes too long."""
         return refused(reply, broker_error)
 
     def follow(self, then: Any, broker_error: ErrorCode, turn: TransactionTurn) -> None:
-        """Answers are all that waits for a write."""
+        """Fails, because only answers wait for a write of these rules."""
         raise AssertionError(then)
 
     def resume(self, pending: PendingWrite[ShardRecord], broker_error: ErrorCode, turn: TransactionTurn) -> None:
-        """Continues the requests that waited for a write (`Rules`). Requests of its ledger come first."""
+        """Continues the requests that waited for a write. Requests about its ledger come first."""
         records = pending.write.records
         for transactional_id, value in _transactions_of(records):
             if broker_error is ErrorCode.NONE:
@@ -366,7 +370,7 @@ def _decision(
 
 
 def _take_adds_with(request: AddPartitions, waiting: deque[IdRequest]) -> list[AddPartitions]:
-    """The requests of the same producer that follow directly."""
+    """Removes and returns the AddPartitions requests of the same producer that follow directly."""
     taken: list[AddPartitions] = []
     while waiting:
         following = waiting[0]
@@ -382,7 +386,7 @@ def _transactions_of(records: tuple[ShardRecord, ...]) -> list[TransactionRecord
 
 
 def _touches_ledger(value: TransactionMetadata | None) -> bool:
-    """Whether this value opens, changes or ends a transaction, which a ledger might be about to end."""
+    """Returns True if this value opens, changes or ends a transaction, which a ledger might be about to end."""
     return value is not None and not value.state.is_idle
 
 
@@ -397,7 +401,7 @@ def _success(request: Decidable, value: TransactionMetadata) -> Reply:
 
 
 def _answer(request: IdRequest, error: ErrorCode, current: TransactionMetadata | None) -> Reply:
-    """The reply to a request; without an error it is about the current producer."""
+    """Returns the answer to a request. Without an error, it names the current producer."""
     if isinstance(request, AddPartitions):
         return AddReply(error=error)
     if isinstance(request, PrepareTxn):

@@ -1,4 +1,4 @@
-"""The settings that the rules of transactions obey."""
+"""The settings of the rules of transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm_coordinator.runtime.settings import MINUTE_MS, ShardSettings
 
 @dataclass(frozen=True, kw_only=True)
 class TransactionSettings(ShardSettings):
-    """What a shard of transactions obeys."""
+    """The settings of a shard of transactions."""
 
     timeout_max_ms: int = integer(
         15 * MINUTE_MS,
@@ -51,11 +51,12 @@ class TransactionSettings(ShardSettings):
         name="transactional.id.count.max",
     )
     waiting_requests_max: int = 1_000
-    """The requests of one transactional id that may wait for a change under way. Further ones get
+    """The most requests of one transactional id or ledger that may wait for a change under way. Further requests get
     CONCURRENT_TRANSACTIONS."""
     wait_max_ms: int = 1_000
-    """How long such a request waits before it is answered CONCURRENT_TRANSACTIONS, as Kafka answers at once."""
+    """How long a request may wait for a change under way, in ms. It then gets CONCURRENT_TRANSACTIONS, as in Kafka at
+    once."""
     append_timeout_ms: int = 5_000
-    """How long an append may take before its requester gets an error with which it retries."""
+    """How long an append may take, in ms. After that, its requests get an error with which the clients retry."""
     completion_retry_ms: int = 1_000
-    """The wait before the end of a transaction that the log refused is tried again."""
+    """How long the coordinator waits before it retries to store the end of a transaction, in ms."""

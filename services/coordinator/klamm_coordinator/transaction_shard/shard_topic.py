@@ -1,4 +1,4 @@
-"""`__transaction_state` as the log of a shard sees it."""
+"""The description of `__transaction_state` for the log of a shard of transactions."""
 
 from __future__ import annotations
 

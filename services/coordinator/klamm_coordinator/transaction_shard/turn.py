@@ -1,4 +1,4 @@
-"""One step of a shard of transactions."""
+"""The type of one step of a shard of transactions."""
 
 from __future__ import annotations
 
