@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 import klamm as klamm
-from tests.support import leftovers, run_directory, second_chance, seeds
+from tests.support import leftovers, run_directory, second_chance, seeds, spread
 
 # How long an example takes says more about the machine than about the code. Examples are the same in every run, as the
 # seeds of `support/seeds.py` are.
@@ -30,7 +30,9 @@ if "TEST_SEED" not in os.environ:
     providers._get_local_constants = lambda: providers._local_constants
 
 _LONGEST_FIRST = ("chaos", "clients", "compose", "integration", "sim", "scenarios", "unit")
-"""The order of the folders of tests. Several processes share the files, so files that take minutes must begin first."""
+"""The order of the folders of tests. Workers share the files, so the files that take minutes must begin first.
+
+The tests of Spark come before all others, because one worker runs them all."""
 
 _HAS_PASSED = pytest.StashKey[bool]()
 
@@ -76,8 +78,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Returns the scheduling of a run with several workers, if it spreads tests by file."""
+    return spread.FileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keeps the random order within each folder."""
-    root = config.rootpath / "tests"
-    items.sort(key=lambda item: _LONGEST_FIRST.index(item.path.relative_to(root).parts[0]))
+    """Sorts the tests by folder. They stay in random order within each folder."""
+
+    def folder(item: pytest.Item) -> tuple[bool, int]:
+        path = item.path.relative_to(config.rootpath).as_posix()
+        return not path.startswith(spread.SPARK), _LONGEST_FIRST.index(path.split("/")[1])
+
+    items.sort(key=folder)
