@@ -1,9 +1,9 @@
-"""The command `klamm`: above the client, the services and Spark, all of which it may use.
+"""The command `klamm`. It may import the client, the services and Spark; only `klamm.__main__` imports it.
 
-main.py, app.py             the command, and how it ends
-commands/ top/ doctor/      what it can do; loaded when called
-status/                     what is wrong with a cluster, for people
-log_dump/                   what the files of a data directory hold
+main.py, app.py             the command and its exit status
+commands/ top/ doctor/      the commands; each module is loaded when its command runs
+status/                     finds the problems of a cluster
+log_dump/                   shows what the files of a data directory hold
 text/                       records, positions and times as people write them
 console/                    options, connecting, output, completion
 """

@@ -19,7 +19,7 @@ from klamm_cli.console.completion import install_completion, prepare_completion,
 from klamm_cli.console.exit_status import ExitStatus
 
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
-"""Typer's base of what is wrong with a command line; it has no public name."""
+"""Typer's base class of errors in a command line. Typer has no public name for it."""
 
 COMMANDS: Final = {
     "up": ("klamm_cli.commands.up_command", "Run a cluster on this machine."),
@@ -43,11 +43,12 @@ COMMANDS: Final = {
     "log": ("klamm_cli.commands.log", "Show the files of a data directory; find and repair damage."),
     "pipeline": ("klamm_cli.commands.pipeline", "List and run data pipelines on Spark."),
 }
-"""The module that has the command as its `app`, and what the list of commands says of it."""
+"""The module of each command, whose `app` is the command, and the command's summary in the list of commands."""
 
 
 class _LazyGroup(TyperGroup):
-    """Knows the names and summaries of all commands, and loads the one that is used."""
+    """The group of all commands. It knows their names and summaries, and loads the module of the command that the user
+    calls."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -80,7 +81,7 @@ app = typer.Typer(
 
 
 def _loaded_later() -> None:
-    """Stands for a command in the list of commands."""
+    """Stands in the list of commands for a command whose module is not loaded yet."""
 
 
 for _name, (_, _summary) in COMMANDS.items():
@@ -126,13 +127,14 @@ def run() -> int:
     """Runs the command of `sys.argv`; returns the exit status."""
     try:
         prepare_completion()
-        # Typer makes an exit status of KeyboardInterrupt, too.
+        # Typer turns KeyboardInterrupt into an exit status, too.
         status: int = app(with_shell(sys.argv[1:]), prog_name="klamm", standalone_mode=False) or 0
         sys.stdout.flush()
     except _UsageError as error:
         return _print_usage(error)
     except BrokenPipeError:
-        # The reader of the output left (`| head`): what Python has yet to write goes nowhere, without an error.
+        # The reader of the output has closed the pipe (`| head`). /dev/null receives the rest, so that flushing it
+        # raises no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitStatus.FAILED
     except Exception as error:

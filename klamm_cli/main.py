@@ -1,4 +1,4 @@
-"""The entry point of the command `klamm`: however a command ends, there is an exit status and no traceback."""
+"""The entry point of the command `klamm`. Every command ends with an exit status and without a traceback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.interrupt import handle_interrupts, let_interrupts_kill
 
 _GC_THRESHOLD: Final = 50_000
-"""Objects; Python's own is 700."""
+"""The number of new objects after which Python's garbage collector runs. Python's default is 700."""
 
 
 def main() -> None:
@@ -29,13 +29,13 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """Returns the exit status."""
+    """Runs the command, and returns its exit status."""
     if arguments[:1] == ["up"]:
-        # A server that starts: typer and the client's commands would cost it 0.2 s and 10 MB.
+        # To import typer and the client's commands would cost a server 0.2 s and 10 MB.
         from klamm_cli.commands.up import up
 
         return up(arguments[1:])
-    # Imported objects stay. The collector would scan them many times, which is a tenth of a command's time.
+    # Imported objects stay. The garbage collector would scan them many times, which is a tenth of a command's time.
     gc.set_threshold(_GC_THRESHOLD)
     from klamm_cli.app import run
 

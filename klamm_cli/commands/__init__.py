@@ -1,1 +1,1 @@
-"""The commands, a module for each family; loaded when one of them is called."""
+"""The commands of `klamm`, one module for each family. A module is loaded when one of its commands runs."""

@@ -1,4 +1,5 @@
-"""The entries that the arguments of `klamm acls` mean: one, or those which a producer or a consumer needs."""
+"""Turns the arguments of `klamm acls` into ACL entries: one entry, or all entries that a producer or a consumer
+needs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _OPERATIONS: Final = {
 
 
 class Whom(NamedTuple):
-    """What all entries of a command have in common."""
+    """The principal, host, pattern type and permission that all entries of one command share."""
 
     principal: str
     host: str
@@ -31,7 +32,7 @@ class Whom(NamedTuple):
     deny: bool
 
     def entry(self, operation: AclOperation, resource_type: ResourceType, name: str) -> AclBinding:
-        """The entry for this operation."""
+        """Returns the entry that allows or denies `operation` on the resource of this type and name."""
         return AclBinding(
             resource_type,
             name,
@@ -55,11 +56,11 @@ class Roles(NamedTuple):
 
     @property
     def is_any(self) -> bool:
-        """Whether one of them is there."""
+        """True if the command line has at least one of these options."""
         return any(self)
 
     def check(self, whom: Whom) -> None:
-        """Ends the command if they do not go together."""
+        """Ends the command with a usage error if the options contradict each other or `whom`."""
         if not (self.producer or self.consumer):
             _fail("--topic, --group, --transactional-id, --idempotent: expected with --producer or --consumer")
         if whom.deny:
@@ -74,13 +75,13 @@ class Roles(NamedTuple):
             _fail("--transactional-id, --idempotent: expected with --producer")
 
     def entries(self, whom: Whom) -> list[AclBinding]:
-        """Returns the ACLs, each once."""
+        """Returns the ACL entries that the options stand for, without duplicates."""
         found: dict[AclBinding, None] = {}
         if self.producer:
             found |= _each(whom, (_WRITE, _DESCRIBE, AclOperation.CREATE), ResourceType.TOPIC, self.topics)
             found |= _each(whom, (_WRITE, _DESCRIBE), ResourceType.TRANSACTIONAL_ID, self.transactional_ids)
         if self.idempotent:
-            # There is one cluster, so its name is none that others begin with.
+            # There is only one cluster, so its name is never a prefix of others.
             cluster = whom._replace(prefixed=False)
             found |= _each(cluster, (AclOperation.IDEMPOTENT_WRITE,), ResourceType.CLUSTER, (CLUSTER_NAME,))
         if self.consumer:
@@ -90,7 +91,8 @@ class Roles(NamedTuple):
 
 
 def entries_of(whom: Whom, operation: str | None, resource: str | None, roles: Roles) -> list[AclBinding]:
-    """The entries that a command names. Ends the command if it names none, or both kinds."""
+    """Returns the entries that the arguments name. Ends the command if they name no entry, or if an operation comes
+    together with --producer or --consumer."""
     if roles.is_any:
         if operation is not None:
             _fail(f"operation {operation!r}: expected none with --producer and --consumer, which name their own")

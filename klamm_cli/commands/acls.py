@@ -1,4 +1,5 @@
-"""`klamm acls`: list, add and remove access control list entries, which say who may do what; check what they say."""
+"""`klamm acls`: lists, adds and removes access control list (ACL) entries, and checks whether they allow an
+operation."""
 
 from __future__ import annotations
 

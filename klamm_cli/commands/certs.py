@@ -1,4 +1,4 @@
-"""`klamm certs`: makes certificates for a private network, and shows those in a file."""
+"""`klamm certs`: makes certificates for a private network, and shows the certificates in a file."""
 
 from __future__ import annotations
 

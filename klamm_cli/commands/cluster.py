@@ -1,6 +1,8 @@
-"""`klamm cluster`: its id, its servers, their disks; `klamm cluster status`: how it does; `klamm cluster quorum`: the
-controllers' log, and `add-controller` and `remove-controller`: which of them vote (Kafka's `kafka-metadata-quorum`,
-KIP-853); `decommission` and `unregister`: brokers that go."""
+"""`klamm cluster` shows the cluster's id, its servers and their disks.
+
+`status` shows the cluster's problems, and `quorum` the log of the controllers. `add-controller` and `remove-controller`
+change which controllers vote (Kafka's `kafka-metadata-quorum`, KIP-853). `decommission` and `unregister` remove
+brokers."""
 
 from __future__ import annotations
 
@@ -171,7 +173,7 @@ def decommission(
     it has ended, stop the broker and run `klamm cluster unregister`."""
     with connected(bootstrap, timeout) as admin:
         before = None
-        # Again each time: a topic may have been created there meanwhile.
+        # Repeat the request each time, because a new topic may have placed replicas on the broker meanwhile.
         while left := admin.decommission_broker(broker_id):
             if left != before:
                 print_message(f"broker {broker_id} still has replicas of {left} partitions")
@@ -242,9 +244,10 @@ def remove_controller(
 
 
 def _find_controller(admin: Admin, controller_id: int, directory_id: str | None, *, is_voter: bool) -> ReplicaOfQuorum:
-    """The voter, or the observer, with that id. Raises KlammError when there is none.
+    """Returns the voter or the observer with that id. Raises KlammError if there is none.
 
-    Beside an observer there may be the directory that the same node had before: it is silent."""
+    An observer may appear twice, because its node had another directory before. The function returns the entry from
+    which the leader received the latest message."""
     found = [
         each
         for each in admin.describe_quorum().replicas

@@ -1,4 +1,4 @@
-"""`klamm configs`: describe and alter, for topics, brokers and all brokers."""
+"""`klamm configs`: describes and alters the configs of a topic, of one broker or of all brokers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def describe(
             entry.name,
             "(hidden)" if entry.sensitive else entry.value,
             entry.source.name,
-            # A table says it where it differs: eighty columns are not many.
+            # A table shows the default only where it differs from the value, because a terminal is narrow.
             entry.default_value if as_json or entry.default_value != entry.value else None,
             entry.type,
             entry.read_only,

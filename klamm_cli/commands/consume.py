@@ -1,4 +1,4 @@
-"""`klamm consume`: records to standard output."""
+"""`klamm consume`: prints the records of a topic to standard output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _POLL_MS: Final = 500
 _POLL_RECORDS: Final = 10_000
-"""They are written at once; a terminal or a pipe that is slow holds up no more than these."""
+"""The largest number of records in one poll. They are written in one call, so a slow terminal or pipe delays at most
+this many records."""
 _TAB: Final = "\\t"
 _NULL: Final = "null"
 
@@ -171,7 +172,8 @@ def consume(
             else:
                 end.stop_at(offsets_at(stop, tps, _list_offsets(consumer)))
         try:
-            # Ctrl-C comes between polls: a group commits what was polled, so all of it must have been printed.
+            # Ctrl-C takes effect between polls. A group commits the records that were polled, so all of them must have
+            # been printed.
             with interrupt_calls(consumer.wakeup):
                 _copy(consumer, formatter, count, end, ends=exit_at_end or stop is not None)
         except WakeupError:
@@ -224,7 +226,8 @@ def _seek(consumer: Consumer, tps: list[TopicPartition], position: Position) -> 
 
 
 def _list_offsets(consumer: Consumer) -> Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, int]]:
-    """What `offsets_at` asks; with read_committed the end is that of what is committed."""
+    """Returns a function that looks up offsets by timestamp, for `offsets_at`. With read_committed, the end of a
+    partition is its last stable offset."""
 
     def list_offsets(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         asked = set(timestamps.values())
@@ -239,7 +242,8 @@ def _list_offsets(consumer: Consumer) -> Callable[[Mapping[TopicPartition, int]]
 
 
 class _End:
-    """Where to stop in each partition: at the end it had when it was assigned (a rebalance listener), or before it."""
+    """The offset at which to stop in each partition: its end when it was assigned, or the position that --to names.
+    Implements a rebalance listener."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -248,7 +252,7 @@ class _End:
         self.is_chosen = False
 
     def stop_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Stops before these, whatever follows."""
+        """Sets the offset of each partition before which the command stops, even if records follow."""
         self._ends.update(offsets)
         self._assigned = self.is_chosen = True
 
@@ -263,16 +267,18 @@ class _End:
     on_partitions_lost = on_partitions_revoked
 
     def of(self, tp: TopicPartition) -> int:
-        """Where that partition ends."""
+        """Returns the offset at which to stop in that partition."""
         return self._ends[tp]
 
     def reached(self) -> bool:
-        """Whether everything was read; a member that was assigned nothing has nothing to read."""
+        """Returns whether all assigned partitions were read up to their ends. A member without partitions has nothing
+        to read."""
         return self._assigned and all(self._consumer.position(tp) >= end for tp, end in self._ends.items())
 
 
 def _copy(consumer: Consumer, formatter: Formatter, count: int | None, end: _End, *, ends: bool) -> None:
-    """Writes records until there were `count`, or with `ends` until the end is reached."""
+    """Writes records until `count` records are written or, with `ends`, until every partition was read up to its
+    end."""
     left = count
     while left != 0 and not (ends and end.reached()):
         lines: list[bytes] = []
@@ -288,7 +294,8 @@ def _copy(consumer: Consumer, formatter: Formatter, count: int | None, end: _End
 
 
 def _write(output: BinaryIO, content: bytes) -> None:
-    """All of it: a stream without a buffer (`python -u`) may take a part only."""
+    """Writes all of `content` and flushes the stream. A stream without a buffer (`python -u`) may accept only a part
+    per call."""
     rest = memoryview(content)
     while rest:
         rest = rest[output.write(rest) :]

@@ -1,4 +1,4 @@
-"""`klamm format`: a controller's empty directory gets the users that its cluster begins with (KIP-900)."""
+"""`klamm format`: writes the first users of a new cluster into a controller's empty directory (KIP-900)."""
 
 from __future__ import annotations
 

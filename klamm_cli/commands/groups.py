@@ -1,4 +1,5 @@
-"""`klamm groups`: list, describe with lag, reset and delete offsets, remove members, delete."""
+"""`klamm groups`: lists, describes (with lag) and deletes consumer groups, resets and deletes their offsets, and
+removes members."""
 
 from __future__ import annotations
 
@@ -116,14 +117,16 @@ def describe(
 
 
 def _progress(description: GroupDescription) -> dict[str, int]:
-    """A generation is of the whole group; epochs are of the group, of its target, and of each member."""
+    """Returns the generation of a classic group, or the group epoch and the assignment epoch of a consumer group
+    (KIP-848)."""
     if description.type == "classic":
         return {"generation": description.generation_id}
     return {"group_epoch": description.group_epoch, "assignment_epoch": description.assignment_epoch}
 
 
 def _led(admin: Admin) -> set[TopicPartition]:
-    """Returns the partitions that can tell their offsets. A group may also have offsets of topics that are gone."""
+    """Returns the partitions with a leader, because only a leader can return offsets. A group may also have committed
+    offsets of deleted topics."""
     return {
         TopicPartition(name, each.partition)
         for name, topic in admin.list_topics(include_internal=True).items()
@@ -196,7 +199,8 @@ def reset(
 
 
 def _partitions(admin: Admin, wanted: list[str]) -> list[TopicPartition]:
-    """`topic` is all of its partitions, `topic:2` that one."""
+    """Returns the partitions that `wanted` names: `topic` names all partitions of the topic, `topic:2` only partition
+    2. Ends the command if a partition does not exist."""
     names = {each.partition(":")[0] for each in wanted}
     described = admin.describe_topics(sorted(names))
     tps: dict[TopicPartition, None] = {}

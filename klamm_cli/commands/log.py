@@ -1,4 +1,5 @@
-"""`klamm log`: what the files of a data directory hold (Kafka's `kafka-dump-log`); finding damage is `scrub.py`'s."""
+"""`klamm log`: shows what the files of a data directory hold (Kafka's `kafka-dump-log`). The module `scrub` finds
+damage."""
 
 from __future__ import annotations
 

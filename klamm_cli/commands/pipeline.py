@@ -78,7 +78,7 @@ Pipelines:
 
 @contextmanager
 def _installed() -> Iterator[None]:
-    """Ends the command with one line when Spark is not there."""
+    """Ends the command with a one-line error if Spark or another required package is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""`klamm produce`: records from standard input or a file, one a line."""
+"""`klamm produce`: produces records from standard input or a file, one record per line."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _parser(key_separator: str | None, null: str | None, *, json_lines: bool) ->
 
 
 class _Tally:
-    """Counts acknowledgements; remembers the first failure, and which line it was where that is known."""
+    """Counts acknowledged records, and keeps the first error. If the number of its line is known, `where` has it."""
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -214,7 +214,8 @@ def _source(file: Path | None) -> contextlib.AbstractContextManager[BinaryIO]:
 
 
 def _raw_lines(source: BinaryIO) -> Iterator[bytes]:
-    """Lines as they come; one that is longer than any record may be is cut, and refused for its size."""
+    """Yields lines as they arrive. Cuts a line that is longer than any record may be; the first part is then refused
+    for its size."""
     while raw := source.readline(_LONGEST_LINE_BYTES):
         yield raw
 

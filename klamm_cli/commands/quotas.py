@@ -116,7 +116,8 @@ def unset(
 
 
 def _entity(names: dict[str, str | None], *defaults: bool) -> ClientQuotaEntity:
-    """The entity that the options name; `defaults` are in the order of `names`."""
+    """Returns the entity that the options name. `defaults` has the values of the -default options, in the order of
+    `names`."""
     from klamm.admin import ClientQuotaEntity
 
     for (kind, name), is_default in zip(names.items(), defaults, strict=True):

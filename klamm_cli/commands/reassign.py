@@ -1,4 +1,5 @@
-"""`klamm reassign`: where partitions are, and moving them (Kafka's `kafka-reassign-partitions`, KIP-455)."""
+"""`klamm reassign`: plans, starts, shows and cancels moves of partitions (Kafka's `kafka-reassign-partitions`,
+KIP-455)."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def generate(
     with connected(bootstrap, timeout) as admin:
         cluster = admin.describe_cluster()
         topics = admin.list_topics(include_internal=True)
-        admin.describe_topics(names)  # Refuses what does not exist.
+        admin.describe_topics(names)  # Raises if a topic does not exist.
         racks = {each.node_id: each.rack for each in cluster.brokers}
         allowed = set(racks) if brokers is None else _ids(brokers, racks)
         current = {
@@ -201,7 +202,7 @@ _COMPLETE, _MOVING, _ELSEWHERE = "complete", "moving", "not as planned"
 
 
 def _partitions(admin: Admin, plan: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionDescription]:
-    """All of the plan's topics."""
+    """Returns all partitions of the topics in the plan."""
     described = admin.describe_topics({tp.topic for tp in plan})
     return {
         TopicPartition(name, each.partition): each for name, topic in described.items() for each in topic.partitions
@@ -223,7 +224,8 @@ def _state(partition: PartitionDescription, wanted: tuple[int, ...]) -> str:
 def _copied(
     tp: TopicPartition, partition: PartitionDescription, log_dirs: dict[int, tuple[LogDirDescription, ...]]
 ) -> int | None:
-    """How much has been copied, in percent; None when the leader cannot be asked."""
+    """Returns the progress of the replica that has copied least, in percent. Returns None if `log_dirs` lacks the
+    leader's replica."""
     if not partition.adding_replicas:
         return 100
     replicas = {

@@ -1,4 +1,4 @@
-"""`klamm log scrub`: has brokers read their logs to find damage, and shows what they found."""
+"""`klamm log scrub`: makes brokers read their logs to find damage, and shows the damage that they found."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _describe(
 def _run(
     admin: Admin, topics: Sequence[str], partitions: Sequence[TopicPartition], brokers: Sequence[int] | None
 ) -> Scrubs:
-    admin.describe_topics(sorted({*topics, *(one.topic for one in partitions)}))  # refuses what does not exist
+    admin.describe_topics(sorted({*topics, *(one.topic for one in partitions)}))  # raises if a topic does not exist
     before = {
         (broker_id, one.tp): one.finished_ms
         for broker_id, scrubs in _describe(admin, topics, partitions, brokers).items()
@@ -116,7 +116,7 @@ def _run(
         if not waiting:
             break
         time.sleep(_POLL_S)
-    # A broker that was started again has forgotten what it was asked for.
+    # A broker that was restarted has forgotten its requested scrubs.
     unread = [
         f"{one.tp} on broker {broker_id}"
         for broker_id, scrubs in found.items()
@@ -129,7 +129,7 @@ def _run(
 
 
 def _since(one: ScrubDescription, began_ms: int) -> ScrubDescription:
-    """The scrub without what was repaired before it began."""
+    """Returns the scrub without damage that was found before `began_ms` and has been repaired."""
     from dataclasses import replace
 
     unrepaired = one.unrepaired

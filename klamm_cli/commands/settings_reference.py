@@ -1,6 +1,6 @@
-"""The reference of all settings, in Markdown: `klamm configs docs`, and docs/reference/settings.md.
+"""Builds the reference of all settings in Markdown, for `klamm configs docs` and docs/reference/settings.md.
 
-Everything in it is read from the classes that declare the settings.
+The content of the page comes from the classes that declare the settings.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Cells = Mapping[str, str]
 
 
 def reference() -> str:
-    """The whole page, without a line break at its end."""
+    """Returns the whole reference page, without a line break at its end."""
     lines = [
         _HEAD,
         *_table("Topics", "", dict(sorted(TOPIC_CONFIGS.items())), _topic_columns),
@@ -96,7 +96,7 @@ def _known(owner: type[Any]) -> dict[str, Setting]:
 
 
 def _new(owner: type[Any], base: type[Any]) -> dict[str, Setting]:
-    """What a class adds to another, or has otherwise."""
+    """Returns the settings that `owner` adds to `base` or defines differently."""
     before = _known(base)
     return {name: setting for name, setting in _known(owner).items() if before.get(name) != setting}
 
@@ -126,7 +126,8 @@ def _names_without_effect(owner: type[ClientConfig]) -> str:
 
 
 def _reasons(reasons: Mapping[str, str]) -> Iterator[str]:
-    """A list with an item for each reason, of the names that `reasons` has it for."""
+    """Yields a Markdown list with one item for each reason. The item lists the settings that `reasons` maps to that
+    reason."""
     for why, names in sorted(by_reason(reasons, reasons.__getitem__).items()):
         yield f"- Because {why}: {_listed(names)}."
     yield ""

@@ -93,7 +93,8 @@ def create(
 
 
 def _create_missing(admin: Admin, topics: list[NewTopic], *, validate_only: bool) -> dict[str, CreatedTopic]:
-    """One by one: somebody else may create one of them at the same moment."""
+    """Creates the topics that do not exist, and returns them. Creates one topic per request, because another client may
+    create one of the topics at the same moment."""
     created: dict[str, CreatedTopic] = {}
     for topic in topics:
         try:
@@ -104,7 +105,8 @@ def _create_missing(admin: Admin, topics: list[NewTopic], *, validate_only: bool
 
 
 def _described(admin: Admin, names: list[str] | None, *, if_exists: bool) -> dict[str, TopicDescription]:
-    """The topics named, or all; with `if_exists` without those that do not exist, of which each has its line."""
+    """Returns the named topics, or all topics if `names` is empty. With `if_exists`, prints a line for each topic that
+    does not exist, and skips it."""
     if names and not if_exists:
         return admin.describe_topics(names)
     there = admin.list_topics(include_internal=True)
@@ -176,9 +178,9 @@ def describe(
             and not (unavailable and each.leader >= 0)
             and not (refusing and not each.refusal)
         ]
-        # A partition without a leader cannot say its offsets; it is shown without them.
+        # Only a leader can return offsets, so a partition without a leader is shown without them.
         led = [tp for tp, each in shown if each.leader >= 0]
-        # Both at once: while a broker answers for the one, this process reads the answer for the other.
+        # Send both requests at once: this process reads one answer while the brokers prepare the other.
         with ThreadPoolExecutor(2) as both:
             asked = (dict.fromkeys(led, each) for each in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP))
             starts, ends = both.map(admin.list_offsets, asked)
@@ -314,8 +316,8 @@ def delete(
 
 
 def _delete_existing(admin: Admin, names: list[str]) -> list[str]:
-    """Deletes topics and returns those that were there. One by one: somebody else may delete one of them at the same
-    moment."""
+    """Deletes topics, and returns the names of those that existed. Deletes one topic per request, because another
+    client may delete one of the topics at the same moment."""
     deleted = []
     for name in dict.fromkeys(names):
         try:

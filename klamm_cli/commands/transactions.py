@@ -191,7 +191,8 @@ def _abort_hanging(admin: Admin, tp: TopicPartition, start_offset: int, older_th
 
 
 def _partitions(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
-    """The partitions of these topics; of all topics, if none is named."""
+    """Returns the partitions of `topics` that have a leader. If `topics` is empty, returns the partitions of all
+    topics."""
     described = admin.describe_topics(topics) if topics else admin.list_topics(include_internal=True)
     return [
         TopicPartition(name, each.partition)

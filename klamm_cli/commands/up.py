@@ -1,6 +1,7 @@
 """`klamm up`: the whole cluster in one process, for a laptop, a test or CI.
 
-Its options are argparse's. Those of the other commands are typer's, but its import would delay the start of the server.
+The command parses its options with argparse. The other commands use typer, but importing typer would delay the start of
+the server.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from klamm_cli.console.exit_status import ExitStatus
 SUMMARY: Final = "Run a cluster on this machine."
 DEFAULT_KAFKA_PORT: Final = 9092
 MAX_PROCESSES: Final = 32
-"""Brokers or coordinators, on one machine."""
+"""The largest number of brokers, and of coordinators, that `klamm up` starts."""
 _DESCRIPTION: Final = f"""{SUMMARY}
 
 The cluster runs until Ctrl-C or SIGTERM. The controller, the broker and the
@@ -38,7 +39,8 @@ _EXAMPLES: Final = """Examples:
 
 
 def up(arguments: Sequence[str]) -> int:
-    """Runs until stopped; returns the exit status. Raises SystemExit after `--help` and for a wrong command line."""
+    """Runs the cluster until it is stopped, and returns the exit status. Raises SystemExit after `--help` and for a
+    wrong command line."""
     options = _parser().parse_args(arguments)
     try:
         chosen = {"log.level": options.log_level, "log.format": options.log_format}
@@ -65,7 +67,7 @@ def up(arguments: Sequence[str]) -> int:
 
 
 def option_helps() -> list[tuple[str, str]]:
-    """The options by their long names, with what help says of each."""
+    """Returns the long name and the help text of each option."""
     parser = _parser()
     formatter = parser._get_formatter()
     shown = [action for action in parser._actions if action.help != argparse.SUPPRESS]
@@ -73,7 +75,7 @@ def option_helps() -> list[tuple[str, str]]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains in one line, as the other commands do."""
+    """A parser that reports an error in one line, as the other commands do."""
 
     def error(self, message: str) -> NoReturn:
         sys.exit(_fail(f"{message} (see `{self.prog} --help`)", ExitStatus.USAGE))
@@ -156,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FORMAT",
         help="Log as text or json; auto: text on a terminal, otherwise json [default: auto].",
     )
-    # For programs that start a cluster: argparse.SUPPRESS keeps it out of the help.
+    # The option is for programs that start a cluster, so argparse.SUPPRESS keeps it out of the help.
     add("--die-with-parent", action="store_true", help=argparse.SUPPRESS)
     add_help_option(parser)
     return parser
@@ -176,10 +178,11 @@ def _number(least: int, most: int) -> Callable[[str], int]:
 
 
 def _kafka_port(port: int) -> int:
-    """Kafka's own beside ours; beside another one, one that is free."""
+    """Returns Kafka's default port if `port` is Klamm's default port. Otherwise returns 0, so that a free port is
+    picked."""
     return DEFAULT_KAFKA_PORT if port == DEFAULT_PORT else 0
 
 
 def _fail(text: str, status: ExitStatus) -> ExitStatus:
-    print(f"klamm: {text}", file=sys.stderr)  # noqa: T201 - the one line for the person who started it
+    print(f"klamm: {text}", file=sys.stderr)  # noqa: T201 - prints the error for the user
     return status

@@ -1,4 +1,5 @@
-"""`klamm up` among the commands, for completion; `main` runs it without any of this."""
+"""Adds `klamm up` to the list of commands, so that shells can complete it. `main` runs `klamm up` without this
+module."""
 
 from __future__ import annotations
 

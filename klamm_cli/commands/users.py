@@ -132,7 +132,7 @@ def _mechanism(name: str) -> ScramMechanism:
 
 
 def _credentials(admin: Admin, user: str) -> tuple[ScramCredentialInfo, ...]:
-    """A user who does not exist has none."""
+    """Returns the user's SCRAM credentials, or an empty tuple if the user does not exist."""
     try:
         return admin.describe_user_scram_credentials([user])[user].credential_infos
     except _ResourceNotFoundError:

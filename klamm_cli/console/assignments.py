@@ -1,4 +1,4 @@
-"""`name=value` on the command line."""
+"""Parses `name=value` arguments of the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from klamm.errors import ConfigError
 
 
 def parse_assignments(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """`["retention.ms=1000"]` as a mapping. Raises ConfigError."""
+    """Returns pairs such as `retention.ms=1000` as a mapping of names to values. Raises ConfigError if a pair is
+    malformed."""
     parsed = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -1,6 +1,7 @@
 """`--bootstrap` and `-b` before the name of a command: `klamm -b broker-1:9094 topics list`.
 
-A command that talks to a cluster has the option itself, and takes what stands before its name as its default.
+A command that talks to a cluster has the option, too. The value before the command's name is the default of that
+option.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ BOOTSTRAP_VARIABLE: Final = "KLAMM_BOOTSTRAP"
 """Commands, and the processes that they start, read their default from this environment variable."""
 
 TALKS_TO_A_CLUSTER: Final = "bootstrap"
-"""The parameter that a command has if it talks to a cluster."""
+"""The name of the parameter that a command has if it talks to a cluster."""
 
 
 def offer_bootstrap(group: Any) -> bool:
-    """Gives the option to a group of typer's commands, and to the groups in it, where a command talks to a cluster.
-
-    Returns whether one does. A group that is a command itself hands the value of its own option on."""
+    """Adds the option to a group of typer commands, and to the groups in it, if one of its commands talks to a cluster.
+    Returns whether one does. A group that is a command itself passes the value of its own option on."""
     own = next((each for each in group.params if each.name == TALKS_TO_A_CLUSTER), None)
     talks = [offer_bootstrap(command) for command in getattr(group, "commands", {}).values()]
     if any(talks) and own is not None:
@@ -31,7 +31,7 @@ def offer_bootstrap(group: Any) -> bool:
 
 
 def make_bootstrap_option() -> Any:
-    """Returns a parameter of typer's that can be added to any group."""
+    """Returns the option as a typer parameter, which can be added to any group."""
     holder = typer.Typer(add_completion=False)
     holder.command()(_with_option)
     return typer.main.get_command(holder).params[0]
@@ -57,4 +57,4 @@ def _with_option(
         ),
     ] = None,
 ) -> None:
-    """Has the option."""
+    """Declares the option, so that typer makes a parameter of it."""

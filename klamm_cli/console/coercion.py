@@ -1,6 +1,7 @@
-"""Text that needs no conversion is not converted: typer does it with pydantic, which takes a tenth of a second to load.
+"""Skips typer's conversion of text that needs none, because typer converts with pydantic, which takes 100 ms to load.
 
-Numbers and paths that are given are typer's matter, and so is everything in versions of typer that do it otherwise.
+Typer still converts numbers and paths of the command line. A version of typer that converts in another way still
+converts everything.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 
 def convert_only_what_must_be(command: Any) -> None:
-    """Changes the parameters of a command of typer's, and of its subcommands."""
+    """Replaces the conversion of all parameters of a typer command and its subcommands."""
     for each in getattr(command, "commands", {}).values():
         convert_only_what_must_be(each)
     for param in command.params:
@@ -32,7 +33,8 @@ def _replace(param: Any) -> None:
 
 
 class _Conversion:
-    """Stands in the place of typer's `RuntimeParam`."""
+    """Replaces typer's `RuntimeParam`. It handles text and defaults itself, and loads typer's own conversion for other
+    values."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load

@@ -1,4 +1,4 @@
-"""How every command of `klamm` is set up: plain help without colours or boxes, which costs no library to show."""
+"""Sets up each command of `klamm`: its help is plain text without colours or boxes, and needs no other library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 
 def new_app(help_text: str | None = None, *, no_args_is_help: bool = True) -> typer.Typer:
-    """A group of commands, or with one command and no `help_text` that command itself."""
+    """Returns a typer app for a group of commands. Without `help_text`, the app's only command is the app itself."""
     return typer.Typer(
         help=help_text,
         no_args_is_help=no_args_is_help and help_text is not None,

@@ -17,7 +17,7 @@ _file: ContextVar[str | None] = ContextVar("command_config", default=None)
 
 
 def offer_command_config(command: Any) -> None:
-    """Gives the option to a command of typer's, and those below it, that talk to a cluster."""
+    """Adds the option to a typer command and its subcommands, if they talk to a cluster."""
     for each in getattr(command, "commands", {}).values():
         offer_command_config(each)
     if any(each.name == TALKS_TO_A_CLUSTER for each in command.params):
@@ -25,10 +25,10 @@ def offer_command_config(command: Any) -> None:
 
 
 def client_settings(bootstrap: str, config_class: type[ClientConfig] | None = None) -> dict[str, str]:
-    """The settings of a client of that class (an Admin unless given), by Kafka's names.
+    """Returns the settings for a client of `config_class` (default: an Admin), by Kafka's names.
 
-    The file may be for clients of all kinds: what the class does not know is left to the others. Raises ConfigError for
-    a file that cannot be read, and for what no client knows."""
+    The file may be for several kinds of clients, so settings that only another kind knows are left out. Raises
+    ConfigError if the file cannot be read, or if no client knows a setting."""
     name = _file.get()
     if name is None:
         return {"bootstrap.servers": bootstrap}
@@ -61,7 +61,7 @@ def _with_option(
         ),
     ] = None,
 ) -> None:
-    """Has the option."""
+    """Declares the option, so that typer makes a parameter of it."""
 
 
 def _make_option() -> Any:

@@ -16,29 +16,30 @@ SHELLS: Final = ("bash", "zsh", "fish")
 THIS_SHELL: Final = "auto"
 OPTIONS: Final = frozenset({"--install-completion", "--show-completion"})
 VARIABLE: Final = "_KLAMM_COMPLETE"
-"""A shell that completes sets it, and runs the command."""
+"""A shell sets this environment variable and runs the command to get completions."""
 
 
 def with_shell(arguments: list[str]) -> list[str]:
-    """The arguments with `auto` behind an option of completion that has no shell."""
+    """Returns the arguments. Appends `auto` if they end with a completion option that names no shell."""
     return [*arguments, THIS_SHELL] if arguments and arguments[-1] in OPTIONS else arguments
 
 
 def prepare_completion() -> None:
-    """Makes the shells known to typer, when it is one of them that runs the command."""
+    """Registers the shells with typer, if a shell runs the command to get completions."""
     if VARIABLE in os.environ:
         completion_init()
 
 
 def show_completion(shell: str | None) -> None:
-    """Prints the script of a shell, and ends the command."""
+    """Prints the completion script of a shell, and ends the command. Does nothing if `shell` is None."""
     if shell is not None:
         typer.echo(get_completion_script(prog_name="klamm", complete_var=VARIABLE, shell=_known(shell)))
         raise typer.Exit
 
 
 def install_completion(shell: str | None) -> None:
-    """Installs the script of a shell for this user, and ends the command."""
+    """Installs the completion script of a shell for this user, and ends the command. Does nothing if `shell` is
+    None."""
     if shell is not None:
         _, path = install(shell=_known(shell), prog_name="klamm", complete_var=VARIABLE)
         typer.echo(f"completion is in {path}; it works in the next shell that you start")
@@ -54,7 +55,8 @@ def _known(shell: str) -> str:
 
 
 def _detected() -> str:
-    """The shell that runs the command, or else the user's."""
+    """Returns the name of the shell that runs the command. If that is unknown, returns the user's login shell
+    ($SHELL)."""
     import shellingham  # type: ignore[import-untyped]
 
     try:

@@ -25,9 +25,9 @@ def _admin(bootstrap: str) -> Admin:
 
 @contextmanager
 def connected(bootstrap: str, timeout_s: float) -> Iterator[Admin]:
-    """An Admin of a cluster that has answered within `timeout_s`.
+    """Yields an Admin client after the cluster has answered within `timeout_s`.
 
-    What goes wrong, here or inside, ends the command with one line."""
+    An error of the client library, here or in the body of the `with`, ends the command with one line."""
     with one_line_errors(bootstrap), _admin(bootstrap) as admin:
         try:
             admin.describe_cluster(timeout_ms=round(timeout_s * 1000))

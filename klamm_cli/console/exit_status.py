@@ -1,4 +1,4 @@
-"""What the command's exit status says."""
+"""The exit statuses of the command `klamm`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
-    """See the module's docstring; 0 is success."""
+    """The exit status of a command that failed; 0 means success."""
 
     FAILED = 1
     """The cluster rejected all or part of the work."""
@@ -17,4 +17,4 @@ class ExitStatus(IntEnum):
     DENIED = 4
     """`klamm acls check` found that the operation is denied."""
     INTERRUPTED = 130
-    """Ctrl-C."""
+    """The user pressed Ctrl-C."""

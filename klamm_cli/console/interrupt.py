@@ -1,4 +1,4 @@
-"""Ctrl-C: the first ends the command in good order, a second one at once."""
+"""Handles Ctrl-C. The first Ctrl-C ends the command in good order, and the second one kills it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def let_interrupts_kill() -> None:
 
 @contextmanager
 def interrupt_calls(function: Callable[[], object]) -> Iterator[None]:
-    """Within the context, the first Ctrl-C calls `function` between two instructions, and the command continues."""
+    """Makes the first Ctrl-C within the context call `function` between two instructions. The command then
+    continues."""
     global _react
     before = _react
     try:

@@ -40,13 +40,14 @@ DEFAULT_TIMEOUT = 5.0
 def print_rows(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool, json_only: Collection[str] = ()
 ) -> None:
-    """`rows` as a table, or as a JSON array with an object a line; a table does not show the `json_only` columns."""
+    """Prints `rows` as a table, or as a JSON array with one object per line. A table does not show the `json_only`
+    columns."""
     if as_json:
         objects = (json.dumps(dict(zip(columns, row, strict=True)), **_JSON) for row in rows)
         typer.echo("[" + ",".join(f"\n  {each}" for each in objects) + "\n]")
         return
     is_terminal = sys.stdout.isatty()
-    # Nothing may be folded when the output goes to a file or a pipe.
+    # Lines must not be folded when the output goes to a file or a pipe.
     width = shutil.get_terminal_size().columns if is_terminal else None
     header, *lines = table_lines(columns, rows, width=width, json_only=json_only)
     typer.echo("\n".join([f"{_BOLD}{header}{_PLAIN}" if is_terminal else header, *lines]))
@@ -59,12 +60,12 @@ _JSON: Any = {"ensure_ascii": False, "default": str}
 
 
 def print_json(document: Any) -> None:
-    """`document` as indented JSON."""
+    """Prints `document` as indented JSON."""
     typer.echo(json.dumps(document, indent=2, **_JSON))
 
 
 def print_message(text: str) -> None:
-    """A line for people, on stderr: stdout is for results."""
+    """Prints a line for people to stderr, because stdout is for results."""
     typer.echo(text, err=True)
 
 
@@ -76,19 +77,19 @@ def fail(text: str, status: ExitStatus = ExitStatus.FAILED) -> NoReturn:
 
 @contextmanager
 def one_line_errors(bootstrap: str = "") -> Iterator[None]:
-    """Ends the command with one line that says what to do when the client library raises."""
+    """If the client library raises an error, ends the command with one line that says what to do."""
     try:
         yield
     except KlammError as error:
         print_message(f"klamm: {explain(error, bootstrap)}")
-        # Of several things refused, the first is the error and the others are its notes.
+        # If several items were refused, the first is the error and the others are its notes.
         for note in getattr(error, "__notes__", ()):
             print_message(f"klamm: {note}")
         raise typer.Exit(status_of(error)) from error
 
 
 def status_of(error: KlammError) -> ExitStatus:
-    """The exit status that an error of the client library means."""
+    """Returns the exit status for an error of the client library."""
     if isinstance(error, ConfigError):
         return ExitStatus.USAGE
     if isinstance(error, _NOBODY_ANSWERS):
@@ -97,18 +98,18 @@ def status_of(error: KlammError) -> ExitStatus:
 
 
 OTHER_PORT: Final = "this is a "
-"""How the text begins with which a port for Kafka clients, or for Prometheus, refuses a client of the gRPC API."""
+"""The beginning of the text with which a port for Kafka clients, or for Prometheus, refuses a gRPC client."""
 
 
 SPEAKS_TLS: Final = "it speaks TLS"
-"""How the text begins about a server with TLS that a client without TLS has dialled."""
+"""The beginning of the error text if a client without TLS connects to a server with TLS."""
 
 
 def explain(error: KlammError, bootstrap: str) -> str:
-    """What happened and what to do, in one line."""
+    """Returns one line that says what happened and what to do."""
     if not isinstance(error, NoBrokerError):
         return str(error)
-    # Its text has every server with all that gRPC says of it; the innermost reason is the last.
+    # The error's text lists every server with gRPC's whole error text. The innermost reason comes last.
     reason = str(error).rpartition(": ")[2]
     if reason.startswith(SPEAKS_TLS):
         return f"{bootstrap}: {reason}; a file with that and ssl.* is named by --command-config"

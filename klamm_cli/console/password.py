@@ -1,4 +1,5 @@
-"""A new password: from a file, from standard input, or typed twice. Never an argument, which `ps` would show."""
+"""Reads a new password from a file, from standard input, or twice from the terminal. A password is never an argument,
+because `ps` would show it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ PasswordFile = Annotated[
 
 
 def read_new_password(file: str | None, user: str) -> Secret:
-    """Asks where no file is given; ends the command when there is nobody to ask, or no password."""
+    """Returns the password from `file`, or asks for it if `file` is None. Ends the command if there is no terminal to
+    ask at, or if the password is empty."""
     if file is not None:
         return _not_empty(_first_line(file), "-" if file == "-" else file)
     if not sys.stdin.isatty():

@@ -1,6 +1,6 @@
-"""Tables for terminals, files and pipes, as plain text: a table of thousands of rows takes milliseconds.
+"""Formats tables as plain text for terminals, files and pipes. A table of thousands of rows takes milliseconds.
 
-On a terminal that is too narrow the widest columns are folded; nothing is cut, nothing is left out.
+If the terminal is too narrow, the widest columns are folded. No text is cut or left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def table_lines(
     width: int | None = None,
     json_only: Collection[str] = (),
 ) -> list[str]:
-    """The header and a line for each row, more for a row that is folded to `width` terminal columns (None: never fold).
+    """Returns the header and a line for each row. A row that does not fit into `width` terminal columns is folded into
+    several lines (None: never fold).
 
     Numbers are aligned on the right. A table does not show the `json_only` columns."""
     shown = [index for index, column in enumerate(columns) if column not in json_only]
@@ -51,14 +52,15 @@ def _cell(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """Names come from anybody: a line feed or an escape sequence in one is shown, not obeyed."""
+    """Returns the text with control characters escaped, because clients may choose names with line feeds or escape
+    sequences."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _columns_of(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """Returns the number of terminal columns that the text takes."""
     return len(text) if text.isascii() else sum(map(_columns_of_character, text))
 
 
@@ -69,7 +71,8 @@ def _columns_of_character(character: str) -> int:
 
 
 def _fit(widths: Sequence[int], room: int) -> list[int]:
-    """The widest columns become narrower until all fit; the first, a name, only as long as it takes over half."""
+    """Returns widths that fit into `room`, by making the widest columns narrower. The first column, a name, shrinks
+    only while it takes over half of `room`."""
     fitted = list(widths)
     while (excess := sum(fitted) - room) > 0:
         foldable = [
@@ -87,7 +90,8 @@ def _fit(widths: Sequence[int], room: int) -> list[int]:
 
 
 def _fold(table: Sequence[Sequence[str]], widths: Sequence[int]) -> list[list[str]]:
-    """Columns with as many lines as the cells of each row need."""
+    """Folds the cells of a table, which is a list of columns, to `widths`. Each row gets as many lines as its cells
+    need."""
     folded: list[list[str]] = [[] for _ in table]
     for row in zip(*table, strict=True):
         parts = [_fold_cell(cell, width) for cell, width in zip(row, widths, strict=True)]

@@ -11,10 +11,11 @@ from klamm_cli.status.facts import ClusterFacts
 from klamm_cli.status.problems import name_some, problems
 
 Settings = Mapping[int, Mapping[str, str]]
-"""Text by name, of each broker."""
+"""The settings of each broker, by broker id: the value as text, by the setting's name."""
 
 COMPARED: Final = ("message.max.bytes", "auto.create.topics.enable", "log.retention.ms", "log.segment.bytes")
-"""Besides those of durability, what must not depend on which broker leads."""
+"""Settings that should be equal on all brokers, because the leader's value applies. The settings of durability are
+compared, too."""
 _INTERNAL: Final = {
     "__consumer_offsets": "committed offsets of all groups",
     "__transaction_state": "all transactions",
@@ -23,7 +24,8 @@ _INTERNAL: Final = {
 
 
 def check_cluster(facts: ClusterFacts, settings: Settings, data_dirs: Mapping[str, str]) -> list[Finding]:
-    """`data_dirs`: the cluster id in each directory that was looked at."""
+    """Returns the findings about a cluster. `data_dirs` has the cluster id in each data directory that was checked, by
+    path."""
     found = [problem("cluster", each.text, each.advice) for each in problems(facts)]
     if not found:
         servers = len(facts.cluster.brokers) + len(facts.cluster.coordinators) + len(facts.cluster.controllers)

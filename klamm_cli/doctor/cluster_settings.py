@@ -1,4 +1,4 @@
-"""The settings in force at each live broker, of those that the checks look at."""
+"""Reads the settings that the checks need from each live broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def broker_settings(
     admin: Admin, cluster: ClusterDescription, timeout_ms: int
 ) -> tuple[dict[int, dict[str, str]], list[Finding]]:
-    """Text by name of each broker; and a finding when they do not tell."""
+    """Returns the settings by broker id and name, as text, and a finding if they could not be read."""
     resources = {
         ConfigResource(ConfigResourceType.BROKER, str(each.node_id)): each.node_id
         for each in cluster.brokers

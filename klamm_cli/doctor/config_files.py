@@ -28,7 +28,8 @@ _CHECK = "config"
 _ADVICE = "change it, or the server does not start"
 _IDLE_ADVICE = "remove them, or keep them for Kafka's servers"
 _PLACES = frozenset({"listeners", "advertised.listeners", "log.dirs", "metadata.log.dir"})
-"""Settings whose defaults do not say which ports and directories the user meant."""
+"""Settings of ports and directories. If one of them is invalid, its default is not what the user meant, and is not
+checked."""
 
 
 class CheckedFile(NamedTuple):
@@ -39,8 +40,8 @@ class CheckedFile(NamedTuple):
 
 
 def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
-    """Checks the settings as those of the service that they are for. One mistake hides no other: the sound settings are
-    checked further."""
+    """Checks the settings of a properties file, as the service reads them that the file is for. A mistake does not hide
+    other mistakes, because the valid settings are still checked."""
     name, service = _service(properties)
     wrong = dict(_wrong_values(service, properties))
     missing = _missing(service, properties)
@@ -86,7 +87,7 @@ def _check_names(
 
 
 def _check_idle(path: str, name: str, service: type[ServiceConfig], sound: Mapping[str, str]) -> Iterator[Finding]:
-    """Tells each reason why some of the settings have no effect."""
+    """Yields a warning for each reason why some of the settings have no effect."""
     accepted = accepted_configs(service, sound)
     idle = sorted(sound.keys() - known_configs(service, sound).keys())
     for reason, names in by_reason(idle, lambda key: reason_of(accepted[key])).items():
@@ -95,7 +96,7 @@ def _check_idle(path: str, name: str, service: type[ServiceConfig], sound: Mappi
 
 
 def _wrong_values(service: type[ServiceConfig], properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Returns the names of settings with invalid values, each with the error."""
+    """Yields the name of each setting with an invalid value, with the error."""
     known = accepted_configs(service, properties)
     for key, text in sorted(properties.items()):
         try:
@@ -122,7 +123,7 @@ def _in_force(properties: Mapping[str, str]) -> dict[str, str]:
 def _check_listeners(path: str, config: ServiceConfig) -> Iterator[Finding]:
     listeners = config.resolved_listeners()
     for listener, dialled in zip(listeners.bound, listeners.advertised, strict=True):
-        # Beside another one of its protocol, it may well be meant for clients on this machine.
+        # If another listener of the same protocol is reachable, this one may be meant for clients on this machine.
         has_another = any(
             one.protocol is listener.protocol and not is_loopback(one.host) for one in listeners.advertised
         )

@@ -1,4 +1,4 @@
-"""Data directories: can they be written, is there room, on what, and whose are they."""
+"""Checks data directories: write access, free space, the file system, the owner and the cluster of the data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klamm_cli.status.problems import DISK_FULL_PERCENT, used_percent
 _CHECK: Final = "data directory"
 _MIB: Final = 1024 * 1024
 _ROOM_MIN_MIB: Final = 1024
-"""A segment."""
+"""Less free space than this is a problem: the size of a segment, in MiB."""
 _REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.glusterfs", "ceph"})
 _PASSING: Final = {
     "tmpfs": "memory: gone with a restart of the machine",
@@ -28,26 +28,27 @@ _PASSING: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataDirFacts:
-    """What the checks look at."""
+    """The facts about a data directory that the checks read."""
 
     path: str
     exists: bool
     writable: bool
-    """Whether this user may write in it or, if it does not exist, may make it."""
+    """Whether this user may write in the directory or, if it does not exist, may create it."""
     total_bytes: int
     usable_bytes: int
     file_system: str
-    """The file system's type, or empty."""
+    """The type of the file system, or empty if it is not known."""
     foreign_owner: bool
-    """Another user's, who may be the one that runs the server."""
+    """Whether the directory belongs to another user, who may be the user that runs the server."""
     cluster_ids: tuple[tuple[str, str], ...]
-    """Directory and cluster id of each meta.properties in it and right below."""
+    """The directory and the cluster id of each meta.properties file, in the data directory and its direct
+    subdirectories."""
     unreadable: str
-    """The error of a meta.properties, or empty."""
+    """The error of a meta.properties file that cannot be read or has no cluster.id; otherwise empty."""
 
 
 def inspect(path: str, mounts: Sequence[tuple[str, str]]) -> DataDirFacts:
-    """`mounts`: as `read_mounts` gives them."""
+    """Returns the facts about the data directory at `path`. `mounts` comes from `read_mounts`."""
     exists = os.path.isdir(path)
     there = path if exists else _nearest(path)
     stats = os.statvfs(there)
@@ -66,7 +67,7 @@ def inspect(path: str, mounts: Sequence[tuple[str, str]]) -> DataDirFacts:
 
 
 def _nearest(path: str) -> str:
-    """The closest directory above that exists."""
+    """Returns the closest parent directory of `path` that exists."""
     return next(str(parent) for parent in Path(path).absolute().parents if parent.is_dir())
 
 
@@ -86,7 +87,7 @@ def _cluster_ids(path: Path) -> tuple[tuple[tuple[str, str], ...], str]:
 
 
 def read_mounts() -> list[tuple[str, str]]:
-    """Mount point and type of each mounted file system; none where there is no /proc."""
+    """Returns the mount point and type of each mounted file system, or an empty list if there is no /proc."""
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -97,17 +98,17 @@ def read_mounts() -> list[tuple[str, str]]:
 
 
 def file_system_of(path: str, mounts: Iterable[tuple[str, str]]) -> str:
-    """The type of the file system that has an absolute path, or empty. Pure."""
+    """Returns the type of the file system that contains an absolute path, or an empty text if no mount does. Pure."""
     best, kind = -1, ""
     for point, type_ in mounts:
         is_above = path == point or path.startswith(point.rstrip("/") + "/")
-        if is_above and len(point) >= best:  # of two at one point the later one is seen
+        if is_above and len(point) >= best:  # the later of two mounts at one point hides the earlier
             best, kind = len(point), type_
     return kind
 
 
 def check_data_dir(found: DataDirFacts) -> list[Finding]:
-    """Pure."""
+    """Returns the findings about a data directory. Pure."""
     findings = [
         *_check_access(found),
         *_check_room(found),

@@ -1,4 +1,4 @@
-"""Settings that fit each other badly: records lost, or refused, when a broker is gone. Pure."""
+"""Finds settings with which records are lost or refused when a broker fails. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ OFFSETS_FACTOR: Final = "offsets.topic.replication.factor"
 TRANSACTIONS_FACTOR: Final = "transaction.state.log.replication.factor"
 SETTINGS: Final = (MIN_ISR, FACTOR, UNCLEAN)
 BROKERS_FOR_COPIES: Final = 3
-"""A cluster with at least this many brokers can keep copies: to keep a single one should be a decision."""
+"""A cluster with at least this many brokers can keep several copies of a partition, so a topic with one copy gets a
+warning."""
 
 
 def check_durability(check: str, where: str, settings: Mapping[str, str], brokers: int | None) -> Iterator[Finding]:
-    """`settings`: text by name, of which those that are missing are not judged. `brokers` None: not known."""
+    """Yields the findings about `settings`, which are texts by name. Settings that are missing are not checked.
+    `brokers` is the number of brokers, or None if it is not known."""
     factor, min_isr = _number(settings.get(FACTOR)), _number(settings.get(MIN_ISR))
     if factor is not None and min_isr is not None:
         yield from _check_min_isr(check, where, factor, min_isr, brokers)

@@ -1,4 +1,4 @@
-"""What a server's settings leave open to others than this machine. Pure."""
+"""Finds what a server's settings leave open to other machines. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _CHECK = "open"
 
 
 def check_exposure(path: str, config: ServiceConfig) -> Iterator[Finding]:
-    """Listeners without encryption, servers without an authorizer, metrics: beyond loopback addresses."""
+    """Yields a warning for what other machines can reach: listeners without encryption, a server without an authorizer,
+    and metrics."""
     afar = [one for one in config.resolved_listeners().bound if not is_loopback(one.host)]
     plain = [f"{one.name}://{one.host}:{one.port}" for one in afar if not one.security.is_encrypted]
     if plain:

@@ -1,4 +1,4 @@
-"""One thing that was looked at."""
+"""The result of one check of `klamm doctor`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Level(enum.Enum):
-    """What it means for the exit status: only a PROBLEM makes it 1."""
+    """The severity of a finding. Only a PROBLEM makes the exit status 1."""
 
     OK = "ok"
     WARNING = "warning"
-    """It works now, but may fail later."""
+    """The subject works now, but may fail later."""
     PROBLEM = "problem"
 
 

@@ -1,4 +1,4 @@
-"""This machine's Python, libraries and limits."""
+"""Checks this machine's Python, libraries and limits."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _EXTRAS: Final = ("", "server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The facts that the checks read."""
+    """The facts about this machine that the checks read."""
 
     python: tuple[int, int, int]
     optimized: bool
-    """`python -O`."""
+    """Whether Python runs without assertions (`python -O`)."""
     requirements: tuple[str, ...] | None
     """The requirements of the installed package, or None if Klamm runs from its sources."""
     installed: Mapping[str, str]
-    """Versions by the names of `requirements`; those that are missing are left out."""
+    """The installed version of each package in `requirements`, by name. Missing packages are left out."""
     open_files_hard: int
-    """The limit that a server raises its own to; -1: none."""
+    """The hard limit of open files, to which a server raises its soft limit; -1: no limit."""
 
 
 def this_host() -> Host:
@@ -65,7 +65,7 @@ def _installed(requirements: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def check_host(host: Host) -> list[Finding]:
-    """All findings. Pure."""
+    """Returns all findings about this machine. Pure."""
     return [*_check_python(host), *_check_libraries(host), *_check_open_files(host)]
 
 
@@ -104,7 +104,7 @@ def _check_libraries(host: Host) -> Iterator[Finding]:
 
 
 def _parse(requirement: str) -> tuple[str, str, str]:
-    """Name, bounds and extra."""
+    """Returns the name, the version bounds and the extra of a requirement."""
     found = _REQUIREMENT.match(requirement)
     assert found is not None, requirement
     return found["name"], found["bounds"].strip(), found["extra"] or ""

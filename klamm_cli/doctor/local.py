@@ -21,7 +21,7 @@ from klamm_server.config.server_config import ServiceConfig
 
 
 def check_local(config_paths: Sequence[str], data_dirs: Sequence[str]) -> tuple[list[Finding], dict[str, str]]:
-    """The findings, and the cluster id in each data directory."""
+    """Returns the findings, and the cluster id in each data directory, by path."""
     findings: list[Finding] = []
     directories = dict.fromkeys(data_dirs)
     for path in config_paths:
@@ -48,7 +48,7 @@ def check_local(config_paths: Sequence[str], data_dirs: Sequence[str]) -> tuple[
 
 
 def _check_keys(path: str, config: ServiceConfig) -> Iterator[Finding]:
-    """The keys and certificates of listeners with TLS, as a start reads them."""
+    """Yields a problem for each TLS listener whose keys and certificates a server cannot load when it starts."""
     for listener in config.resolved_listeners().bound:
         if listener.security.is_encrypted:
             try:

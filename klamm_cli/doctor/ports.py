@@ -1,5 +1,5 @@
-"""The addresses of a configuration on this machine: free, in use by Klamm, in use by another; and names that do not
-resolve."""
+"""Checks the addresses of a configuration on this machine. A port is free, in use by Klamm or in use by another
+process. A name must resolve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klamm_server.net.listeners import SecurityProtocol
 
 _TIMEOUT_S: Final = 2.0
 _LOCAL: Final = "127.0.0.1"
-"""Where a server that listens on every interface is found."""
+"""The address at which a server that listens on every interface is reached."""
 
 
 def check_ports(config: ServiceConfig) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Whether the users of a cluster with an authorizer have any rights."""
+"""Finds users without any rights in a cluster with an authorizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def check_rights(admin: Admin, timeout_ms: int) -> list[Finding]:
-    """Nothing where there is no authorizer, or the caller may not see."""
+    """Returns the findings about the users' rights. Returns none if there is no authorizer, or if the caller may not
+    read ACLs."""
     try:
         acls = admin.describe_acls(timeout_ms=timeout_ms)
         users = admin.describe_user_scram_credentials(timeout_ms=timeout_ms)
@@ -33,7 +34,7 @@ def _is_super(admin: Admin, user: str, timeout_ms: int) -> bool:
 
 
 def check_users(users: Iterable[str], acls: Iterable[AclBinding]) -> Iterator[Finding]:
-    """`users` log in by a password and are no super users. Pure."""
+    """Yields the findings about `users`, who log in by a password and are not super users. Pure."""
     named = {acl.principal for acl in acls}
     if WILDCARD_PRINCIPAL in named:
         return

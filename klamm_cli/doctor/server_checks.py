@@ -17,11 +17,13 @@ MIGRATION_ADVICE: Final = (
     " User:ANONYMOUS out of super.users and leave it out"
 )
 SKEW_MS_MAX: Final = 1_000
-"""Record times, retention by time, transaction time-outs after a fail-over and offsets' expiry go by the clocks."""
+"""A larger clock difference gets a warning. Clocks decide on timestamps of records, retention by time, expiry of
+offsets, and transaction time-outs after a fail-over."""
 
 
 def check_servers(answers: Sequence[ProbeAnswer], bootstrap_hosts: Iterable[str]) -> list[Finding]:
-    """`bootstrap_hosts`: where this client found the cluster."""
+    """Returns the findings about the answers. `bootstrap_hosts` are the hosts at which this client found the
+    cluster."""
     return [
         *_check_addresses(answers, list(bootstrap_hosts)),
         *_check_health(answers),
@@ -60,7 +62,7 @@ def _check_addresses(answers: Sequence[ProbeAnswer], bootstrap_hosts: Sequence[s
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it names each machine's own."""
+    """Returns whether `host` is a loopback address, at which each machine reaches itself."""
     if host == "localhost":
         return True
     try:
@@ -146,5 +148,5 @@ def _check_migration(answers: Iterable[ProbeAnswer]) -> Iterator[Finding]:
 
 
 def hosts_of(bootstrap: str) -> list[str]:
-    """The hosts in `host:port,host:port`."""
+    """Returns the hosts in a text such as `host:port,host:port`."""
     return [each.strip().rpartition(":")[0] for each in bootstrap.split(",") if each.strip()]

@@ -1,5 +1,5 @@
-"""Asks each server of a cluster at the address that it tells others: whether it is there, how it does, what time it
-is, which version. All at once, each with a time-out."""
+"""Asks each server of a cluster, at its advertised address, for its health, its clock and its version. The requests run
+in parallel, each with a time-out."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTarget:
-    """An address to try."""
+    """The address of a server to ask."""
 
     name: str
-    """`broker 1`"""
+    """The server's name in findings, for example `broker 1`."""
     host: str
     port: int
     is_kafka: bool = False
@@ -36,29 +36,29 @@ class ProbeTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeAnswer:
-    """What came back; empty texts are what went well, or was not asked."""
+    """A server's answer. An empty error text means that the step succeeded or was not tried."""
 
     target: ProbeTarget
     not_resolved: str = ""
     not_connected: str = ""
     health: str = ""
-    """SERVING, NOT_SERVING..., or why it is not known."""
+    """The status, such as SERVING or NOT_SERVING, or the error if the status is not known."""
     version: str = ""
     """Empty if the server does not report it."""
     skew_ms: int | None = None
-    """How far its clock is ahead of ours."""
+    """How far the server's clock is ahead of this machine's clock."""
     uncertainty_ms: int = 0
-    """How far `skew_ms` may be wrong: half the time that the question took."""
+    """The largest error of `skew_ms`: half of the time that the request took."""
     open_files_max: int = 0
     """0 if the server does not report it."""
     has_authorizer: bool | None = None
     """Whether the server checks access control lists, or None if it does not report that."""
     is_migrating: bool = False
-    """Whether its security.migration.enable is on."""
+    """Whether the server's setting security.migration.enable is on."""
 
 
 def targets(cluster: ClusterDescription) -> list[ProbeTarget]:
-    """The servers that are not fenced: the others are known not to answer."""
+    """Returns the addresses of the servers that are not fenced. Fenced servers are known not to answer."""
     found = [
         ProbeTarget(name=f"{kind} {each.node_id}", host=each.host, port=each.port)
         for kind, servers in (
@@ -139,7 +139,7 @@ async def _describe_server(target: ProbeTarget, status: str, timeout_ms: int, me
     async with Connection(transport, address, SERVERS, timeout_ms=timeout_ms) as connection:
         stub = connection.stub(SERVER)
         try:
-            await stub.describe_server(DescribeServerRequest())  # dials
+            await stub.describe_server(DescribeServerRequest())  # opens the connection
             began = time.time()
             found = await stub.describe_server(DescribeServerRequest())
             ended = time.time()

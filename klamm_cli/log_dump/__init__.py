@@ -1,5 +1,5 @@
-"""What the files of a data directory hold, for people: `klamm log dump`.
+"""`klamm log dump`: shows what the files of a data directory hold.
 
-It reads with the services' own readers. Nothing in this package writes into a data directory: it may be that of a
-running server, or evidence.
+The package reads files with the services' own readers. It never writes into a data directory, because a running server
+may use the directory, or somebody may need it as evidence.
 """

@@ -34,11 +34,12 @@ from klamm_cli.log_dump import line
 from klamm_cli.log_dump.line import DumpLine, LineKind
 
 Decoder = Callable[[bytes | None, bytes | None], tuple[object, object]]
-"""Key and value as what to show of them; raises a KlammError when they do not parse."""
+"""Returns what to show of a record's key and value. Raises a KlammError if they cannot be parsed."""
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _POSITION_IN_CHUNK = re.compile(r" at position \d+")
-"""Readers count from the chunk they were given, not from the beginning of the file."""
+"""Matches the position in the error of a reader. The dump removes it, because readers count from the beginning of a
+chunk, not of the file."""
 
 
 class Gap(NamedTuple):
@@ -51,7 +52,7 @@ class Gap(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A batch, unchecked."""
+    """A batch that has not been validated yet."""
 
     position: int
     header: BatchHeader
@@ -61,7 +62,7 @@ class Found(NamedTuple):
 def dump_log(
     disk: Disk, path: str, *, base_offset: int, is_newest: bool, decoder: Decoder | None
 ) -> Iterator[DumpLine]:
-    """Lines of one file; `decoder` None leaves the records out. Raises OSError."""
+    """Yields the lines for one `.log` file. If `decoder` is None, the records are left out. Raises OSError."""
     fd = disk.open(path, os.O_RDONLY)
     try:
         end = os.fstat(fd).st_size
@@ -91,11 +92,11 @@ def walk(disk: Disk, fd: int, end: int, base_offset: int) -> Iterator[Found | Ga
 
 
 def _find_batch(disk: Disk, fd: int, damaged: int, end: int, expected: int) -> tuple[int, bool]:
-    """Where after `damaged` the next whole batch of `expected` or a later offset begins, or `end`; and whether only
-    zeros come before it."""
+    """Returns the position of the next whole batch after `damaged`, or `end`, and whether only zeros come before it.
+    The batch must begin at offset `expected` or later."""
     is_zeros = True
     for at in range(damaged, end, CHECKED_CHUNK_BYTES):
-        # A little more than a chunk: a header may begin at its end.
+        # Read a little more than a chunk, because a header may begin at the chunk's end.
         chunk = disk.read_all(fd, min(CHECKED_CHUNK_BYTES + HEADER_SIZE_BYTES, end - at), at)
         found = chunk.find(MAGIC, PREFIX_SIZE_BYTES)
         while found >= 0:

@@ -1,4 +1,4 @@
-"""What the records of the internal topics say. Pure."""
+"""Decodes the records of the internal topics. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from klamm_coordinator.transaction_shard.records import decode_shard_record
 
 
 def raw(key: bytes | None, value: bytes | None) -> tuple[object, object]:
-    """The key and the value as they are."""
+    """Returns the key and the value unchanged."""
     return key, value
 
 
 def decode_offsets(key: bytes | None, value: bytes | None) -> tuple[object, object]:
-    """A record of `__consumer_offsets`. Raises SchemaError."""
+    """Decodes the key and the value of a record of `__consumer_offsets`. Raises SchemaError."""
     if key is None:
         raise SchemaError("the record has no key")
     decoded = decode_key(key)
@@ -44,7 +44,7 @@ def decode_offsets(key: bytes | None, value: bytes | None) -> tuple[object, obje
 
 
 def decode_transactions(key: bytes | None, value: bytes | None) -> tuple[object, object]:
-    """A record of `__transaction_state`. Raises SchemaError."""
+    """Decodes the key and the value of a record of `__transaction_state`. Raises SchemaError."""
     if key is None:
         raise SchemaError("the record has no key")
     decoded = decode_shard_record(key, value)

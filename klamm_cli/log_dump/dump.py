@@ -1,4 +1,5 @@
-"""`klamm log dump`: all lines of all files named. Nothing is kept: a dump is as long as its files."""
+"""`klamm log dump`: writes all lines for the named files. Keeps no lines in memory, because a dump may be as long as
+its files."""
 
 from __future__ import annotations
 
@@ -35,15 +36,15 @@ _SMALL: dict[FileKind, Callable[[Disk, str], Iterator[DumpLine]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """What to show beside batches and entries."""
+    """The user's choice of what to show besides batches and index entries."""
 
     records: bool = False
     offsets: bool = False
-    """Records are those of `__consumer_offsets`."""
+    """Whether to decode the records as records of `__consumer_offsets`."""
     transactions: bool = False
-    """Records are those of `__transaction_state`."""
+    """Whether to decode the records as records of `__transaction_state`."""
     verify: bool = False
-    """Indexes are compared with their logs."""
+    """Whether to compare indexes with their logs."""
 
     @property
     def decoder(self) -> Decoder | None:
@@ -55,7 +56,8 @@ class DumpOptions:
 
 
 def dump(paths: Iterable[str], options: DumpOptions) -> Iterator[DumpLine]:
-    """Lines of files, and of all files in directories; what cannot be read is a line of damage."""
+    """Yields the lines for files, and for all files in directories. Yields a line of damage for a file that cannot be
+    read."""
     for path in paths:
         found = False
         try:
@@ -92,7 +94,7 @@ def _lines(disk: Disk, file: DataFile, options: DumpOptions) -> Iterator[DumpLin
 
 
 def run(paths: Iterable[str], options: DumpOptions, *, as_json: bool, write: Callable[[str], object]) -> bool:
-    """Writes all lines, each with its line end; whether nothing was damaged."""
+    """Writes all lines, each with its line end. Returns True if nothing was damaged."""
     sound = True
     for one in dump(paths, options):
         sound = sound and one.kind is not LineKind.DAMAGE

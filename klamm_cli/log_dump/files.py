@@ -1,4 +1,4 @@
-"""Which files of a directory can be dumped, by their names, in the order in which to read them."""
+"""Finds the files in a directory that can be dumped, by their names, and sorts them into the order of the dump."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from klamm_cli.log_dump.metadata_log import is_metadata_log
 
 
 class FileKind(enum.Enum):
-    """What a file, or a directory that is read as one, holds; in the order of a segment's files."""
+    """The kind of a file, or of a directory that is read as one file. A dump shows a segment's files in this order."""
 
     METADATA_LOG = enum.auto()
     PROPERTIES = enum.auto()
@@ -69,9 +69,10 @@ class DataFile:
     path: str
     kind: FileKind
     base_offset: int = 0
-    """What the file of a segment, or a snapshot, is named after."""
+    """The offset in the name of a segment's file or of a snapshot; 0 for other files."""
     state: str = ""
-    """`.deleted`, `.cleaned` or `.swap`: not, or not yet, part of the log."""
+    """The suffix `.deleted`, `.cleaned` or `.swap` of a file that is not, or not yet, part of the log; otherwise
+    empty."""
 
     @property
     def log_path(self) -> str:
@@ -80,7 +81,7 @@ class DataFile:
 
 
 def data_file(path: str) -> DataFile | None:
-    """Returns None if the path is not a file of a data directory."""
+    """Returns the file at `path` with the facts in its name, or None if it is not a file of a data directory."""
     if os.path.isdir(path):
         return DataFile(path, FileKind.METADATA_LOG) if is_metadata_log(path) else None
     name = os.path.basename(path)
@@ -93,7 +94,7 @@ def data_file(path: str) -> DataFile | None:
 
 
 def data_files(path: str) -> Iterator[DataFile]:
-    """The file, or all that are in a directory and those below it. Raises OSError."""
+    """Yields the file at `path`, or all files in the directory at `path` and its subdirectories. Raises OSError."""
     file = data_file(path)
     if file is not None:
         yield file
@@ -107,7 +108,7 @@ def data_files(path: str) -> Iterator[DataFile]:
 
 
 def is_newest_segment(file: DataFile) -> bool:
-    """Whether its log may still be appended to: no segment follows in its directory."""
+    """Returns whether a broker may still append to the log, because no newer segment is in its directory."""
     if file.state:
         return False
     names = os.listdir(os.path.dirname(file.path) or ".")

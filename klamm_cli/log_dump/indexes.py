@@ -1,4 +1,4 @@
-"""The entries of a segment's indexes, and whether the log says the same.
+"""Dumps the entries of a segment's indexes, and checks whether the log agrees with them.
 
 An index that lags behind its log is in order: a running broker writes entries from time to time, and all of them
 when a segment is rolled or closed. An entry that the log contradicts is damage.
@@ -24,7 +24,8 @@ Headers = Iterator[tuple[int, BatchHeader]]
 
 
 def dump_offset_index(disk: Disk, path: str, *, base_offset: int, log_path: str | None) -> Iterator[DumpLine]:
-    """`log_path`: of the log to compare it with, or None. Raises OSError."""
+    """Yields the lines for an offset index. `log_path` is the log to compare the index with, or None. Raises
+    OSError."""
     data = disk.read_file(path)
     try:
         entries = list(OffsetIndex.decode(base_offset, len(data), data).entries())
@@ -37,7 +38,7 @@ def dump_offset_index(disk: Disk, path: str, *, base_offset: int, log_path: str 
 
 
 def dump_time_index(disk: Disk, path: str, *, base_offset: int, log_path: str | None) -> Iterator[DumpLine]:
-    """Does the same as `dump_offset_index`."""
+    """Yields the lines for a time index. `log_path` is the log to compare the index with, or None. Raises OSError."""
     data = disk.read_file(path)
     try:
         entries = list(TimeIndex.decode(base_offset, len(data), data).entries())
@@ -50,7 +51,8 @@ def dump_time_index(disk: Disk, path: str, *, base_offset: int, log_path: str | 
 
 
 def dump_transaction_index(disk: Disk, path: str, *, base_offset: int, log_path: str | None) -> Iterator[DumpLine]:
-    """Does the same as `dump_offset_index`."""
+    """Yields the lines for a transaction index. `log_path` is the log to compare the index with, or None. Raises
+    OSError."""
     try:
         entries = list(TransactionIndex.decode(base_offset, disk.read_file(path)).entries())
     except CorruptIndexError as error:
@@ -74,7 +76,8 @@ def dump_transaction_index(disk: Disk, path: str, *, base_offset: int, log_path:
 
 
 def check_offset_index(entries: Iterable[IndexEntry], headers: Headers) -> Iterator[str]:
-    """What the batches of a log, in order, say against these entries. Pure."""
+    """Yields an error for each entry that the batches of the log contradict. `headers` are in the order of the log.
+    Pure."""
     position, header = -1, None
     for entry in entries:
         while position < entry.position and (following := next(headers, None)) is not None:
@@ -86,10 +89,11 @@ def check_offset_index(entries: Iterable[IndexEntry], headers: Headers) -> Itera
 
 
 def check_time_index(entries: Iterable[TimestampOffset], headers: Headers) -> Iterator[str]:
-    """Does the same as `check_offset_index`.
+    """Yields an error for each entry that the batches of the log contradict. `headers` are in the order of the log.
+    Pure.
 
-    An entry names the largest timestamp so far, and an offset in the first batch with that timestamp. Here it is the
-    batch's last offset. In logs of older Kafkas it is the record's."""
+    An entry names the largest timestamp so far, and an offset in the first batch with that timestamp. Klamm writes the
+    batch's last offset. Older versions of Kafka wrote the record's offset."""
     largest_before, header = NO_TIMESTAMP_MS, None
     for timestamp_ms, offset in entries:
         while header is None or header.last_offset < offset:
@@ -109,7 +113,8 @@ def check_time_index(entries: Iterable[TimestampOffset], headers: Headers) -> It
 
 
 def check_transaction_index(entries: Iterable[AbortedTransaction], aborted: dict[int, int]) -> Iterator[str]:
-    """`aborted`: the producer of the abort marker at each offset. Pure."""
+    """Yields an error for each entry without an abort marker in the log. `aborted` maps the offsets of abort markers to
+    their producer ids. Pure."""
     for entry in entries:
         if aborted.get(entry.last_offset) != entry.producer_id:
             yield f"producer {entry.producer_id}: the log has no abort marker of it at offset {entry.last_offset}"
@@ -130,7 +135,8 @@ def _against(
 
 
 def _whole_batches(disk: Disk, fd: int) -> Headers:
-    """The batches of the log, without the torn tail that there may be: the dump of the log tells of it."""
+    """Yields the headers of the log's whole batches. Skips an incomplete batch at the end, which the dump of the log
+    reports."""
     with contextlib.suppress(TruncatedBatchError):
         yield from scan_headers(disk, fd, 0, os.fstat(fd).st_size)
 
@@ -142,7 +148,7 @@ def _verdict(path: str, log_path: str, count: int, problems: list[str]) -> Itera
 
 
 def _abort_markers(disk: Disk, log_path: str) -> Iterator[tuple[int, int]]:
-    """Offset and producer of each abort marker."""
+    """Yields the offset and the producer id of each abort marker in the log."""
     fd = disk.open(log_path, os.O_RDONLY)
     try:
         with contextlib.suppress(TruncatedBatchError):

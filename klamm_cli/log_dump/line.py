@@ -11,16 +11,16 @@ from klamm_cli.log_dump.plain import plain
 
 
 class LineKind(enum.Enum):
-    """What a line speaks of."""
+    """The subject of a line."""
 
     FILE = "file"
     BATCH = "batch"
     RECORD = "record"
     ENTRY = "entry"
     NOTE = "note"
-    """Worth knowing, nothing wrong."""
+    """A fact that is worth knowing, but not an error."""
     DAMAGE = "damage"
-    """Something that was never written so."""
+    """Bytes that no server writes, or that cannot be read."""
 
 
 _PREFIX = {LineKind.RECORD: "| ", LineKind.NOTE: "note: ", LineKind.DAMAGE: "damage: "}
@@ -28,7 +28,7 @@ _PREFIX = {LineKind.RECORD: "| ", LineKind.NOTE: "note: ", LineKind.DAMAGE: "dam
 
 @dataclass(frozen=True, slots=True)
 class DumpLine:
-    """See the module's docstring."""
+    """One line of a dump: its kind, and its fields by name."""
 
     kind: LineKind
     fields: Mapping[str, object]
@@ -69,7 +69,7 @@ def _place(path: str, position: int | None) -> dict[str, object]:
 
 
 def _text(value: object) -> str:
-    """The value's text on one line, whatever is in it."""
+    """Returns the value as text on one line, with unprintable characters escaped."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

@@ -1,7 +1,7 @@
-"""The controllers' metadata log: its snapshot, its entries and the records in them.
+"""Dumps the controllers' metadata log: its snapshot, its entries and the records in them.
 
-RocksDB has no way to open a database without touching its directory, so a private copy is read. A running controller
-may exchange files meanwhile; then it is copied again.
+RocksDB cannot open a database without touching its directory, so the dump reads a private copy. If a running controller
+replaces files meanwhile, the dump copies them again.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _HIDDEN: Final = "(hidden)"
 _SECRETS: Final = {"user_scram_credential": ("salt", "stored_key", "server_key"), "cluster_secret": ("secret",)}
 """Fields that are not shown, by kind of record."""
 _CURRENT = "CURRENT"
-"""RocksDB's file with the name of its manifest: without it there is no database."""
+"""The file in which RocksDB names its manifest. A directory without this file is not a database."""
 _UNREAD = ("LOCK", "LOG")
-"""Beginnings of the names of files that hold nothing of the database, and change all the time."""
+"""Prefixes of the names of files that hold no data of the database and change all the time."""
 
 
 def is_metadata_log(directory: str) -> bool:
@@ -43,7 +43,7 @@ def is_metadata_log(directory: str) -> bool:
 
 
 def dump_metadata_log(path: str) -> Iterator[DumpLine]:
-    """Raises OSError."""
+    """Yields the lines for the metadata log in the directory at `path`. Raises OSError."""
     with tempfile.TemporaryDirectory(prefix="klamm-log-dump-") as copy:
         try:
             _copy_unchanged(Path(path), Path(copy))
@@ -64,8 +64,8 @@ def _told_of(path: str, copy: str, error: KlammError) -> str:
 
 
 def _copy_unchanged(source: Path, target: Path) -> None:
-    """All files as they were at one moment: no file appeared or went while they were copied. The end of the newest
-    write-ahead log may be missing, as after a crash."""
+    """Copies all files as they were at one moment, and retries if a file appeared or went meanwhile. The end of the
+    newest write-ahead log may be missing, as after a crash. Raises KlammError if every attempt fails."""
     for _ in range(_COPIES_MAX):
         before = _files(source)
         for name in os.listdir(target):
@@ -79,7 +79,8 @@ def _copy_unchanged(source: Path, target: Path) -> None:
 
 
 def _files(directory: Path) -> dict[str, int]:
-    """Names, and sizes of those whose end must not be missing."""
+    """Returns the names of the database's files, with the size of a manifest, whose end must not be missing. Other
+    files have size 0."""
     found = {}
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -130,7 +131,8 @@ def _batch(entry: LogEntry) -> MetadataBatch:
 
 
 def _record_lines(records: Iterable[MetadataRecord], base_index: int | None) -> Iterator[DumpLine]:
-    """`base_index` None: of a snapshot, whose records have no index."""
+    """Yields a line for each record. `base_index` is the index of the first record, or None in a snapshot, where
+    records have no index."""
     for number, record in enumerate(records):
         kind = record.WhichOneof("kind")
         index = {} if base_index is None else {"recordIndex": base_index + number}
@@ -139,7 +141,7 @@ def _record_lines(records: Iterable[MetadataRecord], base_index: int | None) -> 
 
 
 def _shown(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a record, without those that help to guess a password."""
+    """Returns the fields of a record. Hides the values of secrets, and of fields that help to guess a password."""
     return {name: _HIDDEN if name in _SECRETS.get(kind, ()) else value for name, value in fields.items()}
 
 

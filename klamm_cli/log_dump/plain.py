@@ -1,7 +1,7 @@
-"""Values of records as what JSON has: for lines of text and of JSON alike. Pure.
+"""Converts values of records to the types of JSON, for lines of text and for lines of JSON. Pure.
 
-Bytes are text where they are UTF-8 and backslash escapes elsewhere, as `klamm consume --json` shows them; ids of 16
-bytes are base64url, as Kafka prints them.
+Bytes become text, with a backslash escape for each byte that is not UTF-8. Ids of 16 bytes become base64url, as Kafka
+prints them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UUID_BYTES = 16
 
 
 def plain(value: object) -> Any:
-    """`value` out of strings, numbers, lists and mappings with string keys."""
+    """Returns `value` made of strings, numbers, lists and mappings with string keys."""
     if value is None or isinstance(value, bool | float | str):
         return value
     if isinstance(value, enum.Enum):
@@ -58,7 +58,7 @@ def _composed(value: object) -> Any:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """All fields, also those that have their default, but for absent ones."""
+    """Returns all fields of a message, also those with their default value. Absent optional fields are left out."""
     fields: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)

@@ -1,4 +1,4 @@
-"""Checkpoints, producer snapshots and properties: files that are read as a whole."""
+"""Dumps checkpoints, producer snapshots and properties files, which are all read as a whole."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from klamm_cli.log_dump.line import DumpLine
 
 
 def dump_offsets_checkpoint(disk: Disk, path: str) -> Iterator[DumpLine]:
-    """Rows of topic, partition, offset. Raises OSError."""
+    """Yields a line with topic, partition and offset for each row of a checkpoint. Raises OSError."""
     yield from _checkpoint(disk, path, {"topic": str, "partition": int, "offset": int})
 
 
 def dump_epochs_checkpoint(disk: Disk, path: str) -> Iterator[DumpLine]:
-    """`leader-epoch-checkpoint`. Raises OSError."""
+    """Yields a line with epoch and start offset for each row of a `leader-epoch-checkpoint`. Raises OSError."""
     yield from _checkpoint(disk, path, {"epoch": int, "startOffset": int})
 
 
@@ -31,7 +31,7 @@ def _checkpoint(disk: Disk, path: str, columns: dict[str, type]) -> Iterator[Dum
 
 
 def dump_snapshot(disk: Disk, path: str) -> Iterator[DumpLine]:
-    """A line for each run of each producer. Raises OSError."""
+    """Yields a line for each run of each producer in a snapshot. Raises OSError."""
     try:
         rows = decode_snapshot(disk.read_file(path))
     except CorruptSnapshotError as error:
@@ -53,7 +53,7 @@ def dump_snapshot(disk: Disk, path: str) -> Iterator[DumpLine]:
 
 
 def dump_properties(disk: Disk, path: str) -> Iterator[DumpLine]:
-    """A line for each line with something in it. Raises OSError."""
+    """Yields a line for each line of the file that is not blank. Raises OSError."""
     for text in disk.read_file(path).decode("utf-8", "backslashreplace").splitlines():
         if text.strip():
             yield line.entry(property=text)

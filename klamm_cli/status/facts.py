@@ -1,4 +1,4 @@
-"""What `gather` learned of a cluster, for `problems` and `screen`. Values only."""
+"""The facts about a cluster that `gather` collects for `problems` and `screen`. Values only."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from klamm.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """How far a group is behind, over all partitions it has committed an offset of."""
+    """The lag of a group, over all partitions for which it has committed an offset."""
 
     group_id: str
     type: str
     state: str
     lag: int
-    """The records that the group has still to read."""
+    """The number of records that the group has still to read."""
     partitions: int
     lost: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The records that were deleted before the group read them, by partition. Other partitions are left out."""
+    """The number of records that were deleted before the group read them, by partition. Partitions without such records
+    are left out."""
 
     @property
     def lost_count(self) -> int:
-        """The records that the group has lost in all partitions."""
+        """The number of records that the group has lost in all partitions."""
         return sum(self.lost.values())
 
 
@@ -50,7 +51,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """Parts that could not be learned are None (or empty), and in `unknown` with the reason."""
+    """All facts about a cluster. A part that could not be read is None or empty, and `unknown` has the reason."""
 
     cluster: ClusterDescription
     quorum: QuorumDescription | None = None
@@ -60,21 +61,22 @@ class ClusterFacts:
     unclean: Sequence[str] = ()
     """Topics with unclean.leader.election.enable."""
     log_dirs: Mapping[int, Sequence[LogDirDescription]] = field(default_factory=dict)
-    """The log directories of each broker that told them, by broker id."""
+    """The log directories of each broker that answered, by broker id."""
     damaged: Mapping[int, Sequence[ScrubDescription]] = field(default_factory=dict)
     """The replicas with damaged segments, by broker."""
     groups: Sequence[GroupLag] | None = None
-    """The groups, those that lost records first, then those with the most lag."""
+    """The groups. Groups that lost records come first, then groups with the most lag."""
     groups_left_out: int = 0
-    """Groups that were not looked at, for there are too many."""
+    """The number of groups that were not checked, because there are too many."""
     open_transactions: Sequence[OpenTransaction] | None = None
-    """The oldest first."""
+    """The open transactions, the oldest first."""
     hanging: Sequence[HangingTransaction] | None = None
     """The hanging transactions, or None if they were not searched for."""
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     def partitions(self) -> list[tuple[TopicPartition, PartitionDescription]]:
-        """The partitions of all topics, by name and number, those of internal topics last."""
+        """Returns the partitions of all topics in the order of their names and numbers. The partitions of internal
+        topics come last."""
         return [
             (TopicPartition(name, each.partition), each)
             for name, topic in sorted((self.topics or {}).items(), key=lambda item: (item[1].internal, item[0]))
@@ -82,21 +84,23 @@ class ClusterFacts:
         ]
 
     def offline(self) -> list[TopicPartition]:
-        """Partitions without a leader."""
+        """Returns the partitions without a leader."""
         return [tp for tp, each in self.partitions() if each.leader < 0]
 
     def under_replicated(self) -> list[TopicPartition]:
-        """Partitions with fewer replicas in sync than they should have."""
+        """Returns the partitions with a replica that is not in sync."""
         return [tp for tp, each in self.partitions() if each.is_under_replicated]
 
     def led_by_resigned(self) -> list[TopicPartition]:
-        """Partitions whose leader can take no records, with nobody in sync to take over."""
+        """Returns the partitions whose leader has resigned and rejects records, while no other in-sync replica can
+        lead."""
         return [tp for tp, each in self.partitions() if each.leader in each.resigned_replicas]
 
     def resigned(self) -> dict[int, int]:
-        """How many replicas have resigned, by broker."""
+        """Returns the number of replicas that have resigned, by broker id."""
         return dict(sorted(Counter(one for _, each in self.partitions() for one in each.resigned_replicas).items()))
 
     def under_min_isr(self) -> list[TopicPartition]:
-        """Partitions that take no records with acks=all."""
+        """Returns the partitions that reject records with acks=all, because fewer replicas are in sync than
+        min.insync.replicas."""
         return [tp for tp, each in self.partitions() if len(each.isr) < self.min_isr.get(tp.topic, 1)]

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GROUPS_MAX: Final = 500
-"""Groups whose lag is asked for: each is a request of its own."""
+"""The largest number of groups whose lag is fetched. Each group takes a request of its own."""
 OPEN_MAX: Final = 500
-"""Open transactions that are described: each is a request of its own."""
+"""The largest number of open transactions that are described. Each takes a request of its own."""
 HANGING_PARTITIONS_MAX: Final = 5_000
-"""The number of partitions up to which hanging transactions are looked for; beyond, `klamm transactions find-hanging`
-does that."""
+"""The largest number of partitions that are searched for hanging transactions. For more, `klamm transactions
+find-hanging` searches."""
 _TOPICS_A_REQUEST: Final = 500
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -40,7 +40,8 @@ _OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def gather(admin: Admin, timeout_ms: int) -> ClusterFacts:
-    """Waits for each part for `timeout_ms`. Raises KlammError if no server can describe the cluster."""
+    """Returns the facts about a cluster. Waits for each part for `timeout_ms`. Raises KlammError if no server can
+    describe the cluster."""
     asking = _Asking(admin, timeout_ms, {})
     facts = ClusterFacts(cluster=admin.describe_cluster(timeout_ms=timeout_ms))
     facts = replace(facts, quorum=asking.part("quorum", lambda: admin.describe_quorum(timeout_ms=timeout_ms)))
@@ -87,7 +88,8 @@ class _Asking:
             return None
 
     def log_dirs(self, cluster: ClusterDescription) -> Mapping[int, tuple[LogDirDescription, ...]]:
-        """Asks each broker by itself for its log directories: one that does not answer must not hide the others'."""
+        """Asks each broker for its log directories in a request of its own, so that a broker that does not answer does
+        not hide the others."""
         found = {}
         for broker in cluster.brokers:
             if not broker.fenced:
@@ -115,7 +117,7 @@ class _Asking:
         return found
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The settings that decide who may write to a topic and lead its partitions, by topic."""
+        """Returns min.insync.replicas and unclean.leader.election.enable of each topic, by topic and setting."""
         found = {}
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
         for start in range(0, len(resources), _TOPICS_A_REQUEST):
@@ -133,7 +135,7 @@ class _Asking:
         return sorted(lags, key=lambda each: (-each.lost_count, -each.lag, each.group_id))
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """The oldest first."""
+        """Returns the open transactions, the oldest first."""
         listed = self.admin.list_transactions(states=_OPEN_STATES, timeout_ms=self.timeout_ms)
         described = self.admin.describe_transactions(list(listed)[:OPEN_MAX], timeout_ms=self.timeout_ms)
         now_ms = round(time.time() * 1000)
@@ -144,7 +146,7 @@ class _Asking:
 def group_lag(
     group: GroupListing, committed: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, LogBounds]
 ) -> GroupLag:
-    """Returns the lag of one group. Partitions of which nobody can tell the bounds do not count."""
+    """Returns the lag of one group. Partitions whose bounds are not known do not count."""
     return GroupLag(
         group_id=group.group_id,
         type=group.type,

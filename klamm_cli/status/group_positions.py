@@ -1,4 +1,4 @@
-"""Asks a cluster where groups are, and between which offsets the partitions can be read.
+"""Fetches the committed offsets of groups, and the offsets between which partitions can be read.
 
 The answers come one after another, and groups and logs move meanwhile. Their order keeps a group from looking worse
 than it is: the end of a log is asked after its start, and the offset of a group is asked again if it seems to lie

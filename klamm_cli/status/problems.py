@@ -14,16 +14,17 @@ from klamm.model import TopicPartition
 from klamm_cli.status.facts import ClusterFacts
 
 LISTED_MAX: Final = 10
-"""Partitions named in a sentence."""
+"""The largest number of partitions, or of other names, in one sentence."""
 DISK_FULL_PERCENT: Final = 90
 SILENT_MS_MAX: Final = 5_000
-"""Controllers fetch from their leader several times a second, others heartbeat every two seconds."""
+"""A controller that sends no fetch for a longer time is a problem. Controllers fetch from their leader several times a
+second."""
 QUORUM_LAG_MAX: Final = 1_000
-"""Entries."""
+"""A controller that is more entries than this behind the leader is a problem."""
 
 
 class Problem(NamedTuple):
-    """A problem, and advice."""
+    """A problem of a cluster, and advice."""
 
     text: str
     advice: str
@@ -47,7 +48,7 @@ def problems(facts: ClusterFacts) -> list[Problem]:
 
 
 def name_some(tps: Sequence[object]) -> str:
-    """`a-0, a-1 and 5 more`."""
+    """Returns a list of names as text, such as `a-0, a-1 and 5 more`."""
     shown = ", ".join(map(str, tps[:LISTED_MAX]))
     return f"{shown} and {len(tps) - LISTED_MAX} more" if len(tps) > LISTED_MAX else shown
 
@@ -164,7 +165,7 @@ _REASONS_MAX: Final = 3
 
 
 def used_percent(total_bytes: int, usable_bytes: int) -> int | None:
-    """How full a file system is; None when its size is not known."""
+    """Returns how full a file system is, in percent, or None if its size is not known."""
     return round(100 * (total_bytes - usable_bytes) / total_bytes) if total_bytes > 0 else None
 
 

@@ -15,11 +15,11 @@ GROUPS_SHOWN = 10
 _DISK_COLUMNS = ("broker", "path", "state", "replicas", "used_mib", "free_mib", "disk_used_percent")
 
 Table = tuple[str, tuple[str, ...], list[tuple[Any, ...]]]
-"""Title, columns, rows."""
+"""The title, the columns and the rows of a table."""
 
 
 def tables(facts: ClusterFacts) -> list[Table]:
-    """The tables that have rows."""
+    """Returns the tables that have rows."""
     found: list[Table] = [
         ("controllers", ("id", "address", "role", "end_index", "lag", "silent_ms"), _controllers(facts)),
         ("brokers", ("id", "address", "rack", "state", "leaders", "replicas", "out_of_sync"), _brokers(facts)),
@@ -35,13 +35,13 @@ def tables(facts: ClusterFacts) -> list[Table]:
 
 
 def headline(facts: ClusterFacts, found: Sequence[Problem]) -> str:
-    """`cluster kAFi…: healthy`."""
+    """Returns the first line, such as `cluster kAFi…: healthy`."""
     state = "healthy" if not found else f"degraded, {len(found)} problem{'s' if len(found) > 1 else ''}"
     return f"cluster {facts.cluster.cluster_id}: {state}"
 
 
 def summary(facts: ClusterFacts) -> list[str]:
-    """Returns the lines above the tables."""
+    """Returns the lines below the tables, which count topics, transactions and groups."""
     lines = []
     if facts.topics is not None:
         partitions = len(facts.partitions())
@@ -64,7 +64,7 @@ def summary(facts: ClusterFacts) -> list[str]:
 
 
 def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
-    """What `--json` prints: everything, partitions by name."""
+    """Returns the document that `--json` prints. It contains all facts, and lists partitions by name."""
     transactions = [
         {
             "transactional_id": one.transactional_id,
@@ -97,7 +97,7 @@ def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _all(facts: ClusterFacts) -> list[Table]:
-    """All tables, also those without rows: a script looks for each."""
+    """Returns all tables, also those without rows, because scripts expect each of them."""
     by_title = {table[0]: table for table in tables(facts)}
     titles = ("controllers", "brokers", "coordinators", "log_dirs", "groups")
     return [by_title.get(title, (title, (), [])) for title in titles]

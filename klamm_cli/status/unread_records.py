@@ -27,13 +27,13 @@ class Unread(NamedTuple):
     """The records of one partition that a group has not read."""
 
     lag: int
-    """The records that are still there."""
+    """The number of unread records that the log still has."""
     lost: int
-    """The records that were deleted before the group read them."""
+    """The number of records that were deleted before the group read them."""
 
 
 def unread(committed: int, bounds: LogBounds) -> Unread | None:
-    """Returns the records after the committed offset, or None if that offset is negative.
+    """Returns how many records follow the committed offset, or None if that offset is negative.
 
     A group with a negative offset begins where the `auto.offset.reset` of its members says, so nothing is lost."""
     if committed < 0:

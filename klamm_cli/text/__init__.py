@@ -1,1 +1,1 @@
-"""Records, positions and times as people and scripts write them."""
+"""Parses and formats records, positions and times as people and scripts write them."""

@@ -1,4 +1,4 @@
-r"""Backslash escapes in what people type for separators and formats: \t \n \r \0 \\ \xHH \uHHHH \UHHHHHHHH."""
+r"""Replaces backslash escapes in the separators and formats that people type: \t \n \r \0 \\ \xHH \uHHHH \UHHHHHHHH."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXPECTED: Final = r"expected \t, \n, \r, \0, \\, \xHH (a byte), \uHHHH or \UHHH
 
 
 def unescape(text: str, option: str) -> bytes:
-    r"""The bytes that `text` stands for: `\xHH` is a byte, everything else is UTF-8. Raises ConfigError."""
+    r"""Returns the bytes that `text` stands for: `\xHH` is a byte, everything else is UTF-8. Raises ConfigError."""
     parts: list[bytes] = []
     end = 0
     for match in _ESCAPE.finditer(text):

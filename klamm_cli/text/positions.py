@@ -21,9 +21,10 @@ _END: Final = frozenset({"end", "latest"})
 _DIGITS: Final = re.compile(r"\d{1,40}", re.ASCII)
 _LAST: Final = re.compile(r"-(\d{1,18})", re.ASCII)
 _TIMES_DIGITS: Final = range(10, 20)
-"""A time since the epoch has as many digits as that, in seconds up to nanoseconds."""
+"""The numbers of digits that a time since the epoch may have, in any unit from seconds to nanoseconds."""
 _MILLISECONDS_DIGITS: Final = (*range(1, 9), *range(12, 15))
-"""A time in milliseconds has 12 to 14 digits, or few; 9 to 11 may be seconds, and more are micro- or nanoseconds."""
+"""The numbers of digits that a time in milliseconds may have. A number with 9 to 11 digits may be in seconds. A number
+with more than 14 digits is in micro- or nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class ExactOffset:
-    """The same in each partition, kept within what it holds: one number seldom suits them all."""
+    """The same offset in each partition. If a partition's log does not contain it, the nearer end of the log
+    applies."""
 
     offset: int
 
@@ -52,7 +54,7 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """The first record at or after it; the end where there is none."""
+    """The first record of each partition at or after this time, or the partition's end if there is none."""
 
     timestamp_ms: int
 
@@ -61,7 +63,7 @@ Position = Beginning | End | ExactOffset | Last | Time
 
 
 def parse_position(text: str, option: str, *, now_ms: int) -> Position:
-    """What `text` means at `now_ms`. Raises ConfigError."""
+    """Returns the position that `text` names at the time `now_ms`. Raises ConfigError."""
     if text in _BEGINNING:
         return Beginning()
     if text in _END:
@@ -97,7 +99,8 @@ def offsets_at(
     partitions: list[TopicPartition],
     list_offsets: Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]],
 ) -> dict[TopicPartition, int]:
-    """The offset in each partition; `list_offsets` answers timestamps with offsets (-1: no record is that late)."""
+    """Returns the offset of `position` in each partition. `list_offsets` returns offsets for timestamps (-1: no record
+    is that late)."""
 
     def ask(timestamp_ms: int) -> dict[TopicPartition, int]:
         return dict(list_offsets(dict.fromkeys(partitions, timestamp_ms)))
@@ -116,5 +119,5 @@ def offsets_at(
         case Time(timestamp_ms):
             found = ask(timestamp_ms)
             late = [tp for tp in partitions if found[tp] < 0]
-            # No record is that late: the next one will be.
+            # No record is that late yet, so the position is the end, where the next record will be.
             return {**found, **(list_offsets(dict.fromkeys(late, LATEST_TIMESTAMP)) if late else {})}

@@ -1,4 +1,4 @@
-"""Records as text: what `klamm consume` prints of each, with kcat's format strings."""
+"""Formats records as the text that `klamm consume` prints, with kcat's format strings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from klamm import ConsumerRecord
 
 Formatter = Callable[["ConsumerRecord"], bytes]
-"""A record to what is printed of it, line end included."""
+"""Returns the bytes to print for a record, line end included."""
 
 
 def value_formatter(null: bytes) -> Formatter:
-    """The value and a line feed; `null` stands for a null one."""
+    """Returns a formatter that prints the value and a line feed. It prints `null` for a null value."""
 
     def format_value(record: ConsumerRecord) -> bytes:
         value: bytes | None = record.value
@@ -28,7 +28,8 @@ def value_formatter(null: bytes) -> Formatter:
 
 
 def key_and_value_formatter(separator: bytes, null: bytes) -> Formatter:
-    """The key, `separator`, the value and a line feed."""
+    """Returns a formatter that prints the key, `separator`, the value and a line feed. It prints `null` for a null key
+    or value."""
 
     def format_key_and_value(record: ConsumerRecord) -> bytes:
         key, value = record.key, record.value
@@ -38,7 +39,8 @@ def key_and_value_formatter(separator: bytes, null: bytes) -> Formatter:
 
 
 def parse_format(text: str, null: bytes) -> Formatter:
-    """The formatter of a format string: kcat's `%` tokens, and escapes (see `unescape`). Raises ConfigError."""
+    """Returns the formatter for a format string with kcat's `%` tokens and escapes (see `unescape`). Raises
+    ConfigError."""
     template: list[bytes] = []
     fields: list[Formatter] = []
     for literal, token in _TOKEN.findall(text):

@@ -1,7 +1,8 @@
-"""Records as lines of JSON, which lose nothing: what `klamm consume --json` prints, `klamm produce --json-lines` reads.
+"""Converts records to lines of JSON and back, without loss: `klamm consume --json` prints them, and `klamm produce
+--json-lines` reads them.
 
-Bytes are a string where they are UTF-8, null where they are null. Bytes that are not UTF-8 are base64 under another
-name: `key_base64` and `value_base64` instead of `key` and `value`, and a header is `[name, text, "base64"]`.
+Bytes that are UTF-8 become a string, and null stays null. Bytes that are not UTF-8 become base64 under another name:
+`key_base64` and `value_base64` instead of `key` and `value`, and a header is `[name, text, "base64"]`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 _BASE64: Final = "base64"
 _NAMES: Final = {"key", "value", "key_base64", "value_base64", "headers", "partition", "timestamp_ms"}
 _CONSUMED_NAMES: Final = {"topic", "offset"}
-"""What `klamm consume --json` says beside the above; a record that is produced gets its own."""
+"""Fields that only `klamm consume --json` prints. `klamm produce` ignores them, because a produced record gets its own
+topic and offset."""
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def format_json(record: ConsumerRecord) -> bytes:
-    """The record as a line."""
+    """Returns the record as one line of JSON."""
     key, value = record.key, record.value
     try:
         document: dict[str, Any] = {
@@ -73,7 +75,7 @@ def _to_base64(content: bytes) -> str:
 
 
 def parse_json(raw: bytes) -> RecordLine:
-    """The record that a line says. Raises ConfigError."""
+    """Returns the record that a line of JSON describes. Raises ConfigError."""
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -100,7 +102,7 @@ def _content(document: dict[str, Any], name: str) -> bytes | None:
 
 
 def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...]:
-    """An object, or a list of pairs where a name occurs twice."""
+    """Returns the headers from an object, or from a list of pairs, in which a name may occur twice."""
     given = list(map(list, given.items())) if isinstance(given, dict) else [] if given is None else given
     if not isinstance(given, list) or not all(map(_is_header, given)):
         raise ConfigError('headers: expected {"name": value, ..} or [["name", value], ["name", text, "base64"], ..]')
@@ -142,7 +144,7 @@ def _whole_number(document: dict[str, Any], name: str) -> int | None:
 
 
 def _to_bytes(value: Any, what: str) -> bytes | None:
-    """A string as it is, null as null, anything else as JSON."""
+    """Returns a string as UTF-8, null as None, and any other value as JSON."""
     if value is None:
         return None
     try:

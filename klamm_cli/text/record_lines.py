@@ -1,4 +1,4 @@
-"""A line of input as a record: a value, or a key, a separator and a value."""
+"""Parses a line of input as a record. A line is a value, or a key, a separator and a value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordLine:
-    """What a line of input says of a record."""
+    """The parts of a record that a line of input contains."""
 
     value: bytes | None
     key: bytes | None = None
@@ -20,7 +20,8 @@ class RecordLine:
 
 
 def line_parser(separator: bytes | None, null: bytes | None) -> Callable[[bytes], RecordLine]:
-    """Parses lines that are values, or with `separator` keys and values; a key or value that equals `null` is null.
+    """Returns a parser of lines that are values or, with `separator`, keys and values. A key or value that equals
+    `null` becomes null.
 
     The parser raises ConfigError for a line without the separator."""
 

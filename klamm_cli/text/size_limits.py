@@ -1,4 +1,5 @@
-"""All limits that a large record meets on its way, told at once: raised one by one, each would hide the next."""
+"""Describes all limits of a record's size at once. Otherwise users would raise one limit, and only then see the next
+one."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ _BROKER: Final = ("message.max.bytes", "socket.request.max.bytes", "queued.max.r
 
 
 def describe_limits(admin: Admin, topic: str, settings: Mapping[str, object]) -> str:
-    """`the limits of a record are ...`, with those of a producer with `settings`, and of the topic and its brokers.
+    """Returns a text with the size limits of a producer with `settings`, of the topic and of its brokers.
 
-    What the cluster does not tell is left out."""
+    Limits that the cluster does not return are left out."""
     from klamm.admin import ConfigResource, ConfigResourceType
     from klamm.producer import ProducerConfig
 

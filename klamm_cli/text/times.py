@@ -1,4 +1,4 @@
-"""Times as people type them."""
+"""Parses times as people type them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_time_ms(text: str, *, now_ms: int) -> int | None:
-    """Milliseconds since the epoch; None if `text` is no time.
+    """Returns the time in milliseconds since the epoch, or None if `text` is no time.
 
-    It may be an ISO 8601 time (local without a zone), `now`, `today` (its first moment, local) or an age: `90s`, `15m`,
-    `2h`, `7d`. Times before the epoch are the epoch: no record is older."""
+    `text` may be an ISO 8601 time (local without a zone), `now`, `today` (its first moment, local) or an age: `90s`,
+    `15m`, `2h`, `7d`. A time before the epoch becomes the epoch, because no record is older."""
     if text == "now":
         return now_ms
     try:

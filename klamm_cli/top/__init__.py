@@ -1,1 +1,1 @@
-"""`klamm top`: what a cluster is doing, from two looks at it (`sample`, `rates`), again and again."""
+"""`klamm top`: computes the rates of a cluster from two samples (`sample`, `rates`), and repeats this until Ctrl-C."""

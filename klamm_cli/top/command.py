@@ -106,7 +106,7 @@ def _print_once(watcher: Watcher, interval_s: float, limit: int, *, as_json: boo
 
 
 def _watch(watcher: Watcher, interval_s: float, limit: int, bootstrap: str) -> None:
-    """Continues through fail-overs: the screen shows the error beside the last figures."""
+    """Shows the rates until Ctrl-C. During a fail-over, the screen shows the error and the last figures."""
     from rich.console import Console
     from rich.live import Live
 
@@ -146,7 +146,7 @@ def _headline(found: Frame) -> str:
 
 
 def _tables(found: Frame) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-    """The tables that have rows."""
+    """Returns the tables that have rows."""
     from klamm_cli.top.rates import BROKER_COLUMNS, ENDPOINT_COLUMNS, GROUP_COLUMNS, TOPIC_COLUMNS
 
     tables = (
@@ -163,5 +163,5 @@ def _tables(found: Frame) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]
 
 
 def _per_second(column: str) -> str:
-    """`records/s` of `records_s`."""
+    """Returns the title of a column, for example `records/s` for `records_s`."""
     return f"{column[:-2]}/s" if column.endswith("_s") else column

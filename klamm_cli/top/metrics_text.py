@@ -1,4 +1,4 @@
-"""What `klamm top` wants of a broker's `/metrics`, in Prometheus' text format (version 0.0.4)."""
+"""Reads the counters that `klamm top` needs from a broker's `/metrics`, in Prometheus' text format (version 0.0.4)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parse_metrics(text: str) -> Counters:
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
-    """`host:port`. Raises ConfigError."""
+    """Returns the host and the port of a text such as `host:port`. Raises ConfigError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise ConfigError(f"--metrics {text!r}: expected host:port")
@@ -42,7 +42,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
 
 
 def read_metrics(host: str, port: int, timeout_s: float) -> Counters:
-    """Raises OSError or http.client.HTTPException."""
+    """Returns the counters from a broker's metrics endpoint. Raises OSError or http.client.HTTPException."""
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
         connection.request("GET", "/metrics")

@@ -20,7 +20,8 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The content of one screen. Rates are per second; the busiest come first."""
+    """The content of one screen. Rates are per second. The topics with the most records and the groups with the most
+    lag come first."""
 
     topics: list[dict[str, Any]]
     brokers: list[dict[str, Any]]
@@ -31,7 +32,7 @@ class Frame:
     left_out: str
 
     def document(self) -> dict[str, Any]:
-        """The document that `--json` prints."""
+        """Returns the document that `--json` prints."""
         return {
             "interval_s": round(self.interval_s, 3),
             "records_s": round(self.records_s, 1),
@@ -50,7 +51,7 @@ ENDPOINT_COLUMNS = ("endpoint", "requests_s", "in_mib_s", "out_mib_s")
 
 
 def frame(before: Sample, after: Sample, *, limit: int) -> Frame:
-    """What happened between two samples, with at most `limit` rows of each kind."""
+    """Returns the rates between two samples, with at most `limit` topics, brokers and groups."""
     interval_s = max(after.at_s - before.at_s, 1e-9)
     records = {tp: _grown(before.ends.get(tp), end) / interval_s for tp, end in after.ends.items()}
     log_bytes = {tp: rate for tp in after.log_bytes if (rate := _bytes_s(before, after, tp, interval_s)) is not None}
@@ -72,7 +73,8 @@ def _grown(before: float | None, after: float) -> float:
 
 
 def _bytes_s(before: Sample, after: Sample, tp: TopicPartition, interval_s: float) -> float | None:
-    """How fast a log grows; None if its leader is another one than before, or retention has cut it."""
+    """Returns how fast a log grows, in bytes per second. Returns None if its leader changed, or if retention has cut
+    the log."""
     was, now = before.log_bytes.get(tp), after.log_bytes[tp]
     if was is None or now < was or before.leaders.get(tp) != after.leaders.get(tp):
         return None
@@ -109,7 +111,7 @@ def _sum(rates: Mapping[TopicPartition, float], tps: Iterable[TopicPartition]) -
 
 
 def _committed(before: Sample, after: Sample, interval_s: float) -> Mapping[str, float]:
-    """Records that groups committed, by topic, over all groups."""
+    """Returns the number of records per second that all groups together committed, by topic."""
     rates: defaultdict[str, float] = defaultdict(float)
     for name, group in after.groups.items():
         was = before.groups.get(name)
@@ -119,8 +121,8 @@ def _committed(before: Sample, after: Sample, interval_s: float) -> Mapping[str,
 
 
 def _counted(kind: str, topic: str, before: Sample, after: Sample, interval_s: float) -> float | None:
-    """The topic's rate by the counters of all metrics endpoints; None if no endpoint counted the topic both before and
-    after."""
+    """Returns the topic's rate by the counters of all metrics endpoints, in bytes per second. Returns None if no
+    endpoint counted the topic both before and after."""
     rates = []
     for endpoint, counters in after.metrics.items():
         was = before.metrics.get(endpoint)
@@ -132,7 +134,7 @@ def _counted(kind: str, topic: str, before: Sample, after: Sample, interval_s: f
 
 
 def _mib(*candidates: float | None) -> float | None:
-    """The first that is known."""
+    """Returns the first candidate that is not None, converted from bytes to MiB."""
     return next((round(one / _MIB, 3) for one in candidates if one is not None), None)
 
 

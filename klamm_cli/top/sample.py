@@ -1,4 +1,4 @@
-"""One look at a cluster: positions that grow, of which two looks make rates. Values only."""
+"""One sample of a cluster: offsets and counters that grow. Two samples give rates. Values only."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ class GroupPositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What a broker's metrics endpoint has counted since its start."""
+    """The counters of a broker's metrics endpoint, since the start of the broker."""
 
     bytes_in: Mapping[str, float] = field(default_factory=dict)
-    """The bytes that came in by topic."""
+    """The number of bytes that the broker has received, by topic."""
     bytes_out: Mapping[str, float] = field(default_factory=dict)
     requests: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """See the module's docstring."""
+    """The offsets, sizes and counters of a cluster at one moment."""
 
     at_s: float
-    """A clock that never goes back."""
+    """The time of the sample, by a clock that never goes back."""
     ends: Mapping[TopicPartition, int]
-    """The offset of the next record."""
+    """The offset of the next record, by partition."""
     leaders: Mapping[TopicPartition, int]
-    """Broker ids."""
+    """The broker id of each partition's leader."""
     log_bytes: Mapping[TopicPartition, int]
-    """The log of the leader, as it is on the disk; those that nobody told are left out."""
+    """The size of each leader's log on its disk, by partition. Partitions whose leader did not return the size are left
+    out."""
     groups: Mapping[str, GroupPositions]
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The log start offset of each partition that a group has committed an offset of."""

@@ -1,5 +1,5 @@
-"""Looks at a cluster. What a look costs is bounded, whatever the cluster holds: partitions and groups beyond the bounds
-are left out, and that is said."""
+"""Takes samples of a cluster. The cost of a sample is bounded for a cluster of any size. Partitions and groups beyond
+the bounds are left out, and the sample says how many."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from klamm import Admin
 
 PARTITIONS_MAX: Final = 2_000
-"""One request to each of their leaders, at each look."""
+"""The largest number of partitions to watch. Each sample sends a request to each of their leaders."""
 GROUPS_MAX: Final = 50
-"""A request each, at each look."""
+"""The largest number of groups to watch. Each sample sends a request for each of them."""
 _CATALOG_S: Final = 15.0
-"""How long topics, leaders and groups are taken to be as they were."""
+"""The time after which the lists of topics, leaders and groups are read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,8 @@ class Scope:
 
 
 def choose_topics(topics: Mapping[str, TopicDescription], pattern: str | None) -> tuple[dict[TopicPartition, int], str]:
-    """Returns the leader of each partition to watch, and a text about the others. Takes whole topics by name. Pure."""
+    """Returns the leader of each partition to watch, and a text about the topics left out. Chooses whole topics, by
+    name. Pure."""
     matching = {
         name: topic
         for name, topic in sorted(topics.items())
@@ -58,7 +59,8 @@ def choose_topics(topics: Mapping[str, TopicDescription], pattern: str | None) -
 
 
 def choose_groups(groups: Mapping[str, str], pattern: str | None) -> tuple[dict[str, str], str]:
-    """Returns the groups to watch with their states, those that are Empty last, and a text about the others. Pure."""
+    """Returns the groups to watch with their states, and a text about the other groups. Empty groups come last.
+    Pure."""
     matching = {name: state for name, state in groups.items() if pattern is None or fnmatchcase(name, pattern)}
     names = sorted(matching, key=lambda name: (matching[name] == "Empty", name))
     left_out = len(names) - GROUPS_MAX
@@ -67,7 +69,7 @@ def choose_groups(groups: Mapping[str, str], pattern: str | None) -> tuple[dict[
 
 
 class Watcher:
-    """Takes samples."""
+    """Takes samples of one cluster."""
 
     def __init__(self, admin: Admin, scope: Scope) -> None:
         self._admin = admin
@@ -137,7 +139,8 @@ class Watcher:
             try:
                 offsets = self._admin.list_group_offsets(name, timeout_ms=self._timeout_ms)
             except KlammError as error:
-                # Of the coordinator of one group it may be said; the next look tells of the others.
+                # One error is enough for one sample, because each further request may time out. The next sample asks
+                # for all groups again.
                 silent.append(f"group {name}: {error}")
                 break
             watched = {tp: one.offset for tp, one in offsets.items() if tp in self._leaders}

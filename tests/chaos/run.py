@@ -93,7 +93,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """See the module."""
+    """Runs the workload that the command line names. Returns the exit status."""
     arguments = parse_arguments()
     namespaces.enter()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000_000)
@@ -111,7 +111,7 @@ def main() -> int:
         again += f" --planted {arguments.planted}"
         workload = functools.partial(partition_workload.run_planted, arguments.planted)
     print(f"seed {seed}; again: {again}", flush=True)
-    # Its processes end with it.
+    # After SIGTERM, end this program in order, so that the processes of the run end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     directory = pathlib.Path(tempfile.mkdtemp(prefix="klamm-chaos-"))
     try:

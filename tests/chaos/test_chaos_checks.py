@@ -1,4 +1,4 @@
-"""The other checks of a run: planted differences, and the figures."""
+"""Tests that the checks of replicas find planted differences, and tests the figures of a run."""
 
 from __future__ import annotations
 

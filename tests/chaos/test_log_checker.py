@@ -12,7 +12,7 @@ from tests.support.log_checker import Consumption, History, Outcome, Read, Send,
 
 PRODUCERS, COUNT = 3, 20
 SKIPS = "nonmonotonic-poll", "poll-skip"
-"""A consumer that leaps back and forth does both."""
+"""Two kinds of anomalies. A consumer that leaps back and forth has both."""
 
 
 def sound() -> History:
@@ -167,7 +167,7 @@ def test_every_violation_is_planted_in_a_part_of_a_history():
 
 
 def test_a_gap_of_offsets_is_no_skip():
-    """Control batches and compaction take offsets that no consumer ever has."""
+    """A log may lack some offsets, because consumers never get control batches, and compaction removes records."""
     history = sound()
     log = [read._replace(offset=2 * read.offset) for read in history.final[0]]
     sends = [send if send.offset is None else send._replace(offset=2 * send.offset) for send in history.sends]

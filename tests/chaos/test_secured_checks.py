@@ -17,7 +17,8 @@ WRITTEN_S = 100.0
 
 
 def served(*written_s: float) -> ServedCertificates:
-    """Certificates 0, 1, ... of a server, whose serial numbers are 10, 11, ..."""
+    """Returns the record of a door whose certificates 0, 1, ... have the serial numbers 10, 11, ... and were written at
+    these times."""
     rotations = [Rotation({"broker-1": 10 + number}, at_s) for number, at_s in enumerate(written_s)]
     return ServedCertificates("the door", "broker-1", rotations)
 

@@ -1,4 +1,4 @@
-"""The checks of the workload "spark" find what was lost, doubled or wrong."""
+"""Tests that the checks of the workload "spark" find lost, doubled and wrong output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker of histories: what it must accept, and planted violations that it must object to."""
+"""Tests that the checker of histories accepts what is possible, and finds planted violations."""
 
 from __future__ import annotations
 
@@ -194,7 +194,8 @@ def test_a_history_that_is_too_complex_is_not_called_good(monkeypatch: pytest.Mo
 
 
 def explains(history: tuple[Operation, ...], model: TopicModel) -> bool:
-    """Tries every order: slow, and too simple to be wrong."""
+    """Returns whether some order of the operations explains the history. Tries every order, which is slow, but too
+    simple to be wrong."""
     unknowns = [each for each in history if each.result is None]
     known = [each for each in history if each.result is not None]
     return any(

@@ -1,4 +1,4 @@
-"""The checks of the workload "transactions" find what is planted."""
+"""Tests that the checks of the workload "transactions" find planted violations."""
 
 from __future__ import annotations
 

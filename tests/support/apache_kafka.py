@@ -1,6 +1,6 @@
-"""A real Apache Kafka, of the version that judges Klamm's behaviour: its own server in KRaft mode, where each node is
-broker and controller. It keeps its shipped settings but for addresses, directories, what one node cannot replicate,
-and the wait of a group for its first members."""
+"""Runs a real Apache Kafka, with which tests compare Klamm's behaviour. It is Kafka's own server in KRaft mode, where
+each node is broker and controller. It has the settings that Kafka ships, except for addresses, directories and
+replication factors. A group also does not wait for its first members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = "4.4.0"
 HOST = "127.0.0.1"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
-"""The cleaner's buffer alone takes 128 MiB of the heap."""
+"""The options of the JVM. The log cleaner's buffer alone takes 128 MiB of the heap."""
 LOG_TAIL_CHARACTERS = 20_000
 
 
@@ -53,15 +53,15 @@ class ApacheKafka:
         self.bootstrap = ",".join(self._addresses)
         """The `host:port` of every broker, separated by commas. The first one is node 1."""
         self.secured_bootstraps = {name: ",".join(addresses) for name, addresses in self._secured.items()}
-        """The same, of the secured listeners by their names."""
+        """The `host:port` of every broker, separated by commas, by the name of the secured listener."""
 
     def log(self, node_id: int) -> str:
-        """The end of what the node has logged."""
+        """Returns the end of the node's log."""
         return self._log_path(node_id).read_text()[-LOG_TAIL_CHARACTERS:]
 
     def start(self) -> None:
         """Formats the directories, starts all nodes and returns when each serves clients and knows all others. Raises
-        AssertionError with a node's log when one does not get there."""
+        AssertionError with a node's log if the node does not get ready."""
         node_ids = range(1, len(self._addresses) + 1)
         assert java_programs.classpath()
         assert java_programs.kafka_version() == VERSION
@@ -134,7 +134,7 @@ class ApacheKafka:
 
 
 def _directory_id(node_id: int) -> str:
-    """A UUID as Kafka writes it."""
+    """Returns the directory id of a node, as Kafka writes a UUID."""
     return base64.urlsafe_b64encode(bytes(15) + bytes([100 + node_id])).decode().rstrip("=")
 
 
@@ -142,7 +142,7 @@ def _directory_id(node_id: int) -> str:
 def running_kafka(
     directory: pathlib.Path, *, brokers: int = 1, settings: Mapping[str, str] | None = None
 ) -> Iterator[ApacheKafka]:
-    """A started cluster on an empty directory. Skips the test where Java or Maven is missing."""
+    """Yields a started cluster on an empty directory. Skips the test if Java or Maven is missing."""
     kafka = ApacheKafka(directory, brokers=brokers, settings=settings)
     try:
         kafka.start()

@@ -1,4 +1,4 @@
-"""Events of an audit, and the lines that the audit makes of them."""
+"""Makes events of an audit, and reads the lines that the audit trail writes for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE = "broker-1"
 
 
 def denied(topic: str = "orders", *, client_id: str = "") -> AuditEvent:
-    """ALICE was refused to write to a topic."""
+    """Returns the event that ALICE was denied a write to a topic."""
     return AuditEvent(
         Category.DENIED,
         Activity.UPDATE,
@@ -51,7 +51,8 @@ class Heard:
 
 
 def short(event: Mapping[str, Any]) -> tuple[object, ...]:
-    """Its class, whether it went well, who did what to what, and how often."""
+    """Returns the parts of an event that tests compare: class, success, user, operation, names of resources, and
+    count."""
     user = event["user"] if "user" in event and "actor" not in event else event["actor"]["user"]
     resources: Iterable[Mapping[str, str]] = event.get("resources", ())
     return (

@@ -20,11 +20,11 @@ from tests.support.waiting import wait_until
 HOST: Final = "localhost"
 MAPPING_RULES: Final = "RULE:^CN=([^,]+).*$/$1/"
 SUPER_USERS: Final = ";".join(f"User:{name}" for name in ("controller", "broker", "admin"))
-"""The coordinator is none: an ACL says that it is a server."""
+"""The super users. The coordinator is not one of them, because an ACL gives it the rights of a server."""
 
 
 def allow(who: str, operation: AclOperation, resource_type: ResourceType, name: str) -> AclBinding:
-    """An entry of everywhere for `User:who`."""
+    """Returns an ACL that allows the operation to `User:who` from every host."""
     return AclBinding(resource_type, name, PatternType.LITERAL, f"User:{who}", "*", operation, AclPermissionType.ALLOW)
 
 
@@ -35,11 +35,11 @@ _SILENT_MEMBERS_STAY: Final = {
     "group.consumer.max.session.timeout.ms": "3600000",
     "group.consumer.session.timeout.ms": "3600000",
 }
-"""A test that fills a cluster for many others sends no more heartbeats."""
+"""Settings for very long sessions, because a test that fills a cluster for other tests sends no further heartbeats."""
 
 
 class AuthorizedCluster:
-    """A controller, a broker and a coordinator with mTLS on both doors. `settings` are those of all three."""
+    """A controller, a broker and a coordinator with mTLS on both doors. All three servers have these `settings`."""
 
     def __init__(self, directory: pathlib.Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
@@ -66,7 +66,7 @@ class AuthorizedCluster:
         self.processes = [self.controller, self.broker, self.coordinator]
 
     def start(self) -> None:
-        """Returns when all three serve."""
+        """Starts the three servers, and returns when all of them serve."""
         self.controller.start()
         self.broker.start()
         wait_until(lambda: "broker=1 serving" in self.broker.log_path.read_text(), self.logs)
@@ -80,11 +80,11 @@ class AuthorizedCluster:
             process.abandon()
 
     def stores(self, who: str) -> certificates.Stores:
-        """The files of a client."""
+        """Writes the keystore and the truststore of a client, and returns their paths."""
         return certificates.write_stores(self.directory / f"client-{who}", certificates.client(who))
 
     def kafka(self, who: str) -> dict[str, str]:
-        """librdkafka's settings."""
+        """Returns the settings with which a librdkafka client connects as `User:who`."""
         stores = self.stores(who)
         return {
             "bootstrap.servers": self.bootstrap,
@@ -95,15 +95,15 @@ class AuthorizedCluster:
         }
 
     def klamm(self, who: str) -> dict[str, str]:
-        """Our client's settings."""
+        """Returns the settings with which a Klamm client connects as `User:who`."""
         return {"bootstrap.servers": self.grpc, "security.protocol": "SSL", **self.stores(who).settings()}
 
     def admin(self, who: str = "admin") -> Admin:
-        """The Admin of `User:who`, over gRPC."""
+        """Returns an Admin client of `User:who`, over gRPC."""
         return Admin(self.klamm(who))
 
     def wire(self, who: str) -> KafkaWire:
-        """A connection of `User:who` to the Kafka listener."""
+        """Returns a connection of `User:who` to the Kafka listener."""
         stores = self.stores(who)
         context = ssl.create_default_context(cafile=stores.truststore)
         context.load_cert_chain(stores.keystore)

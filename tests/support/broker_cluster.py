@@ -61,7 +61,7 @@ class BrokerCluster:
         }
 
     def log_dir(self, broker_id: int) -> pathlib.Path:
-        """The first one."""
+        """Returns the first log directory of a broker."""
         return self.directory / f"broker-{broker_id}"
 
     def log_dirs(self, broker_id: int) -> list[pathlib.Path]:
@@ -73,7 +73,7 @@ class BrokerCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
     def start(self) -> None:
-        """Returns when every broker serves."""
+        """Starts the cluster, and returns when every broker serves."""
         self.controller.start()
         for broker in self.brokers.values():
             broker.start()
@@ -96,15 +96,15 @@ class BrokerCluster:
         wait_until(lambda: len(live_brokers(admin)) == len(self.brokers), self.logs)
 
     def controller_metric(self, name: str) -> float:
-        """A counter or gauge without labels."""
+        """Returns the value of a counter or gauge of the controller that has no labels."""
         return read_metric(self._metrics_port, name)
 
     def metric(self, broker_id: int, name: str, **labels: str) -> float:
-        """A counter or gauge of a broker."""
+        """Returns the value of a broker's counter or gauge with these labels."""
         return read_metric(int(self.brokers[broker_id].settings["metrics.port"]), name, **labels)
 
     def metric_total(self, broker_id: int, name: str) -> float:
-        """A counter of a broker, over all its labels."""
+        """Returns the sum of a broker's counter over all its labels."""
         samples = read_samples(int(self.brokers[broker_id].settings["metrics.port"]))
         return sum(sample.value for sample in samples if sample.name == name)
 
@@ -114,7 +114,7 @@ class BrokerCluster:
         return "\n".join(f"== {one.log_path.name}\n{one.log_path.read_text()[-4000:]}" for one in processes)
 
     def records(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
-        """All that the replica's log has on disk."""
+        """Returns all bytes that the replica's log has on disk."""
         return b"".join(segment.read_bytes() for segment in self._segments(broker_id, topic, partition))
 
     def lose_records(self, broker_id: int, topic: str, partition: int = 0) -> None:
@@ -134,7 +134,7 @@ def read_metric(port: int, name: str, **labels: str) -> float:
 
 
 def read_samples(port: int) -> list[Sample]:
-    """All that a process shows now."""
+    """Returns all samples of metrics that a process shows now."""
     with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=patience()) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return [sample for family in families for sample in family.samples]

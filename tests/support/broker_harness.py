@@ -29,7 +29,8 @@ from tests.support.waiting import until
 CLUSTER_ID = "c0ffeec0ffeec0ffeec0ff"
 MESSAGE_BYTES_MAX = 8 * 1024**2
 LONG_MS = 3_600_000
-"""An hour, far beyond pytest's time-out: a test fails if its request waits that long, as nothing wakes it."""
+"""An hour, which is longer than pytest's time-out. A test whose request waits for this time fails unless an event wakes
+the request."""
 
 
 class ScriptedController:
@@ -183,7 +184,7 @@ class ScriptedController:
         return c.CreateTopicsResponse(topics=[c.CreatedTopic(name=topic.name) for topic in request.topics])
 
     def __getattr__(self, name: str) -> Any:
-        """The rest of Admin, which no broker calls."""
+        """Returns a method that raises NotImplementedError, for the methods of Admin that no broker calls."""
         if name.startswith("_"):
             raise AttributeError(name)
 
@@ -265,7 +266,7 @@ class RunningBroker:
 
 
 def batch(count: int = 1, *, value: bytes = b"value", timestamp_ms: int = 1_700_000_000_000) -> bytes:
-    """A produced batch of `count` records."""
+    """Returns a batch of `count` records, as a producer sends it."""
     return bytes(encode_batch([(timestamp_ms + number, None, value, ()) for number in range(count)]))
 
 

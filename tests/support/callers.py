@@ -1,4 +1,4 @@
-"""Calls of a principal with given access control lists, by default none: it may do nothing."""
+"""Makes a caller with given access control lists. Without any, the caller may do nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def allow(operation: AclOperation, resource_type: ResourceType, name: str, princ
 
 
 def index_of(acls: Iterable[AclBinding]) -> AclIndex:
-    """The index of these ACLs, with ids of their own."""
+    """Returns the index of these ACLs. Each ACL gets an id."""
     draft = AclDraft(AclIndex())
     for number, binding in enumerate(acls):
         draft.add(uuid.UUID(int=number), binding)
@@ -29,7 +29,7 @@ def index_of(acls: Iterable[AclBinding]) -> AclIndex:
 
 
 def session_of(*acls: AclBinding, principal: str = ALICE) -> Session:
-    """The session of a principal at `HOST`, to whom these ACLs apply."""
+    """Returns the session of a principal at `HOST`, to whom these ACLs apply."""
     index = index_of(acls)
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
     return Session(authorizer, lambda: index, principal, HOST)

@@ -30,7 +30,7 @@ class CanaryCluster:
 
 
 def filled(made: AuthorizedCluster) -> CanaryCluster:
-    """Puts everything into it."""
+    """Creates all content in the cluster, and returns the cluster with its ids."""
     with made.admin() as admin:
         topic_id = admin.create_topics([NewTopic(CANARY, partition_count=1, replication_factor=1)])[CANARY].topic_id
         admin.create_acls([allow(CANARY, AclOperation.READ, ResourceType.TOPIC, CANARY)])

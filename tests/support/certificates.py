@@ -1,4 +1,4 @@
-"""Certificates for tests: one CA a process, and settings that name what it signed."""
+"""Makes certificates for tests, with one CA of each name per process, and the settings that name their files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATER = NOW + timedelta(days=365)
 
 
 def ca(name: str = "Test CA") -> DevCa:
-    """The CA of that name."""
+    """Returns the CA of that name."""
     return _ca(name)
 
 
@@ -25,29 +25,29 @@ def _ca(name: str) -> DevCa:
 
 @functools.cache
 def server(name: str = "server", *hosts: str, of: str = "Test CA", valid_days: int = 90) -> SignedKey:
-    """A server's certificate, for localhost unless hosts are given."""
+    """Returns a server's certificate, for localhost unless hosts are given."""
     return ca(of).for_server(name, hosts or ("localhost", "127.0.0.1", "::1"), now=NOW, valid_days=valid_days)
 
 
 @functools.cache
 def client(name: str = "client", *, of: str = "Test CA", valid_days: int = 90) -> SignedKey:
-    """A client's certificate."""
+    """Returns a client's certificate."""
     return ca(of).for_client(name, now=NOW, valid_days=valid_days)
 
 
 class Stores(NamedTuple):
-    """The files that settings name."""
+    """The paths of a keystore and a truststore."""
 
     keystore: Path
     truststore: Path
 
     def settings(self) -> dict[str, str]:
-        """Both, by Kafka's names."""
+        """Returns the settings for both files, by Kafka's names."""
         return {"ssl.keystore.location": str(self.keystore), "ssl.truststore.location": str(self.truststore)}
 
 
 def write_stores(directory: Path, signed: SignedKey, *, trusts: DevCa | None = None) -> Stores:
-    """Files of this key and of the CA that its owner trusts. A second call takes the place of the first in one step."""
+    """Writes the files of this key and of the CA that its owner trusts. A later call replaces each file in one step."""
     directory.mkdir(parents=True, exist_ok=True)
     stores = Stores(directory / "keystore.pem", directory / "truststore.pem")
     replace(stores.keystore, signed.keystore_pem)

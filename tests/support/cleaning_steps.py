@@ -1,4 +1,4 @@
-"""Compacting a log from the first step to the last, for tests that need no event loop."""
+"""Compacts a log from the first step to the last, for tests that need no event loop."""
 
 from __future__ import annotations
 

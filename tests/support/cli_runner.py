@@ -1,4 +1,4 @@
-"""Runs `klamm ...` in this process, as `main` would: the exit status and what it wrote."""
+"""Runs `klamm ...` in this process through `main`, and returns its exit status and its output."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class KlammCommand:
         return Ended(status, _written(out), _written(err))
 
     def ok(self, *arguments: object, stdin: str | bytes = b"") -> Ended:
-        """A command that has to succeed."""
+        """Runs a command that must succeed, and returns its outcome."""
         ended = self(*arguments, stdin=stdin)
         assert ended.status == 0, ended
         return ended
 
     def refused(self, status: int, *arguments: object, stdin: str | bytes = b"") -> str:
-        """The one line with which a command ends that has to fail with `status`.
+        """Runs a command that must fail with `status`, and returns its first line of error.
 
-        Beside it there may be how many records were acknowledged, and what else was refused."""
+        Further lines may have the number of acknowledged records, and other items that were refused."""
         ended = self(*arguments, stdin=stdin)
         assert ended.status == status, ended
         complaints = [line for line in ended.err.splitlines() if "acknowledged by" not in line]

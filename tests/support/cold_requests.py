@@ -1,4 +1,4 @@
-"""Kafka requests that kio reads, given to their handler as the listener does, and the answer as the client reads it."""
+"""Passes Kafka requests to their handlers as the listener does, and reads the answers as a client does, with kio."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from klamm_server.metadata.replay import replay
 _BROKER = RegisterBrokerRecord(broker_id=1, kafka_endpoint=Endpoint(host="kafka", port=9092))
 _IMAGE = replay(MetadataImage.empty(), [MetadataRecord(register_broker=_BROKER)], 1)
 FLIGHTS, UNKNOWN = uuid.UUID(int=7), uuid.UUID(int=9)
-"""The id of the topic `flights`, and one that no topic has."""
+"""The id of the topic `flights`, and an id that no topic has."""
 
 
 def _flights() -> MetadataImage:
@@ -49,7 +49,7 @@ def request_of(api_key: ApiKey, version: int, fields: messages.Fields) -> Reques
 
 
 async def answer_of(handler: Handler, api_key: ApiKey, version: int, fields: messages.Fields) -> Any:
-    """kio's dataclass of the answer."""
+    """Passes a request to its handler, and returns the answer as kio's dataclass."""
     request = request_of(api_key, version, fields)
     answer = messages.encode(request, await handler(request, messages.decode(request)))
     message, size = entity_reader(response_schema(api_key, version))(memoryview(answer), 0)
@@ -58,12 +58,13 @@ async def answer_of(handler: Handler, api_key: ApiKey, version: int, fields: mes
 
 
 class ScriptedCoordinators:
-    """Stands for the connections to coordinators: keeps what is asked, answers what the test says of each call."""
+    """Replaces the connections to coordinators. It records each request, and answers with the test's function for that
+    call."""
 
     def __init__(self, answers: Mapping[str, Callable[[Any], Any]]) -> None:
         self._answers = answers
         self.asked: list[tuple[str, Any]] = []
-        """(call, request)."""
+        """The name and the request of each call, in order."""
 
     async def ask(self, topic: str, key: str, rpc: Any, request: Any, *, timeout_ms: int) -> Any:
         self.asked.append((rpc.__name__, request))

@@ -45,11 +45,12 @@ class Quorum:
         )
 
     def addresses(self) -> list[str]:
-        """The addresses of the controllers there are."""
+        """Returns the addresses of all controllers."""
         return [each.address for each in self.controllers.values()]
 
     def joining(self, node_id: int) -> ServerProcess:
-        """Another controller, not started: one that asks those there are, and follows them."""
+        """Returns an additional controller, not started. It asks the present controllers for the quorum, and follows
+        it."""
         servers = ",".join(each.address for each in self.controllers.values())
         settings = {"controller.quorum.bootstrap.servers": servers}
         self.controllers[node_id] = self._controller(node_id, free_port(), settings)
@@ -106,7 +107,7 @@ class Quorum:
         return answer
 
     def wait_leader(self, *, but: int | None = None, timeout_s: float | None = None) -> ServerProcess:
-        """The controller that leads, other than `but`."""
+        """Waits until a controller other than `but` leads, and returns it."""
         found = wait_until(lambda: self._leader(but), self._logs, timeout_s=timeout_s)
         assert found is not None
         return found
@@ -126,7 +127,7 @@ class Quorum:
 
 @contextmanager
 def quorum_processes(directory: pathlib.Path, *, size: int = 3, **settings: str) -> Iterator[Quorum]:
-    """Yields a quorum of which nothing runs yet. At the end, nothing runs any more."""
+    """Yields a quorum without running processes. At the end, ends all its processes."""
     quorum = Quorum(directory, {name.replace("_", "."): text for name, text in settings.items()}, size)
     try:
         yield quorum

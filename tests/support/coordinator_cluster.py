@@ -159,7 +159,7 @@ class Cluster:
         assert deleted.error_code == 0, deleted
 
     async def coordinator_of(self, key: str, key_type: CoordinatorKeyType = COORDINATOR_KEY_TYPE_GROUP) -> RawStub:
-        """The stub of the coordinator that owns the group or transactional id, as soon as there is one."""
+        """Waits until a coordinator owns the group or transactional id, and returns its stub."""
         broker = self.broker_stub()
         request = FindCoordinatorRequest(key_type=key_type, keys=[key])
 
@@ -172,7 +172,7 @@ class Cluster:
     async def ask(
         self, key: str, rpc: str, request: Any, key_type: CoordinatorKeyType = COORDINATOR_KEY_TYPE_GROUP
     ) -> Any:
-        """Calls the owner of the group or transactional id until the answer is not that it is another or not ready."""
+        """Calls the coordinator of the group or transactional id. Repeats the call while the error is in `NOT_YET`."""
 
         async def call() -> Any:
             response = await getattr(await self.coordinator_of(key, key_type), rpc)(request, timeout=patience())
@@ -201,7 +201,7 @@ NOT_YET = (
 
 
 def error_of(response: Any) -> int:
-    """The error code of the response, or of its first part."""
+    """Returns the error code of the response, or of its first part."""
     for name in ("partitions", "groups", "results", "transactions"):
         parts = getattr(response, name, None)
         if parts and hasattr(parts[0], "error_code"):
@@ -231,7 +231,7 @@ async def cluster(
     of_all: bool = False,
     **coordinator_settings: str,
 ) -> AsyncIterator[Cluster]:
-    """A running cluster with a topic `t` of four partitions."""
+    """Yields a running cluster with a topic `t` of four partitions."""
     running = Cluster(data_dir, authorizer=authorizer, of_all=of_all, **coordinator_settings)
     await running.start(with_coordinator=with_coordinator)
     try:

@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 
 
 class CoordinatorProcess:
-    """`python -m klamm_coordinator`, on one port in all its lives."""
+    """A process of `python -m klamm_coordinator`, with the same port after each start."""
 
     def __init__(self, controller_port: int, log_path: Path, node_id: int = 1) -> None:
         self._log_path = log_path

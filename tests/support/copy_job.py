@@ -1,4 +1,4 @@
-"""A Spark query from one topic to another, exactly once, that tests run, kill and look into."""
+"""A Spark query that copies one topic to another exactly once. Tests run it, kill it and check its output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CopyJob:
                 producer.send(self.source, value.encode(), partition=number % PARTITIONS)
 
     def writer(self, sink: Mapping[str, str] | None = None) -> Any:
-        """The query, not started yet, in the test's own Spark."""
+        """Returns the query in the test's own Spark, not started yet."""
         arguments = (self.cluster.bootstrap, self.source, self.target, self.checkpoint)
         return spark_copy.copy(self.spark, *arguments, sink=sink)
 
@@ -63,19 +63,19 @@ class CopyJob:
             process.wait()
 
     def ledger(self) -> LedgerListing | None:
-        """The ledger of the query whose checkpoint this is."""
+        """Returns the ledger of the query with this checkpoint, or None if there is none yet."""
         with contextlib.suppress(FileNotFoundError, IndexError):
             query_id = (self.checkpoint / "metadata").read_text().split('"')[3]
             return self.admin.list_ledgers().get(LedgerId("spark", query_id))
         return None
 
     def read(self, isolation_level: str = "read_committed", *, past_open: bool = False) -> list[str]:
-        """The target's values, in order."""
+        """Returns the values in the target topic, sorted."""
         records = read_topics(self.cluster.bootstrap, self.target, isolation_level=isolation_level, past_open=past_open)
         return sorted(record.value.decode() for record in records)
 
     def check_read(self, values: list[str], *, past_open: bool = False) -> None:
-        """Raises Violation unless these values count, each of them once."""
+        """Raises Violation unless the target topic has exactly these values, each of them once."""
         found = self.read(past_open=past_open)
         with verdict():
             assert found == sorted(values)

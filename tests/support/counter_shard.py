@@ -47,7 +47,7 @@ COUNTERS = ShardTopic(name="__counters", encode=encode, claim=CounterRecord("", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add:
-    """Adds to a counter."""
+    """A request to add to a counter."""
 
     reply_id: int
     name: str
@@ -56,7 +56,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """The counter's total when the addition was stored."""
+    """The reply to an addition: the counter's total after the addition was stored."""
 
     error: ErrorCode = ErrorCode.NONE
     total: int = 0
@@ -64,7 +64,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """The counter has passed another hundred."""
+    """An effect: the counter has passed another hundred."""
 
     name: str
 

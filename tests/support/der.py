@@ -15,7 +15,7 @@ def element(tag: int, content: bytes) -> bytes:
 
 
 def oid(text: str) -> bytes:
-    """An object identifier from its numbers with dots between."""
+    """Returns an object identifier. `text` has its numbers with dots between them, such as `2.5.4.3`."""
     first, second, *rest = map(int, text.split("."))
     return element(OID, b"".join(_base_128(number) for number in (40 * first + second, *rest)))
 
@@ -32,7 +32,7 @@ def rdn(*attributes: bytes) -> bytes:
 
 
 def name(*parts: bytes) -> bytes:
-    """A whole name."""
+    """Returns a distinguished name with these parts."""
     return element(SEQUENCE, b"".join(parts))
 
 

@@ -1,5 +1,5 @@
-"""The klamm sink with exactly-once output, in which something dies or fails at a given moment of its first batch. Tests
-use it to see the outcome of the batch. It is `format("klamm-dying")` after `DyingSource` is registered."""
+"""The klamm sink with exactly-once output, in which a process dies or a call fails at a given moment of the first
+batch. Tests use it to see the outcome of the batch. It is `format("klamm-dying")` after `DyingSource` is registered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAST_TASK = 1
 
 
 class Moment(enum.StrEnum):
-    """The value says what happens, and when."""
+    """A moment of a batch. The value says what fails then."""
 
     TASK_WROTE = "a task is killed when it has written its rows"
     TASK_PREPARED = "a task is killed when it has prepared"
@@ -39,7 +39,8 @@ class Moment(enum.StrEnum):
 
 
 class DyingSource(KlammDataSource):
-    """Options: `moment`, `marker` (a file that says that it has been), `cluster` (the process id of the cluster)."""
+    """The data source `klamm-dying`. Options: `moment`, `marker` (a file that exists after the failure), `cluster` (the
+    process id of the cluster)."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +61,7 @@ class Script:
         self._moment, self._marker, self._cluster = moment, marker, cluster
 
     def at(self, moment: Moment, act: Callable[[], object]) -> None:
-        """Acts if this is the moment, and it has not been yet."""
+        """Calls `act` if `moment` is the script's moment and the failure has not happened yet."""
         if moment is self._moment and not self._marker.exists():
             self._marker.touch()
             act()
@@ -80,7 +81,7 @@ class Script:
 
 
 class DyingSender:
-    """Sends as the sink does, and then perhaps dies."""
+    """Sends rows as the sink does, and then kills the worker if the script says so."""
 
     def __init__(self, sender: RowSender, script: Script) -> None:
         self._sender, self._script = sender, script

@@ -268,7 +268,7 @@ def requests_by_name(name: str) -> dict[ApiKey, dict[str, Any]]:
 
 
 def codes_in(answer: Any) -> set[int]:
-    """All error codes of an answer, wherever they are."""
+    """Returns all error codes of an answer, at any depth."""
     found: set[int] = set()
     for name in getattr(answer, "__dataclass_fields__", ()):
         value = getattr(answer, name)

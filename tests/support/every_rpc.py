@@ -27,18 +27,18 @@ class Rpc(NamedTuple):
     """One call of a contract."""
 
     path: str
-    """`/klamm.v1.Broker/Produce`"""
+    """The path of the RPC, for example `/klamm.v1.Broker/Produce`."""
     descriptor: MethodDescriptor
 
     def request(self, name: str) -> bytes:
-        """Returns a request in which every text is `name`, every list has one element, and numbers are 0. A fetch is
-        one of a consumer. A produce has no records and wants an answer."""
+        """Returns a request in which every text is `name`, every list has one element, and numbers are 0. A fetch
+        request is a consumer's. A produce request has no records, and requires an answer."""
         message = GetMessageClass(self.descriptor.input_type)()
         _fill(message, name, _DEPTH_MAX)
         return message.SerializeToString()
 
     def answer(self, data: bytes) -> Message:
-        """The answer's message."""
+        """Returns the message of an answer."""
         return GetMessageClass(self.descriptor.output_type).FromString(data)
 
 
@@ -88,7 +88,7 @@ def _scalar(field: Any, name: str) -> object:
 
 
 class Caller:
-    """A client at one server, by a certificate. `metadata` goes with each call."""
+    """A client of one server, with a certificate. It sends `metadata` with each call."""
 
     def __init__(self, address: str, stores: certificates.Stores, metadata: Sequence[tuple[str, bytes]] = ()) -> None:
         keystore = stores.keystore.read_bytes()
@@ -103,7 +103,7 @@ class Caller:
         self._channel.close()
 
     def call(self, rpc: Rpc, request: bytes) -> Message:
-        """The answer, the first one of a stream. Raises grpc.RpcError."""
+        """Returns the answer of a call, or the first answer of a stream. Raises grpc.RpcError."""
         if not rpc.descriptor.server_streaming:
             return rpc.answer(self._begin(rpc, request))
         stream = self.stream(rpc, request)
@@ -115,7 +115,7 @@ class Caller:
             stream.close()
 
     def stream(self, rpc: Rpc, request: bytes) -> Generator[Message, None, None]:
-        """The answers of a stream, which ends when it is closed. Raises grpc.RpcError."""
+        """Yields the answers of a stream until the caller closes it. Raises grpc.RpcError."""
         answers = self._begin(rpc, request)
         try:
             yield from map(rpc.answer, answers)
@@ -131,7 +131,7 @@ class Caller:
 
 
 def codes_of(message: Message) -> set[int]:
-    """All error codes of an answer, wherever they are."""
+    """Returns all error codes of an answer, at any depth."""
     found: set[int] = set()
     for field, value in message.ListFields():
         if field.name.endswith("error_code"):

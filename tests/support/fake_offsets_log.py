@@ -27,22 +27,23 @@ DELAYED = "the request is lost on its way, until `deliver_delayed`"
 
 
 class FakeOffsetsLog:
-    """`script` says what happens to the next produces: an ErrorCode, LOST_ANSWER, or nothing for success."""
+    """A partition in memory. `script` has the outcomes of the next produce requests: an ErrorCode, LOST_ANSWER,
+    NO_ANSWER or DELAYED. If `script` is empty, a request succeeds."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.script: deque[ErrorCode | str] = deque()
         self.fetch_script: deque[ErrorCode | str] = deque()
-        """Likewise for fetches."""
+        """The outcomes of the next fetch requests: an ErrorCode or NO_ANSWER."""
         self.end_offset = 0
         self.log_start_offset = 0
         self.batch_bytes_max = 1_000_000
         self.produce_count = 0
         self.transaction_epochs: dict[int, int] = {}
-        """producer id -> epoch, of transactions"""
+        """The producer epoch of each transactional producer, by producer id."""
         self._delayed: list[bytes] = []
         self._writers: dict[int, tuple[int, int, ProducedPartition]] = {}
-        """producer id -> epoch, next sequence, the last answer"""
+        """The epoch, the next sequence number and the last answer of each writer, by producer id."""
 
     def leader_of(self, topic: str, partition: int) -> Any:
         return self
@@ -54,7 +55,7 @@ class FakeOffsetsLog:
         pass
 
     def records(self) -> list[Any]:
-        """All that was ever appended, in order."""
+        """Returns all records that were ever appended, in order."""
         return [record for batch in self.batches for record in decode_batch(batch)]
 
     def deliver_delayed(self) -> list[int]:

@@ -23,7 +23,7 @@ class ForeignProgram:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
 
     def check(self) -> None:
-        """Fails if the program has ended by itself."""
+        """Raises AssertionError if the program has ended by itself."""
         assert self._process is not None
         assert self._process.poll() is None, self.tail()
 

@@ -55,7 +55,8 @@ def _build_if_changed() -> None:
 
 
 def _version_of(go: str, environment: dict[str, str]) -> str:
-    # Outside of the module: inside of it, an old toolchain stops at the line `go` before it says its version.
+    # Run outside of the module. Inside of it, an old toolchain stops at the line `go` of go.mod before it prints its
+    # version.
     run = subprocess.run([go, "env", "GOVERSION"], cwd="/", env=environment, capture_output=True, text=True, check=True)
     return run.stdout.strip().removeprefix("go")
 

@@ -1,5 +1,5 @@
 """Members of consumer groups, light enough for a thousand in one process: the client's own membership and commits,
-without fetching. Members of one group share a client, and with it connections and what it knows of its coordinator.
+without fetching. Members of one group share a client, its connections and its knowledge of the coordinator.
 
 `Group` follows the classic protocol, `ConsumerGroup` that of KIP-848.
 
@@ -56,7 +56,7 @@ class PollingMember:
         self._wake = asyncio.Event()
         self._wake.set()
         self.assignments: list[tuple[Identity, bytes]] = []
-        """Every one that it ever got."""
+        """Every assignment that the member got, with its identity at that time."""
 
     def _on_wake(self) -> None:
         self._wake.set()
@@ -113,7 +113,7 @@ class ConsumerMember:
 
 
 class Group:
-    """Some members, of which the first commits for ever, 1, 2, 3 ..."""
+    """A group of some members. The first member commits the offsets 0, 1, 2 ... for ever."""
 
     protocol = "classic"
     make_member: type[PollingMember] | type[ConsumerMember] = PollingMember
@@ -190,7 +190,7 @@ class Group:
 
 
 class ConsumerGroup(Group):
-    """Its coordinator assigns the `PARTITION_COUNT` partitions of the topic."""
+    """A group of the new protocol (KIP-848). Its coordinator assigns the `PARTITION_COUNT` partitions of the topic."""
 
     PARTITION_COUNT = 4
     protocol = "consumer"

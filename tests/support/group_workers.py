@@ -1,5 +1,5 @@
-"""Group members that poll in threads of their own, and an account of which member owns what, by their listeners'
-word."""
+"""Group members that poll in threads of their own, and a record of the partitions that each of them owns according to
+its listener."""
 
 from __future__ import annotations
 
@@ -121,5 +121,5 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
 
 
 def assigned(consumer: Consumer) -> frozenset[TopicPartition]:
-    """Polls until there is an assignment."""
+    """Polls until the consumer has an assignment, and returns it."""
     return wait_until(consumer.assignment, between=lambda: consumer.poll(timeout_ms=50))

@@ -1,4 +1,4 @@
-"""Ctrl-C at every moment: the same run again and again, interrupted at its first instruction, its second, and so on."""
+"""Interrupts the same run again and again, as Ctrl-C does: at its first instruction, at its second, and so on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 class _Interruption:
     """A trace function that raises KeyboardInterrupt before the `at`th instruction of this thread within `files`.
 
-    A signal's handler runs between instructions too, if not between any two."""
+    Python also runs the handlers of signals between instructions, although not between any two."""
 
     def __init__(self, at: int, files: frozenset[str]) -> None:
         self.left = at

@@ -18,11 +18,12 @@ CONNECT = BUILT / "connect"
 SPRING = BUILT / "spring"
 BUILD_TIMEOUT_S = 900
 JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
-"""A short-lived JVM is not worth optimising."""
+"""The options of a short-lived JVM, in which optimised code would not pay off."""
 
 
 def classpath() -> str:
-    """The class path of all that `tests/clients/java/pom.xml` names. Skips the test where Java or Maven is missing."""
+    """Returns the class path of everything that `tests/clients/java/pom.xml` names. Skips the test if Java or Maven is
+    missing."""
     _build_if_changed(SOURCES, BUILT)
     return f"{BUILT}/clients.jar:{BUILT}/lib/*"
 
@@ -52,7 +53,7 @@ def spring_version() -> str:
 
 
 def spark_jars() -> list[Path]:
-    """Spark's source and sink for Kafka. Skips the test where Maven is missing."""
+    """Returns the jars of Spark's source and sink for Kafka. Skips the test if Java or Maven is missing."""
     _build_if_changed(SOURCES / "spark", BUILT / "spark")
     return sorted((BUILT / "spark" / "lib").glob("*.jar"))
 
@@ -63,7 +64,7 @@ def command(main_class: str, *arguments: str, jvm: Sequence[str] = JVM) -> list[
 
 
 def kafka_version() -> str:
-    """The version of Kafka's artifacts that are fetched, except for the helpers'."""
+    """Returns the version of Kafka's own artifacts that Maven has fetched."""
     jar = next((BUILT / "lib").glob("kafka-clients-*.jar"))
     return jar.stem.removeprefix("kafka-clients-")
 

@@ -1,4 +1,4 @@
-"""A Kafka listener whose handler is a test's, and the frames that are sent to it."""
+"""A Kafka listener with a handler of the test, and the frames that tests send to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST_MAX_BYTES = 1_000_000
 
 
 class Door:
-    """A listener whose handler is the test's."""
+    """A Kafka listener with a handler of the test."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Door:
             sasl=sasl,
             gate=gate,
         )
-        # A busy machine does not change which request is served in which turn.
+        # With a clock that stands still, a busy machine does not change which request is served in which turn.
         self.listener.turns = LoopTurns(lambda: 1.0)
 
     async def __aenter__(self) -> Door:
@@ -76,7 +76,7 @@ def frame(number: int, body: bytes = b"") -> bytes:
 
 
 async def answer_to(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """(correlation id, body)"""
+    """Reads one answer, and returns its correlation id and its body."""
     size, number = struct.unpack(">ii", await reader.readexactly(8))
     return number, await reader.readexactly(size - 4)
 
@@ -88,12 +88,12 @@ def echo(request: Request) -> Answer:
 
 
 async def echo_in_time(request: Request) -> Answer:
-    """The same, a few turns of the loop later."""
+    """Returns the same answer as `echo`, but a few turns of the event loop later."""
     for _ in range(3):
         await asyncio.sleep(0)
     return echo(request)
 
 
 def echo_by_turns(request: Request) -> Answer | AnswerInTime:
-    """Every third one in time."""
+    """Answers every third request as `echo_in_time` does, and the others at once."""
     return echo(request) if request.correlation_id % 3 else echo_in_time(request)

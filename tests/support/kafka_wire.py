@@ -1,4 +1,4 @@
-"""A Kafka client with nothing between the test and the wire: one connection, any message of any version, by kio."""
+"""A Kafka client on one connection, which sends any message of any version, encoded by kio."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class KafkaWire:
         self._socket.close()
 
     def ask(self, api_key: ApiKey, version: int, fields: messages.Fields) -> Any:
-        """Fields that the version has not are left out. Raises ConnectionError when the broker closes instead."""
+        """Sends a request, and returns its answer. Fields that the version does not have are left out. Raises
+        ConnectionError if the broker closes the connection."""
         self.send(api_key, version, fields)
         return self.receive(api_key, version)
 
@@ -71,7 +72,7 @@ class KafkaWire:
 
 
 def _read_message(schema: Any, answer: memoryview, start: int) -> tuple[Any, int]:
-    """The message, and where it ends."""
+    """Returns the message, and the position after it."""
     try:
         message, size = entity_reader(schema)(answer, start)
     except OutOfBoundValue:

@@ -58,7 +58,7 @@ class KlammProcess:
             raise AssertionError(f"klamm up did not get ready: {self.log_path.read_text()}")
 
     def kill(self) -> None:
-        """kill -9: no handler runs, nothing is flushed."""
+        """Kills the process with SIGKILL, so that no handler runs and nothing is flushed."""
         self.end(signal.SIGKILL)
 
     def stop(self) -> int:

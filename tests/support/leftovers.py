@@ -18,8 +18,8 @@ _PAUSE_S: Final = 0.01
 _OF_THE_PROCESS: Final = re.compile(
     r"_poll_wrapper|\.klamm-loop$|\.asyncio_\d+$|^py4j\.|multiprocessing\.resource_tracker"
 )
-"""Threads and programs that a library starts once for a whole process: those of gRPC, of the client's event loop, of
-the connection with Spark's JVM, and of multiprocessing."""
+"""Matches threads and programs that a library starts once for a whole process. They belong to gRPC, the client's event
+loop, the connection with Spark's JVM, and multiprocessing."""
 
 _RUNNERS: Final[Any] = asyncio.runners
 """The module whose function ends the remaining tasks. The function is private, and has been the same since Python
@@ -38,8 +38,8 @@ class Machine(NamedTuple):
 
 
 class LeftoverError(AssertionError):
-    """A test left something behind. It gets no second chance, because a run of it alone may leave the same
-    unnoticed."""
+    """Raised if a test left something behind. The test gets no second chance, because a run of it alone may leave the
+    same unnoticed."""
 
 
 def refuse(left: Sequence[str]) -> None:
@@ -60,7 +60,8 @@ def machine(directory: pathlib.Path) -> Machine:
 
 
 def left_since(before: Machine, directory: pathlib.Path, timeout_s: float | None = None) -> list[str]:
-    """Returns the texts of what is here now and was not before, once it is nothing, or after `timeout_s`.
+    """Waits until nothing is left that was not there before, for at most `timeout_s`. Returns the texts of what is
+    still left.
 
     Without `timeout_s`, it is `patience()`."""
     deadline_s = time.monotonic() + (patience() if timeout_s is None else timeout_s)
@@ -93,7 +94,7 @@ def _new(before: Machine, now: Machine) -> list[str]:
 
 
 def _full_name(thread: threading.Thread) -> str:
-    """The thread's name, after the module of the function that it runs."""
+    """Returns the thread's name, after the module of the function that it runs."""
     return f"{getattr(getattr(thread, '_target', None), '__module__', None)}.{thread.name}"
 
 
@@ -103,9 +104,9 @@ def _is_shared(name: str) -> bool:
 
 
 def _children() -> Iterable[tuple[int, str]]:
-    """Returns the children that run, each with its command.
+    """Yields the children that run, each with its command.
 
-    A child that has ended and was not waited for is left out: its `Popen` complains of it."""
+    A child that has ended and was not waited for is left out, because its `Popen` warns about it."""
     if not _TASKS.exists():
         return
     for task in _TASKS.iterdir():

@@ -1,15 +1,15 @@
-"""Whether a history of concurrent operations could have happened one after the other (Herlihy and Wing, 1990).
+"""Checks whether a history of concurrent operations could have happened one after the other (Herlihy and Wing, 1990).
 
 The search is just-in-time linearization (Lowe, "Testing for linearizability", 2017; Knossos's `linear`): it walks
 through the history in the order of time with all the configurations that explain it so far. A configuration is a state
 of the model and the operations under way that have taken effect already. Operations take effect no sooner than some
 return needs them to, so a return that no configuration survives is the violation itself.
 
-An operation whose outcome is unknown may take effect at any later time, or never. It would double the configurations
-for ever, so those that reached the same state by using more of the unknown operations are dropped: they can do nothing
-that the others cannot.
+An operation whose outcome is unknown may take effect at any later time, or never. Each such operation would double the
+configurations. So the search drops a configuration if another one has reached the same state with fewer of the unknown
+operations. The other one can do everything that the dropped one can.
 
-Histories of things that are independent of each other are checked each for itself; linearizability is local.
+Histories of independent objects are checked one by one, because linearizability is local.
 """
 
 from __future__ import annotations
@@ -57,28 +57,29 @@ IMPOSSIBLE: Final = Impossible.IMPOSSIBLE
 
 
 class Model(Protocol):
-    """The thing as it would be if there were never two operations at once."""
+    """The behaviour of an object whose operations never overlap."""
 
     @property
     def initial(self) -> Hashable: ...
 
     def step(self, state: Any, call: Any, result: Any) -> Hashable | Impossible:
-        """The state after that call returned that result (None: any), or IMPOSSIBLE."""
+        """Returns the state after the call returned the result (None: any result), or IMPOSSIBLE if it cannot return
+        that result."""
 
 
 class NotLinearizableError(Violation):
-    """No order explains the history."""
+    """Raised if no order of the operations explains the history."""
 
 
 class TooComplexError(AssertionError):
-    """More configurations than there is room for: nothing is known about the history."""
+    """Raised if the search has too many configurations. The history may be linearizable or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Configuration:
     state: Hashable
     done: frozenset[int]
-    """Operations under way whose outcome is known, and that have taken effect."""
+    """The operations under way with a known outcome that have taken effect."""
     used: frozenset[int]
     """The operations of unknown outcome that have taken effect."""
 
@@ -104,10 +105,11 @@ def check_linearizable(name: str, operations: Iterable[Operation], model: Model)
 def _explain(
     name: str, configurations: set[_Configuration], wanted: int, under_way: dict[int, Operation], model: Model
 ) -> set[_Configuration]:
-    """The configurations in which `wanted` has taken effect, without it."""
+    """Returns the configurations in which `wanted` has taken effect, without `wanted` among the operations under
+    way."""
     explained = _Frontier()
     seen = _Frontier()
-    # Fewer unknown operations first: they outdo the others.
+    # Begin with configurations that used fewer unknown operations, because they make others redundant.
     open_: list[set[_Configuration]] = [set() for _ in range(len(under_way) + 1)]
     for configuration in configurations:
         open_[len(configuration.used)].add(configuration)
@@ -129,7 +131,7 @@ def _explain(
 
 
 def _take(configuration: _Configuration, number: int, operation: Operation, model: Model) -> _Configuration | None:
-    """The configuration after that operation, or None when it cannot, or need not, take effect here."""
+    """Returns the configuration after the operation, or None if the operation cannot, or need not, take effect here."""
     if number in configuration.done or number in configuration.used:
         return None
     state = model.step(configuration.state, operation.call, operation.result)
@@ -143,14 +145,16 @@ def _take(configuration: _Configuration, number: int, operation: Operation, mode
 
 
 class _Frontier:
-    """Configurations of which none can do all that another can."""
+    """A set of configurations without redundant ones. A configuration is redundant if another one can do all that it
+    can."""
 
     def __init__(self) -> None:
         self._used: dict[tuple[Hashable, frozenset[int]], list[frozenset[int]]] = {}
         self._count = 0
 
     def add(self, configuration: _Configuration) -> bool:
-        """False when it is outdone. Those with more unknown operations must come later."""
+        """Adds the configuration. Returns False if it is redundant. Configurations with more unknown operations must be
+        added later."""
         known = self._used.setdefault((configuration.state, configuration.done), [])
         if any(used <= configuration.used for used in known):
             return False

@@ -1,4 +1,4 @@
-"""Judges what producers and consumers saw of partitions, in the manner of Jepsen's Kafka workload.
+"""Checks the histories of producers and consumers of partitions, as Jepsen's Kafka workload does.
 
 A history is what each client knows by itself: sends with their outcome, and records that polls returned. `final` is
 what a new consumer reads of every partition, from its start to its end, when all faults are healed. Values are unique
@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 Partition = int
 Value = tuple[int, int]
-"""(producer, its how-manieth)."""
+"""The number of the producer, and the number of the record among the producer's records."""
 
 
 class Outcome(Enum):
@@ -66,7 +66,7 @@ class Read(NamedTuple):
 
 
 class Anomaly(NamedTuple):
-    """Something that must never happen."""
+    """A violation in a history, of a kind in the table of the module's docstring."""
 
     kind: str
     partition: Partition
@@ -83,14 +83,14 @@ class Consumption(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """See the module."""
+    """The history of a run, as the module's docstring describes it."""
 
     sends: Sequence[Send]
     consumptions: Sequence[Consumption]
     final: Mapping[Partition, Sequence[Read]]
 
     def polled(self) -> Iterator[Read]:
-        """Every record that a consumer had, as often as one did."""
+        """Yields every record that a consumer received, once for each time."""
         for consumption in self.consumptions:
             for poll in consumption.polls:
                 yield from poll
@@ -157,7 +157,8 @@ def _sends_in_order(history: History) -> Iterator[Anomaly]:
 
 
 def _real_time_order(history: History) -> Iterator[Anomaly]:
-    """Going through the log backwards: nothing may have been acknowledged before anything in front of it was sent."""
+    """Walks backwards through the log. Yields an anomaly if a record was acknowledged before a record with a smaller
+    offset was sent."""
     by_partition: dict[Partition, list[Send]] = defaultdict(list)
     for send in history.sends:
         if send.offset is not None:

@@ -1,4 +1,4 @@
-"""Several starts of a log manager over the same log dirs, and logs in them."""
+"""Starts several log managers over the same log directories, and makes logs in them."""
 
 from __future__ import annotations
 

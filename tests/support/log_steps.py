@@ -45,7 +45,7 @@ def delete_log(manager: LogManager, topic_partition: TopicPartition, *, now_ms: 
 
 
 def check_sound(log: PartitionLog) -> None:
-    """Asserts that a scrub finds nothing damaged in what the log itself wrote."""
+    """Asserts that a scrub finds no damage in the segments that the log wrote."""
     for source in log.scrub.sources():
         verdict = log.scrub.plan(source).check(lambda _: None, lambda _: None)
         assert verdict.is_sound, (source, verdict)

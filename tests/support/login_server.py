@@ -1,4 +1,4 @@
-"""A server that wants a login before it answers, as a channel: SCRAM in earnest, without sockets."""
+"""A channel to a server that answers only after a login. The login is real SCRAM, without sockets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Source:
 
 
 class LoginServer:
-    """A `klamm.rpc.transport.Channel` to it. `answer` is for calls by somebody; a session is good until `drop`."""
+    """A `klamm.rpc.transport.Channel` to a server with logins. `answer` answers the calls that have a session. A
+    session is valid until `drop`."""
 
     def __init__(self, answer: Callable[[Any], Awaitable[Any]] | None = None) -> None:
         self._answer = answer or self._echo
@@ -61,7 +62,7 @@ class LoginServer:
         self.closed = False
 
     def drop(self) -> None:
-        """All sessions are over."""
+        """Ends all sessions."""
         self.sessions.clear()
 
     def unary(self, method: Method) -> Callable[[Any, int], asyncio.Task[Any]]:
@@ -82,13 +83,13 @@ class LoginServer:
         self.closed = True
 
     async def handshake(self, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-        """May be replaced by a test."""
+        """Answers the handshake of a login. A test may replace this method."""
         assert not CALL_METADATA.get(), "a login says nothing of the call that waits for it"
         self._login = ScramServer(MECHANISM, self._store, nonce="servers")
         return SaslHandshakeResponse(handshake_id=b"h", mechanisms=[request.mechanism])
 
     async def authenticate(self, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-        """May be replaced by a test."""
+        """Answers a message of a login. A test may replace this method."""
         assert self._login is not None
         assert request.handshake_id == b"h"
         try:
@@ -125,7 +126,7 @@ class LoginServer:
 
 
 class ServedStream:
-    """A `StreamCall` that gives back what is written, for as long as its session lasts."""
+    """A `StreamCall` that returns the messages that were written to it, as long as its session is valid."""
 
     def __init__(self, server: LoginServer, used: str) -> None:
         self._server = server

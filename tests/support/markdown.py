@@ -22,7 +22,7 @@ class Link(NamedTuple):
     """A link of a page."""
 
     line: int
-    """Counted from 1 on."""
+    """The number of the line, from 1 on."""
     target: str
     """The path or address, empty for the page itself."""
     anchor: str
@@ -30,7 +30,7 @@ class Link(NamedTuple):
 
 
 def links(text: str) -> Iterator[Link]:
-    """The links of a page in order, those in code aside."""
+    """Yields the links of a page in order, except for those in code."""
     prose = _blank(_CODE, without_code(text))
     for match in _LINK.finditer(prose):
         target, _, anchor = (match["inline"] or match["named"]).partition("#")
@@ -38,9 +38,9 @@ def links(text: str) -> Iterator[Link]:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, and those that it sets itself.
+    """Returns the anchors of a page's headings, and those that the page sets itself.
 
-    A heading that is there again gets the number of its repetition, as GitHub and GitLab have it.
+    The anchor of a repeated heading ends with the number of the repetition, as on GitHub and GitLab.
     """
     found: set[str] = set()
     seen: dict[str, int] = {}
@@ -53,16 +53,16 @@ def anchors(text: str) -> set[str]:
 
 
 def without_code(text: str) -> str:
-    """The text with blocks of code and comments as empty lines, so that line numbers stay."""
+    """Returns the text with blocks of code and comments as empty lines, so that line numbers stay."""
     return _blank(_FENCE, _blank(_COMMENT, text))
 
 
 def anchor_of(heading: str) -> str:
-    """The anchor of one heading: lower case, spaces as hyphens, without punctuation."""
+    """Returns the anchor of one heading: lower case, spaces as hyphens, without punctuation."""
     plain = _MARKED_LINK.sub(r"\1", heading).replace("`", "")
     return _NOT_IN_ANCHOR.sub("", plain.lower()).replace(" ", "-")
 
 
 def _blank(pattern: re.Pattern[str], text: str) -> str:
-    """`text` with every match replaced by its line breaks, so that line numbers stay."""
+    """Returns `text` with every match replaced by its line breaks, so that line numbers stay."""
     return pattern.sub(lambda match: "\n" * match[0].count("\n"), text)

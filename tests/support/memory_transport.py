@@ -20,7 +20,8 @@ _UNREACHABLE = CallFailed(Status.UNAVAILABLE, "nobody listens there")
 
 
 class MemoryTransport:
-    """A `klamm_server.rpc.transport.ServerTransport` for all servers and clients of one world: ports are its own."""
+    """A `klamm_server.rpc.transport.ServerTransport` for all servers and clients of a test. It has port numbers of its
+    own."""
 
     def __init__(self) -> None:
         self.listeners: dict[int, MemoryListener] = {}

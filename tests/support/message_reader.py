@@ -1,5 +1,5 @@
-"""Reads Kafka's messages into kio's dataclasses where kio's own reader refuses them. It refuses a time of -1, which
-stands for no time, in a field that cannot be null. Times are left as milliseconds then."""
+"""Reads Kafka's messages into kio's dataclasses if kio's own reader rejects them. kio rejects a time of -1, which
+stands for no time, in a field that cannot be null. This reader leaves times as milliseconds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBERS = {
 
 
 class MessageReader:
-    """Reads from one position on."""
+    """Reads a message from one position on."""
 
     def __init__(self, data: memoryview, position: int, *, flexible: bool) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""A disk of a process that dies, or of which one operation fails, at a chosen moment."""
+"""A disk whose process dies, or on which one operation fails, at a chosen moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm_broker.log.files.disk import Disk
 
 
 class Killed(BaseException):
-    """The process ended here."""
+    """Raised by a disk operation, as if the process ended at this point."""
 
 
 class MortalDisk(Disk):

@@ -1,4 +1,4 @@
-"""Filling a partition's log for tests."""
+"""Fills a partition's log for tests."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 _PORTS: Final = range(10_000, 30_000)
-"""Below those that systems give to outgoing connections, which might take one before its server does, or while that
-is down (Linux: from 32,768 on)."""
+"""The ports of all blocks. They are below the ports that systems give to outgoing connections (Linux: from 32,768 on),
+which might otherwise take a port before its server starts, or while the server is down."""
 _BLOCK_PORTS: Final = 100
 _random = random.Random()  # not seeded by the test run, so that another run tries other blocks first
 
@@ -38,7 +38,7 @@ class PortBlocks:
         self._left = range(0)
 
     def take(self, offsets: Sequence[int]) -> list[int]:
-        """See `free_ports`."""
+        """Returns ports at these offsets from the first one, as `free_ports` does."""
         span = max(offsets) + 1
         assert span < _BLOCK_PORTS, f"offsets={offsets}: expected less than {_BLOCK_PORTS - 1}"
         while True:
@@ -75,7 +75,7 @@ def _are_free(ports: Sequence[int]) -> bool:
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[int]:
-    """A port at which connections are refused for as long as the block lasts."""
+    """Yields a port at which connections are refused for as long as the block lasts."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A real Prometheus (Debian's package) on the rules of deploy/monitoring, for tests that ask what it makes of them."""
+"""A real Prometheus (Debian's package) with the rules of deploy/monitoring, for tests of these rules."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ class PrometheusApi:
         return True
 
     def ask(self, expression: str) -> list[Sample]:
-        """The series of an instant query, or one without labels of a scalar. Fails with what it says of a bad one."""
+        """Returns the series of an instant query, or one sample without labels for a scalar. Raises AssertionError with
+        Prometheus' message if the query is invalid."""
         answer = self._get("query", {"query": expression})
         if answer["resultType"] == "scalar":
             return [Sample({}, float(answer["result"][1]))]
         return [Sample(one["metric"], float(one["value"][1])) for one in answer["result"]]
 
     def one(self, expression: str) -> float | None:
-        """The value of the only series, None if there is none."""
+        """Returns the value of the only series, or None if there is none."""
         samples = self.ask(expression)
         assert len(samples) <= 1, samples
         return samples[0].value if samples else None
@@ -79,7 +80,7 @@ class PrometheusApi:
 
 
 class PrometheusServer(PrometheusApi):
-    """Scrapes `targets` (addresses and instance names, by job) every second."""
+    """A server that scrapes `targets` (addresses and instance names, by job) every second."""
 
     def __init__(self, program: str, directory: Path, targets: Mapping[str, Mapping[str, str]]) -> None:
         super().__init__(f"127.0.0.1:{free_port()}")
@@ -96,7 +97,7 @@ class PrometheusServer(PrometheusApi):
         ]
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Starts the server, and returns when it answers."""
         with self._log_path.open("w") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         wait_until(lambda: self.is_ready() or self._process.poll() is not None, self._log_path.read_text)
@@ -107,8 +108,9 @@ class PrometheusServer(PrometheusApi):
         self._process.wait(patience())
 
     def wait_scraped(self) -> None:
-        """Waits until every target was scraped after this call, and has answered. A busy target may miss its time, and
-        `up` does not have one that was never scraped. `timestamp` gives the time of a sample only for a bare series."""
+        """Waits until every target was scraped after this call, and has answered. A busy target may miss a scrape, and
+        `up` has no sample of a target that was never scraped. `timestamp` gives the time of a sample only for a bare
+        series."""
         self._wait(f"count(timestamp(up) > {time.time()} and up == 1) == {self._target_count}")
 
     def wait_evaluated(self) -> None:
@@ -127,7 +129,7 @@ class PrometheusServer(PrometheusApi):
 
 
 def _config(targets: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The deployed one, in a hurry, with other addresses."""
+    """Returns the deployed configuration, with an interval of one second and other addresses."""
     deployed = yaml.safe_load((DEPLOYED / "prometheus.yml").read_text())
     assert {job["job_name"] for job in deployed["scrape_configs"]} == set(targets)
     every_second = f"{SCRAPE_S}s"

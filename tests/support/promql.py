@@ -14,7 +14,7 @@ _WORDS = frozenset({"and", "or", "unless", "bool", "offset", "inf", "nan", "by",
 
 
 def metric_names(expression: str) -> set[str]:
-    """The names of the metrics that the expression selects."""
+    """Returns the names of the metrics that the expression selects."""
     rest = expression
     for ignored in (_STRING, _MATCHERS, _RANGE, _GROUPING):
         rest = ignored.sub(" ", rest)

@@ -28,7 +28,7 @@ Range = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """An API."""
+    """One API in the table."""
 
     name: str
     key: int
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     kafka: Range
     """The range that a broker serves by default."""
     differs: str
-    """Empty: nothing that a client could notice."""
+    """The differences that a client could notice; empty if there are none."""
 
 
 def rows() -> list[Row]:
@@ -62,7 +62,7 @@ def kafka_ranges(jar: Path) -> dict[str, tuple[int, Range]]:
 
 
 def written(kafka: dict[str, tuple[int, Range]], differs: dict[str, str]) -> list[str]:
-    """The table's lines, by API key."""
+    """Returns the table's lines, in the order of the API keys."""
     spoken = {int(key): (versions.advertised_min, versions.max) for key, versions in SPOKEN.items()}
     made = [
         Row(name, key, spoken.get(key), versions, differs.get(name, ""))
@@ -72,7 +72,7 @@ def written(kafka: dict[str, tuple[int, Range]], differs: dict[str, str]) -> lis
 
 
 def write(jar: Path) -> None:
-    """The table into the page."""
+    """Writes the table into the page."""
     text = PAGE.read_text()
     differs = {row.name: row.differs for row in rows()}
     table = "\n".join(written(kafka_ranges(jar), differs))

@@ -1,4 +1,4 @@
-"""A client of the controllers that knows exactly what it knows: it never repeats a call that may have had an effect."""
+"""A client of the controllers that never repeats a call that may have had an effect."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class QuorumClient:
         self._asked = addresses()[0]
 
     async def call(self, method: str, request: Any) -> Any:
-        """The answer of an active controller, or UNKNOWN."""
+        """Returns the answer of an active controller, or UNKNOWN. Repeats the call as long as it certainly had no
+        effect."""
         while True:
             outcome = await self.attempt(method, request)
             if outcome is not NOT_DONE:
@@ -55,7 +56,7 @@ class QuorumClient:
             await asyncio.sleep(_PAUSE_S)
 
     async def attempt(self, method: str, request: Any) -> Any:
-        """The answer of an active controller, or a Fate."""
+        """Tries the call once. Returns the answer of an active controller, or a Fate."""
         try:
             response = await getattr(self._stub(), method)(request, timeout=self._call_timeout_s)
         except grpc.RpcError as error:
@@ -67,7 +68,7 @@ class QuorumClient:
         return UNKNOWN if response.error_code == ErrorCode.REQUEST_TIMED_OUT else response
 
     def turn_to(self, address: str) -> None:
-        """The next call goes there first, no matter which controller is active."""
+        """Sends the next call to `address` first, no matter which controller is active."""
         self._asked = address
 
     def _follow(self, active: Any) -> None:
@@ -93,6 +94,6 @@ class QuorumClient:
 
 
 def _was_not_sent(error: grpc.RpcError) -> bool:
-    """True if no controller received the call, or if one refused it."""
+    """Returns True if no controller received the call, or if a controller refused it."""
     refused = "refused" in (error.details() or "")
     return refused or error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -36,7 +36,7 @@ class History:
         self._acknowledged.set()
 
     async def wait_for_acknowledgement(self, since_s: float) -> None:
-        """Waits until one is later than that moment. Raises TimeoutError when none comes."""
+        """Waits until an operation is acknowledged after `since_s`. Raises TimeoutError if none is."""
         async with asyncio.timeout(patience()):
             while not self.acknowledged_s or self.acknowledged_s[-1] <= since_s:
                 self._acknowledged.clear()
@@ -47,13 +47,13 @@ class History:
         assert not self.dead & seen, f"back from the dead: {sorted(self.dead & seen)}"
 
     def outage_s(self, since_s: float) -> float:
-        """The longest time without an acknowledgement from that moment on."""
+        """Returns the longest time without an acknowledgement from `since_s` on."""
         times_s = [since_s, *(at for at in self.acknowledged_s if at > since_s)]
         return max(later - before for before, later in itertools.pairwise(times_s))
 
 
 async def administer(client: QuorumClient, history: History, prefix: str) -> None:
-    """Creates, reads and deletes the worker's own topics until it is cancelled."""
+    """Creates, reads and deletes topics of its own, whose names begin with `prefix`, until it is cancelled."""
     rng = random.Random(prefix)
     mine: list[str] = []
     for number in itertools.count():
@@ -105,10 +105,10 @@ async def seen_topics(client: QuorumClient) -> set[str]:
 
 @contextlib.asynccontextmanager
 async def load(quorum: Quorum, history: History, worker_count: int = 3, *, prefix: str = "w") -> AsyncIterator[None]:
-    """Runs workers that administer topics during the context. At the end, every controller is checked for everything
-    that was acknowledged.
+    """Runs workers that administer topics during the context. At the end, checks that the active controller has
+    everything that was acknowledged.
 
-    Topics begin with `prefix`: another one for each load of one history."""
+    The names of topics begin with `prefix`. Each load of the same history needs another prefix."""
     clients = [QuorumClient(quorum.addresses) for _ in range(worker_count + 1)]
     workers = [
         asyncio.create_task(administer(client, history, f"{prefix}{number}"))

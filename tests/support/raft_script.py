@@ -68,7 +68,7 @@ STEPS_MAX = 2_000
 
 
 def key(node_id: int, directory_id: str = "") -> ReplicaKey:
-    """Node n with its first directory, or another."""
+    """Returns the key of a node with its first directory, or with another one."""
     return ReplicaKey(node_id, directory_id)
 
 
@@ -83,7 +83,7 @@ class Scripted:
         self.durable = Image(voters)
         self.unsynced: list[Persist | StateSnapshot] = []
         self.delivered: list[LogEntry] = []
-        """Since the last start or restore."""
+        """The entries delivered since the last start or restore."""
 
     @property
     def running(self) -> RaftNode:
@@ -138,7 +138,7 @@ class Script:
         return list(self.trace)
 
     def node(self, node_id: int) -> RaftNode:
-        """A replica that is up."""
+        """Returns the node of a replica that runs."""
         return self.replicas[node_id].running
 
     def change_settings(self, *words: str) -> None:
@@ -257,7 +257,8 @@ class Script:
             )
 
     def step(self, node_id: int, event: Event) -> None:
-        """Applies one event to one replica. Its effects are noted, queued and carried out."""
+        """Applies one event to one replica. Writes the effects into the trace, and puts writes and messages into their
+        queues."""
         replica = self.replicas[node_id]
         node = replica.running
         role = node.role

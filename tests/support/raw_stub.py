@@ -10,7 +10,8 @@ from klamm.wire.stubs import Service
 
 
 class RawStub:
-    """`await RawStub(channel, BROKER).list_offsets(request, timeout=1.5)`: each method is gRPC's own callable."""
+    """A stub whose methods are gRPC's own callables, as in `await RawStub(channel, BROKER).list_offsets(request,
+    timeout=1.5)`."""
 
     def __init__(self, channel: aio.Channel, service: Service[Any, Any]) -> None:
         for method in service.methods:

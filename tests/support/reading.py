@@ -1,4 +1,5 @@
-"""Reading partitions to their ends: a lost record shows as a difference, not as a wait for a count that never comes."""
+"""Reads partitions to their ends. A lost record then shows as a difference, not as a wait for a count that never
+comes."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def read_all(servers: str, partitions: Sequence[TopicPartition], **settings: Any
 
 
 def read_to_end(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[ConsumerRecord]:
-    """Returns what the consumer has not read yet, up to the ends that the partitions have at the call.
+    """Returns the records that the consumer has not read yet, up to the ends that the partitions have at the call.
 
     A consumer that has subscribed is polled until its group has assigned all `partitions` to it. Raises AssertionError
     after `patience()`, with the positions."""

@@ -1,4 +1,4 @@
-"""Files of records, and how many of them are open."""
+"""Makes files of records, and counts how many of them are open."""
 
 from __future__ import annotations
 

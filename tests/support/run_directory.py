@@ -32,13 +32,13 @@ _PAUSE_S: Final = 0.1
 
 
 def install(config: pytest.Config) -> None:
-    """Makes the folder in the process that collects the results: with pytest-xdist, the one that starts the workers."""
+    """Makes the folder in the process that collects the results. With pytest-xdist, this process starts the workers."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(RunDirectory())
 
 
 class RunDirectory:
-    """The plugin."""
+    """The pytest plugin that makes the folder of a run, and removes the folder at the end."""
 
     def __init__(self) -> None:
         self.path = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -64,7 +64,8 @@ class RunDirectory:
         return result
 
     def _left_processes(self) -> list[tuple[int, str]]:
-        """Returns the number and command of each process of the run, once there is none, or after `patience()`."""
+        """Waits until no process of the run is left, for at most `patience()`. Returns the number and the command of
+        each process that is left."""
         deadline_s = time.monotonic() + patience()
         while (left := list(self._processes())) and time.monotonic() < deadline_s:
             time.sleep(_PAUSE_S)

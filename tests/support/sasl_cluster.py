@@ -1,4 +1,4 @@
-"""A cluster whose Kafka clients log in, and what they say to get in."""
+"""A cluster whose Kafka clients log in, and the settings of such clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SaslCluster:
     """`klamm up` with every mechanism at SASL_PLAINTEXT and SASL_SSL, and PLAINTEXT for the client that makes users."""
 
     def __init__(self, directory: pathlib.Path, **settings: str) -> None:
-        """`settings` with underscores for dots."""
+        """Prepares a cluster, which the caller starts. `settings` have underscores for dots."""
         self.directory = directory
         self.grpc, self.plaintext, self.sasl, self.sasl_ssl = free_ports(range(4))
         self.server = certificates.write_stores(directory / "server", certificates.server())
@@ -98,6 +98,6 @@ def _private_key() -> ec.EllipticCurvePrivateKey:
 
 
 def public_keys() -> str:
-    """The JWKS document by which the tokens are checked."""
+    """Returns the JWKS document with which the server checks the tokens."""
     key = json.loads(jwt.get_algorithm_by_name("ES256").to_jwk(_private_key().public_key()))
     return json.dumps({"keys": [{**key, "kid": "key"}]})

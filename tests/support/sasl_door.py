@@ -84,7 +84,7 @@ class World:
 
 
 def message(api_key: ApiKey, version: int, body: bytes) -> bytes:
-    """A request with its length."""
+    """Returns a request with its length in front."""
     text = struct.pack(">hhih", api_key, version, 7, -1) + body
     return struct.pack(">i", len(text)) + text
 
@@ -118,13 +118,14 @@ class Client:
         return answer
 
     async def handshake(self, mechanism: str = "PLAIN") -> int:
-        """The error's code."""
+        """Sends a handshake, and returns the error code of the answer."""
         name = mechanism.encode()
         answer = await self.ask(ApiKey.SASL_HANDSHAKE, 1, struct.pack(">h", len(name)) + name)
         return int.from_bytes(answer[:2], "big")
 
     async def authenticate(self, data: bytes) -> tuple[int, bytes, int]:
-        """The error's code, the bytes and the session's lifetime."""
+        """Sends a message of a login. Returns the error code, the server's bytes and the session's lifetime in
+        milliseconds."""
         answer = await self.ask(ApiKey.SASL_AUTHENTICATE, 1, struct.pack(">i", len(data)) + data)
         code, text_size = struct.unpack_from(">hh", answer)
         at = 4 + max(0, text_size)

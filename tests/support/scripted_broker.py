@@ -41,11 +41,11 @@ class Answer:
     append: bool | None = None
     """True if the batches are stored. By default they are stored if there is no error."""
     drop: bool = False
-    """Answers UNAVAILABLE, as a broken connection would."""
+    """True if the broker answers UNAVAILABLE, as if the connection was broken."""
     wait_for: threading.Event | None = None
     """If set, the broker answers only after this event. It stores the batches before."""
     leader_hint: tuple[int, int] = (-1, -1)
-    """Leader and epoch (KIP-951)."""
+    """The current leader and its epoch in the answer (KIP-951); -1 for unknown."""
     throttle_ms: int = 0
     """The throttle time that the client gets."""
 
@@ -71,12 +71,12 @@ class ProduceSeen:
 
 
 class Dropped(enum.Enum):
-    """Answers UNAVAILABLE, as a broken connection would."""
+    """A call that ends as UNAVAILABLE, as if the connection was broken."""
 
     BEFORE = enum.auto()
     """The call is dropped before it has an effect."""
     AFTER = enum.auto()
-    """All is done as usual, and the answer is lost."""
+    """The call has its usual effect, and the answer is lost."""
 
 
 Fate = ErrorCode | Dropped | threading.Event
@@ -120,13 +120,14 @@ class ScriptedCluster:
         self._in_flight = 0
 
     def create_topic(self, name: str, partition_count: int, leaders: list[int] | None = None) -> None:
-        """Partition p is led by broker p modulo their number unless `leaders` says otherwise."""
+        """Creates a topic. The leader of partition p is broker p modulo the number of brokers, unless `leaders` names
+        the leaders."""
         assigned = leaders or [number % self.broker_count for number in range(partition_count)]
         self.topics[name] = [Partition(leader) for leader in assigned]
         self.topic_ids[name] = uuid.uuid4()
 
     def move_leader(self, tp: TopicPartition, leader: int) -> None:
-        """A new leader with the next epoch."""
+        """Gives the partition a new leader with the next leader epoch."""
         partition = self.topics[tp.topic][tp.partition]
         partition.leader = leader
         partition.leader_epoch += 1
@@ -136,12 +137,12 @@ class ScriptedCluster:
         return [record for batch in self.topics[topic][partition].batches for record in decode_batch(batch)]
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        """The values of those records."""
+        """Returns the values of all records that were appended to the partition."""
         return [record.value for record in self.records(topic, partition)]
 
     @property
     def bootstrap(self) -> str:
-        """bootstrap.servers"""
+        """The addresses of all brokers, for the setting bootstrap.servers."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     @contextlib.asynccontextmanager
@@ -188,7 +189,7 @@ class ScriptedCluster:
             thread.join()
 
     def metadata(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
-        """The answer to any broker's Metadata."""
+        """Returns the answer to a Metadata request, which is the same on every broker."""
         self.metadata_count += 1
         error = self.metadata_errors.popleft() if self.metadata_errors else ErrorCode.NONE
         names = sorted(self.topics) if request.all_topics else list(request.topics)
@@ -287,7 +288,7 @@ class ScriptedCluster:
 
 
 def store(partition: Partition, batches: list[bytes]) -> int:
-    """Appends batches as a broker does, but no duplicates. Returns the offset."""
+    """Appends batches as a broker does, unless they are duplicates. Returns their base offset."""
     headers = [read_header(batch) for batch in batches]
     is_idempotent = headers[0].producer_id >= 0
     if is_idempotent and (duplicate := partition.producers.check(headers, is_verified=True)) is not None:

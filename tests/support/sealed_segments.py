@@ -1,4 +1,4 @@
-"""Sealed segments for tests of scrubbing: random batches, the files they make, and what damage does to them."""
+"""Sealed segments for tests of scrubbing: random batches, the files that they make, and the check of damaged bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class SealedSegment:
         )
 
     def index_files(self) -> IndexFiles:
-        """Such as appending makes them, but for the offset index, which has every batch."""
+        """Returns the index files that appending makes, except that the offset index has an entry for every batch but
+        the first."""
         offsets, times, latest = b"", b"", -1
         for position, header in iter_headers(self.data):
             last = (header.last_offset - BASE_OFFSET).to_bytes(4, "big")

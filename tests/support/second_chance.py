@@ -4,9 +4,8 @@ A test of real processes can fail because the machine was too busy. So each fail
 runs once more, in a process of its own, with nothing beside it. If it passes then, it is flaky: the run passes with at
 most `MOST_FLAKY` flaky tests, and names them in its last lines, each with the reason of its first failure.
 
-Two kinds of tests get no second chance: those in other folders, and those that raised `Violation` or left something
-behind. With more than
-`MOST_AGAIN` failed tests the code is broken, and none of them runs again.
+Two kinds of tests get no second chance: tests in other folders, and tests that raised `Violation` or left something
+behind. If more than `MOST_AGAIN` tests failed, the code is broken, and no test runs again.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from tests.support.leftovers import LeftoverError
 from tests.support.violation import is_violation
 
 REAL_TIME: Final = ("tests/integration/", "tests/compose/", "tests/clients/")
-"""The folders whose tests depend on real time, and may run again. Those in tests/chaos may not: what they find is a
-violation."""
+"""The folders whose tests depend on real time, and may run again. Tests in tests/chaos may not, because they find
+violations."""
 
 MOST_FLAKY: Final = 3
 """The number of flaky tests with which a run still passes."""
@@ -72,7 +71,7 @@ class Failure(NamedTuple):
 
 
 def install(config: pytest.Config) -> None:
-    """Adds the plugin to the process that collects the results: with pytest-xdist, the one that starts the workers."""
+    """Adds the plugin to the process that collects the results. With pytest-xdist, this process starts the workers."""
     if not hasattr(config, "workerinput") and IS_SECOND not in os.environ and not config.option.collectonly:
         config.pluginmanager.register(SecondChance(config))
 
@@ -83,7 +82,7 @@ def mark_final(report: pytest.TestReport, error: BaseException | None) -> None:
 
 
 class SecondChance:
-    """The plugin."""
+    """The pytest plugin that runs failed tests again."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -187,7 +186,8 @@ class SecondChance:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Returns the message of the error with the place where it was raised, or what pytest has instead of an error."""
+    """Returns the message of the error with the place where it was raised, or pytest's own text if there is no
+    error."""
     crash = getattr(report.longrepr, "reprcrash", None)
     return report.longreprtext if crash is None else f"{crash.path}:{crash.lineno}: {crash.message}"
 

@@ -1,6 +1,6 @@
-"""The seed of what the tests draw at random.
+"""The seed of all random values in tests.
 
-It is the same in every run, so that a test says the same to everybody. `TEST_SEED=N` sets another one,
+The seed is the same in every run, so that a test has the same result for everybody. `TEST_SEED=N` sets another one,
 `TEST_SEED=random` draws one. A test that uses the seed prints it, and how to run it again.
 """
 

@@ -1,4 +1,4 @@
-"""Segments of a log for tests: making one, and appending encoded batches to it."""
+"""Makes segments of a log for tests, and appends encoded batches to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def new_segment(
 
 
 def append(segment: Segment, data: bytes) -> None:
-    """`data`: batches with their offsets."""
+    """Appends `data`, which has batches with their offsets."""
     headers = [header for _, header in iter_headers(data)]
     batches = [AppendedBatch(h.last_offset, h.max_timestamp_ms, h.size_bytes) for h in headers]
     segment.append([data], batches, len(data))

@@ -1,4 +1,5 @@
-"""A transport that loses cancellations, as gRPC does when one meets the end of a call: it comes out as a status."""
+"""A transport that loses cancellations, as gRPC does when a call is cancelled just as it ends. The caller gets a status
+instead."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from klamm.wire.service import Method
 
 
 class SlippingTransport:
-    """No call is ever answered. The first cancellation of a caller ends its call as UNAVAILABLE."""
+    """A transport that never answers a call. The first cancellation of a caller ends its call as UNAVAILABLE."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -55,7 +56,7 @@ class _Channel:
 
 
 class _Call:
-    """A call of any kind. It hangs where it waits for an answer, or where the first request is sent."""
+    """A call of any kind. It hangs as soon as the caller waits for an answer or sends the first request of a stream."""
 
     def __init__(self, transport: SlippingTransport, name: str) -> None:
         self._transport = transport
@@ -81,7 +82,7 @@ class _Call:
 
 
 async def end_by_one_cancellation(transport: SlippingTransport, coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Cancels it while its first call is under way. Asserts that it ends, and makes no second call."""
+    """Cancels the coroutine while its first call is under way. Asserts that it ends, and makes no second call."""
     task = asyncio.ensure_future(coroutine)
     calling = asyncio.ensure_future(transport.wait_for_call())
     await asyncio.wait({task, calling}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,9 @@
-"""A Spark query from topic to topic, exactly once: for a test's session, or as a program of its own to be killed.
+"""A Spark query that copies one topic to another exactly once, in a test's session or as a program that tests kill.
 
 python spark_copy.py BOOTSTRAP SOURCE TARGET CHECKPOINT PAUSE_S [NAME=VALUE ...]
 
-The options are the sink's; with `moment` it is the one of `dying_sink`. Those with `spark.` are the session's.
+An option whose name begins with `spark.` is a setting of the session. Other options are the sink's. With the option
+`moment`, the sink is that of `dying_sink`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ def copy(
     pause_s: float = 0.0,
     sink: Mapping[str, str] | None = None,
 ) -> Any:
-    """The writer of the query, with more options of its `sink`, and two tasks then. Rows of partition 1 take
-    `pause_s` each, so that a task takes its time."""
+    """Returns the writer of the query. `sink` has further options of the sink, with which the query has two tasks. Each
+    row of partition 1 takes `pause_s`, so that its task is slow."""
 
     def unhurried(batches: Iterator[Any]) -> Iterator[Any]:
-        # Not at the module's top: workers could not import it.
+        # Workers cannot import this module, so the function must not be at its top level.
         for batch in batches:
             time.sleep(pause_s * sum(partition == 1 for partition in batch.column("partition").to_pylist()))
             yield batch.select(["value"])
@@ -46,7 +47,7 @@ def copy(
     if pause_s:
         rows = rows.select("value", "partition").mapInArrow(unhurried, "value BINARY")
     if sink:
-        rows = rows.repartition(2)  # so few rows are one task to the source
+        rows = rows.repartition(2)  # the source makes only one task for so few rows
     return (
         rows.select("value").writeStream.format(_format(spark, sink or {}))
         .option("kafka.bootstrap.servers", bootstrap)

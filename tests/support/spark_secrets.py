@@ -1,4 +1,4 @@
-"""Spark jobs whose clients log in, as a program of its own: prints all that Spark shows of them.
+"""A program that runs Spark jobs whose clients log in, and prints everything that Spark shows about them.
 
 python -m tests.support.spark_secrets DIRECTORY
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def use(spark: Any, options: dict[str, str], checkpoint: str) -> None:
-    """A batch that is written and read, and a stream that copies it."""
+    """Writes and reads a batch, and copies it with a stream."""
     rows = spark.range(ROWS).selectExpr("cast(id as string) as value")
     rows.write.format("klamm").options(**options, topic=TOPIC).mode("append").save()
     read = spark.read.format("klamm").options(**options, subscribe=TOPIC).load().select("value")

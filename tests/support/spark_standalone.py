@@ -21,7 +21,7 @@ _DEPLOY = "org.apache.spark.deploy"
 
 @contextlib.contextmanager
 def standalone_cluster(directory: pathlib.Path, *, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
-    """Yields the master's address after its workers, one of a core on each host, have registered.
+    """Yields the master's address after its workers have registered: one worker with one core on each host.
 
     Programs there find only the files of this project that are shipped to them, because PYTHONPATH is not passed on."""
     home = pathlib.Path(pyspark.__file__).parent

@@ -1,4 +1,4 @@
-"""A healthy cluster of three, to be made ill."""
+"""The facts about a healthy cluster of three brokers, which tests change to make problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster whose Kafka clients come by TLS, and what they say to get in."""
+"""A cluster whose Kafka clients use TLS, and the settings of such clients."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ HOST = "localhost"
 
 
 class TlsCluster:
-    """`klamm up` whose Kafka clients come by SSL, by MUTUAL, which wants certificates, or by HASTY, which soon cuts off
-    a client that says nothing."""
+    """`klamm up` with three TLS listeners for Kafka clients: SSL, MUTUAL, which requires certificates, and HASTY, which
+    soon cuts off a silent client."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -32,7 +32,7 @@ class TlsCluster:
         self.process: KlammProcess
 
     def client(self, *, signed: str | None = None, of: str = "Test CA", port: int | None = None) -> dict[str, str]:
-        """librdkafka's settings, with a certificate of that name if one is `signed`."""
+        """Returns librdkafka's settings. If `signed` is set, the client shows a certificate of that name."""
         trusted = self.server.truststore
         settings = {
             "bootstrap.servers": f"{HOST}:{port or self.tls}",
@@ -48,9 +48,9 @@ class TlsCluster:
         return self.process.log_path.read_text()
 
     def by_tls(self) -> dict[str, str]:
-        """librdkafka's settings of a client without a certificate."""
+        """Returns librdkafka's settings for a client without a certificate."""
         return self.client()
 
     def by_certificate(self) -> dict[str, str]:
-        """librdkafka's settings of one that shows its own."""
+        """Returns librdkafka's settings for a client that shows a certificate."""
         return self.client(signed="alice", port=self.mutual)

@@ -32,7 +32,8 @@ async def opened(tls: TlsClients, **door: Any) -> AsyncIterator[Door]:
 
 
 async def refused(door: Door, tls: ssl.SSLContext) -> bool:
-    """True if a client gets no answer. In TLS 1.3, the client may finish its handshake before the server does."""
+    """Returns True if a client gets no answer. In TLS 1.3, the client may finish its handshake before the server
+    does."""
     try:
         reader, writer = await door.connect(tls)
     except OSError:

@@ -1,4 +1,4 @@
-"""Both ends of connections with TLS, for listeners whose handler is a test's."""
+"""Both ends of connections with TLS, for listeners with a handler of the test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import certificates
 
 
 class TlsWorld:
-    """A listener's certificate and its clients' in a directory."""
+    """A directory with the certificates of a listener and of its clients."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -39,7 +39,7 @@ class TlsWorld:
         )
 
     def dialler(self, signed: SignedKey | None = None) -> ssl.SSLContext:
-        """A client's context, with a certificate or without."""
+        """Returns a client's TLS context, with the certificate `signed` or without one."""
         stores = certificates.write_stores(self._directory / "client", signed or certificates.client())
         given = stores.settings() if signed else {"ssl.truststore.location": str(stores.truststore)}
         values = TlsSettings(**parse(TlsSettings, given))

@@ -9,7 +9,7 @@ from tests.support.waiting import wait_until
 def read_topics(
     bootstrap: str, *topics: str, isolation_level: str = "read_committed", past_open: bool = True
 ) -> list[ConsumerRecord]:
-    """Returns the topics' records, by topic, partition and offset. Fails if a transaction stays open.
+    """Returns the topics' records, by topic, partition and offset. Raises AssertionError if a transaction stays open.
 
     If `past_open` is true, it waits for the end of transactions that are open at the call. Otherwise it reads up to the
     first open transaction."""

@@ -1,4 +1,5 @@
-"""A shard of transactions on a clock that tests move, with a log that acknowledges at once if not told otherwise."""
+"""A shard of transactions on a clock that tests move, with a log that acknowledges at once unless a test clears
+`auto_ack`."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def partitions(*numbers: int) -> frozenset[TopicPartition]:
 
 
 class TransactionDriver:
-    """Every reply is checked to be the only one to its request, every invariant after every step."""
+    """Drives a shard of transactions. It checks that each request gets only one reply, and checks all invariants after
+    each step."""
 
     def __init__(self, *, producer_ids: int = 1_000, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
@@ -92,7 +94,7 @@ class TransactionDriver:
         self.settle()
 
     def settle(self) -> None:
-        """Acknowledges and writes markers as often as the driver does so by itself."""
+        """Acknowledges pending writes and writes pending markers, unless a test has switched that off."""
         while True:
             if self.auto_ack and self.unsent:
                 self.ack()
@@ -102,18 +104,18 @@ class TransactionDriver:
                 return
 
     def ack(self) -> None:
-        """The log has the oldest write."""
+        """Acknowledges the oldest write, as if the log had appended it."""
         write = self.unsent.popleft()
         self.log.extend(encode_shard_record(record) for record in write.records)
         self._take(self.shard.step(WriteAppended(write_id=write.write_id), self.now))
 
     def nack(self, error: ErrorCode) -> None:
-        """The log refuses the oldest write."""
+        """Fails the oldest write with `error`, as if the log had refused it."""
         write = self.unsent.popleft()
         self._take(self.shard.step(WriteFailed(write_id=write.write_id, error=error), self.now))
 
     def write_markers(self) -> SendMarkers:
-        """All partitions of the transaction that ended first have its marker."""
+        """Reports that all partitions of the transaction that ended first have its marker."""
         order = self.markers.pop(0)
         self._take(
             self.shard.step(MarkersWritten(transactional_id=order.transactional_id, marker=order.marker), self.now)
@@ -155,7 +157,7 @@ class TransactionDriver:
         self.notes.extend(effects.notes)
         self.shard.check_invariants()
 
-    # Requests: `ask_` gives the id of the reply, the others the reply
+    # Requests: `ask_...` returns the id of the reply, and the other methods return the reply
 
     def ask(self, request_type: Any, **fields: Any) -> int:
         self._next_id += 1
@@ -205,7 +207,7 @@ class TransactionDriver:
         return self.replies[self.ask_decide(run_id, batch_id, committed=committed, parts=parts)]
 
     def prepared_part(self, run_id: str, batch_id: int, partition: int, attempt: int = 0) -> Part:
-        """A task that wrote something."""
+        """Returns the part of a task that has written to `partition` and prepared its transaction."""
         transactional_id = LEDGER.part(partition, attempt)
         producer = self.init(transactional_id=transactional_id).producer
         assert self.add(producer, partition, transactional_id=transactional_id) is ErrorCode.NONE

@@ -32,16 +32,17 @@ class Step(enum.IntEnum):
 
     PLAIN = 0
     LISTENERS = 1
-    """There are secured listeners beside those in plain text."""
+    """Servers have secured listeners, and still have listeners in plain text."""
     SWITCHED = 2
     """Servers use each other's secured listeners, and check the rights of clients. A client in plain text still has all
     rights."""
     CLOSED = 3
-    """There is no plain text any more."""
+    """Servers have no listeners in plain text any more."""
 
 
 class Node(NamedTuple):
-    """A server, with its ports: in plain text, between servers, for clients of the gRPC API, and for Kafka's, twice."""
+    """A server, with its ports: in plain text, between servers, for clients of the gRPC API, and for Kafka clients
+    without and with TLS."""
 
     kind: str
     node_id: int
@@ -90,7 +91,7 @@ class UpgradedCluster:
             wait_until(lambda: self._all_in_sync(step), self.logs, pause_s=PAUSE_S)
 
     def klamm(self, step: Step, user: str = USER) -> dict[str, Any]:
-        """The settings of a client of the gRPC API."""
+        """Returns the settings of a client of the gRPC API at that step."""
         brokers = [node for node in self.nodes if node.kind == "broker"]
         if step < Step.CLOSED:
             return {"bootstrap.servers": ",".join(f"{HOST}:{one.plain}" for one in brokers)}
@@ -104,7 +105,7 @@ class UpgradedCluster:
         }
 
     def kafka(self, step: Step, user: str = USER) -> dict[str, Any]:
-        """librdkafka's settings."""
+        """Returns librdkafka's settings at that step."""
         brokers = [node for node in self.nodes if node.kind == "broker"]
         if step < Step.CLOSED:
             return {"bootstrap.servers": ",".join(f"{HOST}:{one.kafka_plain}" for one in brokers)}
@@ -173,7 +174,7 @@ class UpgradedCluster:
         return {"group.initial.rebalance.delay.ms": "0"}
 
     def _quorum(self, node: Node, step: Step) -> dict[str, str]:
-        """Controllers are dialled at the listener that this server uses of others."""
+        """Returns the settings with the controllers' addresses, at the listeners that this server uses at that step."""
         at = {
             one.node_id: f"{HOST}:{one.plain if step < Step.SWITCHED else one.internal}"
             for one in self.nodes
@@ -195,7 +196,8 @@ class UpgradedCluster:
 
 _SERVERS: Final = ("controller-1", "controller-2", "controller-3", "broker-1", "broker-2", "coordinator-1")
 _SUPER_USERS: Final = ";".join(f"User:{name}" for name in ("admin", *_SERVERS))
-"""All servers are: before there is an authorizer, no ACL can say that one of them is a server."""
+"""The super users. All servers are super users, because no ACL can give them the rights of servers before there is an
+authorizer."""
 _AUTHORIZER: Final = {"authorizer.class.name": "StandardAuthorizer", "inter.broker.listener.name": "INTERNAL"}
 _SETTINGS: Final[dict[Step, dict[str, str]]] = {
     Step.PLAIN: {},

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 
 
 class Violation(AssertionError):
-    """Records or metadata were lost, doubled, moved or reordered, replicas differ, or a planted bug was not found.
+    """Raised if records or metadata were lost, doubled, moved or reordered, if replicas differ, or if a planted bug was
+    not found.
 
     The message of a simulation begins with the name of the broken rule."""
 
 
 def is_violation(error: BaseException | None) -> bool:
-    """Returns whether the error, or one of the group that it is, is a `Violation`."""
+    """Returns whether the error, or an error in its exception group, is a `Violation`."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_violation, error.exceptions))
     return isinstance(error, Violation)
@@ -32,7 +33,7 @@ def require(holds: bool, message: str) -> None:
 def verdict() -> Iterator[None]:
     """Makes a `Violation` of each assertion that fails in the block.
 
-    The block judges records or metadata. It waits for nothing, for a time-out is no verdict."""
+    The block judges records or metadata. It must not wait for anything, because a time-out is no verdict."""
     try:
         yield
     except Violation:

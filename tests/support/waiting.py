@@ -1,4 +1,4 @@
-"""Waiting for what other processes, threads or tasks do: a test asks again and again until the answer is true.
+"""Waits for other processes, threads or tasks: a test asks again and again until the answer is true.
 
 `patience` says how long anything may take. `wait_until` blocks; `until` lets the event loop run meanwhile. Both return
 the first answer that is true, and fail with a story when none comes in time. `settle` is for tasks of this event loop
@@ -46,8 +46,8 @@ def wait_until(
 ) -> T:
     """Returns the first answer of `ask` that is true. Raises AssertionError with `story` after `timeout_s`.
 
-    Without `timeout_s`, it is `patience()`.
-    `between` is called between two questions, in place of a pause: it polls a consumer, say."""
+    Without `timeout_s`, it is `patience()`. If `between` is set, it is called between two questions instead of a pause,
+    for example to poll a consumer."""
     timeout_s = patience() if timeout_s is None else timeout_s
     deadline_s = time.monotonic() + timeout_s
     while not (answer := ask()):

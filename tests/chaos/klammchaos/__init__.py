@@ -1,1 +1,1 @@
-"""Real processes under real faults: what `tests/chaos/run.py` is made of."""
+"""The parts of `tests/chaos/run.py`, which strikes real processes with real faults."""

@@ -1,8 +1,8 @@
 """Clients that administer topics, and the history of their answers.
 
-Every name is a history of its own. Most topics belong to one client, which creates, changes and reads them and deletes
-most of them later. All clients share a few contended names for some seconds, and then leave them as they are. All names
-are read again now and then, and at the end.
+Every topic name has a history of its own. Most topics belong to one client, which creates, changes and reads them and
+deletes most of them later. All clients share a few contended names for some seconds, and then leave them as they are.
+All names are read again now and then, and at the end.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class AdminClient:
         name = self._rng.choice(self._own)
         call = self._change()
         if isinstance(call, Delete):
-            # Most of the time it would be gone for the rest of its changes.
+            # Otherwise most later changes of the topic would find it deleted.
             self._own.remove(name)
         await self.perform(name, call)
 
@@ -145,5 +145,6 @@ class AdminClient:
         return Grow(self._rng.randint(2, PARTITIONS_MAX))
 
     def _set_config(self) -> SetConfig:
-        """A value that was never there before: a reader of it knows which operation it saw."""
+        """Returns a change to a value that was never used before, so that a reader of the value knows which operation
+        it saw. One in five deletes the value instead."""
         return SetConfig(None if self._rng.random() < 0.2 else str(next(self._values)))

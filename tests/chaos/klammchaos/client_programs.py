@@ -24,12 +24,12 @@ PAUSE_S = 0.02
 
 
 def say(event: str, number: int) -> None:
-    # One write: threads say something at the same time.
+    # One write call, because threads print at the same time.
     os.write(sys.stdout.fileno(), f"{event} {number}\n".encode())
 
 
 def confluent(bootstrap: str, name: str) -> None:
-    """librdkafka's idempotent producer and a consumer of a group."""
+    """Writes with librdkafka's idempotent producer, and reads with a consumer of a group."""
     from confluent_kafka import Consumer, Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
@@ -66,7 +66,7 @@ def confluent_transactions(bootstrap: str, name: str) -> None:
 
 
 class _Copier:
-    """Consume, transform, produce, with the offsets in the transaction."""
+    """Copies records in transactions, and commits the consumer's offsets in the same transactions."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self._bootstrap = bootstrap
@@ -146,7 +146,7 @@ class _Copier:
 
 
 def aiokafka(bootstrap: str, name: str) -> None:
-    """An idempotent producer and a consumer of a group."""
+    """Writes with an idempotent producer, and reads with a consumer of a group."""
     asyncio.run(_aiokafka(bootstrap, name))
 
 
@@ -171,7 +171,7 @@ async def _aiokafka(bootstrap: str, name: str) -> None:
 
 
 def kafka_python(bootstrap: str, name: str) -> None:
-    """A producer and a consumer of a group, on a thread each."""
+    """Writes with a producer and reads with a consumer of a group, each on a thread of its own."""
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.errors import KafkaError
 

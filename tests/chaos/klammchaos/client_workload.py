@@ -40,7 +40,7 @@ JAVA: Final = "java"
 
 
 class Client:
-    """A process (or, of Java, two) and what it said when."""
+    """One client: its process (two processes for Java), and the events that it printed, with their times."""
 
     def __init__(self, kind: str, bootstrap: str, directory: pathlib.Path) -> None:
         self.kind = self.name = kind
@@ -83,7 +83,7 @@ class Client:
         if self.kind != JAVA:
             return [[sys.executable, "-m", client_programs.__name__, self.kind, bootstrap, self.name]]
         config = directory / "java-producer.properties"
-        # The tool switches them off.
+        # Kafka's tool switches retries and idempotence off.
         config.write_text("retries=2147483647\nenable.idempotence=true\n")
         options = ["--bootstrap-server", bootstrap, "--topic", self.name]
         write = [*options, "--throughput", "50", "--acks", "-1", "--command-config", str(config)]
@@ -116,7 +116,7 @@ def _event(line: str) -> tuple[str, int]:
 
 
 def _java_event(line: str) -> tuple[str, int]:
-    """Kafka's tool says more than that."""
+    """Returns the event and its number from a line of Kafka's tool, or an empty event for its other lines."""
     try:
         said = json.loads(line)
     except ValueError:
@@ -129,15 +129,15 @@ def _java_event(line: str) -> tuple[str, int]:
 
 
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "", kills: int = 0) -> None:
-    """Prints what happens. Kills all brokers for `duration_s`, and at least `kills` times. `only` is a part of the
-    names of clients. Raises AssertionError when something happens that must not."""
+    """Runs the workload and prints its events. Kills all brokers again and again for `duration_s`, and at least `kills`
+    times. Only clients with `only` in their names run. Raises AssertionError if a property does not hold."""
     asyncio.run(_run(duration_s, random.Random(seed), directory, only, kills))
 
 
 async def _run(duration_s: float, rng: random.Random, directory: pathlib.Path, only: str, kills: int) -> None:
     kinds = [kind for kind in (*client_programs.PROGRAMS, JAVA) if only in kind]
     if JAVA in kinds and not (java_programs.BUILT / ".built").exists():
-        # The run has a network of its own, where Maven fetches nothing.
+        # The run has a network of its own, where Maven can download nothing.
         print("left out: Java's client, which make clients fetches", flush=True)
         kinds.remove(JAVA)
     assert kinds, f"no client has {only!r} in its name"
@@ -193,7 +193,7 @@ async def _wait_all_work(clients: Sequence[Client], since_s: float) -> None:
 
 
 def _check(bootstrap: str, clients: Sequence[Client]) -> None:
-    """Checks that every acknowledged number is there, and that copied ones are there once."""
+    """Checks that every acknowledged number is there, and that copied numbers are there once."""
     for client in clients:
         is_copy = client.kind == TRANSACTIONS
         found = Counter(_read_all(bootstrap, f"{client.name}-copy" if is_copy else client.name))

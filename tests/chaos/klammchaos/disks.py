@@ -12,7 +12,8 @@ _BLOCK: Final = bytes(64 << 10)
 
 
 class SmallDisk:
-    """Mounted at `directory`, which must exist, in the run's own namespace, with room for `size`, such as "48m".
+    """A file system of the given `size`, such as "48m". It is mounted at `directory`, which must exist, in the run's
+    own namespace.
 
     Raises NotPossibleError."""
 
@@ -23,7 +24,7 @@ class SmallDisk:
         self._filler = directory / "filler"
 
     def fill(self, except_bytes: int) -> None:
-        """Leaves about that much space."""
+        """Fills the disk, and leaves about `except_bytes` of space."""
         with self._filler.open("wb", buffering=0) as filler:
             try:
                 while filler.write(_BLOCK) == len(_BLOCK):

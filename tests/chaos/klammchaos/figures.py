@@ -27,7 +27,7 @@ def describe_outages(outages_s: Sequence[float]) -> str:
 
 
 def describe_faults(struck: Sequence[Struck]) -> Iterator[str]:
-    """A line for each kind."""
+    """Yields a line for each kind of fault."""
     by_name: dict[str, list[Struck]] = defaultdict(list)
     for each in struck:
         by_name[each.fault.name].append(each)

@@ -34,7 +34,7 @@ class History:
             self._answered.set()
 
     async def wait_for_answer(self, since_s: float, timeout_s: float) -> None:
-        """Waits until an answer arrives after that moment. Raises TimeoutError."""
+        """Waits until a client has received an answer after `since_s`. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             while not self.answered_s or self.answered_s[-1] <= since_s:
                 self._answered.clear()
@@ -46,7 +46,7 @@ class History:
         return max(later_s - before_s for before_s, later_s in itertools.pairwise(times_s))
 
     def count(self) -> dict[str, int]:
-        """Operations by outcome."""
+        """Returns the number of operations by outcome."""
         counts = {"ok": 0, "refused": 0, "unknown": 0}
         for operation in itertools.chain.from_iterable(self.operations.values()):
             if not isinstance(operation.result, Answer):

@@ -1,4 +1,4 @@
-"""A producer and a consumer of librdkafka, each with what it saw: the load that comes by the Kafka listener."""
+"""A producer and a consumer of librdkafka, which record what they see. They are the load of the Kafka listener."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME: Final = 1_000_000
 """The name of this load's producer. No other producer has it."""
 POLL_S: Final = 0.05
 UNACKNOWLEDGED_MAX: Final = 1_000
-"""Then it waits for some of them."""
+"""The number of unacknowledged records at which the producer pauses until some are acknowledged."""
 READ_MAX: Final = 500
 END_POLL_S: Final = 1.0
 _BEGINNING: Final = dict.fromkeys(range(PARTITIONS), 0)
@@ -80,7 +80,7 @@ class KafkaProducerClient:
 
 
 class KafkaConsumerClient:
-    """Reads all partitions from the beginning on, and in the end all that is left."""
+    """Reads all partitions from the beginning on, and in the end all records that are left."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.consumptions = [Consumption(_BEGINNING, [])]

@@ -6,7 +6,7 @@ import enum
 
 
 class Means(enum.Enum):
-    """The value is what a run says when it does without."""
+    """A means that some faults need. A run prints the value if the means is missing."""
 
     DISKS = "disks of a known size"
     CABLES = "cables between nodes"

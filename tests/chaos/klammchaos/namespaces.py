@@ -1,6 +1,7 @@
-"""A mount and a network namespace for a whole run: its small disks and cables are its own, and vanish with it.
+"""Runs a whole run in its own mount and network namespaces of Linux. Its small disks and cables vanish when it ends.
 
-Linux's, by util-linux' `unshare`: with the right to administer, or else in a user namespace where those are allowed.
+The command `unshare` of util-linux makes the namespaces. It needs administrator rights or, where these are allowed, a
+user namespace.
 """
 
 from __future__ import annotations

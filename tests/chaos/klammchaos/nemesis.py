@@ -1,6 +1,6 @@
-"""Chooses faults at random and has them happen, one after the other, until the time is up.
+"""Chooses faults at random, and strikes with one after the other until the time is up.
 
-They are drawn from a shuffled deck, so that a run of any length sees as many kinds as it has time for.
+The faults are drawn from a shuffled deck, so that a run of any length sees as many kinds as it has time for.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ HASTE_PROBABILITY: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """A fault that has been."""
+    """A fault that has struck and was healed, with its effects."""
 
     fault: Fault
     is_fail_over: bool
-    """The leader of a whole quorum was lost, and another took over while it was."""
+    """Whether the leader of a whole quorum was lost, and another controller was elected during the fault."""
     outage_s: float
     """The longest time without an answer to any client, up to the first answer after the healing."""
     recovery_s: float

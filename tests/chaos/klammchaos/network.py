@@ -40,7 +40,7 @@ class Network:
             raise
 
     def host(self, node_id: int) -> str:
-        """The node's address."""
+        """Returns the node's address."""
         return f"{_SUBNET}.{node_id}"
 
     def prefix(self, node_id: int) -> Sequence[str]:
@@ -68,7 +68,7 @@ class Network:
             holder.stdout.close()
 
     def _add(self, node_id: int) -> None:
-        # It ends with its standard input, at the latest when this process does.
+        # The holder ends when its standard input is closed, at the latest when this process ends.
         command = ["unshare", "--net", "sh", "-c", "echo ready; exec cat"]
         holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._holders[node_id] = holder

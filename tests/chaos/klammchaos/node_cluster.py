@@ -1,4 +1,4 @@
-"""A process for each controller and each broker, at a node of its own."""
+"""A cluster with a process for each server. Each process runs at a node of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class NodeCluster(StruckProcesses, PartitionCluster):
-    """Nodes have cables, where that is possible."""
+    """A cluster of server processes at nodes of their own. The nodes have cables if this machine allows them."""
 
     def __init__(
         self, directory: pathlib.Path, broker_package: str = "klamm_broker", coordinators: Sequence[int] = ()
@@ -71,7 +71,7 @@ class NodeCluster(StruckProcesses, PartitionCluster):
         self.bootstrap = ",".join(addresses[node] for node in BROKERS)
 
     def doors(self, node: int, address: str) -> dict[str, str]:
-        """Returns the settings of a server's listeners. `address` is the one that other servers dial."""
+        """Returns the settings of a server's listeners. Other servers dial `address`."""
         return {"listeners": f"GRPC://{address}"}
 
     def log_dir(self, broker: int) -> pathlib.Path:

@@ -1,5 +1,5 @@
-"""Three controllers, three brokers and a topic with three replicas: what a run asks of them, no matter what starts
-them."""
+"""The operations of a run on three controllers, three brokers and a topic with three replicas. They are the same for
+every kind of cluster."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ TOPIC: Final = "t"
 ADMIN: Final = "admin"
 PRODUCER: Final = "producer"
 CONSUMER: Final = "consumer"
-"""The users that come to a cluster, where clients log in."""
+"""The users of a cluster in which clients log in: ADMIN, PRODUCER and CONSUMER."""
 PARTITIONS: Final = 4
 BROKERS: Final = (1, 2, 3)
 CONTROLLERS: Final = (101, 102, 103)
-"""The nodes. Those of the brokers are also their ids."""
+"""The nodes of the controllers. The nodes of the brokers (BROKERS) are also the brokers' ids."""
 DEADLINE_S: Final = 240.0
 """The longest wait for an event that must happen by itself, on machines that have other work too."""
 DISK_SIZE: Final = "256m"
-"""Half an hour of the load fits."""
+"""The size of each broker's disk. The records of half an hour fit on it."""
 T = TypeVar("T")
 
 _NoReassignmentInProgressError = EXCEPTIONS[ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 _TopicAlreadyExistsError = EXCEPTIONS[ErrorCode.TOPIC_ALREADY_EXISTS]
 SEGMENT_BYTES: Final = 1 << 20
-"""Small, so that segments roll while faults strike."""
+"""The size of segments. It is small, so that segments roll while faults strike."""
 SEGMENT_MS: Final = 10_000
-"""Short runs have closed segments too."""
+"""The age at which segments roll. It is low, so that short runs have closed segments, too."""
 
 
 class PartitionCluster(abc.ABC):
-    """The brokers' log dirs are on disks of their own, where that is possible."""
+    """A cluster that faults can strike. Each broker's log directory is on a disk of its own if this machine allows
+    it."""
 
     surroundings: Surroundings
     bootstrap: str
@@ -55,10 +56,10 @@ class PartitionCluster(abc.ABC):
         self._admin: AsyncAdmin | None = None
 
     def client(self, who: str) -> dict[str, str]:
-        """The settings of our client by which that one gets in."""
+        """Returns the settings with which a Klamm client of the user `who` connects."""
         return {"bootstrap.servers": self.bootstrap}
 
-    # What a kind of cluster says for itself, and how faults strike it
+    # The operations that each kind of cluster implements: its means and the control of its processes
 
     @property
     @abc.abstractmethod
@@ -82,11 +83,11 @@ class PartitionCluster(abc.ABC):
 
     @abc.abstractmethod
     def restart(self, nodes: Iterable[int]) -> None:
-        """Starts those that do not run, unless that is done for them."""
+        """Starts the nodes that do not run, unless the cluster restarts them itself."""
 
     @abc.abstractmethod
     def frozen(self, nodes: Iterable[int]) -> AbstractContextManager[None]:
-        """SIGSTOP, then SIGCONT."""
+        """Freezes the nodes with SIGSTOP within the context, and resumes them with SIGCONT."""
 
     @abc.abstractmethod
     def stop_brokers(self) -> None:
@@ -163,11 +164,11 @@ class PartitionCluster(abc.ABC):
         await self._insist(cancel)
 
     async def elect_preferred(self) -> None:
-        """Has every partition led by the first of its replicas, where that one is in sync."""
+        """Elects the first replica of every partition as its leader, if that replica is in sync."""
         await self._insist(lambda: self.admin.elect_leaders(ElectionType.PREFERRED))
 
     async def scrub(self, broker: int) -> None:
-        """Has a broker read its closed segments, until it has."""
+        """Makes a broker read its closed segments, and waits until it has read them."""
         wanted = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
         await self._insist(lambda: self.admin.scrub_logs(wanted, [broker]))
         until_s = time.monotonic() + DEADLINE_S
@@ -179,7 +180,7 @@ class PartitionCluster(abc.ABC):
             await asyncio.sleep(0.1)
 
     async def leaders(self) -> dict[int, int]:
-        """Leader by partition, as far as there is one."""
+        """Returns the leader of each partition, by partition. Partitions without a leader are left out."""
         described = await self._insist(self.partitions)
         return {one.partition: one.leader for one in described if one.leader in BROKERS}
 

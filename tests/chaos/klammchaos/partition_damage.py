@@ -14,10 +14,10 @@ FLIPS_MAX = 5
 
 
 def flip_bytes(victims: Victims) -> Act:
-    """Flips bytes in a closed segment, at a place that a checksum covers. Readers would accept other damaged bytes
-    until the broker finds them.
+    """Returns an act that flips bytes in a closed segment, at a place that a checksum covers. Readers would accept
+    other damaged bytes until the broker finds them.
 
-    The test asks the broker to scrub its log. The broker must restore the segment."""
+    The act then asks the broker to scrub its log. The broker must restore the segment."""
 
     async def act(strike: PartitionStrike) -> None:
         await strike.cluster.wait_whole()
@@ -30,7 +30,7 @@ def flip_bytes(victims: Victims) -> Act:
         _flip(path, sound, strike.rng)
         await strike.hold()
         until_s = time.monotonic() + DEADLINE_S
-        # A segment that is not on disk yet, or has nobody in sync to repair it from, is for the next request.
+        # The broker skips a segment that is not on disk yet, or that no in-sync replica can repair. Ask again then.
         while path.exists() and path.read_bytes() != sound:
             assert time.monotonic() < until_s, f"{path} is damaged after {DEADLINE_S} s"
             await strike.cluster.scrub(broker)

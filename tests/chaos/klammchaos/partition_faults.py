@@ -46,8 +46,8 @@ def _kill(victims: Victims, for_s: tuple[float, float] = HOLD_S) -> Act:
 
 
 def _replace_disk(victims: Victims) -> Act:
-    """Replaces the disks of killed brokers by empty ones. A restarted broker must lead no partition until it has all
-    records from the others. At most one replica is lost at a time."""
+    """Returns an act that replaces the disks of killed brokers by empty ones. A restarted broker must lead no partition
+    until it has all records from the others. At most one replica is lost at a time."""
 
     async def act(strike: PartitionStrike) -> None:
         await strike.cluster.wait_whole()
@@ -69,7 +69,7 @@ async def _stop_leader(strike: PartitionStrike) -> None:
 
 
 async def _roll(strike: PartitionStrike) -> None:
-    """A rolling restart of all brokers."""
+    """Restarts all brokers, one after the other."""
     for broker in (strike.leader, *strike.others):
         await asyncio.to_thread(strike.cluster.stop, broker)
         strike.cluster.restart([broker])
@@ -101,8 +101,8 @@ def _fill(victims: Victims) -> Act:
 
 
 def _fill_one(victims: Victims) -> Act:
-    """Fills the disk of one of the brokers, which are all in sync: the others go on long before there is space
-    again."""
+    """Returns an act that fills the disk of one broker while all brokers are in sync. The others must take over long
+    before the disk has space again."""
 
     async def act(strike: PartitionStrike) -> None:
         await strike.cluster.wait_whole()
@@ -113,7 +113,8 @@ def _fill_one(victims: Victims) -> Act:
 
 
 async def _fill_and_kill_leader(strike: PartitionStrike) -> None:
-    """The leader may refuse to start without space, and must be as it was when there is some."""
+    """Fills the leader's disk and kills the leader. The leader may refuse to start without space. With space, it must
+    have its old state again."""
     killed = [strike.leader]
     with strike.cluster.surroundings.full(killed, strike.rng.randrange(EXCEPT_BYTES_MAX)):
         await asyncio.sleep(strike.rng.uniform(0, 0.5))
@@ -155,7 +156,7 @@ def _controllers(strike: PartitionStrike) -> list[Link]:
 
 
 def _everybody(strike: PartitionStrike) -> list[Link]:
-    """Clients still reach it."""
+    """Cuts the links between the leader and all other servers. Clients still reach the leader."""
     return _followers(strike) + _controllers(strike)
 
 

@@ -1,4 +1,4 @@
-"""Producers and consumers, each with what it saw."""
+"""Producers and consumers, which record what they see."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ END_PROBABILITY: Final = 0.002
 """The probability that a mortal producer ends after a record."""
 PRODUCERS_MAX: Final = 10
 DELIVERY_TIMEOUT_MS: Final = 900_000
-"""Longer than anything may take: later records than one that is given up may be there twice (KIP-360)."""
+"""The delivery time-out is longer than any operation may take. If a record expired, later records might be stored twice
+(KIP-360)."""
 POLL_MS: Final = 200
 REPAIR_S_MAX: Final = 60.0
 """The longest time for which damaged bytes on a disk may stay unrepaired."""
 GO_BACK_PROBABILITY: Final = 0.001
-"""After each poll."""
+"""The probability that a consumer seeks back after a poll."""
 BACK_RECORDS_MAX: Final = 2_000
 Settings = Mapping[str, str]
 """The settings with which a client logs in."""
@@ -49,7 +50,7 @@ def decode(data: bytes) -> Value:
 
 
 def reads_of(polled: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> Iterator[Read]:
-    """Returns the records of a poll as reads."""
+    """Yields the records of a poll as reads."""
     for partition, records in polled.items():
         for record in records:
             assert record.value is not None, record
@@ -97,7 +98,7 @@ class ProducerClient:
         try:
             future = await producer.send(TOPIC, encode(value), partition=partition)
         except KlammError:
-            # Not even buffered.
+            # The producer has not even buffered the record.
             self.sends.append(Send(partition, value, Outcome.FAILED, None, began_s, time.monotonic()))
             return
         task = asyncio.create_task(self._note(future, partition, value, began_s))
@@ -116,14 +117,14 @@ class ProducerClient:
 
 
 class ConsumerClient:
-    """Reads all partitions from the beginning on while faults strike, and in the end all that is left.
+    """Reads all partitions from the beginning on while faults strike, and in the end all records that are left.
 
-    With an `rng` it goes back every now and then, to where it has been."""
+    With an `rng`, the client seeks back now and then, to an offset that it has already read."""
 
     def __init__(self, settings: Settings, rng: random.Random | None = None) -> None:
         self.consumptions: list[Consumption] = []
         self.led_astray: list[str] = []
-        """The errors where the log did not have its offset any more, or not yet, so that it began again."""
+        """The errors of fetches at offsets that the log did not have. After each error, the client began again."""
         self._read_s = time.monotonic()
         """The time of the last read that was not damaged."""
         self._settings = settings
@@ -152,7 +153,7 @@ class ConsumerClient:
             self.led_astray.append(str(error))
             self._begin(consumer, _BEGINNING)
         except CorruptRecordError:
-            # Bytes on a disk went bad; they are asked for until they are repaired.
+            # Bytes on a disk are damaged. Fetch them again until a broker has repaired them.
             if time.monotonic() - self._read_s > REPAIR_S_MAX:
                 raise
             await asyncio.sleep(POLL_MS / 1000)
@@ -165,7 +166,7 @@ class ConsumerClient:
 
 
 async def read_everything(settings: Settings) -> dict[int, list[Read]]:
-    """Every record of every partition, by a consumer that begins now."""
+    """Returns every record of every partition, read by a new consumer."""
     found: dict[int, list[Read]] = {number: [] for number in range(PARTITIONS)}
     async with _consumer(settings) as consumer:
         for partition in _ALL:
@@ -179,7 +180,7 @@ async def read_everything(settings: Settings) -> dict[int, list[Read]]:
 
 @contextlib.asynccontextmanager
 async def _consumer(settings: Settings) -> AsyncIterator[AsyncConsumer]:
-    """A consumer of all partitions."""
+    """Yields a consumer of all partitions."""
     async with AsyncConsumer(settings, auto_offset_reset="none") as consumer:
         consumer.assign(_ALL)
         yield consumer

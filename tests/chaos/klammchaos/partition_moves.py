@@ -1,4 +1,4 @@
-"""Replicas that go and come, and leaders that are elected on request, while the partitions are used.
+"""Faults that move replicas, or elect leaders on request, while clients use the partitions.
 
 A partition of three replicas on three brokers moves by losing one replica and getting a new one, which copies all of
 it.
@@ -21,7 +21,7 @@ async def move_replicas(strike: PartitionStrike) -> None:
 
 
 def move_while_killing(victims: Victims) -> Act:
-    """kill -9 while replicas are copied."""
+    """Returns an act that kills the victims with SIGKILL while replicas are copied."""
 
     async def act(strike: PartitionStrike) -> None:
         await _shrink(strike, _on_any_two(strike))
@@ -38,7 +38,7 @@ def move_while_killing(victims: Victims) -> Act:
 
 
 async def cancel_move(strike: PartitionStrike) -> None:
-    """Cancels a move to a frozen broker. Afterwards the move is made after all."""
+    """Cancels a move to a frozen broker. When the broker runs again, makes the move."""
     late = strike.others[0]
     await _shrink(strike, {number: _shuffled(strike, {*BROKERS} - {late}) for number in range(PARTITIONS)})
     with strike.cluster.frozen([late]):
@@ -60,7 +60,7 @@ async def move_to_full_disk(strike: PartitionStrike) -> None:
 
 
 async def elect_leaders(strike: PartitionStrike) -> None:
-    """Elects leaders other than the present ones."""
+    """Changes the order of the replicas and elects the preferred leaders, three times."""
     for _ in range(3):
         await _grow(strike)
         await strike.cluster.elect_preferred()

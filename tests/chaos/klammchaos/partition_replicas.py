@@ -1,4 +1,4 @@
-"""Checks that the replicas of a partition have become the same bytes, by the directories of stopped brokers."""
+"""Checks that the replicas of a partition are equal to the byte, in the directories of stopped brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.chaos.klammchaos.replica_checks import DivergedError
 
 
 def check_same_records(name: str, directories: Mapping[int, pathlib.Path]) -> int:
-    """The directories of one partition, by broker. Returns how many bytes each has. Raises DivergedError."""
+    """Compares the replicas of one partition. `directories` has the partition's directory by broker. Returns the size
+    of each replica in bytes. Raises DivergedError if they differ."""
     logs = {broker: _records(directory) for broker, directory in directories.items()}
     if len(set(logs.values())) > 1:
         story = ", ".join(f"broker {broker}: {size} bytes, {digest}" for broker, (size, digest) in logs.items())
@@ -21,7 +22,7 @@ def check_same_records(name: str, directories: Mapping[int, pathlib.Path]) -> in
 
 
 def differ(name: str, directories: Mapping[int, pathlib.Path]) -> bool:
-    """True if `check_same_records` finds a difference."""
+    """Returns True if `check_same_records` finds a difference."""
     try:
         check_same_records(name, directories)
     except DivergedError:

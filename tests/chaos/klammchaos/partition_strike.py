@@ -14,16 +14,17 @@ from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS, Parti
 
 HOLD_S: Final = (0.5, 4.0)
 LONG_HOLD_S: Final = (10.0, 14.0)
-"""Longer than a broker's session, and than a follower may lag."""
+"""A time that is longer than a broker's session, and longer than a follower may lag."""
 GO_ON_S: Final = LONG_HOLD_S[0]
-"""The seconds that others may need to take over from a broker that says that it cannot go on: it cannot for longer."""
+"""The longest time, in seconds, until others take over from a broker that has resigned. The fault lasts longer than
+this."""
 EXCEPT_BYTES_MAX: Final = 32 << 10
-"""The most bytes that a full disk has left: some writes succeed yet."""
+"""The largest space that a full disk may have left, in bytes. Some small writes still succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStrike:
-    """One fault that is about to strike. `leader` leads some partition."""
+    """One fault that is about to strike. `leader` is a broker that leads a partition."""
 
     cluster: PartitionCluster
     leader: int
@@ -41,16 +42,16 @@ Act = Callable[[PartitionStrike], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFault:
-    """`weight` is how often it comes in a round of all."""
+    """A fault of partitions. A round of all faults has it `weight` times."""
 
     name: str
     weight: int
     strike: Act
     fails_over: bool = False
-    """The leader dies, and the others can go on."""
+    """Whether the leader dies and the others can take over."""
     needs: Means | None = None
     outage_max_s: float = math.inf
-    """The others can go on that soon, though the fault lasts."""
+    """The longest outage that is allowed, because the others can take over while the fault lasts."""
 
     def is_possible(self, cluster: PartitionCluster) -> bool:
         return self.needs is None or self.needs in cluster.means

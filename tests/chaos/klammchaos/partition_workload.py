@@ -51,7 +51,7 @@ HASTE_PROBABILITY: Final = 0.2
 
 
 class PartitionStruck(NamedTuple):
-    """A fault that has been."""
+    """A fault that has struck and was healed, with its outage."""
 
     fault: PartitionFault
     is_fail_over: bool
@@ -60,14 +60,14 @@ class PartitionStruck(NamedTuple):
 
 
 class HistoryWriter(Protocol):
-    """Writes to all partitions."""
+    """A client that writes to all partitions."""
 
     sends: list[Send]
     acknowledged_s: dict[int, list[float]]
     """The times of acknowledgements, by partition."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Writes until `stop` is set. Then it knows the outcome of everything that it sent."""
+        """Writes until `stop` is set. On return, `sends` has the outcome of every record."""
 
 
 class HistoryReader(Protocol):
@@ -81,7 +81,7 @@ class HistoryReader(Protocol):
 
 
 class Watcher(Protocol):
-    """Looks at something else that must hold."""
+    """A check of another property during the run."""
 
     async def run(self, written: asyncio.Event) -> None:
         """Watches until `written` is set and it has seen enough. Raises AssertionError if its property does not
@@ -100,7 +100,7 @@ NO_GUESTS: Final = Guests()
 
 
 class AnomaliesError(Violation):
-    """The history has anomalies, of these `kinds`."""
+    """Raised if the history has anomalies. `kinds` has their kinds."""
 
     def __init__(self, anomalies: Sequence[Anomaly]) -> None:
         super().__init__(summary(anomalies))
@@ -108,7 +108,7 @@ class AnomaliesError(Violation):
 
 
 CLUSTERS: Final[Mapping[str, Callable[[pathlib.Path], PartitionCluster]]] = {"nodes": NodeCluster, "up": UpCluster}
-"""Processes that the run starts itself, or `klamm up`."""
+"""The kinds of clusters: processes that the run starts itself, or `klamm up`."""
 
 
 def run(cluster: str = "nodes", *, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
@@ -133,7 +133,8 @@ def run_for(cluster: PartitionCluster, duration_s: float, seed: int, only: str, 
 
 
 def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
-    """The same with brokers that have a bug of `planted_broker`. Raises AssertionError unless it is found."""
+    """Runs the workload with brokers that have the bug `planted` of `planted_broker`. Raises AssertionError unless the
+    run finds the bug."""
     os.environ[planted_broker.VARIABLE] = planted
     cluster = NodeCluster(directory, broker_package=planted_broker.__name__)
     found: frozenset[str] = frozenset()
@@ -271,7 +272,7 @@ class _Run:
         times_s = sorted(at_s for one in self._producers for at_s in one.acknowledged_s[partition] if at_s > since_s)
         return max(after_s - before_s for before_s, after_s in itertools.pairwise([since_s, *times_s]))
 
-    # What it came to
+    # Results
 
     def _report(self, history: History, duration_s: float) -> None:
         counts = {outcome: sum(send.outcome is outcome for send in history.sends) for outcome in Outcome}
@@ -304,7 +305,7 @@ class _Run:
         )
 
     async def _check_replicas(self) -> None:
-        """All replicas are the same bytes, when their brokers have stopped."""
+        """Stops all brokers, and checks that the replicas of each partition are equal to the byte."""
         await asyncio.to_thread(self._cluster.stop_brokers)
         size = 0
         for number in range(PARTITIONS):

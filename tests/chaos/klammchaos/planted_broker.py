@@ -1,6 +1,7 @@
 """A broker with a bug: `python -m tests.chaos.klammchaos.planted_broker`, with the bug's name in the environment.
 
-A run whose brokers have one must end with an anomaly: that shows that its load and its faults reach what it checks.
+A run whose brokers have a bug must end with an anomaly. This shows that the load and the faults of the run reach the
+code that its checks cover.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class PlantedBug(NamedTuple):
 
 
 def _acknowledge_early() -> None:
-    """The high watermark does not wait for followers."""
+    """Makes leaders advance the high watermark without waiting for followers."""
 
     def committed_offset(self: Leadership, log_end_offset: int) -> int:
         return log_end_offset
@@ -44,7 +45,7 @@ def _append_again() -> None:
 
 
 def _show_early() -> None:
-    """Consumers have records that are not committed."""
+    """Makes brokers return records to consumers before the records are committed."""
 
     def readable_end_offset(self: Partition, *, read_committed: bool) -> int:
         return self.log.log_end_offset

@@ -1,6 +1,6 @@
-"""Makes a sound history violate one thing: how a run proves on what it has recorded that each check bites.
+"""Plants violations in a sound history. With them, a run proves on its own history that each check finds its anomaly.
 
-The key is the anomaly that must be reported then, maybe with others.
+The key in `PLANTED` is the anomaly that must then be reported, maybe with others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _with_send(history: History, old: Send, new: Send | None) -> History:
 
 
 def _with_first_consumer(history: History, polls: list[list[Read]]) -> History:
-    """The first began at the beginning and went to the end."""
+    """Replaces the polls of the first consumption, which reads from the beginning to the end."""
     first, *others = history.consumptions
     return replace(history, consumptions=[first._replace(polls=polls), *others])
 
@@ -79,14 +79,14 @@ def _inconsistent_offset(history: History, rng: random.Random) -> History:
 
 
 def _duplicate(history: History, rng: random.Random) -> History:
-    """A retry was appended again."""
+    """Appends an acknowledged value once more, as if a retry was appended again."""
     send = _acknowledged(history, rng)
     log = history.final[send.partition]
     return _with_final(history, send.partition, [*log, Read(send.partition, log[-1].offset + 1, send.value)])
 
 
 def _lost_write(history: History, rng: random.Random) -> History:
-    """A new leader did not have it."""
+    """Removes an acknowledged record from the log, as if a new leader did not have it."""
     send = _acknowledged(history, rng)
     log = [read for read in history.final[send.partition] if read.value != send.value]
     return _with_final(history, send.partition, log)
@@ -102,7 +102,7 @@ def _foreign_value(history: History, rng: random.Random) -> History:
 
 
 def _reordered_send(history: History, rng: random.Random) -> History:
-    """A retry was overtaken by what had been sent after it."""
+    """Swaps two values of one producer, as if a later record had overtaken a retry."""
     send = _acknowledged(history, rng)
     log = list(history.final[send.partition])
     own = [index for index, read in enumerate(log) if read.value[0] == send.value[0]]
@@ -115,7 +115,7 @@ def _reordered_send(history: History, rng: random.Random) -> History:
 
 
 def _realtime_order(history: History, rng: random.Random) -> History:
-    """Something in front of it was sent only when it had been acknowledged."""
+    """Changes the times of the first record, so that it was sent only after the last record was acknowledged."""
     partition = _acknowledged(history, rng).partition
     sends = [send for send in history.sends if send.offset is not None and send.partition == partition]
     in_order = sorted(sends, key=lambda send: -1 if send.offset is None else send.offset)
@@ -124,14 +124,14 @@ def _realtime_order(history: History, rng: random.Random) -> History:
 
 
 def _vanished(history: History, rng: random.Random) -> History:
-    """A consumer was shown what was cut off afterwards."""
+    """Shows a consumer a record after the end of the final log, as if the log was truncated later."""
     partition = rng.choice(sorted(history.final))
     shown = Read(partition, history.final[partition][-1].offset + 1, (-1, 0))
     return _with_first_consumer(history, [*history.consumptions[0].polls, [shown]])
 
 
 def _unseen(history: History, rng: random.Random) -> History:
-    """All consumers pass it over."""
+    """Removes one acknowledged record from the polls of all consumers."""
     send = _acknowledged(history, rng)
     unwanted = send.partition, send.value
     consumptions = [
@@ -157,7 +157,7 @@ def _int_nonmonotonic_poll(history: History, rng: random.Random) -> History:
 
 
 def _poll_skip(history: History, rng: random.Random) -> History:
-    """A fetch was lost between two polls."""
+    """Removes a record between two polls, as if a fetch was lost."""
     polls = [[read] for read in _records(history)]
     return _with_first_consumer(history, [*polls[: (index := _inner(history, rng))], *polls[index + 1 :]])
 
@@ -168,7 +168,7 @@ def _int_poll_skip(history: History, rng: random.Random) -> History:
 
 
 def _inner(history: History, rng: random.Random) -> int:
-    """The index of a record with another one of its partition before and behind it."""
+    """Returns the index of a record that has records of its partition before it and after it."""
     records = _records(history)
     partition = rng.choice(records).partition
     own = [index for index, read in enumerate(records) if read.partition == partition]

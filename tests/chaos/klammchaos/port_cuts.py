@@ -17,7 +17,7 @@ Direction = Literal["to", "from"]
 """The direction of the dropped packets: to a server's port, or from it."""
 _PREFERENCE: Final = "10"
 _LOCAL_PREFERENCE: Final = "100"
-"""The preference given to the table of local addresses, which is asked first otherwise."""
+"""The new preference of the table of local addresses. By default, Linux asks this table first."""
 
 
 class PortCuts:

@@ -1,4 +1,4 @@
-"""Three controllers that are struck: their processes, disks and cables."""
+"""Three controllers with processes, disks and cables that faults can strike."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NODE_IDS: Final = (1, 2, 3)
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 DISK_SIZE: Final = "48m"
 _SETTINGS: Final = {
-    # Often enough that those who were away for a second or two are sent a snapshot.
+    # Snapshots are so frequent that the leader sends one to a controller that was away for a second or two.
     "metadata.log.max.record.bytes.between.snapshots": "20000",
-    # The broker that topics are placed on says once that it lives, and is no process.
+    # The only broker has no process, and sends a single heartbeat.
     "broker.session.timeout.ms": "86400000",
-    # A server that is asked to end must not need all of it.
+    # A server that is asked to stop must need less than this time.
     "shutdown.grace.ms": "600000",
 }
 _ASK_TIMEOUT_S: Final = 1.0
@@ -34,7 +34,7 @@ _SILENT_MS_MAX: Final = 500
 
 
 class QuorumCluster(StruckProcesses):
-    """Their metadata logs are on disks of their own, where that is possible."""
+    """A quorum of three controllers. Each metadata log is on a disk of its own if this machine allows it."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.surroundings = Surroundings(NODE_IDS)
@@ -70,10 +70,11 @@ class QuorumCluster(StruckProcesses):
         super().close()
         self.surroundings.close()
 
-    # --- what is seen of it
+    # --- the state of the cluster
 
     async def leader(self) -> ServerProcess:
-        """The controller that leads now, or the next one that does. Raises AssertionError when there is none."""
+        """Returns the leader of the quorum. Waits for an election if there is none. Raises AssertionError if none is
+        elected."""
 
         async def led() -> DescribeQuorumResponse | None:
             self.check_running()
@@ -82,7 +83,7 @@ class QuorumCluster(StruckProcesses):
         return self.controllers[(await until(led, "no leader", pause_s=0.02)).leader_id]
 
     async def describe(self) -> DescribeQuorumResponse | None:
-        """The leader's view, if there is a leader and it answers at once."""
+        """Returns the leader's description of the quorum, or None if no leader answers."""
         for controller in self.controllers.values():
             if controller.running:
                 answer = await _describe(controller.address)
@@ -91,7 +92,8 @@ class QuorumCluster(StruckProcesses):
         return None
 
     async def is_whole(self, behind_max: int = _BEHIND_ENTRIES_MAX) -> bool:
-        """True if the leader has recently received a message from every controller, and no controller is far behind."""
+        """Returns True if the leader has recently received a message from every controller, and no controller is far
+        behind."""
         described = await self.describe()
         voters = [replica for replica in described.replicas if replica.is_voter] if described is not None else []
         return len(voters) == len(self.controllers) and all(
@@ -109,7 +111,7 @@ class QuorumCluster(StruckProcesses):
 
 
 async def _describe(address: str) -> DescribeQuorumResponse | None:
-    """Returns the answer of the controller there, or None if it is not the leader or does not answer."""
+    """Returns the answer of the controller at `address`, or None if it is not the leader or does not answer."""
     async with aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         try:
             response = await RawStub(channel, ADMIN).describe_quorum(DescribeQuorumRequest(), timeout=_ASK_TIMEOUT_S)

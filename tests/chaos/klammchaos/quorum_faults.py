@@ -12,7 +12,8 @@ from tests.chaos.klammchaos.quorum_cluster import NODE_IDS, QuorumCluster
 
 HOLD_S: Final = (0.3, 2.5)
 LONG_HOLD_S: Final = (10.0, 14.0)
-"""The others have cut their logs by then: a replica that comes back is sent a snapshot."""
+"""A time after which the other controllers have deleted old entries, so that the leader sends a snapshot to a
+controller that returns."""
 EXCEPT_BYTES_MAX: Final = 16 << 10
 
 
@@ -32,13 +33,14 @@ class Strike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`weight` is how often it comes in a round of all."""
+    """A fault of a controller quorum. A round of all faults has it `weight` times."""
 
     name: str
     weight: int
     strike: Callable[[Strike], Awaitable[None]]
     fails_over: bool = False
-    """The leader cannot go on, and the others can: the time without answers is that of a fail-over."""
+    """Whether the leader is lost and the others can elect another one. The time without answers is then that of a
+    fail-over."""
     needs_disks: bool = False
     needs_network: bool = False
 

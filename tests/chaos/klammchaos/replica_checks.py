@@ -1,4 +1,4 @@
-"""Checks that the controllers have become the same, in their answers and on their disks."""
+"""Checks that all controllers have the same metadata, in their answers and on their disks."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tests.support.waiting import patience
 
 
 class DivergedError(Violation):
-    """Two controllers say different things of the same index."""
+    """Raised if two controllers, or two replicas of a partition, differ."""
 
 
 async def metadata_end_index(address: str) -> int:
-    """Returns the end of the committed metadata that the controller there knows."""
+    """Returns the end of the committed metadata that the controller at `address` knows."""
     async with aio.insecure_channel(address) as channel:
         described = await RawStub(channel, ADMIN).describe_cluster(DescribeClusterRequest(), timeout=patience())
     return int(described.metadata_end_index)
 
 
 async def watch_image(address: str, end_index: int) -> MetadataImage:
-    """Returns the metadata image that the controller there streams to brokers, up to that index. Raises
+    """Returns the metadata image that the controller at `address` streams to brokers, up to `end_index`. Raises
     TimeoutError."""
     image = MetadataImage.empty()
     async with asyncio.timeout(patience()), aio.insecure_channel(address) as channel:
         async for batch in RawStub(channel, CONTROLLER).watch_metadata(WatchMetadataRequest()):
-            # The parts of a snapshot all carry its end.
+            # Every part of a snapshot carries the end index of the whole snapshot.
             whole = not (batch.snapshot_begin or image.end_index == 0) or batch.snapshot_end
             image = replay(image, batch.records, batch.end_index if whole else 0)
             if whole and image.end_index >= end_index:
@@ -47,7 +47,7 @@ async def watch_image(address: str, end_index: int) -> MetadataImage:
 
 
 def check_same_images(images: Mapping[int, MetadataImage]) -> None:
-    """`images` by node. Raises DivergedError."""
+    """Compares the metadata images of controllers, by node. Raises DivergedError if two images differ."""
     (first, expected), *others = images.items()
     for node_id, image in others:
         if image != expected:
@@ -57,7 +57,7 @@ def check_same_images(images: Mapping[int, MetadataImage]) -> None:
 
 
 def read_log(settings: Mapping[str, str]) -> tuple[MetadataImage, list[LogEntry]]:
-    """The snapshot and the entries that a stopped controller of these settings has on its disk."""
+    """Returns the snapshot and the log entries that a stopped controller with these settings has on its disk."""
     recovered = recover(load(ControllerConfig, settings))
     recovered.store.close()
     recovered.data_dir.close()
@@ -66,8 +66,9 @@ def read_log(settings: Mapping[str, str]) -> tuple[MetadataImage, list[LogEntry]
 
 
 def check_same_entries(logs: Mapping[int, list[LogEntry]], end_index: int) -> int:
-    """`logs` by node, each without gaps: they have the same entries wherever two of them have any below `end_index`,
-    and all reach it. Returns how many entries were compared. Raises DivergedError."""
+    """Compares the logs of controllers, by node, each without gaps. Two logs must have equal entries at each index
+    below `end_index` that both contain. All logs must reach `end_index`. Returns how many entries were compared. Raises
+    DivergedError."""
     known: dict[int, tuple[int, LogEntry]] = {}
     compared = 0
     for node_id, entries in logs.items():

@@ -52,7 +52,7 @@ RIGHTS: Final[tuple[AclBinding, ...]] = (
 
 
 class Door(NamedTuple):
-    """An address with TLS."""
+    """The address of a listener with TLS."""
 
     node: int
     listener: str
@@ -65,7 +65,7 @@ class Door(NamedTuple):
 
 
 class SecuredCluster(NodeCluster):
-    """A secured cluster. Its certificates change for as long as it is open."""
+    """A cluster with TLS, logins and rights. Its certificates are replaced again and again until `end`."""
 
     rights = RIGHTS
 
@@ -79,7 +79,7 @@ class SecuredCluster(NodeCluster):
         self.bootstrap = self.addresses("GRPC_SASL_SSL")
 
     def addresses(self, listener: str) -> str:
-        """The brokers', of that listener."""
+        """Returns the addresses of that listener on all brokers, separated by commas."""
         return ",".join(door.address for door in self.all_doors if door.listener == listener and door.node in BROKERS)
 
     def doors(self, node: int, address: str) -> dict[str, str]:
@@ -116,7 +116,7 @@ class SecuredCluster(NodeCluster):
         }
 
     def kafka_client(self, who: str) -> dict[str, str]:
-        """The settings of librdkafka's client by which that one gets in."""
+        """Returns the settings with which a librdkafka client of the user `who` connects."""
         return {
             "bootstrap.servers": self.addresses("SASL_SSL"),
             "security.protocol": "SASL_SSL",
@@ -141,7 +141,7 @@ class SecuredCluster(NodeCluster):
 
 
 def _login(who: str) -> Mapping[str, str]:
-    """Both for our clients and for librdkafka's."""
+    """Returns the login settings of a user, which are the same for Klamm's clients and for librdkafka."""
     return {
         "sasl.mechanism": MECHANISMS[who].mechanism_name,
         "sasl.username": who,

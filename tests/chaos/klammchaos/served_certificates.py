@@ -43,7 +43,8 @@ class ServedCertificates:
         self._answers_since_s = None
 
     def shown(self, serial: int, began_s: float) -> None:
-        """A handshake that began then showed this. Raises AssertionError when there should have been another one."""
+        """Notes that a handshake that began at `began_s` showed the certificate with this serial number. Raises
+        AssertionError if the server should have shown a newer one."""
         serials = [rotation.serials[self._owner] for rotation in self._rotations]
         assert serial in serials, f"{self._name} shows a certificate that nobody made: {serial:x}"
         number = serials.index(serial)
@@ -70,7 +71,7 @@ class ServedCertificates:
 
 
 class CertificateWatcher:
-    """Looks at all doors of a cluster."""
+    """Connects to all doors of a cluster again and again, and checks their certificates."""
 
     def __init__(self, cluster: SecuredCluster) -> None:
         self._cluster = cluster
@@ -90,7 +91,7 @@ class CertificateWatcher:
         while not written.is_set():
             await self._look(door)
             await asyncio.sleep(PAUSE_S)
-        # The next one is written while nothing strikes.
+        # The next certificate is written while no fault strikes.
         newest = len(self._cluster.certificates.rotations)
         until_s = time.monotonic() + ROTATION_S + DEADLINE_S / 2
         while max(self._doors[door].taken_up_s, default=-1) < newest:

@@ -1,4 +1,4 @@
-"""Certificates that end soon, and others in their place before they do: of all servers, and of their clients.
+"""Certificates of all servers and clients that are valid for a short time, and are replaced before they expire.
 
 Each owner has a directory with a keystore and a truststore. A new keystore takes the place of the old one in one step.
 """
@@ -37,8 +37,8 @@ class Rotation:
 
 
 class ShortCertificates:
-    """Certificates that are replaced again and again. `hosts` has the host of each server by its name. `clients` have
-    none."""
+    """Certificates that are replaced again and again. `hosts` has the host of each server by its name. `clients` are
+    names of clients, which have no host."""
 
     def __init__(self, directory: pathlib.Path, hosts: Mapping[str, str], clients: tuple[str, ...]) -> None:
         self.rotations: list[Rotation] = []
@@ -48,14 +48,14 @@ class ShortCertificates:
         self._clients = clients
 
     def stores(self, owner: str) -> certificates.Stores:
-        """The files of a server or client."""
+        """Returns the paths of the keystore and the truststore of a server or client."""
         return certificates.Stores(self._directory / owner / "keystore.pem", self._directory / owner / "truststore.pem")
 
     def rotate(self) -> None:
         """Writes new files for all servers and clients. Blocks."""
         signed = {owner: self._sign(owner) for owner in (*self._hosts, *self._clients)}
         rotation = Rotation({owner: one.certificate.serial_number for owner, one in signed.items()})
-        # Before anybody can show one of them.
+        # Append the rotation before any server can show one of its certificates.
         self.rotations.append(rotation)
         for owner, one in signed.items():
             certificates.write_stores(self._directory / owner, one)
@@ -73,7 +73,7 @@ class ShortCertificates:
         return certificates.write_stores(self._directory / "foreign", certificates.client(owner, of=FOREIGN))
 
     def _sign(self, owner: str) -> SignedKey:
-        # It was valid for the day that ends soon.
+        # A certificate is valid for a day. It begins in the past, so that it expires soon.
         begin = datetime.now(UTC) - _ONE_DAY + timedelta(seconds=LIFETIME_S)
         ca = certificates.ca()
         if owner in self._hosts:

@@ -13,13 +13,14 @@ _SHOWN: Final = 10
 
 
 def copy_violations(copies: Iterable[int], count: int) -> Iterator[str]:
-    """Says what is wrong with the copies: each number below `count` has to be there once."""
+    """Yields the errors in the copies, which must have each number below `count` once."""
     seen = Counter(copies)
     yield from _counted("number", seen, range(count))
 
 
 def delay_violations(values: Sequence[bytes], expected: pd.DataFrame) -> Iterator[str]:
-    """values: JSON objects of flight_delays. expected: the same figures, indexed by origin and hour (UTC)."""
+    """Yields the errors in the output of flight_delays. `values` are its JSON objects. `expected` has the right
+    figures, indexed by origin and hour (UTC)."""
     hours = [json.loads(value) for value in values]
     seen = Counter((hour["origin"], pd.Timestamp(hour["hour"])) for hour in hours)
     yield from _counted("hour", seen, expected.index)

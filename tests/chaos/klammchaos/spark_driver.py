@@ -1,12 +1,12 @@
-"""The Spark program of the workload "spark", as a process of its own to be killed: two queries, each exactly once.
+"""The Spark program of the workload "spark". It runs two exactly-once queries in a process that faults can kill.
 
     python spark_driver.py BOOTSTRAP DIRECTORY
 
 `copies` passes the topic `numbers` through; `delays` is the pipeline flight_delays, with its state. Executors are
-processes of their own (local-cluster), so that they can die without the driver. A query that fails is started again,
-and the workload starts the program again: both go on from their checkpoints under DIRECTORY. A query that fails again
-and again without a batch kills the program: queries that start at once can leave Spark's session in a state in which no
-task can be serialized any more ("Illegal size 5 of collection, expected 6").
+processes of their own (local-cluster), so that they can die without the driver. The program restarts a query that
+fails, and the workload restarts the program. The queries then continue from their checkpoints under DIRECTORY. If a
+query fails again and again without a batch, the program kills itself. The reason is that queries that start at the same
+time may break Spark's session, so that it cannot serialize any task ("Illegal size 5 of collection, expected 6").
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEMORY_MB: Final = 512
 SETTINGS: Final = {
     "spark.executor.memory": f"{MEMORY_MB}m",
     "spark.driver.memory": "768m",
-    # Spark gives an application up whose executors die too often, and a query whose tasks do.
+    # By default, Spark ends an application whose executors die too often, and a query whose tasks fail too often.
     "spark.deploy.maxExecutorRetries": "-1",
     "spark.task.maxFailures": "20",
     "spark.network.timeout": "300s",
@@ -45,7 +45,7 @@ FAILURES_MAX: Final = 6
 
 
 def own_spark_home(directory: pathlib.Path) -> pathlib.Path:
-    """Spark's home by another path: a local cluster leaves its executors' logs under it."""
+    """Returns a directory of links to Spark's home. A local cluster writes its executors' logs under it."""
     import pyspark
 
     installed, home = pathlib.Path(pyspark.__file__).parent, directory / "spark-home"
@@ -96,7 +96,7 @@ def main() -> None:
     def frame(topic: str) -> DataFrame:
         if topic == DELAYS:
             return hourly_delays(source(spark, bootstrap, FLIGHTS), WATERMARK)
-        # Two tasks: a batch whose parts are written in different places.
+        # Use two tasks, so that different executors write the parts of a batch.
         return source(spark, bootstrap, NUMBERS).repartition(2)
 
     failures = dict.fromkeys((COPIES, DELAYS), 0)

@@ -47,7 +47,7 @@ class SparkStrike:
         self.healing.append(lambda: self.cluster.restart(nodes))
 
     async def kill_part(self, part: Part, count: int = 1) -> None:
-        """Processes of the Spark program, which starts them again itself, or is started again."""
+        """Kills processes of the Spark program. The program restarts them, or the workload restarts the program."""
         victims = await self.wait_for_part(part)
         for victim in self.rng.sample(victims, min(count, len(victims))):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -84,7 +84,7 @@ Strike = Callable[[SparkStrike], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkFault:
-    """`weight` is how often it comes in a round of all."""
+    """A fault of the workload "spark". A round of all faults has it `weight` times."""
 
     name: str
     weight: int
@@ -132,7 +132,7 @@ async def _replace(strike: SparkStrike) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             driver.resume()
     await strike.hold()
-    # Two programs at once are one too many: which of them is fenced first is a matter of luck, the other one is killed.
+    # Only one program may stay. Either of them may be fenced first, so kill the second one.
     with contextlib.suppress(ProcessLookupError):
         psutil.Process(other.pid).send_signal(signal.SIGKILL)
     for victim in find(other.pid, Part.DRIVER):

@@ -53,7 +53,7 @@ class Feeder:
         self._duration_s = duration_s
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Returns when all of it is acknowledged. Raises KlammError."""
+        """Feeds numbers and flights, and returns when all of them are acknowledged. Raises KlammError."""
         async with AsyncProducer(
             bootstrap_servers=self._bootstrap, delivery_timeout_ms=int(DEADLINE_S * 1000), max_block_ms=MAX_BLOCK_MS
         ) as producer:
@@ -100,7 +100,7 @@ class Observer:
 
 
 async def read_committed(bootstrap: str, topic: str) -> list[ConsumerRecord]:
-    """All there is now that counts. Raises KlammError."""
+    """Returns all committed records that the topic has now. Raises KlammError."""
     tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     found: list[ConsumerRecord] = []
     async with _consumer(bootstrap) as consumer:

@@ -1,4 +1,4 @@
-"""The Spark program, which is started again when it ends, and its live processes by what they do."""
+"""Starts the Spark program again whenever it ends, and finds its live processes by the part that they play."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SparkProgram:
         return process
 
     def find(self, part: Part) -> list[psutil.Process]:
-        """The processes that are alive and do that, in order of their ids."""
+        """Returns the live processes that play this part, in order of their ids."""
         if self._process is None:
             return []
         return find(self._process.pid, part)
@@ -99,7 +99,7 @@ def _is(process: psutil.Process, part: Part) -> bool:
     try:
         if part.value not in process.cmdline() or process.status() == psutil.STATUS_ZOMBIE:
             return False
-        # A daemon forks those that work: they have its command line.
+        # A daemon forks the workers, which have the daemon's command line.
         return part not in (Part.WORKER, Part.COMMITTER) or part.value in process.parent().cmdline()
     except (psutil.NoSuchProcess, AttributeError):
         return False

@@ -40,8 +40,8 @@ there."""
 
 
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "", kills: int = 0) -> None:
-    """Prints what happens. Faults with `only` in their names strike for `duration_s`, and until they have killed
-    `kills` processes. Raises AssertionError when something happens that must not."""
+    """Runs the workload and prints its events. Faults with `only` in their names strike for `duration_s`, and until
+    they have killed `kills` processes. Raises AssertionError if a property does not hold."""
     cluster = NodeCluster(directory, coordinators=COORDINATORS)
     asyncio.run(_Run(cluster, directory, seed, only, duration_s).run(kills))
 
@@ -104,7 +104,7 @@ class _Run:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _first_to_end(self, work: Awaitable[None], *others: asyncio.Task[None]) -> None:
-        """Waits for `work`. Another task that ends before it has failed."""
+        """Waits until `work` has ended. Raises an error if another task ends before that."""
         working = asyncio.ensure_future(work)
         try:
             await asyncio.wait([working, *others], return_when=asyncio.FIRST_COMPLETED)

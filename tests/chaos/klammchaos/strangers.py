@@ -28,25 +28,26 @@ PATIENCE_MS: Final = 4_000
 PAUSE_S: Final = 1.0
 """The pause between two tries of the same stranger."""
 ATTEMPT_S: Final = DEADLINE_S
-"""No try hangs for longer."""
+"""The longest time that one try may take."""
 WRONG: Final = {"sasl.password": "guessed"}
 _DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 _KAFKA_REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 class GotInError(Violation):
-    """A stranger did what it may not, or learned what it must not."""
+    """Raised if a stranger was allowed an operation, or learned a name."""
 
 
 class Stranger(NamedTuple):
-    """`knock` returns whether it was refused explicitly. Raises GotInError."""
+    """A client without access. `knock` tries to get in, and returns whether it was refused explicitly. It raises
+    GotInError."""
 
     name: str
     knock: Callable[[], Awaitable[bool]]
 
 
 class Strangers:
-    """All strangers, each at its own pace."""
+    """Makes all strangers try again and again, each at its own pace."""
 
     def __init__(self, strangers: Sequence[Stranger], *, pause_s: float = PAUSE_S) -> None:
         self._strangers = strangers
@@ -55,7 +56,7 @@ class Strangers:
         self._tried: Counter[str] = Counter()
 
     async def run(self, written: asyncio.Event) -> None:
-        """Tries until nothing is written any more, and every stranger was refused. Raises GotInError."""
+        """Runs until `written` is set and every stranger was refused explicitly. Raises GotInError."""
         await asyncio.gather(*(self._try(each, written) for each in self._strangers))
         for each in self._strangers:
             print(f"refused: {each.name}, {self._refused[each.name]} of {self._tried[each.name]} times", flush=True)
@@ -98,7 +99,7 @@ def strangers_of(cluster: SecuredCluster) -> Sequence[Stranger]:
 
 
 async def _refusal(call: Awaitable[Any]) -> bool | None:
-    """True if the call was refused explicitly, None if it was answered."""
+    """Returns True if the call was refused explicitly, False if it failed otherwise, and None if it was answered."""
     try:
         await call
     except AuthenticationError:

@@ -12,7 +12,7 @@ LOG_END_BYTES = 4_000
 
 
 class StruckProcesses:
-    """Keeps in mind who has a reason to be down."""
+    """The server processes of a cluster. It remembers which of them may be down because of a fault."""
 
     def __init__(self, processes: Mapping[int, ServerProcess]) -> None:
         self._processes = processes
@@ -28,7 +28,7 @@ class StruckProcesses:
             process.abandon()
 
     def kill(self, nodes: Iterable[int]) -> None:
-        """kill -9, all at once."""
+        """Kills the nodes with SIGKILL, all at once, and waits until they have ended."""
         victims = {node: self._processes[node] for node in nodes}
         for node, victim in victims.items():
             self._may_be_down.add(node)
@@ -37,13 +37,14 @@ class StruckProcesses:
             victim.wait()
 
     def stop(self, node: int) -> None:
-        """SIGTERM, which must end it in order."""
+        """Stops the node with SIGTERM, and waits until it has ended. Raises AssertionError if its exit status is not
+        0."""
         self._may_be_down.add(node)
         status = self._processes[node].end(signal.SIGTERM)
         assert status == 0, f"{self._name(node)} ended with status {status}:\n{self._log_end(node)}"
 
     def restart(self, nodes: Iterable[int]) -> None:
-        """Starts those of the nodes that do not run."""
+        """Starts the nodes that do not run."""
         for node in nodes:
             if not self._processes[node].running:
                 self._processes[node].start()
@@ -54,7 +55,7 @@ class StruckProcesses:
 
     @contextlib.contextmanager
     def frozen(self, nodes: Iterable[int]) -> Iterator[None]:
-        """SIGSTOP, then SIGCONT."""
+        """Freezes the nodes with SIGSTOP within the context, and resumes them with SIGCONT."""
         victims = [self._processes[node] for node in nodes]
         for victim in victims:
             victim.freeze()

@@ -1,4 +1,4 @@
-"""The cables and disks of all nodes, as far as a run can have them for itself."""
+"""The cables and disks of all nodes, if this machine allows a run to have its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from tests.chaos.klammchaos.namespaces import NotPossibleError
 from tests.chaos.klammchaos.network import Link, Network
 
 LOOPBACK: Final = "127.0.0.1"
-"""The address of every server, where they cannot have a network."""
+"""The address of every server if the run has no network of its own."""
 
 
 class Surroundings:
-    """`missing` says which faults are not possible here, and why."""
+    """The network and the disks of the nodes. `missing` lists the faults that are not possible here, with the
+    reasons."""
 
     def __init__(self, nodes: Iterable[int]) -> None:
         self.missing: list[str] = []
@@ -39,7 +40,8 @@ class Surroundings:
                 return
 
     def save_disks(self) -> None:
-        """Copies the content of the disks beside them, because the disks vanish with the run's mounts."""
+        """Copies the content of each disk to a directory `...-saved`, because the disks vanish with the run's
+        mounts."""
         for disk in self._disks.values():
             shutil.copytree(disk.directory, f"{disk.directory}-saved")
 
@@ -56,7 +58,7 @@ class Surroundings:
         return bool(self._disks)
 
     def host(self, node: int) -> str:
-        """Its address."""
+        """Returns the address of the node."""
         return self._network.host(node) if self._network else LOOPBACK
 
     def prefix(self, node: int) -> Sequence[str]:
@@ -67,7 +69,7 @@ class Surroundings:
 
     @contextlib.contextmanager
     def cut(self, links: Iterable[Link]) -> Iterator[None]:
-        """Drops all packets on these links."""
+        """Drops all packets on these links within the context."""
         assert self._network is not None
         self._network.cut(links)
         try:
@@ -77,7 +79,7 @@ class Surroundings:
 
     @contextlib.contextmanager
     def full(self, nodes: Iterable[int], except_bytes: int) -> Iterator[None]:
-        """Their disks, but for some bytes."""
+        """Fills the disks of the nodes within the context, and leaves about `except_bytes` of space on each."""
         victims = [self._disks[node] for node in nodes]
         for victim in victims:
             victim.fill(except_bytes)

@@ -1,4 +1,4 @@
-"""The calls of the topic model as requests to the Admin service, and its responses as answers."""
+"""Converts calls of the topic model to requests of the Admin service, and its responses to answers of the model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.chaos.klammchaos.topic_model import (
 
 
 def topic_resource(name: str) -> pb.ConfigResource:
-    """The topic as a thing with configs."""
+    """Returns the config resource of a topic."""
     return pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name=name)
 
 
 def request_of(name: str, call: Call, timeout_ms: int) -> tuple[str, Any]:
-    """Method and message."""
+    """Returns the method of the Admin service for a call, and its request."""
     match call:
         case Create(partition_count):
             topic = pb.NewTopic(name=name, partition_count=partition_count, replication_factor=1)
@@ -49,7 +49,7 @@ def request_of(name: str, call: Call, timeout_ms: int) -> tuple[str, Any]:
 
 
 def answer_of(call: Call, response: Any) -> Answer:
-    """Returns the part of the response about its only name."""
+    """Returns the answer about the only topic in a response."""
     (result,) = response.topics if isinstance(call, Create | ReadTopic) else response.results
     code = ErrorCode.of(result.error_code)
     if code is not ErrorCode.NONE:

@@ -88,7 +88,7 @@ class TopicModel:
         }
 
     def step(self, state: State, call: Call, result: Answer | None) -> State | Impossible:
-        """See Model. With an unknown outcome the call does what it can, here and now."""
+        """Returns the state after the call, as `Model.step` does. A call with an unknown outcome takes effect here."""
         if isinstance(call, Create):
             return _create(state, call, result)
         code = result.code if result is not None else None
@@ -120,7 +120,8 @@ class TopicModel:
         return state if state.topic_id == result.topic_id else IMPOSSIBLE
 
     def _may_be_new(self, topic_id: str | None) -> bool:
-        """True if a creation that did not return may have given this id, because those that did return gave others."""
+        """Returns True if a creation that did not return may have given this id, because no creation that returned gave
+        it."""
         return topic_id not in self._acknowledged_ids
 
 

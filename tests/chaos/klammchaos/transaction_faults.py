@@ -32,7 +32,7 @@ Victims = Callable[[random.Random], list[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFault:
-    """`weight` is how often it comes in a round of all."""
+    """A fault of the workload "transactions". A round of all faults has it `weight` times."""
 
     name: str
     weight: int
@@ -79,7 +79,7 @@ def _freeze(victims: Victims, for_s: tuple[float, float] = HOLD_S) -> Callable[[
 def _cut_off(
     victims: Victims, others: Sequence[int], for_s: tuple[float, float]
 ) -> Callable[[TransactionStrike], Awaitable[None]]:
-    """Clients still reach it."""
+    """Returns a strike that cuts the victims off from `others`. Clients still reach the victims."""
 
     async def strike(strike: TransactionStrike) -> None:
         cut = victims(strike.rng)

@@ -126,10 +126,10 @@ class Worker:
     async def _process(
         self, polled: Mapping[TopicPartition, Sequence[ConsumerRecord]], member: ConsumerGroupMetadata
     ) -> bool:
-        """True if the transaction is committed."""
+        """Copies the polled records in one transaction. Returns True if it is committed."""
         producer = await self._current_producer()
         transaction = f"{self._name}.{next(self._numbers)}"
-        self.fates[transaction] = Fate.ABORTED  # as long as nobody asks for more
+        self.fates[transaction] = Fate.ABORTED  # until the worker asks to commit
         try:
             await producer.begin_transaction()
             await self._write(producer, transaction, polled)
@@ -172,14 +172,16 @@ class Worker:
         return self.fates[transaction] is Fate.COMMITTED
 
     async def _abort(self, producer: AsyncProducer) -> None:
-        """If that is not possible, the next producer aborts it when it begins, or its coordinator in time."""
+        """Aborts the transaction. If that fails, the next producer aborts it when it begins, or the coordinator after a
+        time-out."""
         try:
             await producer.abort_transaction()
         except KlammError:
             await self._drop_producer()
 
     async def _make_zombie(self, zombie: AsyncProducer, transaction: str) -> None:
-        """Another takes its transactional.id: it must not commit any more."""
+        """Starts another producer with the same transactional.id. Raises AssertionError if the old producer can still
+        commit."""
         self._producer = None
         try:
             await self._current_producer()
@@ -187,7 +189,7 @@ class Worker:
         except (AbortableTransactionError, FatalProducerError):
             self.zombies += 1
         except KlammError:
-            return  # nobody could be reached: nothing is shown
+            return  # no server could be reached, so this shows nothing
         else:
             raise AssertionError(f"the zombie of {transaction} committed")
         finally:
@@ -219,7 +221,7 @@ class Worker:
 
 
 class Observer:
-    """Reads what is committed while faults strike, and in the end all that is left."""
+    """Reads committed records while faults strike, and in the end all that are left."""
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: dict[int, list[Output]] = {number: [] for number in range(PARTITIONS)}
@@ -227,7 +229,7 @@ class Observer:
         self._bootstrap = bootstrap
 
     async def run(self, stop: asyncio.Event) -> None:
-        """`stop`: nothing is written any more."""
+        """Reads until `stop` is set, and then to the end. The caller sets `stop` when nothing is written any more."""
         async with AsyncConsumer(
             bootstrap_servers=self._bootstrap, auto_offset_reset="none", isolation_level="read_committed"
         ) as consumer:

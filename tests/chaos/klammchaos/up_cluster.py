@@ -94,7 +94,7 @@ class UpCluster(PartitionCluster):
     # The command
 
     def start(self) -> None:
-        """Returns when it says that it is ready."""
+        """Starts the command, and returns when it prints that it is ready."""
         command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(self._data_dir)]
         command += ["--controllers", str(len(CONTROLLERS)), "--brokers", str(len(BROKERS))]
         command += ["--coordinators", str(len(COORDINATORS)), "--host", HOST, "--port", str(self.ports[BROKERS[0]])]
@@ -139,12 +139,12 @@ class UpCluster(PartitionCluster):
             assert status == 0, f"{_NAMES[node]} ended with status {status}:\n{self._log_end()}"
 
     def restart(self, nodes: Iterable[int]) -> None:
-        """The command does."""
+        """Does nothing, because the command starts dead processes again."""
 
     def _end(self, nodes: Iterable[int], number: signal.Signals) -> list[int]:
-        """Sends the signal to those of the nodes that run. Returns their exit statuses as the command prints them."""
+        """Sends the signal to the nodes that run. Returns their exit statuses, as the command prints them."""
         running = self._running()
-        # A process that is just being started again has ended by a fault before.
+        # A node that does not run was ended by an earlier fault, and is being started again.
         victims = [node for node in nodes if node in running]
         self._may_be_down.update(victims)
         since = self._log_path.stat().st_size
@@ -186,7 +186,7 @@ class UpCluster(PartitionCluster):
         assert len(self._pids) == len(_NAMES), f"of {_NAMES} there are {self._pids}:\n{self._log_end()}"
 
     def check_running(self) -> None:
-        """Checks that no process has ended by itself. A node whose process did so has another process now, or none."""
+        """Checks that no process has ended by itself. A node whose process ended has another process now, or none."""
         if self._command is None:
             return
         assert self._command.poll() is None, f"klamm up ended by itself:\n{self._log_end()}"
@@ -196,7 +196,7 @@ class UpCluster(PartitionCluster):
                 assert running.get(node) == pid, f"{_NAMES[node]} ended by itself:\n{self._log_end()}"
 
     def _running(self, command_pid: int | None = None) -> dict[int, int]:
-        """Pid by node."""
+        """Returns the process id of each node that runs."""
         if command_pid is None:
             assert self._command is not None
             command_pid = self._command.pid
@@ -211,7 +211,7 @@ class UpCluster(PartitionCluster):
         return found
 
     def _all_serve(self) -> bool:
-        """True if all nodes serve again, according to the command's last line about each that ended."""
+        """Returns True if all nodes serve again, according to the command's last line about each node that ended."""
         last = dict(re.findall(r" (\w+ \d+) (ended|serves) ", self._said(self._started_at)))
         return "ended" not in last.values()
 

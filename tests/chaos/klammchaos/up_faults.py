@@ -1,4 +1,4 @@
-"""The faults of a cluster that one command runs: of the command itself, and of packets by port."""
+"""The faults of a cluster that `klamm up` runs: they end the command itself, or drop packets by port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _cluster(strike: PartitionStrike) -> UpCluster:
 
 
 def _end_command(number: signal.Signals, expected: int) -> Act:
-    """The same command again finds all that was."""
+    """Returns an act that ends the command, and runs the same command again. It must find all data again."""
 
     async def act(strike: PartitionStrike) -> None:
         cluster = _cluster(strike)
