@@ -121,7 +121,7 @@ class Finding(NamedTuple):
 def findings(text: str, suffix: str, *, of_product: bool = False) -> Iterator[Finding]:
     """Returns what is refused in a text, passage by passage. `suffix` is the end of its file's name, such as ".py"."""
     patterns = [pattern for pattern in PATTERNS if of_product or not pattern.of_product]
-    if suffix == ".py" and not of_product and not _MAY_FIND.search(text):
+    if suffix == ".py" and not (_MAY_FIND_IN_PRODUCT if of_product else _MAY_FIND).search(text):
         return
     for passage in passages(text, suffix):
         plain = _without_code(passage.text)
@@ -151,8 +151,22 @@ def passages(text: str, suffix: str) -> Iterator[Passage]:
         yield from _blocks(_line_comments(text, _COMMENT_SIGNS[suffix]))
 
 
-_MAY_FIND: Final = re.compile(r"""who|anew|\bmany\b|otherwise|\bits\b['".,;:)]*\s|(?:Of|By)\b""", re.IGNORECASE)
-"""Matches in each finding outside of `PRODUCT`. A file without a match need not be parsed."""
+_GAP: Final = r"""[\s#"'f]+"""
+"""Matches between two words of a phrase, if they are on two lines of a comment or of a string."""
+
+_MAY_FIND: Final = re.compile(
+    rf"""\bwho(?:(?:so)?m?ever)?\b|\banew\b|\bso{_GAP}many\b|\b(?:is|are|was|were){_GAP}(?:otherwise|its)\b"""
+    rf"""|["'#]\s*(?:Of|By)\b""",
+    re.IGNORECASE,
+)
+"""Matches in each Python file with a finding. The others need not be parsed, which takes most of the time."""
+
+_MAY_FIND_IN_PRODUCT: Final = re.compile(
+    rf"""{_MAY_FIND.pattern}|["'#]\s*(?-i:{_FRAGMENT})\b|\b(?:what|nobody|somebody|everybody){_GAP}(?:{_VERB})\b|"""
+    + _DIALECT.replace(r"\s", _GAP),
+    re.IGNORECASE,
+)
+"""The same for the folders of `PRODUCT`."""
 
 _COMMENT_SIGNS: Final = {
     ".proto": "//",
