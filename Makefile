@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest
+# pytest compiles each file of tests, which takes half of a minute. It keeps what it compiled only without this variable.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
 QUICK := tests/unit tests/scenarios tests/sim tests/chaos
 
@@ -49,6 +50,8 @@ test: setup  ## Lint and every test a laptop can run. Before each commit.
 	+@$(MAKE) --no-print-directory --jobs 2 lint tests
 
 tests: setup
+	@# Compiles all files once. Each worker would do it for itself, at the same time.
+	@$(PYTEST) tests --collect-only --quiet >/dev/null 2>&1 || true  # the tests say what is wrong
 	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines and not quarantine" $(SPREAD) \
 	    --durations 30
 
