@@ -243,7 +243,7 @@ class SimBroker:
         self._world.after(delay_ms * MS, self.receive, self.life, action, *args)
 
     def _call(self, method: Callable[..., None], request: Any, answer: Callable[..., None]) -> None:
-        """A request to the controller."""
+        """Sends a request to the controller. `answer` gets its response, unless the broker's process ends before."""
         life = self.life
         self.cluster.network.send(
             self.broker_id, CONTROLLER, method, request, lambda *args: self.receive(life, answer, *args)

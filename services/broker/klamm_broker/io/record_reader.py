@@ -66,8 +66,8 @@ class RecordReader:
         return await self._read_cold(slices) if resident is None else resident
 
     def copy_resident(self, slices: Sequence[LocatedSlice]) -> Sequence[Copy] | None:
-        """Returns copies of the slices, or None if a page is not in memory or a slice should be lent. Raises
-        LogDirFailure."""
+        """Returns copies of the slices. Returns None if a page is not in memory, or if a slice is so long that
+        `lend` is cheaper. Raises LogDirFailure."""
         if self._can_lend and _has_files(slices):
             return None
         if not self._can_probe:

@@ -230,7 +230,7 @@ class TimeoutNowRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """A replica that receives nothing from a leader asks to be sent entries."""
+    """The request of a replica to which no leader sends entries: it asks the leader to send them."""
 
     sender: ReplicaKey
     receiver: ReplicaKey

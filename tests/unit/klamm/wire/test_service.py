@@ -1,4 +1,5 @@
-"""Tests the serialization of messages: equal messages give equal bytes, at no cost for the data path."""
+"""Tests the serialization of messages: equal messages give equal bytes. Calls of the data path do without that,
+because their messages have no maps."""
 
 from __future__ import annotations
 

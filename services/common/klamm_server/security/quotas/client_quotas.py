@@ -63,7 +63,7 @@ class ClientQuotas:
         return min(INT_MAX, rate.throttle_ms(quota.limit, now_ms))
 
     def charge_address(self, key: str, address: str, amount: float, now_ms: int) -> int:
-        """Charges an amount to an address (`charge`). Each address is charged by itself."""
+        """Counts `amount` against the quota of an address, as `charge` does. Each address has a rate of its own."""
         limit = limit_of_address(self._quotas, key, canonical_address(address))
         if limit is None:
             return 0
