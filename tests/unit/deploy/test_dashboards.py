@@ -40,13 +40,13 @@ def _targets(dashboard: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from panel.get("targets", ())
 
 
-def test_there_are_five() -> None:
+def test_every_dashboard_has_a_source_and_its_own_uid() -> None:
     for folder, suffix in (("source", "yml"), ("dashboards", "json")):
         assert sorted(path.name for path in (GRAFANA / folder).iterdir()) == [f"{name}.{suffix}" for name in NAMES]
     assert len({_dashboard(name)["uid"] for name in NAMES}) == len(NAMES)
 
 
-def test_they_are_what_their_sources_make(builder: ModuleType) -> None:
+def test_the_dashboards_equal_the_build_of_their_sources(builder: ModuleType) -> None:
     for name, source in builder.sources():
         made = builder.text(builder.build(name, source))
         is_made = made == (GRAFANA / "dashboards" / f"{name}.json").read_text()
@@ -54,7 +54,7 @@ def test_they_are_what_their_sources_make(builder: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_asks_for_metrics_that_are_shown(name: str) -> None:
+def test_every_dashboard_query_uses_existing_metrics(name: str) -> None:
     dashboard = _dashboard(name)
     asked = [target["expr"] for target in _targets(dashboard)]
     asked += [one["query"]["query"].removeprefix("label_values(").rpartition(",")[0] for one in _variables(dashboard)]
@@ -65,7 +65,7 @@ def test_every_query_asks_for_metrics_that_are_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_is_of_the_cluster_chosen_and_by_variables_that_are_there(name: str) -> None:
+def test_every_dashboard_query_filters_by_cluster_and_uses_defined_variables(name: str) -> None:
     dashboard = _dashboard(name)
     variables = {f"${variable['name']}" for variable in _variables(dashboard)}
     for target in _targets(dashboard):
@@ -75,7 +75,7 @@ def test_every_query_is_of_the_cluster_chosen_and_by_variables_that_are_there(na
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_panels_lie_beside_each_other(name: str) -> None:
+def test_dashboard_panels_do_not_overlap(name: str) -> None:
     taken: set[tuple[int, int]] = set()
     panels = _dashboard(name)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)

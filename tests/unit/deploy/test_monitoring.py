@@ -46,7 +46,7 @@ def rules() -> Iterator[Rule]:
 ALERTS = [rule for rule in rules() if "alert" in rule.fields]
 
 
-def test_every_module_that_measures_is_known() -> None:
+def test_every_module_that_creates_metrics_is_listed() -> None:
     services = DEPLOY.parent / "services"
     makes = re.compile(
         r"\b(?:counters?|gauges?|histograms?|Readings)\($|\b(?:counters?|gauges?|histograms?|Readings)\(\""
@@ -69,19 +69,19 @@ def test_every_module_that_measures_is_known() -> None:
         ("predict_linear(f[6h], 24 * 3600) < 0 unless bool_metric", {"f", "bool_metric"}),
     ],
 )
-def test_names_of_metrics_are_told_from_other_words(expression: str, names: set[str]) -> None:
+def test_metric_names_are_found_in_promql_expressions(expression: str, names: set[str]) -> None:
     assert metric_names(expression) == names
 
 
 @pytest.mark.parametrize("rule", list(rules()), ids=lambda rule: rule.name)
-def test_rules_ask_only_for_metrics_that_are_shown(rule: Rule) -> None:
+def test_monitoring_rules_use_only_existing_metrics(rule: Rule) -> None:
     names = metric_names(rule.fields["expr"])
     assert names
     assert names <= shown_metrics() | RECORDED
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule.name)
-def test_every_alert_says_what_to_do_and_is_tried_both_ways(rule: Rule) -> None:
+def test_every_alert_has_a_description_and_tests_of_firing_and_not_firing(rule: Rule) -> None:
     fields = rule.fields
     assert fields["labels"]["severity"] in {"info", "warning", "critical"}
     assert len(fields["annotations"]["summary"]) < 120

@@ -105,13 +105,13 @@ CLUSTERS = {
 EACH = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS.keys())
 
 
-def test_there_is_everybody() -> None:
+def test_every_deployment_has_its_number_of_servers() -> None:
     sizes = {name: len(cluster) for name, cluster in CLUSTERS.items()}
     assert sizes == {"compose": 8, "compose, small": 3, "compose, secure": 8, "kubernetes": 8}
 
 
 @EACH
-def test_everybody_finds_the_controllers(cluster: list[Server]) -> None:
+def test_every_server_is_configured_with_the_controllers_endpoints(cluster: list[Server]) -> None:
     controllers = [one.config for one in cluster if isinstance(one.config, ControllerConfig)]
     endpoints = ["{}:{}".format(*_dialled(one)[0].address) for one in controllers]
     for controller in controllers:
@@ -125,7 +125,7 @@ def test_everybody_finds_the_controllers(cluster: list[Server]) -> None:
 
 
 @EACH
-def test_ids_and_endpoints_are_each_somebodys_own(cluster: list[Server]) -> None:
+def test_every_server_has_its_own_id_and_endpoints(cluster: list[Server]) -> None:
     for kind in COMMANDS.values():
         ids = [one.config.node_id for one in cluster if isinstance(one.config, kind)]
         assert ids == list(range(1, len(ids) + 1))
@@ -144,13 +144,13 @@ def test_probes_ask_where_the_server_listens(cluster: list[Server]) -> None:
 
 
 @EACH
-def test_prometheus_reaches_every_server_from_another_container_unless_they_are_secured(cluster: list[Server]) -> None:
+def test_metrics_are_served_to_other_containers_unless_the_cluster_is_secured(cluster: list[Server]) -> None:
     shown = {(one.config.resolved_metrics_host(), one.config.metrics_port) for one in cluster}
     is_secured = any(one.config.resolved_listeners().secured for one in cluster)
     assert {host for host, port in shown if port} == ({"localhost"} if is_secured else {"0.0.0.0"})
 
 
-def test_clients_of_the_secured_cluster_log_in_and_its_servers_are_told_apart() -> None:
+def test_the_secured_cluster_has_logins_for_clients_and_a_certificate_for_each_server() -> None:
     servers = CLUSTERS["compose, secure"]
     names = {one.name for one in servers}
     for server in servers:
@@ -164,7 +164,7 @@ def test_clients_of_the_secured_cluster_log_in_and_its_servers_are_told_apart() 
 
 
 @EACH
-def test_a_broker_may_hold_less_than_its_limit(cluster: list[Server]) -> None:
+def test_the_buffers_of_a_broker_are_at_most_half_of_its_memory_limit(cluster: list[Server]) -> None:
     for server in cluster:
         if isinstance(config := server.config, BrokerConfig):
             held = config.queued_max_request_bytes + config.log_cleaner_dedupe_buffer_size
@@ -177,7 +177,7 @@ def _bytes(text: str) -> int:
 
 
 @EACH
-def test_replicas_survive_a_broker_where_there_are_three(cluster: list[Server]) -> None:
+def test_replication_factor_and_min_isr_of_a_deployment_follow_its_number_of_brokers(cluster: list[Server]) -> None:
     brokers = [one.config for one in cluster if isinstance(one.config, BrokerConfig)]
     (factor,) = {
         number
@@ -193,14 +193,14 @@ def test_replicas_survive_a_broker_where_there_are_three(cluster: list[Server]) 
     assert {one.originals.get("min.insync.replicas", "1") for one in brokers} == {str(max(1, factor - 1))}
 
 
-def test_the_hosts_ports_are_the_containers_and_nobody_shares_one() -> None:
+def test_published_ports_equal_the_container_ports_and_are_unique() -> None:
     ports = [port.split(":") for service in _compose_services("cluster").values() for port in service["ports"]]
     assert all(host == container and bind == "127.0.0.1" for bind, host, container in ports)
     assert len({host for _, host, _ in ports}) == len(ports) == 11
 
 
 @pytest.mark.parametrize("profile", ["cluster", "small", "secure"])
-def test_the_host_and_containers_each_have_listeners_with_addresses_of_theirs(profile: str) -> None:
+def test_the_host_and_the_containers_each_have_listeners_with_reachable_addresses(profile: str) -> None:
     for name, service in _compose_services(profile).items():
         hostnames = {"INTERNAL": name, "GRPC": name, "KAFKA": name, "GRPC_HOST": "localhost", "KAFKA_HOST": "localhost"}
         dialled = _dialled(_config(service["command"], service["environment"]))
@@ -210,7 +210,7 @@ def test_the_host_and_containers_each_have_listeners_with_addresses_of_theirs(pr
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
-def test_what_is_described_for_kubernetes_is_what_it_knows(version: str) -> None:
+def test_the_kubernetes_manifests_match_the_schemas_of_its_api(version: str) -> None:
     """The schemas of its API have every field that we use, so that Kubernetes drops none silently."""
     kinds = ["Service", "PodDisruptionBudget", "StatefulSet"]
     described = [one for kind in kinds for one in _kubernetes(kind)]

@@ -32,7 +32,7 @@ def title(text: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_record_has_the_four_sections_and_each_says_something(name: str) -> None:
+def test_a_decision_record_has_four_sections_that_are_not_empty(name: str) -> None:
     found = sections((FOLDER / name).read_text())
     assert list(found) == SECTIONS
     assert all(found.values())

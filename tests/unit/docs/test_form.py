@@ -47,5 +47,5 @@ def test_a_page_has_the_form_of_the_site(page: str) -> None:
         ("# A\n\n```\n# no heading\nText:\n- no list\n```\n", 0),
     ],
 )
-def test_what_differs_is_found(text: str, count: int) -> None:
+def test_faults_in_the_form_of_a_page_are_found(text: str, count: int) -> None:
     assert len(list(faults(text))) == count

@@ -45,7 +45,7 @@ def fault(page: Path, link: Link) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_somewhere(page: str) -> None:
+def test_every_link_leads_to_an_existing_page_and_heading(page: str) -> None:
     assert not list(broken(ROOT / page))
 
 
@@ -66,7 +66,7 @@ def test_links_of_a_broken_page_are_found(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_code_is_no_link() -> None:
+def test_links_in_code_and_comments_are_ignored() -> None:
     text = "`[a](b.md)`\n```\n[c](d.md)\n```\n<!-- [e](f.md) -->\n![i](j.svg) [g](h.md#k)\n[l]: m.md\n"
     assert list(markdown.links(text)) == [Link(6, "j.svg", ""), Link(6, "h.md", "k"), Link(7, "m.md", "")]
 

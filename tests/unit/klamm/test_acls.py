@@ -22,7 +22,7 @@ EVERY = BINDING._replace(resource_name="*")
 
 
 @given(BINDINGS)
-def test_a_filter_of_nothing_means_all_and_a_binding_itself(binding: AclBinding) -> None:
+def test_an_empty_filter_matches_each_binding_and_a_full_filter_its_own(binding: AclBinding) -> None:
     assert AclBindingFilter().matches(binding)
     assert AclBindingFilter(*binding).matches(binding)
 
@@ -43,7 +43,9 @@ def test_a_filter_of_nothing_means_all_and_a_binding_itself(binding: AclBinding)
         (PatternType.PREFIXED, "orders", []),
     ],
 )
-def test_patterns(pattern_type: PatternType, name: str | None, meant: list[AclBinding]) -> None:
+def test_resource_name_filters_match_as_in_kafka(
+    pattern_type: PatternType, name: str | None, meant: list[AclBinding]
+) -> None:
     asked = AclBindingFilter(resource_name=name, pattern_type=pattern_type)
     assert [binding for binding in (BINDING, PREFIX, EVERY) if asked.matches(binding)] == meant
 
@@ -60,11 +62,11 @@ def test_patterns(pattern_type: PatternType, name: str | None, meant: list[AclBi
         AclBindingFilter(permission_type=AclPermissionType.DENY),
     ],
 )
-def test_another_value_is_not_meant(other: AclBindingFilter) -> None:
+def test_a_filter_with_another_value_does_not_match(other: AclBindingFilter) -> None:
     assert not other.matches(BINDING)
 
 
-def test_values_are_found_by_their_numbers() -> None:
+def test_acl_enums_are_found_by_number_and_unknown_numbers_are_unknown() -> None:
     assert {2: "topic"}[ResourceType.TOPIC] == "topic"
     assert ResourceType(77) is ResourceType.UNKNOWN
 

@@ -16,7 +16,7 @@ from klamm.secret import Secret
 CANARY = "canary-s3cret"
 
 
-def test_a_client_gets_what_its_kind_knows_and_secrets_as_such(tmp_path: Path) -> None:
+def test_a_client_gets_the_settings_of_its_kind_and_passwords_as_secrets(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(f"sasl.password={CANARY}\nacks=1\ngroup.id=g\nsend.buffer.bytes=1\n")
     found = read_client_file(str(file), ClientConfig)
@@ -26,7 +26,7 @@ def test_a_client_gets_what_its_kind_knows_and_secrets_as_such(tmp_path: Path) -
     assert read_client_file(str(file), ConsumerConfig).keys() == {"sasl.password", "group.id"}
 
 
-def test_what_no_client_knows_is_refused(tmp_path: Path) -> None:
+def test_a_setting_that_no_client_knows_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(f"sasl.pasword={CANARY}\n")
     with pytest.raises(ConfigError) as refused:

@@ -30,17 +30,17 @@ def test_values_may_come_as_text_as_in_a_properties_file() -> None:
     assert (config.batch_size, config.flag, config.level) == (77, True, 3)
 
 
-def test_unknown_name_is_refused_with_the_nearest() -> None:
+def test_an_unknown_name_is_refused_with_the_most_similar_name() -> None:
     with pytest.raises(ConfigError, match=r"unknown configuration batch\.sise; did you mean batch\.size\?"):
         Example.parse({"batch.sise": 1})
 
 
-def test_unknown_name_like_no_other_is_refused_without_a_guess() -> None:
+def test_an_unknown_name_without_a_similar_name_is_refused_without_a_guess() -> None:
     with pytest.raises(ConfigError, match=r"^unknown configuration xyzzy$"):
         Example.parse({"xyzzy": 1})
 
 
-def test_a_setting_that_tunes_what_there_is_not_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kafka_tuning_config_without_effect_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert Example.parse({"send.buffer.bytes": 131_072}, client_dns_lookup="use_all_dns_ips") == Example.parse()
 
     assert caplog.messages == [
@@ -50,13 +50,13 @@ def test_a_setting_that_tunes_what_there_is_not_is_ignored_with_a_warning(caplog
     ]
 
 
-def test_a_setting_that_promises_what_there_is_not_is_refused() -> None:
+def test_a_kafka_config_of_a_missing_feature_is_refused() -> None:
     assert Example.parse({"security.protocol": "PLAINTEXT"}) == Example.parse()
     with pytest.raises(ConfigError, match=r"unknown configuration interceptor\.classes"):
         Example.parse({"interceptor.classes": "a.B"})
 
 
-def test_who_logs_in_says_as_whom() -> None:
+def test_a_sasl_login_needs_a_user_name_and_a_password() -> None:
     given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
     with pytest.raises(ConfigError, match=r"sasl\.password, .* none set, expected one"):
         Example.parse(given)
@@ -76,7 +76,7 @@ def test_who_logs_in_says_as_whom() -> None:
         ({"ssl.client.auth": "none"}, "unknown configuration ssl.client.auth"),
     ],
 )
-def test_settings_of_tls_that_cannot_be_kept_are_refused(given, told):
+def test_unsupported_tls_settings_are_refused(given, told):
     with pytest.raises(ConfigError) as refused:
         Example.parse({"security.protocol": "SSL", **given})
     assert told in str(refused.value)
@@ -107,7 +107,7 @@ def test_name_given_both_ways_is_refused() -> None:
         ("bootstrap.servers", "::1:9094", "brackets"),
     ],
 )
-def test_bad_value_names_setting_value_and_expectation(name: str, value: object, expected: str) -> None:
+def test_the_error_of_a_bad_value_names_setting_value_and_expectation(name: str, value: object, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Example.parse({name: value})
 
@@ -115,13 +115,13 @@ def test_bad_value_names_setting_value_and_expectation(name: str, value: object,
     assert expected in str(caught.value)
 
 
-def test_servers_take_lists_text_default_ports_and_ipv6() -> None:
+def test_bootstrap_servers_accept_lists_text_default_ports_and_ipv6() -> None:
     assert Example.parse(bootstrap_servers="a, b:1,[::1]").bootstrap_servers == ("a:9094", "b:1", "[::1]:9094")
     assert Example.parse(bootstrap_servers=["a:1"]).bootstrap_servers == ("a:1",)
     assert Example.parse().bootstrap_servers == ("localhost:9094",)
 
 
-def test_backoff_bounds_must_fit_each_other() -> None:
+def test_retry_backoff_max_must_not_be_less_than_retry_backoff() -> None:
     with pytest.raises(ConfigError, match=r"retry\.backoff\.max\.ms=50 must be at least retry\.backoff\.ms=100"):
         Example.parse({"retry.backoff.max.ms": 50})
 

@@ -14,7 +14,7 @@ NUMBERS = st.integers(0, 2**31 - 1)
 
 
 @given(NAMES, NAMES, NUMBERS, NUMBERS, st.integers(1, 60))
-def test_all_ids_of_a_ledger_are_in_its_shard(sink, query_id, partition, attempt, shard_count):
+def test_all_transactional_ids_of_a_ledger_belong_to_its_shard(sink, query_id, partition, attempt, shard_count):
     ledger = LedgerId(sink, query_id)
     part = ledger.part(partition, attempt)
     assert ledger_problem(ledger) is None
@@ -24,7 +24,7 @@ def test_all_ids_of_a_ledger_are_in_its_shard(sink, query_id, partition, attempt
 
 
 @given(st.text(max_size=40), st.integers(1, 60))
-def test_every_other_id_is_where_kafka_has_it(key, shard_count):
+def test_other_transactional_ids_belong_to_the_same_shard_as_in_kafka(key, shard_count):
     if ledger_of(key) is None:
         magnitude = abs(java_string_hash(key))
         assert coordinator_shard(key, shard_count) == magnitude % shard_count
@@ -33,17 +33,17 @@ def test_every_other_id_is_where_kafka_has_it(key, shard_count):
 @pytest.mark.parametrize(
     "key", ["orders", "__sink/a", "__sink/a/b/c/0", "__sink/a/b/1", "__sink/a b/c/1/0", "sink/a/b/1/0"]
 )
-def test_what_names_no_ledger(key):
+def test_an_id_that_does_not_follow_the_ledger_form_names_no_ledger(key):
     assert ledger_of(key) is None
     assert is_misnamed(key) == key.startswith("__sink/")
 
 
-def test_a_ledgers_own_key_is_no_transactional_id():
+def test_the_key_of_a_ledger_is_refused_as_a_transactional_id():
     assert is_misnamed(LedgerId("a", "b").key)
 
 
 @pytest.mark.parametrize(
     "ledger", [LedgerId("", "q"), LedgerId("s", "a/b"), LedgerId("s" * 250, "q"), LedgerId("ü", "q")]
 )
-def test_names_that_are_refused(ledger):
+def test_an_invalid_ledger_name_is_refused(ledger):
     assert "expected" in str(ledger_problem(ledger))

@@ -26,11 +26,11 @@ from tests.support import seeds
         ("xyz", "", LETTERS_MAX + 1),
     ],
 )
-def test_the_distance_counts_letters_up_to_its_bound(first: str, second: str, letters: int) -> None:
+def test_the_distance_counts_changed_letters_up_to_its_bound(first: str, second: str, letters: int) -> None:
     assert distance(first, second) == distance(second, first) == letters
 
 
-def test_as_many_changes_as_the_distance_says_lead_from_one_name_to_the_other() -> None:
+def test_the_distance_is_at_most_the_number_of_random_changes() -> None:
     """The distance of a name with one or two random changes is never greater than the number of changes."""
     rng = random.Random(seeds.run_seed())
     for _ in range(500):
@@ -67,6 +67,6 @@ def test_only_a_name_within_two_letters_is_offered(name: str, known: set[str], e
     assert near_miss(name, known) == expected
 
 
-def test_the_nearest_comes_first_and_then_the_alphabet_decides() -> None:
+def test_suggestions_are_sorted_by_distance_and_then_by_name() -> None:
     known = ["fetch.mix.bit", "fetch.min.bytes", "fetch.max.bytes", "fetch.moo.bytes"]
     assert near_misses("fetch.mix.bytes", known) == ["fetch.max.bytes", "fetch.min.bytes", "fetch.moo.bytes"]

@@ -15,6 +15,6 @@ def test_a_plain_number_is_an_offset_without_metadata() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, -2, OffsetAndMetadata(-1)])
-def test_a_negative_offset_is_refused_here_because_no_coordinator_refuses_it(offset: int | OffsetAndMetadata) -> None:
+def test_a_negative_offset_is_refused_by_the_client(offset: int | OffsetAndMetadata) -> None:
     with pytest.raises(ConfigError, match=r"offset -\d of t-0: expected 0 or more"):
         to_commit({TP: offset})

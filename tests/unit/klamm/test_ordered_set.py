@@ -11,7 +11,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["add", "discard", "clear"]), st.inte
 
 
 @given(STEPS)
-def test_it_has_the_members_of_a_set_in_the_order_in_which_they_came(steps: list[tuple[str, int]]) -> None:
+def test_an_ordered_set_has_the_members_of_a_set_in_insertion_order(steps: list[tuple[str, int]]) -> None:
     ordered: OrderedSet[int] = OrderedSet()
     members: list[int] = []
     for step, member in steps:

@@ -47,20 +47,20 @@ def test_murmur2_agrees_with_aiokafka(key: bytes) -> None:
 
 
 @given(st.binary(max_size=100), st.integers(1, 1_000))
-def test_key_goes_where_aiokafka_puts_it(key: bytes, partition_count: int) -> None:
+def test_a_key_has_the_same_partition_as_in_aiokafka(key: bytes, partition_count: int) -> None:
     expected = (aiokafka_murmur2(key) & 0x7FFFFFFF) % partition_count
 
     assert key_partition(key, partition_count) == expected
 
 
-def test_key_hash_counts_partitions_without_a_leader_too() -> None:
+def test_a_key_may_choose_a_partition_without_a_leader() -> None:
     partitioner = default()
     partitioner.update(10, [3])
 
     assert {partitioner.choose(str(n).encode(), 10) for n in range(200)} == set(range(10))
 
 
-def test_records_without_key_stick_for_one_batch() -> None:
+def test_records_without_a_key_stay_on_one_partition_for_a_batch() -> None:
     partitioner = default()
     partitioner.update(100, range(100))
 
@@ -71,7 +71,7 @@ def test_records_without_key_stick_for_one_batch() -> None:
     assert len({run[0] for run in runs}) > 1
 
 
-def test_sticky_spreads_evenly_over_time() -> None:
+def test_the_sticky_partitioner_spreads_records_evenly_over_time() -> None:
     partitioner = default()
     partitioner.update(4, range(4))
 
@@ -80,7 +80,7 @@ def test_sticky_spreads_evenly_over_time() -> None:
     assert all(900 < counts[partition] < 1_100 for partition in range(4))
 
 
-def test_sticky_leaves_a_partition_that_lost_its_leader() -> None:
+def test_the_sticky_partitioner_leaves_a_partition_without_a_leader() -> None:
     partitioner = default()
     partitioner.update(2, [0, 1])
     stuck_at = partitioner.choose(None, 1)
@@ -91,7 +91,7 @@ def test_sticky_leaves_a_partition_that_lost_its_leader() -> None:
     assert partitioner.choose(None, 1) == other
 
 
-def test_sticky_stays_when_its_partition_is_still_fine() -> None:
+def test_the_sticky_partitioner_stays_if_new_partitions_are_added() -> None:
     partitioner = default()
     partitioner.update(100, range(100))
     stuck_at = partitioner.choose(None, 1)
@@ -107,28 +107,28 @@ def test_without_any_leader_all_partitions_are_used() -> None:
         assert {partitioner.choose(None, STICKY_BYTES) for _ in range(100)} == {0, 1, 2}
 
 
-def test_keys_can_be_ignored() -> None:
+def test_with_ignore_keys_the_partition_does_not_depend_on_the_key() -> None:
     partitioner = default(ignore_keys=True)
     partitioner.update(100, range(100))
 
     assert len({partitioner.choose(str(n).encode(), 100) for n in range(10)}) == 1
 
 
-def test_round_robin_takes_turns_over_what_is_available() -> None:
+def test_round_robin_alternates_over_the_available_partitions() -> None:
     partitioner = RoundRobinPartitioner()
     partitioner.update(4, [0, 2, 3])
 
     assert [partitioner.choose(b"k", 1) for _ in range(4)] == [0, 2, 3, 0]
 
 
-def test_random_uses_what_is_available() -> None:
+def test_the_random_partitioner_uses_only_available_partitions() -> None:
     partitioner = RandomPartitioner(rng=random.Random(1))
     partitioner.update(4, [1, 2])
 
     assert {partitioner.choose(b"k", 1) for _ in range(50)} == {1, 2}
 
 
-def test_custom_function_sees_key_all_and_available() -> None:
+def test_a_custom_partitioner_gets_the_key_and_all_and_available_partitions() -> None:
     seen: list[tuple[bytes | None, list[int], list[int]]] = []
 
     def choose_last(key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]) -> int:

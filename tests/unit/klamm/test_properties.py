@@ -10,7 +10,7 @@ from klamm.errors import ConfigError
 from klamm.properties import parse_properties, read_properties
 
 
-def test_properties_files(tmp_path: Path) -> None:
+def test_a_properties_file_is_parsed(tmp_path: Path) -> None:
     path = tmp_path / "broker.properties"
     path.write_text("# a comment\n! another\n\n node.id = 3 \nlog.dirs=/a,/b\nbroker.rack=\nx=a=b\n")
     assert read_properties(path) == {"node.id": "3", "log.dirs": "/a,/b", "broker.rack": "", "x": "a=b"}

@@ -16,18 +16,18 @@ LAZY = [klamm, klamm.admin, klamm.admin.decode, klamm.admin.types, klamm.consume
 
 
 @pytest.mark.parametrize(("package", "name"), [(package, name) for package in LAZY for name in package.__all__])
-def test_every_public_name_is_there(package: ModuleType, name: str) -> None:
+def test_each_public_name_can_be_imported(package: ModuleType, name: str) -> None:
     assert getattr(package, name) is not None
     assert name in dir(package)
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_other_names_are_not(package: ModuleType) -> None:
+def test_an_unknown_public_name_raises_an_attribute_error(package: ModuleType) -> None:
     with pytest.raises(AttributeError, match="'Nothing'"):
         package.__getattr__("Nothing")
 
 
-def test_the_admin_has_all_its_types() -> None:
+def test_the_admin_package_exports_all_its_types() -> None:
     assert set(klamm.admin.types.__all__) == {*klamm.admin.__all__} - {"Admin", "AsyncAdmin"}
 
 
@@ -36,6 +36,6 @@ def test_types_of_the_admin_are_pickled(value: object) -> None:
     assert pickle.loads(pickle.dumps(value)) == value
 
 
-def test_a_pickle_may_name_the_package_of_a_type() -> None:
+def test_a_pickle_that_names_the_former_module_of_a_type_is_loaded() -> None:
     """Pickles from before each area had its own module name the package."""
     assert pickle.loads(b"cklamm.admin.types\nNewTopic\n(Vorders\nI3\ntR.") == NewTopic("orders", 3)

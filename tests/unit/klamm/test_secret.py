@@ -40,14 +40,14 @@ TEXT = "hunter2-über"
         lambda secret: logging.LogRecord("n", 20, "p", 1, "is %s %r", (secret, secret), None).getMessage(),
     ],
 )
-def test_it_shows_itself_in_no_text(show) -> None:
+def test_a_secret_is_hidden_in_every_text(show) -> None:
     shown = show(Secret(TEXT))
     assert HIDDEN.lower() in shown.lower()
     assert not any(part in shown for part in ("hunter2", "HUNTER2", "über"))
 
 
 @given(st.text(), st.text())
-def test_it_is_there_for_who_asks_and_equal_to_its_like(one: str, other: str) -> None:
+def test_reveal_returns_the_secret_and_equal_secrets_are_equal(one: str, other: str) -> None:
     secret = Secret(one)
     assert secret.reveal() == one
     assert secret == Secret(one)
@@ -60,7 +60,7 @@ def test_it_is_there_for_who_asks_and_equal_to_its_like(one: str, other: str) ->
 
 
 @given(st.text())
-def test_it_stays_a_secret_when_it_is_carried_elsewhere(text: str) -> None:
+def test_a_pickled_or_copied_secret_is_still_a_secret(text: str) -> None:
     for carried in (pickle.loads(pickle.dumps(Secret(text))), copy.deepcopy(Secret(text)), Secret(Secret(text))):
         assert isinstance(carried, Secret)
         assert carried.reveal() == text

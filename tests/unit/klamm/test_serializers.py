@@ -36,11 +36,11 @@ def test_bytes_need_no_serde(value: str | None) -> None:
     assert parse_deserializer(value) is None
 
 
-def test_function_is_taken_as_it_is() -> None:
+def test_a_function_is_used_as_the_serializer() -> None:
     assert parse_serializer(str.encode) is str.encode
 
 
 @pytest.mark.parametrize("value", ["avro", 5, object()])
-def test_anything_else_is_refused_with_the_names_there_are(value: object) -> None:
+def test_an_unknown_serializer_is_refused_with_the_known_names(value: object) -> None:
     with pytest.raises(ValueError, match="a function or one of bytes, string"):
         parse_serializer(value)

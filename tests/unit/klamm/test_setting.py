@@ -123,12 +123,12 @@ def test_a_refusal_names_setting_value_and_expectation(name: str, value: object,
     assert str(caught.value) == f"{name}: {value!r} is not valid, expected {expected}"
 
 
-def test_what_is_wrong_with_a_secret_does_not_show_it() -> None:
+def test_the_refusal_of_a_secret_setting_does_not_show_its_value() -> None:
     with pytest.raises(ConfigError, match=r"^secret: the value given is not valid, expected one of none, some$"):
         parse(Example, {"node.id": 1, "secret": "hunter2"})
 
 
-def test_a_secret_has_a_kind_of_its_own_and_is_never_rendered() -> None:
+def test_a_secret_setting_has_the_type_password_and_is_never_rendered() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Account:
         password: Secret | None = secret(None, doc="Nobody is told.")
@@ -153,7 +153,7 @@ def test_unknown_and_missing_settings_are_named() -> None:
     assert unknown("xyzzy", definitions(Example)) == "unknown configuration xyzzy"
 
 
-def test_validators_say_what_they_accept() -> None:
+def test_validators_describe_the_accepted_values() -> None:
     validators = (at_least(1), between(1, 3), one_of("a", "b"), list_of("a"), Validator("a prime", lambda _: True))
 
     assert [validator.expected for validator in validators] == [

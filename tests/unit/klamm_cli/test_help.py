@@ -40,7 +40,7 @@ def eighty_columns(monkeypatch):
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_command_is_told_in_one_sentence_that_begins_with_a_verb(words):
+def test_a_commands_summary_is_one_sentence_that_begins_with_a_verb(words):
     summary, _, rest = COMMANDS[words].help.partition("\n")
     assert summary.split()[0].rstrip(",") in VERBS
     assert summary.endswith(".")
@@ -69,7 +69,7 @@ def test_every_argument_and_option_has_a_sentence_and_a_name_for_its_value(words
             assert each.metavar, f"{each.name} shows a type of Python's instead of a name"
 
 
-def test_a_summary_is_the_same_in_the_list_and_in_the_commands_own_help():
+def test_a_command_groups_summary_is_the_same_in_the_list_and_in_its_own_help():
     assert {name: group.help.partition("\n")[0] for name, group in GROUPS.items()} == {
         name: summary for name, (_, summary) in MODULES.items() if name != "up"
     }

@@ -12,7 +12,7 @@ def config(**properties: str) -> ControllerConfig:
     return load(ControllerConfig, {"node.id": "1", **{k.replace("_", "."): v for k, v in properties.items()}})
 
 
-def test_defaults():
+def test_the_controller_config_has_its_defaults():
     made = config()
     assert (made.broker_session_timeout_ms, made.broker_heartbeat_interval_ms) == (9_000, 2_000)
     assert [one.port for one in made.resolved_listeners().bound] == [9_093]
@@ -37,18 +37,18 @@ def test_defaults():
         ({"controller.queue.max.events": "0"}, "controller.queue.max.events"),
     ],
 )
-def test_configurations_that_are_refused(properties, said):
+def test_an_invalid_controller_config_is_refused(properties, said):
     with pytest.raises(ConfigError, match=said):
         load(ControllerConfig, {"node.id": "1", **properties})
 
 
-def test_a_quorum_of_this_controller_alone():
+def test_a_quorum_with_only_this_controller_is_accepted():
     voter = parse_voter("1@localhost:9093")
     assert voter == (ReplicaKey(1, ANY_DIRECTORY), "localhost:9093")
     assert load(ControllerConfig, {"node.id": "1", "controller.quorum.voters": "1@localhost:9093"}).node_id == 1
 
 
-def test_a_quorum_of_three():
+def test_a_quorum_of_three_gives_voters_contacts_and_addresses():
     text = "1@a:1,2@b:2,3@c:3"
     made = load(ControllerConfig, {"node.id": "2", "controller.quorum.voters": text, "cluster.id": "c"})
     assert [(voter.key.node_id, voter.endpoint) for voter in made.listed_voters()] == [
@@ -72,7 +72,7 @@ JOINS = {
 }
 
 
-def test_one_that_joins_a_quorum():
+def test_a_controller_with_bootstrap_servers_has_contacts_and_no_listed_voters():
     made = load(ControllerConfig, JOINS)
     assert (made.listed_voters(), made.contacts()) == ([], ["a:1", "b:2"])
 
@@ -85,6 +85,6 @@ def test_one_that_joins_a_quorum():
         ({"controller.quorum.bootstrap.servers": "a"}, "expected host:port"),
     ],
 )
-def test_joins_that_are_refused(changes, said):
+def test_an_invalid_config_to_join_a_quorum_is_refused(changes, said):
     with pytest.raises(ConfigError, match=said):
         load(ControllerConfig, {**JOINS, **changes})

@@ -13,7 +13,7 @@ CORES = sorted(Path(klamm_controller.metadata.__file__).parent.glob("*.py"))
 
 
 @pytest.mark.parametrize("path", CORES, ids=[path.stem for path in CORES])
-def test_a_decision_depends_on_its_arguments_alone(path):
+def test_decisions_use_no_shared_randomness_and_import_only_the_metadata_core(path):
     tree = ast.parse(path.read_text())
     called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert not {name for name in called if name.startswith("random.") or name in ("uuid.uuid4", "uuid.uuid1")}

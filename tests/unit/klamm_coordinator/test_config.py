@@ -29,11 +29,11 @@ KAFKA_DEFAULTS = {
 
 
 @pytest.mark.parametrize("name", KAFKA_DEFAULTS)
-def test_kafkas_defaults(name):
+def test_the_coordinator_config_has_kafkas_defaults(name):
     assert definitions(CoordinatorConfig)[name].default == KAFKA_DEFAULTS[name]
 
 
-def test_the_core_gets_what_the_file_says():
+def test_settings_of_the_file_reach_the_core():
     config = load(CoordinatorConfig, {**WANTED, "group.max.size": "7", "offsets.retention.minutes": "2"})
 
     assert (config.group_size_max, config.offsets_retention_ms) == (7, 120_000)
@@ -57,6 +57,6 @@ def test_without_a_file_the_core_has_its_own_defaults():
         ({"controller.quorum.bootstrap.servers": ""}, "controller.quorum.bootstrap.servers"),
     ],
 )
-def test_what_is_refused_is_named(settings, named):
+def test_an_invalid_coordinator_config_is_refused_and_named(settings, named):
     with pytest.raises(ConfigError, match=named):
         load(CoordinatorConfig, {**WANTED, **settings})

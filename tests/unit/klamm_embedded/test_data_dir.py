@@ -18,19 +18,19 @@ def test_a_cluster_keeps_its_id_and_may_get_more_brokers(tmp_path):
     assert claim(tmp_path / "another", THREE) != cluster_id
 
 
-def test_the_number_of_controllers_stays(tmp_path):
+def test_another_number_of_controllers_is_refused(tmp_path):
     claim(tmp_path, THREE)
     with pytest.raises(KlammError, match="a cluster of 3 controllers, but --controllers is 1"):
         claim(tmp_path, ClusterSize(brokers=3))
 
 
-def test_a_cluster_of_processes_is_not_started_in_one(tmp_path):
+def test_a_cluster_of_several_processes_cannot_be_started_in_one_process(tmp_path):
     claim(tmp_path, THREE)
     with pytest.raises(KlammError, match="start it with --controllers 3"):
         check_embedded(tmp_path)
 
 
-def test_a_cluster_in_one_process_is_not_started_as_several(tmp_path):
+def test_a_cluster_in_one_process_cannot_be_started_as_several_processes(tmp_path):
     (tmp_path / "controller").mkdir()
     check_embedded(tmp_path)
     with pytest.raises(KlammError, match="holds a cluster in one process"):

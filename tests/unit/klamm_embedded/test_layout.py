@@ -21,7 +21,7 @@ def laid_out(tmp_path, size, settings=None):
     )
 
 
-def test_every_process_has_a_name_and_an_address_of_its_own(tmp_path):
+def test_every_process_has_its_own_name_and_address(tmp_path):
     specs = laid_out(tmp_path, ClusterSize(controllers=3, brokers=2, coordinators=1))
     assert [(spec.name, spec.address) for spec in specs] == [
         ("controller 1", "localhost:9096"),
@@ -33,7 +33,7 @@ def test_every_process_has_a_name_and_an_address_of_its_own(tmp_path):
     ]
 
 
-def test_everybody_knows_the_controllers(tmp_path):
+def test_every_server_knows_all_controllers(tmp_path):
     controller, *_, broker, _ = laid_out(tmp_path, ClusterSize(controllers=3))
     voters = load(ControllerConfig, controller.settings).listed_voters()
     assert [(one.key.node_id, one.endpoint) for one in voters] == [
@@ -44,21 +44,21 @@ def test_everybody_knows_the_controllers(tmp_path):
     assert [port for _, port in load(BrokerConfig, broker.settings).controllers] == [9095, 9096, 9097]
 
 
-def test_directories_are_apart(tmp_path):
+def test_every_controller_and_broker_has_its_own_directory(tmp_path):
     specs = laid_out(tmp_path, ClusterSize(controllers=3, brokers=3))
     directories = [spec.settings.get("log.dirs") or spec.settings.get("metadata.log.dir") for spec in specs[:-1]]
     assert len(set(directories)) == len(directories)
 
 
 @pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (5, "3", "2")])
-def test_topics_outlive_a_broker_when_there_are_several(tmp_path, brokers, factor, min_isr):
+def test_replication_factor_and_min_isr_follow_the_number_of_brokers(tmp_path, brokers, factor, min_isr):
     controller, *_ = laid_out(tmp_path, ClusterSize(controllers=1, brokers=brokers))
     assert controller.settings["default.replication.factor"] == factor
     broker = laid_out(tmp_path, ClusterSize(brokers=brokers))[1]
     assert broker.settings["min.insync.replicas"] == min_isr
 
 
-def test_every_process_shows_its_metrics_at_a_port_of_its_own(tmp_path):
+def test_every_process_serves_its_metrics_at_its_own_port(tmp_path):
     size = ClusterSize(controllers=1, brokers=2, coordinators=1)
     specs = laid_out(tmp_path, size, {"metrics.port": "9404"})
     assert {spec.name: spec.settings["metrics.port"] for spec in specs} == {
@@ -73,7 +73,7 @@ def test_every_process_shows_its_metrics_at_a_port_of_its_own(tmp_path):
         laid_out(tmp_path, size, {"metrics.port": "65534"})
 
 
-def test_a_setting_goes_to_the_services_that_know_it_and_wins(tmp_path):
+def test_a_setting_goes_to_the_services_that_know_it_and_overrides_the_default(tmp_path):
     settings = {"log.segment.bytes": "1048576", "default.replication.factor": "1"}
     controller, broker, coordinator = laid_out(tmp_path, ClusterSize(), settings)
     assert controller.settings["default.replication.factor"] == "1"
@@ -81,7 +81,7 @@ def test_a_setting_goes_to_the_services_that_know_it_and_wins(tmp_path):
     assert "log.segment.bytes" not in coordinator.settings
 
 
-def test_a_config_of_kafka_that_no_server_reads_goes_to_the_brokers(tmp_path):
+def test_a_kafka_config_goes_to_the_servers_that_read_it_or_to_the_brokers(tmp_path):
     settings = {"num.io.threads": "16", "offsets.retention.minutes": "5", "auto.leader.rebalance.enable": "false"}
     controller, broker, coordinator = laid_out(tmp_path, ClusterSize(), settings)
     chosen = [[name for name in settings if name in spec.settings] for spec in (controller, broker, coordinator)]
@@ -101,7 +101,7 @@ def test_a_setting_that_is_unknown_or_invalid_is_named(tmp_path, settings, compl
         laid_out(tmp_path, ClusterSize(brokers=3), settings)
 
 
-def test_a_setting_of_a_listener_goes_to_who_has_the_listener(tmp_path):
+def test_a_listener_setting_goes_to_the_servers_that_have_the_listener(tmp_path):
     specs = lay_out(
         ClusterSize(),
         data_dir=tmp_path,
@@ -113,7 +113,7 @@ def test_a_setting_of_a_listener_goes_to_who_has_the_listener(tmp_path):
     assert [spec.name for spec in specs if "listener.name.kafka.max.connections" in spec.settings] == ["broker 1"]
 
 
-def test_servers_with_tls_are_asked_by_it_how_they_are(tmp_path):
+def test_the_health_of_servers_with_tls_is_checked_over_tls(tmp_path):
     settings = {
         "listener.security.protocol.map": "GRPC:GRPC_SSL",
         "ssl.keystore.location": "/server.pem",
@@ -154,6 +154,6 @@ def test_servers_of_a_secured_cluster_reach_each_other_by_a_listener_of_their_ow
     assert all(spec.tls is not None and spec.tls.ssl_client_auth == "required" for spec in specs)
 
 
-def test_two_controllers_are_no_quorum(tmp_path):
+def test_two_controllers_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="expected 1, 3 or 5"):
         laid_out(tmp_path, ClusterSize(controllers=2))

@@ -3,7 +3,7 @@ import itertools
 from klamm_embedded.restart_backoff import PAUSE_MAX_S, PAUSE_MIN_S, STEADY_S, RestartBackoff
 
 
-def test_pauses_double_up_to_a_limit_while_it_does_not_stay_up():
+def test_the_restart_pause_of_a_failing_process_doubles_up_to_a_limit():
     backoff = RestartBackoff()
     pauses_s = [backoff.pause_s(ran_s=0.1) for _ in range(8)]
     assert pauses_s[0] == PAUSE_MIN_S
@@ -11,7 +11,7 @@ def test_pauses_double_up_to_a_limit_while_it_does_not_stay_up():
     assert pauses_s[-1] == PAUSE_MAX_S
 
 
-def test_one_that_stayed_up_is_started_again_soon():
+def test_a_process_that_stayed_up_is_restarted_after_the_shortest_pause():
     backoff = RestartBackoff()
     for _ in range(4):
         backoff.pause_s(ran_s=0.1)

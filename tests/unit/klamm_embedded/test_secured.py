@@ -46,13 +46,13 @@ def names(files: SecuredFiles) -> set[str]:
     return set(certificate_facts(str(node), node.read_bytes(), now=datetime.now(UTC))[0].names)
 
 
-def test_only_the_owner_reads_it(files: SecuredFiles) -> None:
+def test_only_the_owner_may_read_the_security_files(files: SecuredFiles) -> None:
     assert stat.S_IMODE(files.directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in files.directory.iterdir()} == {0o600}
     assert contents(files).keys() == {"ca.pem", "ca.key", "node.pem", "client.properties", "librdkafka.conf"}
 
 
-def test_every_controller_begins_with_the_user_of_the_clients_files(
+def test_every_controllers_bootstrap_records_have_the_user_of_the_client_files(
     files: SecuredFiles, controllers: list[Path]
 ) -> None:
     first, second = map(read_bootstrap_records, controllers)
@@ -67,13 +67,13 @@ def test_every_controller_begins_with_the_user_of_the_clients_files(
     }
 
 
-def test_the_next_start_finds_it_as_it_is(files: SecuredFiles, controllers: list[Path]) -> None:
+def test_a_second_start_keeps_the_security_files(files: SecuredFiles, controllers: list[Path]) -> None:
     before = contents(files)
     files.prepare(controllers, ["broker.example.com"])
     assert contents(files) == before
 
 
-def test_another_name_gets_another_certificate_of_the_same_ca(files: SecuredFiles, controllers: list[Path]) -> None:
+def test_another_host_name_gets_a_new_certificate_of_the_same_ca(files: SecuredFiles, controllers: list[Path]) -> None:
     before = contents(files)
     assert "DNS:other.example.com" not in names(files)
     files.prepare(controllers, ["other.example.com"])
@@ -95,7 +95,7 @@ def test_a_certificate_is_renewed_before_its_end(
     assert (node.read_bytes() != before) == is_renewed
 
 
-def test_a_start_that_was_broken_off_is_begun_again(files: SecuredFiles, controllers: list[Path]) -> None:
+def test_an_interrupted_first_start_makes_new_security_files(files: SecuredFiles, controllers: list[Path]) -> None:
     old = password(files)
     files.directory.rename(files.directory.with_name("security.new"))
     files.prepare(controllers, ["broker.example.com"])
@@ -105,7 +105,7 @@ def test_a_start_that_was_broken_off_is_begun_again(files: SecuredFiles, control
     assert matches(ScramMechanism.SHA_512, password(files), credential)
 
 
-def test_a_cluster_that_has_begun_is_not_secured_afterwards(tmp_path: Path) -> None:
+def test_an_existing_cluster_cannot_be_secured_later(tmp_path: Path) -> None:
     controller = tmp_path / "controller"
     controller.mkdir()
     (controller / "log").touch()
@@ -115,6 +115,6 @@ def test_a_cluster_that_has_begun_is_not_secured_afterwards(tmp_path: Path) -> N
     require_not_secured(tmp_path)
 
 
-def test_a_secured_cluster_is_not_opened_to_everybody(files: SecuredFiles) -> None:
+def test_a_secured_cluster_cannot_be_started_without_security(files: SecuredFiles) -> None:
     with pytest.raises(KlammError, match="holds a secured cluster: start it with --secure"):
         require_not_secured(files.data_dir)

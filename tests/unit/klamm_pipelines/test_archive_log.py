@@ -32,20 +32,20 @@ def added(path: str, start_offset: int, end_offset: int) -> ArchiveChange:
     return ArchiveChange(time_ms=1, add=(file(path),), advance=(advance,))
 
 
-def test_a_batch_that_runs_again_adds_nothing():
+def test_a_batch_that_runs_again_is_refused_by_the_archive():
     once = ArchiveContents().after(added("a", 0, 10))
     with pytest.raises(ArchiveConflictError, match="orders-0 is archived up to offset 10, not 0"):
         once.after(added("b", 0, 10))
     assert once.after(added("b", 10, 12)).ends == {SOURCE: 12}
 
 
-def test_a_topic_created_anew_begins_at_its_beginning():
+def test_a_topic_that_was_created_again_is_archived_from_offset_0():
     advance = Advance(source=SourcePartition("orders", "another", 0), start_offset=0, end_offset=4)
     contents = ArchiveContents().after(added("a", 0, 10)).after(ArchiveChange(time_ms=1, advance=(advance,)))
     assert sorted(contents.ends.values()) == [4, 10]
 
 
-def test_a_compaction_replaces_its_files_in_one_version_and_only_once():
+def test_a_compaction_replaces_its_files_in_one_version_and_cannot_run_twice():
     contents = ArchiveContents().after(added("a", 0, 10)).after(added("b", 10, 20))
     compaction = ArchiveChange(time_ms=7, add=(file("ab"),), remove=("a", "b"))
     after = contents.after(compaction)
@@ -57,7 +57,7 @@ def test_a_compaction_replaces_its_files_in_one_version_and_only_once():
     assert after.after(ArchiveChange(time_ms=8, forget=("a",))).removed == {"b": 7}
 
 
-def test_changes_and_contents_are_read_back():
+def test_archive_changes_and_contents_survive_a_round_trip():
     change = added("a", 0, 10)
     assert decode_change(encode_change(change)) == change
     contents = ArchiveContents().after(change).after(ArchiveChange(time_ms=2, remove=("a",)))
@@ -72,11 +72,11 @@ def test_only_hours_with_enough_small_files_are_compacted():
     assert (plan.files, plan.file_count) == (tuple(many), 1)
 
 
-def test_an_hour_with_more_than_fits_one_file_gets_several():
+def test_an_hour_larger_than_one_file_is_compacted_to_several():
     (plan,) = plan_compactions([file(str(n), size_bytes=60) for n in range(5)], target_bytes=100, files_min=2)
     assert plan.file_count == 3
 
 
-def test_lives_of_a_topic_are_not_mixed():
+def test_files_of_a_topic_and_its_recreation_are_not_compacted_together():
     files = [file("a"), file("b", topic_id="another")]
     assert plan_compactions(files, target_bytes=100, files_min=2) == []

@@ -37,14 +37,14 @@ def runs_of(records):
     return builder.runs
 
 
-def test_a_run_of_records_is_one_run():
+def test_records_with_consecutive_offsets_on_both_sides_are_one_run():
     assert runs_of([(5, 0), (6, 1), (7, 2), (9, 3), (10, 5)]) == (
         MirroredRun(5, 0, 3), MirroredRun(9, 3, 1), MirroredRun(10, 5, 1),
     )  # fmt: skip
 
 
 @given(steps=gaps, offset=st.integers(0, 200))
-def test_a_consumer_goes_on_with_the_record_it_would_have_read_next(steps, offset):
+def test_a_translated_offset_is_that_of_the_next_record_to_read(steps, offset):
     records = mirrored(steps)
     translated = translate(runs_of(records), offset)
     if offset < records[0][0]:
@@ -56,7 +56,7 @@ def test_a_consumer_goes_on_with_the_record_it_would_have_read_next(steps, offse
 
 
 @given(steps=gaps, offset=st.integers(0, 200), known=st.sets(st.integers(0, 60)))
-def test_with_fewer_runs_known_it_reads_again_but_misses_nothing(steps, offset, known):
+def test_with_fewer_known_runs_a_translated_offset_skips_no_record(steps, offset, known):
     records = mirrored(steps)
     runs = [each for index, each in enumerate(runs_of(records)) if index in known]
     translated = translate(runs, offset)
@@ -77,7 +77,7 @@ def test_the_runs_of_one_sync_are_bounded(monkeypatch):
         assert all(target >= translated for source, target in records if source >= offset)
 
 
-def test_of_many_batches_few_are_kept_and_the_last_ones_all():
+def test_few_syncs_of_many_batches_are_kept_but_all_of_the_last_ones():
     kept: dict[str, int] = {}
     for batch_id in range(100_000):
         kept[slot_of(batch_id)] = batch_id
@@ -87,6 +87,6 @@ def test_of_many_batches_few_are_kept_and_the_last_ones_all():
     assert all(older <= 2 * younger + 2 for younger, older in itertools.pairwise(ages)), "thinner with age"
 
 
-def test_a_sync_is_read_back():
+def test_an_offset_sync_survives_a_round_trip():
     runs = [MirroredRun(5, 0, 3), MirroredRun(9, 3, 1)]
     assert decode(encode_key("orders", 2, 7), encode_value(runs)) == ("orders", 2, runs)

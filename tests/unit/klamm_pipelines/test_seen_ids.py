@@ -24,7 +24,7 @@ def test_a_record_is_first_duplicate_or_late():
     records=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), max_size=60),
     packs=st.sets(st.integers(0, 60)),
 )
-def test_what_is_forgotten_does_not_matter(records, packs):
+def test_forgotten_ids_change_no_verdict(records, packs):
     """Packing at any time changes no verdict. The reference keeps every id."""
     seen = SeenIds(WINDOW_MS)
     firsts: dict[str, int] = {}
@@ -44,7 +44,7 @@ def test_what_is_forgotten_does_not_matter(records, packs):
         assert seen.judge(record_id, time_ms) is expected
 
 
-def test_memory_is_of_two_windows():
+def test_only_ids_of_two_windows_are_kept():
     seen = SeenIds(WINDOW_MS)
     for time_ms in range(1000):
         seen.judge(str(time_ms), time_ms)

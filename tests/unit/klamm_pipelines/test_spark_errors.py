@@ -44,6 +44,6 @@ klamm.errors.IllegalStateError: more than 10 ids in two windows: allow more with
         ("", "Spark ended the query without a reason"),
     ],
 )
-def test_the_reason_is_told_and_no_class(text, said):
+def test_the_error_of_a_failed_query_has_its_reason_and_no_class_name(text, said):
     assert innermost(text) == said
     assert not re.search(r"\w+(Error|Exception)\b", innermost(text))

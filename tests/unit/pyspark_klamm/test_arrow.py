@@ -94,7 +94,7 @@ def test_rows_are_the_decoded_records_of_the_range(batches, compression, data):
 
 @settings(max_examples=150, deadline=None)
 @given(records, st.data())
-def test_damaged_records_are_refused_or_are_what_the_decoder_says(batch, data):
+def test_damaged_records_are_refused_or_read_as_the_decoder_reads_them(batch, data):
     log = bytearray(encode_batch(batch))
     for _ in range(data.draw(st.integers(1, 3))):
         log[data.draw(st.integers(HEADER_SIZE_BYTES, len(log) - 1))] = data.draw(st.integers(0, 255))
@@ -111,7 +111,7 @@ def test_damaged_records_are_refused_or_are_what_the_decoder_says(batch, data):
     assert [(row["key"], row["value"]) for row in rows] == [(record.key, record.value) for record in decoded]
 
 
-def test_only_the_columns_asked_for_are_made():
+def test_only_the_requested_columns_are_made():
     log = log_of([[(5, b"k", b"v", ())]], CompressionType.NONE)
     (batch,) = read(log, OffsetRange(tp=TP, start_offset=0, end_offset=1), ("offset", "value"))
     assert batch.to_pylist() == [{"offset": 0, "value": b"v"}]

@@ -25,7 +25,7 @@ def part(task: int) -> PreparedPart:
     return PreparedPart(BATCH.ledger.part(task, 0), 1000 + task, 0)
 
 
-def test_a_micro_batch_is_what_spark_says():
+def test_a_micro_batch_is_identified_by_sparks_local_properties():
     assert micro_batch("orders", PROPERTIES.get) == BATCH
     assert is_in_micro_batch(PROPERTIES.get)
     assert not is_in_micro_batch({"spark.jobGroup.id": "somebody's"}.get)
@@ -55,7 +55,7 @@ def test_a_batch_without_rows_is_committed_without_parts():
     assert parts_to_commit([TaskOutput(BATCH, None)]) == []
 
 
-def test_a_batch_that_counts_already_has_nothing_to_commit():
+def test_a_batch_that_is_already_committed_has_nothing_to_commit():
     assert parts_to_commit([TaskOutput(BATCH, None, counts_already=True)] * 2) is None
 
 
@@ -64,7 +64,7 @@ def test_a_batch_is_not_committed_without_some_of_its_tasks():
         parts_to_commit([TaskOutput(BATCH, part(0)), None])
 
 
-def test_tasks_that_disagree_commit_nothing():
+def test_tasks_that_disagree_about_the_batch_are_an_error():
     with pytest.raises(IllegalStateError, match="others wrote rows of the batch"):
         parts_to_commit([TaskOutput(BATCH, part(0)), TaskOutput(BATCH, None, counts_already=True)])
     with pytest.raises(IllegalStateError, match="different batches"):

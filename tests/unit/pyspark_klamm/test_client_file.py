@@ -25,7 +25,7 @@ def file(directory: Path, *lines: str) -> str:
     return str(path)
 
 
-def test_each_kind_of_client_gets_what_it_knows(tmp_path: Path) -> None:
+def test_each_kind_of_client_gets_only_its_own_settings_of_the_file(tmp_path: Path) -> None:
     name = file(tmp_path, f"sasl.password={CANARY}", "acks=1", "isolation.level=read_uncommitted", "transactional.id=t")
     given = {"client.id": "c", CLIENT_FILE: name}
     password = {"sasl.password": Secret(CANARY)}
@@ -34,7 +34,7 @@ def test_each_kind_of_client_gets_what_it_knows(tmp_path: Path) -> None:
     assert with_file(given, AccessConfig) == {"client.id": "c", "isolation.level": "read_uncommitted", **password}
 
 
-def test_an_option_wins(tmp_path: Path) -> None:
+def test_an_option_overrides_the_client_config_file(tmp_path: Path) -> None:
     given = {"client.id": "option", CLIENT_FILE: file(tmp_path, "client.id=file")}
     assert with_file(given, ClientConfig) == {"client.id": "option"}
     assert with_file({"client.id": "option"}, ClientConfig) == {"client.id": "option"}
@@ -47,7 +47,7 @@ def test_an_option_wins(tmp_path: Path) -> None:
         (CANARY, "line 1 is not of the form name=value"),
     ],
 )
-def test_a_file_that_is_wrong_is_told_without_showing_it(tmp_path: Path, line: str, told: str) -> None:
+def test_an_error_in_the_client_config_file_does_not_show_a_secret(tmp_path: Path, line: str, told: str) -> None:
     name = file(tmp_path, line)
     with pytest.raises(ConfigError) as refused:
         with_file({CLIENT_FILE: name}, ClientConfig)
@@ -56,7 +56,7 @@ def test_a_file_that_is_wrong_is_told_without_showing_it(tmp_path: Path, line: s
     assert CANARY not in str(refused.value)
 
 
-def test_readers_and_writers_hold_the_files_name_alone(tmp_path: Path) -> None:
+def test_readers_and_writers_hold_only_the_name_of_the_client_config_file(tmp_path: Path) -> None:
     name = file(tmp_path, "bootstrap.servers=h:1", f"sasl.password={CANARY}")
     for client in (
         source_options({CLIENT_FILE.lower(): name, "subscribe": "t"}, streaming=False).client,

@@ -29,6 +29,6 @@ class Frame:
         ({"format": "protobuf", "message_name": "A", "descriptor": b"", "schema": "a INT"}, "and no schema"),
     ],
 )
-def test_arguments_that_do_not_fit_are_named(arguments, named):
+def test_invalid_arguments_of_from_klamm_are_named(arguments, named):
     with pytest.raises(ConfigError, match=named):
         from_klamm(Frame(), **arguments)

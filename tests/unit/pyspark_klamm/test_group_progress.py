@@ -24,7 +24,7 @@ class Coordinator:
         return self.pending[-1]
 
 
-def test_one_commit_at_a_time_and_only_of_what_is_new():
+def test_progress_is_committed_one_at_a_time_and_only_if_it_is_new():
     cluster, group = Coordinator(), GroupProgress("g")
     for offset in (1, 2, 3):
         group.advance(cluster, {TP: offset})
@@ -36,7 +36,7 @@ def test_one_commit_at_a_time_and_only_of_what_is_new():
     assert cluster.asked == [("g", 1), ("g", 3)]
 
 
-def test_what_failed_is_tried_again_without_waiting_and_warned_of_once(caplog):
+def test_a_failed_progress_commit_is_retried_and_logged_once(caplog):
     cluster, group = Coordinator(), GroupProgress("g")
     for _ in range(3):
         group.advance(cluster, {TP: 1})

@@ -40,7 +40,7 @@ def use(clients: KeptClients[Client], name: str) -> Client:
         return client
 
 
-def test_the_next_task_gets_the_client_of_its_settings(clients):
+def test_the_next_task_with_the_same_settings_gets_the_same_client(clients):
     first = use(clients, "a")
     assert first.settings == {"name": "a"}
     assert use(clients, "b") is not first
@@ -54,12 +54,12 @@ def test_a_client_that_failed_is_closed_and_not_given_out_again(clients):
     assert use(clients, "a") is not failed
 
 
-def test_a_client_in_use_is_nobody_elses(clients):
+def test_a_client_in_use_is_not_given_to_another_task(clients):
     with clients.using({"name": "a"}) as outer, clients.using({"name": "a"}) as inner:
         assert inner is not outer
 
 
-def test_more_than_fit_are_closed_the_longest_idle_first(clients):
+def test_idle_clients_beyond_the_limit_are_closed_the_longest_idle_first(clients):
     a, b, c = (use(clients, name) for name in "abc")
     assert [a.closed, b.closed, c.closed] == [1, 0, 0]
     assert use(clients, "c") is c
@@ -72,7 +72,7 @@ def test_a_client_that_was_idle_for_long_is_closed_when_another_is_used(clients,
     assert old.closed == 1
 
 
-def test_a_shared_client_is_the_same_for_all_and_makes_room_like_any_other(clients, clock):
+def test_a_shared_client_is_the_same_for_all_tasks_and_is_closed_when_idle(clients, clock):
     shared = clients.get({"name": "a", "other": "b"})
     assert clients.get({"other": "b", "name": "a"}) is shared
     use(clients, "b")

@@ -12,7 +12,7 @@ from pyspark_klamm.key_partitions import key_partitions
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=9)), st.binary(max_size=80), st.integers(1, 1_000), st.integers(0, 3))
-def test_every_key_goes_where_kafkas_clients_put_it(keys, common, partition_count, skipped):
+def test_every_key_gets_the_partition_that_kafkas_clients_choose(keys, common, partition_count, skipped):
     keys = [*keys, *(bytes([number]) + common for number in range(40))]
     array = pa.array(keys, pa.binary()).slice(skipped)
     assert key_partitions(array, partition_count).tolist() == [

@@ -27,7 +27,7 @@ def test_a_position_survives_spark_s_checkpoint():
     assert SourceOffset.from_json(stored) == position
 
 
-def test_a_query_goes_on_where_it_was_and_reads_what_is_new_from_the_start():
+def test_a_query_continues_at_its_position_and_reads_new_partitions_from_the_start():
     found = continuation(position({A0: 5}), position({A0: 9, A1: 4, B0: 2}), {A0: 3, A1: 0, B0: 0})
     assert found.offsets == {A0: 5, A1: 0, B0: 0}
     assert found.losses == ()
@@ -48,7 +48,7 @@ CUT = "a-0 ends at offset 4, but the query had read up to offset 5"
         (position({A0: 5}), position({A0: 9}, a="new"), {A0: 2}, {A0: 2}, ["topic 'a' was deleted and created again"]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_any_more_is_named(begin, finish, earliest, offsets, losses):
+def test_records_that_can_no_longer_be_read_are_reported_as_losses(begin, finish, earliest, offsets, losses):
     found = continuation(begin, finish, earliest)
     assert found.offsets == offsets
     assert list(found.losses) == losses
@@ -59,12 +59,12 @@ def test_records_deleted_before_they_were_read_are_counted():
     assert text.startswith("a-0: the query was at offset 5, but the log starts at 7 and ends at 9: 2 records were")
 
 
-def test_an_end_before_what_was_reached_is_noticed():
+def test_a_partition_whose_end_went_back_is_found():
     known = position({A0: 5, A1: 5, B0: 5})
     assert went_back(known, position({A0: 5, A1: 4, B0: 1}, b="new")) == [A1]
 
 
-def test_a_range_within_bounds():
+def test_an_offset_range_is_cut_to_its_bounds():
     whole = OffsetRange(tp=A0, start_offset=5, end_offset=9)
     assert whole.within(None, None) == whole
     assert whole.within(7, 20) == OffsetRange(tp=A0, start_offset=7, end_offset=9)

@@ -13,7 +13,7 @@ stretches = st.dictionaries(partitions, st.tuples(st.integers(0, 10**9), st.inte
 
 
 @given(stretches, st.integers(1, 10**6))
-def test_a_limit_lets_through_just_what_it_allows_and_starves_nobody(stretches, max_offsets):
+def test_a_batch_reads_up_to_its_limit_and_some_offsets_of_each_partition(stretches, max_offsets):
     start = {tp: begin for tp, (begin, _) in stretches.items()}
     end = {tp: begin + size for tp, (begin, size) in stretches.items()}
     bounded = limited(start, end, max_offsets)
@@ -29,7 +29,7 @@ def test_a_limit_is_shared_in_proportion():
     assert limited(start, end, 400) == {TopicPartition("t", 0): 300, TopicPartition("t", 1): 200}
 
 
-def test_a_partition_behind_its_start_gets_nothing():
+def test_a_partition_that_ends_before_its_start_uses_no_part_of_the_limit():
     start = {TopicPartition("t", 0): 50, TopicPartition("t", 1): 0}
     end = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 40}
     assert limited(start, end, 30)[TopicPartition("t", 1)] == 30

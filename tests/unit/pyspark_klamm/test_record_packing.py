@@ -49,7 +49,7 @@ def test_every_row_is_a_record_of_its_partition_in_order(rows, batch_bytes):
     assert found == expected
 
 
-def test_batches_are_about_as_large_as_asked_for():
+def test_packed_batches_are_at_most_as_large_as_requested():
     rows = [(0, 1, None, b"x" * 84, [], 0)] * 1_000
     sizes = [len(records.data) for _, _, records in pack(columns(rows), 10_000)]
     assert len(sizes) == 10
@@ -61,7 +61,7 @@ def test_a_record_larger_than_a_batch_is_one_of_its_own():
     assert [len(records) for _, _, records in pack(columns(rows), 1_000)] == [1, 1, 2]
 
 
-def test_no_row_is_no_batch():
+def test_no_rows_make_no_batch():
     assert list(pack(columns([(0, 1, None, b"", [], 0)]), 1_000))
     empty = columns([(0, 1, None, b"", [], 0)])
     none = Rows(

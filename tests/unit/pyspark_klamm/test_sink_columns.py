@@ -19,7 +19,7 @@ def rows_of(**columns):
     return rows(columns, "t", now_ms=NOW_MS, partition_count=None)
 
 
-def test_strings_and_bytes_are_bytes_and_the_time_is_now():
+def test_strings_and_bytes_become_bytes_and_the_default_timestamp_is_now():
     made = rows_of(value=pa.array(["é", None]), key=pa.array([b"k", None], pa.binary()))
     assert made.values.to_pylist() == ["é".encode(), None]
     assert made.keys.to_pylist() == [b"k", None]
@@ -31,7 +31,7 @@ def test_the_option_overrides_the_column_topic():
     assert made.topics == ("t",)
 
 
-def test_keys_decide_where_no_partition_is_given():
+def test_a_row_without_a_partition_gets_the_partition_of_its_key():
     columns = {
         "topic": pa.array(["t", "u", "u", "t"]),
         "key": pa.array(["a", "a", "a", None]),
@@ -42,12 +42,12 @@ def test_keys_decide_where_no_partition_is_given():
     assert made.partitions.tolist() == [key_partition(b"a", 3), key_partition(b"a", 5), 2, NO_PARTITION]
 
 
-def test_keys_do_not_decide_with_another_partitioner():
+def test_keys_do_not_choose_the_partition_with_another_partitioner():
     made = rows_of(key=pa.array(["a", "b"]))
     assert made.partitions.tolist() == [NO_PARTITION, NO_PARTITION]
 
 
-def test_headers_are_encoded_where_there_are_any():
+def test_headers_are_encoded_if_a_row_has_any():
     present = pa.array([[{"key": "h", "value": b"1"}, {"key": "n", "value": None}], None, []], HEADERS)
     made = rows_of(headers=present)
     assert made.headers.to_pylist() == [b"\x04\x02h\x021\x02n\x01", b"\0", b"\0"]
@@ -73,6 +73,6 @@ def test_a_value_that_no_record_can_have_is_named(columns, named):
         )
 
 
-def test_a_row_has_its_own_time_in_whole_milliseconds_or_now():
+def test_a_row_has_its_own_timestamp_in_milliseconds_or_the_current_time():
     times = pa.array([1_359_633_600_123_456, None, -1], pa.timestamp("us", tz="UTC"))
     assert rows_of(timestamp=times).timestamps_ms.tolist() == [1_359_633_600_123, NOW_MS, -1]

@@ -34,11 +34,11 @@ def test_a_bad_sink_option_is_refused_by_name(given, named):
         sink_options(given)
 
 
-def test_spark_s_own_options_pass():
+def test_sparks_own_options_are_accepted():
     assert sink_options({"kafka.bootstrap.servers": "h:1", "checkpointlocation": "/tmp/x", "path": "x"}).topic is None
 
 
-def test_a_sink_delivers_at_least_once_unless_told_otherwise():
+def test_a_sink_delivers_at_least_once_by_default():
     assert not sink_options({"kafka.bootstrap.servers": "h:1"}).exactly_once
     assert not sink_options({"kafka.bootstrap.servers": "h:1", "deliveryguarantee": "at-least-once"}).exactly_once
     named = sink_options({**EXACTLY_ONCE, "sinkid": "orders"})

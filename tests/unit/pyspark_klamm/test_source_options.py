@@ -16,7 +16,7 @@ CLUSTER = {"kafka.bootstrap.servers": "localhost:9094"}
 TP = TopicPartition("flights", 0)
 
 
-def test_defaults_are_those_of_spark_s_kafka_source():
+def test_source_option_defaults_are_those_of_sparks_kafka_source():
     stream = source_options(READ, streaming=True)
     assert stream.subscription.topics == ("flights", "weather")
     assert stream.start.at == LATEST
@@ -45,7 +45,7 @@ def test_offsets_by_partition():
         (("startingOffsets",), "startingOffsets"),
     ],
 )
-def test_a_time_for_all_goes_before_times_by_partition_and_those_before_offsets(names, counts):
+def test_starting_timestamp_overrides_partition_timestamps_and_both_override_offsets(names, counts):
     values = {
         "startingTimestamp": "5",
         "startingOffsetsByTimestamp": json.dumps({"flights": {"0": 6}}),
@@ -59,7 +59,7 @@ def test_a_time_for_all_goes_before_times_by_partition_and_those_before_offsets(
     assert end.option == (counts.replace("starting", "ending"))
 
 
-def test_no_match_is_an_error_at_the_start_unless_told_otherwise_and_the_latest_at_the_end():
+def test_a_start_time_without_a_match_is_an_error_by_default_and_an_end_time_means_latest():
     given = {**READ, "startingTimestamp": "5", "endingTimestamp": "9"}
     options = source_options(given, streaming=False)
     assert (options.start.latest_if_none, options.end.latest_if_none) == (False, True)
@@ -74,19 +74,19 @@ def test_kafka_options_configure_the_client():
     assert plain.client == {"bootstrap.servers": "h:1"}
 
 
-def test_a_group_is_accepted_and_names_nothing_but_where_progress_goes():
+def test_a_group_option_only_names_the_group_that_gets_the_progress():
     options = source_options({**READ, "kafka.group.id": "g", "groupIdPrefix": "p"}, streaming=True)
     assert (options.client.get("group.id"), options.commit_group) == (None, None)
     options = source_options({**READ, "kafka.group.id": "g", "commitOffsetsToGroup": "g"}, streaming=True)
     assert options.commit_group == "g"
 
 
-def test_task_limits():
+def test_the_limits_of_tasks_are_read_from_options():
     limits = source_options({**READ, "minPartitions": "3", "maxRecordsPerPartition": "100"}, streaming=True).tasks
     assert (limits.min_tasks, limits.max_records_per_task) == (3, 100)
 
 
-def test_a_delay_reads_like_spark_s_times():
+def test_a_trigger_delay_is_read_like_sparks_times():
     given = {**READ, "minOffsetsPerTrigger": "10", "maxTriggerDelay": "2m"}
     assert source_options(given, streaming=True).rate.max_delay_ms == 120_000
     assert source_options({**given, "maxTriggerDelay": "250"}, streaming=True).rate.max_delay_ms == 250
@@ -151,11 +151,11 @@ def test_a_bad_source_option_is_refused_by_name(given, named):
         ),
     ],
 )
-def test_a_batch_that_contradicts_itself_is_refused(given, named):
+def test_contradictory_offsets_of_a_batch_query_are_refused(given, named):
     with pytest.raises(ConfigError, match=named):
         source_options({**READ, **given}, streaming=False)
 
 
-def test_a_batch_passes_over_the_limits_of_streams(caplog):
+def test_limits_of_streams_have_no_effect_in_a_batch_query(caplog):
     source_options({**READ, "maxOffsetsPerTrigger": "5"}, streaming=False)
     assert "maxOffsetsPerTrigger has no effect in a batch query" in caplog.text

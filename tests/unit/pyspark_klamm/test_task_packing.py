@@ -50,10 +50,10 @@ def sizes(limits: TaskLimits, *ranges: int) -> list[int]:
     return [sum(each.size for each in task) for task in pack(todo, limits)]
 
 
-def test_min_partitions_asks_for_more_tasks_than_packing_would_make():
+def test_min_partitions_overrides_the_smaller_number_of_packed_tasks():
     assert sizes(TaskLimits(max_tasks=2, min_tasks=4), 10, 30) == [10, 10, 10, 10]
     assert sizes(TaskLimits(max_tasks=2, min_tasks=4), 3) == [1, 1, 1]
 
 
-def test_no_task_has_more_records_than_the_user_wants():
+def test_no_task_has_more_than_max_records_per_partition():
     assert sizes(TaskLimits(max_tasks=1, max_records_per_task=10), 21, 4) == [9, 8, 8]

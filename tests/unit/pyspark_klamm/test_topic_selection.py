@@ -30,20 +30,20 @@ def parsed(**options: str) -> TopicSelection:
     return subscription(OptionValues(options, SourceSettings))
 
 
-def test_subscribe_is_every_partition_of_the_topics_that_are_there():
+def test_subscribe_selects_every_partition_of_the_existing_topics():
     chosen = parsed(subscribe="weather, flights, none-such")
     assert chosen.asked_topics == ("weather", "flights", "none-such")
     assert chosen.choose(VIEW) == [TopicPartition(*each) for each in (("weather", 0), ("flights", 0), ("flights", 1))]
 
 
-def test_a_pattern_is_looked_for_anywhere_in_the_name_and_not_in_internal_topics():
+def test_a_topic_pattern_matches_anywhere_in_a_name_and_no_internal_topic():
     chosen = parsed(subscribePattern="fli.ht")
     assert chosen.asked_topics is None
     assert chosen.names(VIEW) == ["flights", "my-flights"]
     assert parsed(subscribePattern="^fli").names(VIEW) == ["flights"]
 
 
-def test_assign_is_just_those_partitions():
+def test_assign_selects_only_the_named_partitions():
     chosen = parsed(assign='{"flights": [1], "weather": [0, 5]}')
     assert chosen.choose(VIEW) == [TopicPartition("flights", 1), TopicPartition("weather", 0)]
 
@@ -62,6 +62,6 @@ def test_assign_is_just_those_partitions():
         ("assign", '{"a b": [0]}', "assign="),
     ],
 )
-def test_what_cannot_be_read_is_refused(option, value, named):
+def test_an_invalid_topic_selection_is_refused(option, value, named):
     with pytest.raises(ConfigError, match=named):
         parsed(**{option: value})

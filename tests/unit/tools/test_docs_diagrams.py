@@ -66,7 +66,7 @@ def test_an_unknown_line_is_refused(source: str, message: str) -> None:
         svg(source)
 
 
-def test_the_block_has_the_class_of_the_site() -> None:
+def test_a_diagram_block_has_the_css_class_of_the_site() -> None:
     assert fence(SOURCE, "mermaid", "diagram", {}, None).startswith('<div class="diagram"><svg')
 
 

@@ -11,7 +11,7 @@ def ordered(*titles: str | None) -> list[str | None]:
     return [titles[place] for place in in_reading_order(list(titles))]
 
 
-def test_pages_come_first_then_the_sections_as_they_are_read() -> None:
+def test_pages_come_before_sections_and_sections_are_in_reading_order() -> None:
     assert ordered("Decisions", None, "How to", "Tutorial") == [None, "Tutorial", "How to", "Decisions"]
 
 

@@ -52,7 +52,7 @@ def test_a_turn_of_phrase_is_found(sentence: str, name: str) -> None:
         "A setting `whoever` and a word `anew` are code.",
     ],
 )
-def test_other_sentences_pass(sentence: str) -> None:
+def test_sentences_without_a_turn_of_phrase_have_no_finding(sentence: str) -> None:
     assert found(sentence) == []
 
 
@@ -60,7 +60,7 @@ def test_a_phrase_is_found_across_the_end_of_a_line() -> None:
     assert found("A record goes to one of so\nmany readers.") == [(2, "so many")]
 
 
-def test_docstrings_begin_with_what_they_are_about() -> None:
+def test_a_docstring_that_begins_with_a_preposition_is_found() -> None:
     source = '"""Of a batch."""\nsize = 1\n"""By topic."""\ndef size() -> int:\n    r"""Of a batch,\n    in bytes."""\n'
     assert found(source, ".py") == [(1, "begins with Of"), (3, "begins with By"), (5, "begins with Of")]
 
@@ -75,7 +75,7 @@ def test_texts_of_errors_and_log_lines_are_read() -> None:
     assert sorted(found(source, ".py")) == [(1, "anew"), (2, "whoever")]
 
 
-def test_of_python_only_what_people_read_is_read() -> None:
+def test_only_docstrings_and_comments_of_python_are_read() -> None:
     source = 'whoever = "anew"\nanew = ["whoever"]  # the words\n# of a block that begins\n# anew\n'
     assert found(source, ".py") == [(4, "anew")]
 
@@ -88,7 +88,7 @@ def test_of_python_only_what_people_read_is_read() -> None:
         ("Makefile", "anew:\n\n# Made anew.\n", 3),
     ],
 )
-def test_of_other_files_only_comments_are_read(suffix: str, text: str, line: int) -> None:
+def test_only_comments_of_other_files_are_read(suffix: str, text: str, line: int) -> None:
     assert found(text, suffix) == [(line, "anew")]
 
 
@@ -96,7 +96,7 @@ def test_blocks_of_code_in_a_page_are_not_read() -> None:
     assert found("Text.\n\n```sh\n# Who is there, anew\n```\n\nWritten anew.\n") == [(7, "anew")]
 
 
-def test_folders_are_searched_for_files_that_people_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_and_hidden_files_of_a_folder_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.plain_english.ROOT", tmp_path)
     for name in ("b.py", "a.md", "data.json", ".hidden/x.py", "klamm/wire/v1/made.py", "klamm/wire/stubs.py"):
         path = tmp_path / name
@@ -109,13 +109,13 @@ def test_folders_are_searched_for_files_that_people_write(tmp_path: Path, monkey
     ]
 
 
-def test_a_file_that_is_gone_meanwhile_is_passed_over(tmp_path: Path) -> None:
+def test_a_file_that_was_deleted_meanwhile_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "here.md").write_text("Written anew.")
     found_in = {name: [finding.words for finding in findings_in(tmp_path / name)] for name in ("here.md", "gone.md")}
     assert found_in == {"here.md": ["Written anew."], "gone.md": []}
 
 
-def test_every_pattern_says_what_to_write_instead() -> None:
+def test_every_pattern_has_its_own_name_and_an_advice() -> None:
     assert len({pattern.name for pattern in PATTERNS}) == len(PATTERNS)
     assert all(pattern.advice for pattern in PATTERNS)
 
@@ -129,7 +129,7 @@ def test_every_pattern_says_what_to_write_instead() -> None:
         ('log.warning("shard %s goes on", shard)', "dialect"),
     ],
 )
-def test_the_product_has_more_patterns_than_the_rest(text: str, name: str) -> None:
+def test_some_patterns_apply_only_to_the_product(text: str, name: str) -> None:
     assert [finding.pattern.name for finding in findings(text, ".py", of_product=True)] == [name]
     assert list(findings(text, ".py")) == []
 

@@ -36,7 +36,7 @@ class Admin(AclOperations):
         self._calls = controller
 
 
-def test_creates_describes_and_deletes() -> None:
+def test_acls_are_created_described_and_deleted() -> None:
     async def run() -> None:
         admin = Admin(AclController())
         await admin.create_acls([ORDERS, TEAM, GROUP])
@@ -50,7 +50,7 @@ def test_creates_describes_and_deletes() -> None:
     asyncio.run(run())
 
 
-def test_the_first_refusal_is_raised_with_the_others_as_notes() -> None:
+def test_the_first_refused_acl_is_raised_with_the_other_refusals_as_notes() -> None:
     async def run() -> None:
         admin = Admin(AclController())
         bad = [ORDERS._replace(principal="nobody"), ORDERS._replace(host="10.0.0.0/99")]
@@ -71,7 +71,7 @@ def test_the_first_refusal_is_raised_with_the_others_as_notes() -> None:
     asyncio.run(run())
 
 
-def test_a_check_tells_the_rule_that_decides() -> None:
+def test_check_acl_returns_the_rule_that_decides() -> None:
     async def run() -> None:
         admin = Admin(AclController())
         here = ORDERS._replace(host="10.0.0.1")
@@ -95,13 +95,15 @@ def test_a_check_tells_the_rule_that_decides() -> None:
         (("User:a", AclOperation.READ, ResourceType.CLUSTER, "c"), "only valid name for the CLUSTER resource"),
     ],
 )
-def test_what_nobody_does_is_not_checked(asked: tuple[str, AclOperation, ResourceType, str], told: str) -> None:
+def test_check_acl_refuses_a_principal_or_operation_that_no_request_can_have(
+    asked: tuple[str, AclOperation, ResourceType, str], told: str
+) -> None:
     admin = Admin(AclController())
     with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match=told):
         asyncio.run(admin.check_acl(*asked))
 
 
-def test_without_an_authorizer_each_raises() -> None:
+def test_every_acl_call_raises_if_the_cluster_has_no_authorizer() -> None:
     async def run() -> None:
         admin = Admin(AclController(ErrorCode.SECURITY_DISABLED))
         for call in (admin.create_acls([ORDERS]), admin.describe_acls(), admin.delete_acls([TOPICS])):

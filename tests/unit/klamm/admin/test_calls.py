@@ -77,11 +77,11 @@ def delete_group(calls: AdminCalls):
     return calls.coordinator("g", CoordinatorStub.delete_groups, coordinator_pb2.DeleteGroupsRequest(), 5_000)
 
 
-def test_the_active_controller_is_followed():
+def test_a_call_asks_the_controllers_until_it_finds_the_active_one():
     assert call(lambda: Client(active=3), delete_topics).asked == [1, 2, 3]
 
 
-def test_without_an_active_controller_the_call_ends_with_its_time():
+def test_a_call_times_out_if_no_controller_is_active():
     with pytest.raises(NotControllerError):
         call(
             lambda: Client(active=-1),
@@ -89,12 +89,12 @@ def test_without_an_active_controller_the_call_ends_with_its_time():
         )
 
 
-def test_a_coordinator_that_moved_or_loads_is_asked_again():
+def test_a_call_is_retried_if_the_coordinator_moved_or_is_loading():
     codes = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE)
     assert call(lambda: Client(1, codes), delete_group).forgotten == 2
 
 
-def test_a_refusal_is_raised_with_the_servers_words():
+def test_a_refusal_is_raised_with_the_servers_message():
     with pytest.raises(NonEmptyGroupError, match="why"):
         call(lambda: Client(1, (ErrorCode.NON_EMPTY_GROUP,)), delete_group)
 
@@ -103,11 +103,11 @@ def outcome(code: ErrorCode, message: str = ""):
     return SimpleNamespace(error_code=code, error_message=message)
 
 
-def test_no_error_is_no_error():
+def test_raise_first_error_raises_nothing_without_an_error():
     raise_first_error([("a", outcome(ErrorCode.NONE))])
 
 
-def test_the_first_error_is_raised_and_the_others_are_notes():
+def test_raise_first_error_adds_the_other_errors_as_notes():
     with pytest.raises(TopicAlreadyExistsError, match="b: refused") as raised:
         raise_first_error(
             [
@@ -119,7 +119,7 @@ def test_the_first_error_is_raised_and_the_others_are_notes():
     assert raised.value.__notes__ == ["also: INVALID_CONFIG: c has no such config"]
 
 
-def test_members_are_described_with_what_they_subscribe_to_and_own():
+def test_members_are_described_with_their_subscription_and_assignment():
     tp = TopicPartition("t", 3)
     member = coordinator_pb2.DescribedMember(
         member_id="m",

@@ -65,26 +65,26 @@ def found_in(cluster: Cluster) -> list[int]:
     return [one.producer.producer_id for one in found]
 
 
-def test_one_that_no_coordinator_knows_hangs():
+def test_a_transaction_that_no_coordinator_knows_is_hanging():
     assert found_in(Cluster(producer(2))) == [2]
 
 
-def test_one_that_its_coordinator_knows_does_not():
+def test_a_transaction_that_its_coordinator_knows_is_not_hanging():
     assert found_in(Cluster(producer(1), producer(2))) == [2]
 
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
-def test_unless_it_has_ended_there(state):
+def test_an_open_transaction_that_its_coordinator_has_ended_is_hanging(state):
     assert found_in(Cluster(producer(1), state=state)) == [1]
 
 
-def test_or_this_partition_is_not_part_of_it():
+def test_an_open_transaction_that_lacks_the_partition_at_its_coordinator_is_hanging():
     assert found_in(Cluster(producer(1), partition=OTHER)) == [1]
 
 
-def test_what_was_written_to_of_late_may_still_end():
+def test_a_transaction_with_a_recent_write_is_not_hanging():
     assert found_in(Cluster(producer(2, silent_ms=60_000))) == []
 
 
-def test_a_producer_without_an_open_transaction_is_of_no_interest():
+def test_a_producer_without_an_open_transaction_is_ignored():
     assert found_in(Cluster(producer(2, start_offset=-1))) == []

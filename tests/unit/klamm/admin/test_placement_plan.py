@@ -20,12 +20,12 @@ def off(broker_id, current, racks=RACKS, **options):
     return plan_reassignment(current, racks, **{"targets": others, "stay": others, **options})
 
 
-def test_only_what_has_to_moves_and_keeps_its_place():
+def test_only_replicas_of_the_removed_broker_move_and_keep_their_position_in_the_list():
     current = partitions((1, 2, 3), (2, 3, 4), (2, 1, 3))
     assert off(1, current) == {TopicPartition("t", 0): (4, 2, 3), TopicPartition("t", 2): (2, 4, 3)}
 
 
-def test_replicas_go_to_racks_that_their_partition_does_not_use_while_there_are():
+def test_replicas_move_to_racks_that_their_partition_does_not_use_if_possible():
     planned = off(3, partitions(*[(1, 2, 3)] * 10))
     assert set(planned.values()) == {(1, 2, 6)}
     without_6 = {each: rack for each, rack in RACKS.items() if each != 6}
@@ -33,7 +33,7 @@ def test_replicas_go_to_racks_that_their_partition_does_not_use_while_there_are(
     assert Counter(planned.values()) == {(1, 2, 4): 5, (1, 2, 5): 5}
 
 
-def test_what_moves_is_spread_evenly_leaders_too():
+def test_moved_replicas_and_leaders_are_spread_evenly():
     racks = dict.fromkeys(range(1, 6), "")
     current = partitions(*[(1, 2), (1, 3), (1, 4), (1, 5)] * 10)
     planned = off(1, current, racks)
@@ -46,13 +46,13 @@ def test_what_moves_is_spread_evenly_leaders_too():
     assert all(len(set(replicas)) == 2 for replicas in after.values())
 
 
-def test_a_replica_on_a_broker_that_is_down_need_not_move_and_nothing_is_sent_there():
+def test_a_plan_leaves_replicas_on_a_down_broker_and_moves_none_to_it():
     current = partitions((1, 4), (4, 1))
     planned = plan_reassignment(current, RACKS, targets=[2], stay=[2, 4])
     assert planned == {TopicPartition("t", 0): (2, 4), TopicPartition("t", 1): (4, 2)}
 
 
-def test_more_or_fewer_replicas():
+def test_a_plan_changes_the_replication_factor():
     current = partitions((1, 2, 3), (2,))
     everybody = list(RACKS)
     fewer = plan_reassignment(current, RACKS, targets=everybody, stay=everybody, replication_factor=1)
@@ -62,11 +62,11 @@ def test_more_or_fewer_replicas():
     assert (tp.partition, replicas[0], {RACKS[each] for each in replicas}) == (1, 2, {"a", "b", "c"})
 
 
-def test_only_what_may_move_does():
+def test_a_plan_moves_only_the_chosen_partitions():
     current = partitions((1,), (1,))
     assert off(1, current, moving=[TopicPartition("t", 1)]) == {TopicPartition("t", 1): (2,)}
 
 
-def test_too_few_brokers_are_said_to_be_too_few():
+def test_a_plan_with_too_few_brokers_is_refused():
     with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REPLICATION_FACTOR], match="t-0 needs 3 brokers"):
         off(1, partitions((1, 2, 3)), {1: "", 2: "", 3: ""})

@@ -17,7 +17,7 @@ def broker(number: int) -> ConfigResource:
     return ConfigResource(ConfigResourceType.BROKER, str(number))
 
 
-def test_a_throttle_names_replicas_there_are_for_leaders_and_those_to_come_for_followers() -> None:
+def test_a_throttle_names_current_replicas_for_leaders_and_added_replicas_for_followers() -> None:
     before = {A0: (1, 2), A1: (2,), B0: (3,)}
     after = {A0: (2, 3), A1: (2, 4), B0: (3,)}
     changes = throttle_changes(before, after, brokers=[1, 2, 3, 5], bytes_per_second=7)
@@ -32,7 +32,7 @@ def test_a_throttle_names_replicas_there_are_for_leaders_and_those_to_come_for_f
     ]
 
 
-def test_the_end_of_a_throttle_removes_all_that_it_set() -> None:
+def test_the_end_of_a_throttle_deletes_every_config_that_it_set() -> None:
     before, after = {A0: (1,)}, {A0: (2,)}
     begun = throttle_changes(before, after, brokers=[1, 2], bytes_per_second=1)
     ended = unthrottle_changes(brokers=[1, 2], topics=["a"])

@@ -63,7 +63,7 @@ def test_unknown_topic_is_reported_in_the_view() -> None:
     with_client(body)
 
 
-def test_callers_at_the_same_time_share_one_request() -> None:
+def test_concurrent_metadata_refreshes_share_one_request() -> None:
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
         for name in ("a", "b", "c"):
             cluster.create_topic(name, 1)
@@ -76,7 +76,7 @@ def test_callers_at_the_same_time_share_one_request() -> None:
     with_client(body)
 
 
-def test_who_is_cancelled_while_the_client_closes_is_cancelled() -> None:
+def test_a_refresh_cancelled_while_the_client_closes_raises_cancelled_error() -> None:
     """If the caller were told that the client is closed, a task that continues after errors would never end.
 
     Then `close` would never end either.
@@ -96,7 +96,7 @@ def test_who_is_cancelled_while_the_client_closes_is_cancelled() -> None:
     with_client(body)
 
 
-def test_listeners_hear_of_changes_only() -> None:
+def test_listeners_are_called_only_if_the_metadata_changed() -> None:
     heard: list[tuple[ClusterView, ClusterView]] = []
 
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
@@ -123,7 +123,7 @@ def test_second_bootstrap_server_is_asked_when_the_first_is_down() -> None:
         asyncio.run(main(down))
 
 
-def test_no_server_at_all_is_a_no_broker_error_that_names_them() -> None:
+def test_unreachable_bootstrap_servers_raise_a_no_broker_error_that_names_them() -> None:
     async def main(address: str) -> None:
         client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
         with pytest.raises(NoBrokerError, match=address):
@@ -134,7 +134,7 @@ def test_no_server_at_all_is_a_no_broker_error_that_names_them() -> None:
         asyncio.run(main(f"127.0.0.1:{down}"))
 
 
-def test_server_that_does_not_answer_in_time_is_a_timeout() -> None:
+def test_a_call_to_a_server_that_does_not_answer_times_out() -> None:
     async def main(address: str) -> None:
         client = KlammClient(ClientConfig.parse(bootstrap_servers=address, request_timeout_ms=20))
         with pytest.raises(RequestTimedOutError, match=address):
@@ -145,7 +145,7 @@ def test_server_that_does_not_answer_in_time_is_a_timeout() -> None:
         asyncio.run(main(f"127.0.0.1:{silent.getsockname()[1]}"))
 
 
-def test_call_under_way_when_the_client_closes_is_a_network_error() -> None:
+def test_a_pending_call_raises_a_network_error_when_the_client_closes() -> None:
     async def main(silent: socket.socket) -> None:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
@@ -161,7 +161,7 @@ def test_call_under_way_when_the_client_closes_is_a_network_error() -> None:
         asyncio.run(main(silent))
 
 
-def test_refresh_under_way_when_the_client_closes_says_so() -> None:
+def test_a_pending_metadata_refresh_says_that_the_client_is_closed() -> None:
     async def main(silent: socket.socket) -> None:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
@@ -177,7 +177,7 @@ def test_refresh_under_way_when_the_client_closes_says_so() -> None:
         asyncio.run(main(silent))
 
 
-def test_what_the_server_does_not_implement_is_named() -> None:
+def test_a_call_that_the_server_does_not_implement_raises_an_error_that_names_it() -> None:
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
         with pytest.raises(EXCEPTIONS[ErrorCode.UNSUPPORTED_VERSION], match="list_offsets"):
             await client.any_broker().list_offsets(broker_pb2.ListOffsetsRequest())
@@ -185,7 +185,7 @@ def test_what_the_server_does_not_implement_is_named() -> None:
     with_client(body)
 
 
-def test_broker_that_is_not_alive_is_refused() -> None:
+def test_a_broker_missing_in_the_metadata_raises_a_no_broker_error() -> None:
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
         await client.refresh_metadata([])
         with pytest.raises(NoBrokerError, match="broker 7"):
@@ -221,7 +221,7 @@ def test_coordinator_is_remembered_until_forgotten() -> None:
     with_client(body)
 
 
-def test_leader_hint_changes_the_view_once() -> None:
+def test_the_same_leader_hint_changes_the_view_only_once() -> None:
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
         cluster.create_topic("t", 1, leaders=[0])
         await client.refresh_metadata(["t"])
@@ -280,7 +280,7 @@ def test_retrying_ends_with_the_last_error_when_time_is_up() -> None:
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ],
 )
-def test_a_coordinator_that_takes_over_within_a_second_is_found_soon_after(code: ErrorCode) -> None:
+def test_retry_pauses_stay_short_for_the_first_second_without_a_coordinator(code: ErrorCode) -> None:
     """The test lasts for a second of failures with pauses of maximum length.
 
     No pause may exceed a third of a second.
@@ -299,7 +299,7 @@ def test_a_coordinator_that_takes_over_within_a_second_is_found_soon_after(code:
     with_client(body)
 
 
-def test_closed_client_refuses_work() -> None:
+def test_a_closed_client_refuses_calls() -> None:
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
         await client.close()
         with pytest.raises(IllegalStateError, match="closed"):
@@ -310,7 +310,7 @@ def test_closed_client_refuses_work() -> None:
     with_client(body)
 
 
-def test_the_controller_that_is_asked_follows_what_controllers_say() -> None:
+def test_admin_calls_follow_the_controllers_hints_to_the_active_controller() -> None:
     def asked(client: KlammClient) -> str:
         before = set(client._connections)
         client.admin()

@@ -74,21 +74,21 @@ def ask(epochs: list[int], codes: dict[int, ErrorCode] | None = None):
     return asyncio.run(main())
 
 
-def test_every_leader_is_asked_for_its_own() -> None:
+def test_each_leader_is_asked_for_the_epochs_of_its_partitions() -> None:
     asked, found, error = ask([1, 2, 3])
     assert error is None
     assert asked == {0: {0: 1}, 1: {1: 2}, 2: {2: 3}}
     assert found == {tp: EpochEnd(tp.partition + 1, 10 * tp.partition, LEADER_EPOCH) for tp in TPS}
 
 
-def test_every_answer_is_taken_in_before_the_first_refusal_is_raised() -> None:
+def test_the_other_leaders_answers_are_kept_when_one_leader_refuses() -> None:
     _, found, error = ask([1, 2, 3], {1: ErrorCode.FENCED_LEADER_EPOCH})
     assert isinstance(error, FencedLeaderEpochError)
     assert set(found) == {TPS[0], TPS[2]}
 
 
 @pytest.mark.parametrize("epoch", [LEADER_EPOCH, LEADER_EPOCH + 1])
-def test_a_leader_older_than_what_was_read_is_not_asked(epoch: int) -> None:
+def test_a_leader_with_an_older_epoch_than_the_records_read_is_not_asked(epoch: int) -> None:
     """This leader would answer that it does not know the epoch, which looks like a truncated log."""
     asked, found, error = ask([1, epoch])
     if epoch > LEADER_EPOCH:

@@ -40,7 +40,7 @@ def view(*topics: broker_pb2.TopicMetadata) -> ClusterView:
     return ClusterView().merged(response(*topics), None)
 
 
-def test_answers_who_leads_what() -> None:
+def test_a_view_returns_the_leader_and_leader_epoch_of_each_partition() -> None:
     cluster = view(topic("t", (1, 4), (NO_LEADER, 5), (7, 1)))
 
     assert cluster.leader_of(TopicPartition("t", 0)) == Node(node_id=1, host="h", port=9001, rack="r1")
@@ -53,7 +53,7 @@ def test_answers_who_leads_what() -> None:
 
 
 @pytest.mark.parametrize("tp", [TopicPartition("t", 1), TopicPartition("t", -1), TopicPartition("u", 0)])
-def test_what_is_not_known_has_no_leader(tp: TopicPartition) -> None:
+def test_an_unknown_partition_has_no_leader(tp: TopicPartition) -> None:
     cluster = view(topic("t", (1, 4)))
 
     assert cluster.leader_of(tp) is None
@@ -74,13 +74,13 @@ def test_answer_about_some_topics_keeps_the_others() -> None:
     assert cluster.leader_of(TopicPartition("b", 0)) == cluster.brokers[1]
 
 
-def test_answer_about_all_topics_drops_those_that_are_gone() -> None:
+def test_answer_about_all_topics_drops_deleted_topics() -> None:
     cluster = view(topic("a", (0, 0)), topic("b", (0, 0)))
 
     assert set(cluster.merged(response(topic("b", (0, 0))), None).topics) == {"b"}
 
 
-def test_topic_not_found_leaves_and_says_why_until_it_is_found() -> None:
+def test_a_topic_that_is_not_found_is_removed_and_has_an_error_until_it_is_found() -> None:
     missing = broker_pb2.TopicMetadata(name="a", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     cluster = view(topic("a", (0, 0))).merged(response(missing), ["a"])
@@ -98,7 +98,7 @@ def test_older_leader_epoch_from_a_lagging_broker_is_ignored() -> None:
     assert [(each.leader, each.leader_epoch) for each in cluster.partitions_of("t")] == [(1, 5), (0, 6)]
 
 
-def test_another_answer_about_topics_keeps_newer_leaders_and_other_topics() -> None:
+def test_described_topics_replace_neither_newer_leaders_nor_other_topics() -> None:
     cluster = view(topic("t", (1, 5), (1, 5)), topic("u", (0, 1)))
     described = view(topic("t", (0, 4), (0, 6))).topics["t"]
 
@@ -108,13 +108,13 @@ def test_another_answer_about_topics_keeps_newer_leaders_and_other_topics() -> N
     assert cluster.leader_epoch_of(TopicPartition("u", 0)) == 1
 
 
-def test_recreated_topic_starts_over() -> None:
+def test_a_recreated_topic_may_have_a_lower_leader_epoch() -> None:
     cluster = view(topic("t", (1, 5))).merged(response(topic("t", (0, 0), topic_id=OTHER_ID)), ["t"])
 
     assert cluster.leader_epoch_of(TopicPartition("t", 0)) == 0
 
 
-def test_newer_hint_moves_the_leader() -> None:
+def test_a_leader_hint_with_a_newer_epoch_changes_the_leader() -> None:
     before = view(topic("t", (0, 5), (0, 5)))
 
     after = before.with_leader(TopicPartition("t", 1), 1, 6)
@@ -123,7 +123,7 @@ def test_newer_hint_moves_the_leader() -> None:
     assert before.leader_epoch_of(TopicPartition("t", 1)) == 5
 
 
-def test_a_hint_may_bring_a_broker_that_was_not_known() -> None:
+def test_a_leader_hint_may_add_an_unknown_broker() -> None:
     tp, new = TopicPartition("t", 0), Node(node_id=9, host="new", port=9)
 
     after = view(topic("t", (0, 5))).with_leader(tp, 9, 6, [new])
@@ -132,7 +132,7 @@ def test_a_hint_may_bring_a_broker_that_was_not_known() -> None:
     assert after.brokers[9] == new
 
 
-def test_a_hint_may_say_where_a_known_broker_listens_now() -> None:
+def test_a_leader_hint_may_change_the_address_of_a_known_broker() -> None:
     tp, moved = TopicPartition("t", 0), Node(node_id=1, host="moved", port=9)
 
     assert view(topic("t", (0, 5))).with_leader(tp, 1, 6, [moved]).leader_of(tp) == moved
@@ -148,7 +148,9 @@ def test_a_hint_may_say_where_a_known_broker_listens_now() -> None:
     ],
     ids=["same epoch", "unknown broker", "no leader", "unknown topic"],
 )
-def test_other_hints_change_nothing(tp: TopicPartition, leader: int, epoch: int) -> None:
+def test_a_leader_hint_without_a_newer_epoch_or_a_known_leader_and_topic_is_ignored(
+    tp: TopicPartition, leader: int, epoch: int
+) -> None:
     before = view(topic("t", (0, 5)))
 
     assert before.with_leader(tp, leader, epoch) is before

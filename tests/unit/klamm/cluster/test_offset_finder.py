@@ -83,20 +83,20 @@ def find(make, wanted=TPS, timeout_ms: int = 5_000, isolation_level: int = 0):
     return asyncio.run(main())
 
 
-def test_every_leader_is_asked_for_its_own():
+def test_each_leader_is_asked_for_the_offsets_of_its_partitions():
     client, found = find(Client, isolation_level=READ_COMMITTED)
     assert found == {tp: OffsetAndTimestamp(10 * tp.partition, -1, 4) for tp in TPS}
     assert sorted(client.asked) == [[0], [1], [2]]
     assert client.isolation_levels == {READ_COMMITTED}
 
 
-def test_only_what_failed_is_asked_again():
+def test_only_the_partitions_that_failed_are_retried():
     client, found = find(lambda: Client({1: [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE]}))
     assert set(found) == set(TPS)
     assert sorted(client.asked) == [[0], [1], [1], [1], [2]]
 
 
-def test_what_no_retry_can_help_is_raised_by_name():
+def test_a_fatal_error_is_raised_and_names_the_partition():
     with pytest.raises(TopicAuthorizationFailedError, match="t-1"):
         find(lambda: Client({1: [ErrorCode.TOPIC_AUTHORIZATION_FAILED]}))
 
@@ -109,12 +109,12 @@ def test_what_no_retry_can_help_is_raised_by_name():
         (TopicPartition("gone", 0), UnknownTopicOrPartitionError),
     ],
 )
-def test_time_runs_out_with_the_reason(tp, error):
+def test_a_timeout_raises_the_reason_and_names_the_partition(tp, error):
     with pytest.raises(error, match=tp.topic):
         find(lambda: Client(leaderless=2), wanted=[tp], timeout_ms=30)
 
 
-def test_a_partition_without_a_leader_does_not_hold_up_the_others():
+def test_a_partition_without_a_leader_does_not_delay_the_others():
     async def main():
         client, found = Client(leaderless=1), {}
         with pytest.raises(LeaderNotAvailableError, match="t-1"):

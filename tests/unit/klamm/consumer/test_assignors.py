@@ -59,7 +59,7 @@ def sizes(assignments) -> list[int]:
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(counts=counts_of_topics, members=groups())
-def test_every_partition_has_one_owner_who_wants_it(name, counts, members):
+def test_each_partition_is_assigned_to_exactly_one_subscribed_member(name, counts, members):
     check_complete_and_disjoint(counts, members, ASSIGNORS[name]().assign(counts, members))
 
 
@@ -87,13 +87,13 @@ def test_range_is_contiguous_and_balanced_by_topic(counts, count):
             assert not share or share == list(range(share[0], share[0] + len(share)))
 
 
-def test_range_as_kafkas_documentation_has_it():
+def test_range_assigns_as_in_kafkas_documentation():
     assignments = RangeAssignor().assign({"t0": 3, "t1": 3}, [member("C1", ("t0", "t1")), member("C0", ("t0", "t1"))])
     assert assignments["C0"] == [TopicPartition("t0", 0), TopicPartition("t0", 1), *[("t1", 0), ("t1", 1)]]
     assert assignments["C1"] == [("t0", 2), ("t1", 2)]
 
 
-def test_roundrobin_as_kafkas_documentation_has_it():
+def test_roundrobin_assigns_as_in_kafkas_documentation():
     counts = {"t0": 1, "t1": 2, "t2": 3}
     members = [member("C0", ("t0",)), member("C1", ("t0", "t1")), member("C2", ("t0", "t1", "t2"))]
     assignments = RoundRobinAssignor().assign(counts, members)
@@ -104,7 +104,7 @@ def test_roundrobin_as_kafkas_documentation_has_it():
     }
 
 
-def test_static_members_keep_their_place_under_a_new_member_id():
+def test_static_members_keep_their_partitions_with_a_new_member_id():
     old = [member("z", group_instance_id="one"), member("y", group_instance_id="two"), member("a")]
     new = [replace(old[0], member_id="b"), *old[1:]]
     before = RangeAssignor().assign({"apple": 5}, old)
@@ -161,7 +161,7 @@ def minimal_moves(before, names, total: int) -> int:
 
 
 @given(counts=counts_of_topics, history=memberships)
-def test_sticky_moves_no_partition_it_need_not(counts, history):
+def test_sticky_moves_the_minimum_of_partitions(counts, history):
     total = sum(counts.values())
     before = StickyAssignor().assign(counts, [member(name) for name in history[0]])
     for generation_id, names in enumerate(history[1:], start=1):
@@ -200,7 +200,7 @@ def improvable(assignments, topics_of) -> bool:
 
 
 @given(counts=counts_of_topics, members=groups())
-def test_sticky_balances_unequal_subscriptions_as_far_as_they_allow(counts, members):
+def test_sticky_balances_unequal_subscriptions_as_far_as_possible(counts, members):
     topics_of = {each.member_id: each.subscription.topics for each in members}
     assert not improvable(StickyAssignor().assign(counts, members), topics_of)
 
@@ -213,7 +213,7 @@ def test_sticky_changes_nothing_when_nothing_changed(counts, members):
     assert again == first
 
 
-def test_the_newer_of_two_claims_wins_and_of_equal_ones_none():
+def test_the_claim_of_the_newer_generation_wins_and_equal_claims_withhold_the_partition():
     tp = TopicPartition("apple", 0)
     stale = member("a", ("apple",), [tp], generation_id=3)
     fresh = member("b", ("apple",), [tp], generation_id=4)
@@ -223,7 +223,7 @@ def test_the_newer_of_two_claims_wins_and_of_equal_ones_none():
 
 
 @pytest.mark.parametrize("data", [b"\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x00"])
-def test_user_data_of_others_that_does_not_parse_is_no_claim(data):
+def test_user_data_that_does_not_parse_claims_no_partition(data):
     members = [Member(member_id="a", subscription=Subscription(topics=("apple",), user_data=data))]
     assert StickyAssignor().assign({"apple": 2}, members) == {"a": [("apple", 0), ("apple", 1)]}
 
@@ -231,13 +231,13 @@ def test_user_data_of_others_that_does_not_parse_is_no_claim(data):
 # --- choosing assignors
 
 
-def test_a_list_with_an_eager_assignor_is_eager():
+def test_a_list_with_one_eager_assignor_uses_the_eager_protocol():
     both = resolve_assignors(("range", "cooperative-sticky"))
     assert common_protocol(both) is RebalanceProtocol.EAGER
     assert common_protocol(resolve_assignors(("cooperative-sticky",))) is RebalanceProtocol.COOPERATIVE
 
 
 @pytest.mark.parametrize("strategies", [(), ("range", "range"), ("unheard-of",)])
-def test_a_wrong_list_of_assignors_is_refused(strategies):
+def test_an_empty_duplicate_or_unknown_assignor_list_is_refused(strategies):
     with pytest.raises(ConfigError, match=r"partition\.assignment\.strategy"):
         resolve_assignors(strategies)

@@ -53,7 +53,7 @@ def test_deserializers_are_functions_or_names():
         ({"max_pol_records": 1}, "did you mean max.poll.records"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(settings, names):
+def test_an_invalid_consumer_config_is_refused_and_named(settings, names):
     with pytest.raises(ConfigError) as raised:
         ConsumerConfig.parse(**settings)
     assert names in str(raised.value)

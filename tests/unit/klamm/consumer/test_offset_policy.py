@@ -40,7 +40,7 @@ def policy(reset: str) -> tuple[OffsetPolicy, SubscriptionState]:
         ("by_duration:P100000D", 0),
     ],
 )
-def test_a_partition_is_sent_to(reset, timestamp_ms):
+def test_each_reset_policy_resets_the_position_to_its_timestamp(reset, timestamp_ms):
     uncommitted, subscription = policy(reset)
     assert uncommitted.on_nothing_committed([TP], NOW_MS) is None
     assert subscription.resetting() == {TP: timestamp_ms}
@@ -59,19 +59,19 @@ def test_a_partition_is_sent_to(reset, timestamp_ms):
         (LostPosition(7), EARLIEST_TIMESTAMP),
     ],
 )
-def test_nearest_goes_to_the_end_of_the_log_that_is_closer(lost, timestamp_ms):
+def test_nearest_resets_to_the_closer_of_log_start_and_log_end(lost, timestamp_ms):
     nearest, subscription = policy("nearest")
     assert nearest.on_out_of_range(TP, lost, NOW_MS) is None
     assert subscription.resetting() == {TP: timestamp_ms}
 
 
-def test_nearest_begins_at_the_start_of_the_log_where_nothing_is_committed():
+def test_nearest_starts_at_the_log_start_without_a_committed_offset():
     nearest, subscription = policy("nearest")
     assert nearest.on_nothing_committed([TP], NOW_MS) is None
     assert subscription.resetting() == {TP: EARLIEST_TIMESTAMP}
 
 
-def test_without_a_policy_both_are_errors():
+def test_without_a_policy_a_missing_or_out_of_range_offset_is_an_error():
     none, subscription = policy("none")
     assert isinstance(none.on_nothing_committed([TP], NOW_MS), NoOffsetForPartitionError)
     assert none.on_nothing_committed([], NOW_MS) is None
@@ -82,7 +82,7 @@ def test_without_a_policy_both_are_errors():
 @pytest.mark.parametrize(
     "duration", ["", "P", "PT", "P1DT", "1H", "PT1", "PT-1H", "-PT1H", "P1M", "P1Y", "P1W", "PT1H1D", "PT.5S", "PT1H "]
 )
-def test_what_is_no_duration_is_refused(duration):
+def test_an_invalid_duration_is_refused(duration):
     with pytest.raises(ConfigError, match="by_duration:PT1H"):
         ConsumerConfig.parse(auto_offset_reset=f"by_duration:{duration}")
 
@@ -109,14 +109,14 @@ UNKNOWN = pytest.mark.parametrize("unknown", [end(-1, -1), end(2, -1), end(-1, 7
 
 @pytest.mark.parametrize("reset", ["earliest", "none"])
 @pytest.mark.parametrize("end_offset", [9, 12])
-def test_a_position_goes_on_when_its_epoch_reaches_it(reset, end_offset):
+def test_a_position_is_valid_if_its_epoch_ends_at_or_after_it(reset, end_offset):
     made, subscription, asked = validating(reset)
     assert made.on_epoch_end(TP, asked, end(3, end_offset), NOW_MS) is None
     state = subscription.require(TP)
     assert (state.fetchable, state.position, state.leader_epoch, state.current_leader_epoch) == (True, 9, 3, 6)
 
 
-def test_a_position_in_an_older_epoch_than_was_read_goes_on_with_that():
+def test_a_valid_position_takes_the_older_epoch_that_the_leader_returned():
     """Otherwise every fetch would report diverging logs, and every validation would find that they do not diverge."""
     made, subscription, asked = validating("none")
     assert made.on_epoch_end(TP, asked, end(2, 9), NOW_MS) is None
@@ -124,14 +124,14 @@ def test_a_position_in_an_older_epoch_than_was_read_goes_on_with_that():
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "nearest", "by_duration:PT1H"])
-def test_with_any_policy_a_cut_log_is_read_again_from_where_it_parts(reset):
+def test_with_any_policy_a_truncated_log_is_read_again_from_the_divergence(reset):
     made, subscription, asked = validating(reset)
     assert made.on_epoch_end(TP, asked, end(2, 7), NOW_MS) == TRUNCATION
     state = subscription.require(TP)
     assert (state.fetchable, state.position, state.leader_epoch, state.current_leader_epoch) == (True, 7, 2, 6)
 
 
-def test_without_a_policy_a_cut_log_keeps_the_position_waiting():
+def test_without_a_policy_a_truncated_log_leaves_the_position_unvalidated():
     made, subscription, asked = validating("none")
     for _ in range(2):
         assert made.on_epoch_end(TP, asked, end(2, 7), NOW_MS) == TRUNCATION
@@ -140,7 +140,7 @@ def test_without_a_policy_a_cut_log_keeps_the_position_waiting():
 
 @UNKNOWN
 @pytest.mark.parametrize(("reset", "timestamp_ms"), [("earliest", EARLIEST_TIMESTAMP), ("nearest", LATEST_TIMESTAMP)])
-def test_where_nobody_knows_where_the_log_parts_the_policy_says_where_to_begin(unknown, reset, timestamp_ms):
+def test_an_unknown_point_of_divergence_resets_the_position_by_the_policy(unknown, reset, timestamp_ms):
     made, subscription, asked = validating(reset)
     assert made.on_epoch_end(TP, asked, unknown, NOW_MS) == TRUNCATION._replace(divergent=None)
     assert subscription.resetting() == {TP: timestamp_ms}
@@ -148,14 +148,14 @@ def test_where_nobody_knows_where_the_log_parts_the_policy_says_where_to_begin(u
 
 
 @UNKNOWN
-def test_where_nobody_knows_and_there_is_no_policy_the_position_keeps_waiting(unknown):
+def test_an_unknown_divergence_without_a_policy_leaves_the_position_unvalidated(unknown):
     made, subscription, asked = validating("none")
     assert made.on_epoch_end(TP, asked, unknown, NOW_MS) == TRUNCATION._replace(divergent=None)
     assert subscription.validating() == {TP: asked}
 
 
 @pytest.mark.parametrize("answer", [end(3, 9), end(2, 7), end(-1, -1)])
-def test_an_answer_that_a_seek_overtook_moves_nothing(answer):
+def test_an_epoch_answer_after_a_seek_does_not_move_the_position(answer):
     made, subscription, asked = validating("earliest")
     subscription.require(TP).seek(1)
     assert made.on_epoch_end(TP, asked, answer, NOW_MS) is None
@@ -163,7 +163,7 @@ def test_an_answer_that_a_seek_overtook_moves_nothing(answer):
     assert subscription.resetting() == {}
 
 
-def test_the_error_says_what_was_lost_and_where_to_go_on():
+def test_a_log_truncation_error_names_the_truncations_and_divergent_offsets():
     other = LogTruncation(TopicPartition("t", 1), 5, 3, None)
     error = LogTruncationError([TRUNCATION, other])
     assert isinstance(error, OffsetOutOfRangeError)

@@ -18,7 +18,7 @@ def state() -> PartitionState:
     return PartitionState(itertools.count(1))
 
 
-def test_it_begins_without_a_position(state):
+def test_a_partition_starts_without_a_position(state):
     assert state.state is PositionState.INITIALIZING
     assert not state.fetchable
     state.check_invariants(TP)
@@ -57,7 +57,7 @@ def test_a_reset_and_a_new_fetch_make_the_old_fetch_stale(state):
 
 
 @pytest.mark.parametrize("seeks", [lambda state: state.seek(9), lambda state: state.request_reset(1234)])
-def test_what_the_user_asks_for_ends_the_reset_of_a_lost_position(state, seeks):
+def test_a_seek_or_reset_by_the_user_ends_the_reset_of_a_lost_position(state, seeks):
     state.seek(5)
     state.request_reset(1234, LostPosition(5, 7, 9))
     assert state.lost == LostPosition(5, 7, 9)
@@ -65,7 +65,7 @@ def test_what_the_user_asks_for_ends_the_reset_of_a_lost_position(state, seeks):
     assert state.lost is None
 
 
-def test_a_suspect_position_without_an_epoch_is_only_fetched_again(state):
+def test_a_suspect_position_without_an_epoch_is_fetched_again_and_not_validated(state):
     state.seek(5)
     state.check_leader(3)
     epoch = state.position_epoch

@@ -34,7 +34,7 @@ def test_kinds_of_subscription_exclude_each_other():
     assert state.type is SubscriptionType.ASSIGNED
 
 
-def test_subscribing_says_whether_anything_changed():
+def test_subscribe_topics_returns_whether_the_topics_changed():
     state = SubscriptionState()
     assert state.subscribe_topics(["a", "b"])
     assert not state.subscribe_topics(["b", "a"])
@@ -54,7 +54,7 @@ def test_a_new_partition_waits_for_a_position(assigned):
     assert not assigned.require(A0).fetchable
 
 
-def test_partitions_that_stay_keep_where_they_are(assigned):
+def test_partitions_that_stay_assigned_keep_position_and_pause(assigned):
     assigned.require(A0).seek(5)
     assigned.require(A0).paused = True
     assigned.assign([A0, B0])
@@ -63,7 +63,7 @@ def test_partitions_that_stay_keep_where_they_are(assigned):
     assert assigned.initializing() == [B0]
 
 
-def test_every_move_has_a_position_epoch_of_its_own(assigned):
+def test_each_change_of_a_position_gets_a_new_position_epoch(assigned):
     seen = {assigned.require(A0).position_epoch, assigned.require(A1).position_epoch}
     assigned.require(A0).seek(5)
     seen.add(assigned.require(A0).position_epoch)
@@ -78,7 +78,7 @@ def test_every_move_has_a_position_epoch_of_its_own(assigned):
     assigned.check_invariants()
 
 
-def test_a_found_offset_counts_only_while_it_is_waited_for(assigned):
+def test_a_found_offset_is_applied_only_for_the_current_position_epoch(assigned):
     asked = assigned.require(A0).position_epoch
     assigned.require(A0).seek(9)
     assert not assigned.complete(A0, asked, 3, -1)
@@ -89,7 +89,7 @@ def test_a_found_offset_counts_only_while_it_is_waited_for(assigned):
     assert not assigned.complete(B0, 1, 3, -1)
 
 
-def test_a_reset_takes_the_position_away(assigned):
+def test_a_reset_removes_the_position(assigned):
     assigned.require(A0).seek(9)
     assigned.require(A0).request_reset(1234)
     assert assigned.resetting() == {A0: 1234}
@@ -97,7 +97,7 @@ def test_a_reset_takes_the_position_away(assigned):
     assert A0 not in assigned.positions()
 
 
-def test_what_is_not_assigned_cannot_be_moved(assigned):
+def test_a_partition_that_is_not_assigned_is_refused(assigned):
     with pytest.raises(IllegalStateError, match="b-0 is not assigned"):
         assigned.require(B0)
 
@@ -123,7 +123,7 @@ def test_a_seek_with_an_epoch_is_validated_before_anything_is_fetched(assigned):
     assigned.check_invariants()
 
 
-def test_a_committed_offset_is_validated_by_its_epoch(assigned):
+def test_a_committed_offset_with_an_epoch_is_validated(assigned):
     assert assigned.complete(A0, assigned.require(A0).position_epoch, 5, 3)
     assert set(assigned.validating()) == {A0}
     assert assigned.complete(A1, assigned.require(A1).position_epoch, 5, -1)
@@ -137,7 +137,7 @@ def test_under_the_same_leader_a_position_stays_valid(reading):
     assert reading.require(A0).fetchable
 
 
-def test_another_leader_makes_positions_wait_and_drops_what_was_fetched_ahead(reading):
+def test_a_new_leader_epoch_requires_validation_and_drops_prefetched_data(reading):
     epoch = reading.require(A0).position_epoch
     reading.check_leaders(lambda _: 4)
     state = reading.require(A0)
@@ -146,14 +146,14 @@ def test_another_leader_makes_positions_wait_and_drops_what_was_fetched_ahead(re
     assert not reading.is_unchecked
 
 
-def test_no_leader_is_not_another_leader(reading):
+def test_a_position_stays_valid_while_there_is_no_leader(reading):
     reading.check_leaders(lambda _: -1)
     assert reading.require(A0).fetchable
     reading.check_leaders(lambda _: 3)
     assert reading.require(A0).fetchable
 
 
-def test_before_the_first_record_there_is_nothing_to_validate(assigned):
+def test_a_position_without_an_epoch_is_not_validated_after_a_leader_change(assigned):
     assigned.require(A0).seek(5)
     epoch = assigned.require(A0).position_epoch
     assigned.check_leaders(lambda _: 3)
@@ -171,7 +171,7 @@ def test_a_suspect_position_is_validated_under_the_same_leader(reading):
     assert not reading.require(A0).suspect
 
 
-def test_an_answer_counts_only_for_the_position_it_is_about(reading):
+def test_a_validation_is_current_only_for_the_position_it_was_requested_for(reading):
     reading.check_leaders(lambda _: 4)
     asked = reading.validating()[A0]
     assert reading.is_validating(A0, asked)
@@ -180,7 +180,7 @@ def test_an_answer_counts_only_for_the_position_it_is_about(reading):
     assert not reading.is_validating(B0, asked)
 
 
-def test_after_validation_a_leader_that_moved_meanwhile_is_noticed(reading):
+def test_a_leader_change_during_a_validation_is_detected_after_it(reading):
     reading.check_leaders(lambda _: 4)
     reading.complete_validation(A0, 9, 3, current_leader_epoch=4)
     assert reading.is_unchecked
@@ -190,7 +190,7 @@ def test_after_validation_a_leader_that_moved_meanwhile_is_noticed(reading):
     assert set(reading.validating()) == {A0}
 
 
-def test_fetching_again_moves_nothing_and_validates_nothing(reading):
+def test_refetch_changes_only_the_position_epoch(reading):
     epoch = reading.require(A0).position_epoch
     reading.require(A0).refetch()
     state = reading.require(A0)

@@ -10,7 +10,7 @@ from tests.support.interrupts import interrupted_everywhere
 NOBODY = "127.0.0.1:1"
 
 
-def test_an_interrupt_leaves_the_consumer_as_usable_as_before_wherever_it_comes() -> None:
+def test_a_consumer_stays_usable_after_an_interrupt_at_any_line() -> None:
     partition = TopicPartition("t", 0)
     with Consumer(bootstrap_servers=NOBODY) as consumer:
 

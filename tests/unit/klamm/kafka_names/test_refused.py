@@ -58,7 +58,7 @@ def test_no_client_accepts_a_name_that_clients_refuse_with_a_replacement() -> No
         ("message.max.bytes", "write max.request.size, because message.max.bytes is a name of librdkafka"),
     ],
 )
-def test_a_producer_refuses_the_name_with_the_right_one(name: str, expected: str) -> None:
+def test_a_producer_refuses_a_kafka_name_and_names_the_replacement(name: str, expected: str) -> None:
     with pytest.raises(ConfigError) as refused:
         ProducerConfig.parse({name: "1"})
     assert str(refused.value).startswith(f"unknown configuration {name}; {expected}")
@@ -89,13 +89,15 @@ def test_a_producer_refuses_the_name_with_the_right_one(name: str, expected: str
         (CoordinatorConfig, "log.message.format.version", "remove it, because"),
     ],
 )
-def test_a_server_refuses_the_name_with_the_right_one(owner: type[ServiceConfig], name: str, expected: str) -> None:
+def test_a_server_refuses_a_kafka_name_and_names_the_replacement(
+    owner: type[ServiceConfig], name: str, expected: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         load(owner, {"node.id": "1", name: "1"})
     assert str(refused.value).startswith(f"unknown configuration {name}; {expected}")
 
 
-def test_a_topic_refuses_the_name_that_brokers_have_for_its_setting() -> None:
+def test_a_topic_refuses_the_broker_name_of_its_setting_and_names_the_replacement() -> None:
     for name, expected in (
         ("log.retention.ms", "write retention.ms, because log.retention.ms is a setting of brokers"),
         ("message.max.bytes", "write max.message.bytes, because message.max.bytes is a setting of brokers"),
@@ -106,7 +108,7 @@ def test_a_topic_refuses_the_name_that_brokers_have_for_its_setting() -> None:
         assert f"unknown config {name}; {expected}" in str(refused.value)
 
 
-def test_every_stand_in_of_a_topics_setting_is_in_the_table() -> None:
+def test_each_broker_synonym_of_a_topic_config_has_advice() -> None:
     for name, synonyms in SYNONYMS.items():
         if name != synonyms[0].name:
             assert advice(name, accepted_configs(BrokerConfig, {})) == (
@@ -114,7 +116,7 @@ def test_every_stand_in_of_a_topics_setting_is_in_the_table() -> None:
             )
 
 
-def test_sparks_source_refuses_it_too() -> None:
+def test_the_spark_source_refuses_a_kafka_name_and_names_the_replacement() -> None:
     with pytest.raises(ConfigError, match=r"fetch\.message\.max\.bytes; write max\.partition\.fetch\.bytes, because"):
         AccessConfig.parse({"fetch.message.max.bytes": "1"})
 
@@ -124,7 +126,7 @@ def test_a_name_has_no_advice_for_a_program_without_its_replacement() -> None:
     assert advice("xyzzy", {"batch.size"}) is None
 
 
-def test_a_file_of_clients_refuses_it_too(tmp_path) -> None:
+def test_a_client_file_refuses_a_kafka_name_and_names_the_replacement(tmp_path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("metadata.broker.list=h:9092\n")
     with pytest.raises(ConfigError, match=r"unknown configuration metadata\.broker\.list; write bootstrap\.servers"):

@@ -28,7 +28,7 @@ def test_a_client_reads_no_setting_that_it_accepts_without_effect() -> None:
     assert OF_CONSUMERS.keys() & definitions(ConsumerConfig).keys() == set()
 
 
-def test_no_name_is_accepted_and_refused() -> None:
+def test_no_name_is_both_accepted_without_effect_and_refused() -> None:
     accepted = {**OF_CLIENTS, **OF_PRODUCERS, **OF_CONSUMERS}
     assert accepted.keys() & refused_names().keys() == set()
 
@@ -49,11 +49,11 @@ def test_no_name_is_accepted_and_refused() -> None:
         ("socket.listen.backlog.size", True, NOTHING_READS_IT),
     ],
 )
-def test_the_reason_is_that_of_the_program(name: str, is_of_server: bool, expected: str) -> None:
+def test_a_name_without_effect_has_the_reason_of_the_program(name: str, is_of_server: bool, expected: str) -> None:
     assert reason(name, is_of_server=is_of_server) == expected
 
 
-def test_names_with_one_reason_stand_together() -> None:
+def test_names_with_the_same_reason_are_grouped() -> None:
     names = ["b", "num.io.threads", "num.network.threads", "a"]
     assert by_reason(names, lambda name: name[:3]) == {
         "b": ["b"],
@@ -62,7 +62,7 @@ def test_names_with_one_reason_stand_together() -> None:
     }
 
 
-def test_a_client_tells_the_reason_in_its_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_logs_the_reason_why_a_config_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         ProducerConfig.parse({"sasl.kerberos.service.name": "kafka", "partitioner.availability.timeout.ms": "1"})
     assert caplog.messages == [

@@ -45,7 +45,7 @@ READS: list[Read] = [
 
 
 @given(st.lists(typed_values, max_size=20), st.booleans(), st.booleans())
-def test_what_is_written_is_read(values: list[tuple[str, Any]], flexible: bool, as_view: bool) -> None:
+def test_written_values_are_read_back(values: list[tuple[str, Any]], flexible: bool, as_view: bool) -> None:
     writer = KafkaWriter(flexible=flexible)
     for kind, value in values:
         getattr(writer, kind)(value)
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(values: list[tuple[str, Any]], flexible: bool, 
 
 
 @given(st.lists(texts, max_size=10), st.dictionaries(st.integers(0, 2**31 - 1), st.binary(max_size=50), max_size=9))
-def test_arrays_and_tagged_fields(items: list[str], fields: dict[int, bytes]) -> None:
+def test_arrays_and_tagged_fields_are_read_back_or_skipped(items: list[str], fields: dict[int, bytes]) -> None:
     writer = KafkaWriter().int16(7).use_flexible()
     data = writer.array(items, writer.string).null_array().tagged_fields(sorted(fields.items())).value()
     for skips in (False, True):
@@ -73,7 +73,7 @@ def test_arrays_and_tagged_fields(items: list[str], fields: dict[int, bytes]) ->
 
 
 @given(st.binary(max_size=60), st.sampled_from(READS), st.booleans())
-def test_any_bytes_are_a_value_or_refused(data: bytes, read: Read, flexible: bool) -> None:
+def test_random_bytes_are_read_or_raise_a_malformed_types_error(data: bytes, read: Read, flexible: bool) -> None:
     reader = KafkaReader(data, flexible=flexible)
     try:
         read(reader)
@@ -83,7 +83,7 @@ def test_any_bytes_are_a_value_or_refused(data: bytes, read: Read, flexible: boo
 
 
 @given(st.lists(typed_values, min_size=1, max_size=5), st.booleans(), st.data())
-def test_what_is_cut_off_is_refused(values: list[tuple[str, Any]], flexible: bool, data: st.DataObject) -> None:
+def test_truncated_bytes_are_refused(values: list[tuple[str, Any]], flexible: bool, data: st.DataObject) -> None:
     writer = KafkaWriter(flexible=flexible)
     for kind, value in values:
         getattr(writer, kind)(value)
@@ -147,12 +147,12 @@ def varint(value: int) -> bytes:
         (b"a" * 15, False, KafkaReader.uuid, "a field of 16 bytes begins at byte 0"),
     ],
 )
-def test_hostile_bytes(data: bytes, flexible: bool, read: Read, refusal: str) -> None:
+def test_malicious_lengths_and_varints_are_refused(data: bytes, flexible: bool, read: Read, refusal: str) -> None:
     with pytest.raises(MalformedTypesError, match=refusal):
         read(KafkaReader(data, flexible=flexible))
 
 
-def test_a_subclass_says_of_what_the_bytes_are() -> None:
+def test_a_subclass_of_the_reader_raises_its_own_error() -> None:
     class LetterError(KlammError):
         """Raised for the malformed bytes of a letter."""
 
@@ -163,7 +163,7 @@ def test_a_subclass_says_of_what_the_bytes_are() -> None:
         LetterReader(b"").int8()
 
 
-def test_parts_of_a_view_are_views() -> None:
+def test_bytes_read_from_a_memoryview_are_memoryviews() -> None:
     data = memoryview(KafkaWriter().bytes_(b"abc").value())
     taken = KafkaReader(data).bytes_()
     assert isinstance(taken, memoryview)

@@ -19,7 +19,7 @@ def test_classic_lengths_have_a_fixed_width() -> None:
     assert KafkaWriter().tagged_fields([(1, b"x")]).value() == b""
 
 
-def test_flexible_lengths_are_varints_of_one_more() -> None:
+def test_flexible_lengths_are_varints_of_length_plus_one() -> None:
     writer = KafkaWriter(flexible=True).string("ab").nullable_string(None).bytes_(b"c").null_array().array_size(2)
     assert writer.tagged_fields([(1, b"x")]).value() == b"\3ab" + b"\0" + b"\2c" + b"\0" + b"\3" + b"\1\1\1x"
 

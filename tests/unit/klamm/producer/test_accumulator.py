@@ -70,7 +70,7 @@ def results(batches: list[Batch]) -> list[BatchResult]:
     return [batch.result for batch in batches]
 
 
-def test_batch_waits_for_linger_and_goes_then() -> None:
+def test_a_batch_is_sent_after_linger_ms() -> None:
     harness = Harness()
     harness.append(harness.queue(), 3, now_ms=100)
 
@@ -79,21 +79,21 @@ def test_batch_waits_for_linger_and_goes_then() -> None:
     assert harness.batches(harness.drain(105)) == {0: [3]}
 
 
-def test_full_batch_goes_at_once_and_the_open_one_behind_it_stays() -> None:
+def test_a_full_batch_is_sent_immediately_and_the_open_batch_after_it_waits() -> None:
     harness = Harness()
     harness.append(harness.queue(), 13, now_ms=100)
 
     assert harness.batches(harness.drain(100)) == {0: [10]}
 
 
-def test_several_due_batches_of_a_partition_go_together() -> None:
+def test_several_due_batches_of_a_partition_are_sent_in_one_request() -> None:
     harness = Harness()
     harness.append(harness.queue(), 25, now_ms=100)
 
     assert harness.batches(harness.drain(105)) == {0: [10, 10, 5]}
 
 
-def test_record_larger_than_a_batch_gets_one_of_its_own() -> None:
+def test_a_record_larger_than_batch_size_gets_its_own_batch() -> None:
     harness = Harness()
     queue = harness.queue()
     harness.append(queue, 1)
@@ -122,7 +122,7 @@ def test_partition_with_a_request_in_flight_waits_for_it() -> None:
     assert harness.batches(harness.drain(100)) == {0: [10, 10]}
 
 
-def test_request_is_bounded_and_the_rest_follows() -> None:
+def test_a_request_is_bounded_by_max_request_size_and_the_rest_follows() -> None:
     harness = Harness(max_request_size=2_500)
     for partition in range(3):
         harness.append(harness.queue(partition), 10)
@@ -149,7 +149,7 @@ def test_partitions_take_turns_when_requests_are_full() -> None:
     assert order == [0, 1, 2, 0, 1, 2]
 
 
-def test_broker_with_enough_requests_in_flight_gets_no_more() -> None:
+def test_a_broker_at_its_in_flight_limit_gets_no_more_requests() -> None:
     harness = Harness()
     harness.append(harness.queue(0), 10)
     harness.append(harness.queue(1), 10)
@@ -165,7 +165,7 @@ def test_partition_without_leader_is_reported_when_it_is_due() -> None:
     assert harness.drain(105).leaderless == {NO_LEADER.topic}
 
 
-def test_retried_batches_go_first_and_after_the_pause() -> None:
+def test_retried_batches_are_sent_first_and_after_the_backoff() -> None:
     harness = Harness()
     queue = harness.queue()
     harness.append(queue, 20)
@@ -181,7 +181,7 @@ def test_retried_batches_go_first_and_after_the_pause() -> None:
     assert [batch.last_error for batch in again] == [ERROR, ERROR, None]
 
 
-def test_another_leader_ends_the_pause_of_those_that_wait_for_one() -> None:
+def test_a_new_leader_ends_the_backoff_of_partitions_that_await_a_leader() -> None:
     harness = Harness()
     found, unknown, busy = (harness.queue(partition) for partition in range(3))
     for queue in (found, unknown, busy):
@@ -196,7 +196,7 @@ def test_another_leader_ends_the_pause_of_those_that_wait_for_one() -> None:
     assert harness.batches(harness.drain(50)) == {1: [10], 2: [10]}
 
 
-def test_topics_await_a_leader_from_its_failure_until_they_are_sent_again() -> None:
+def test_topics_await_a_leader_from_the_failure_until_the_retry() -> None:
     harness = Harness()
     failed, busy = harness.queue(0, "failed"), harness.queue(1, "busy")
     for queue in (failed, busy):
@@ -212,7 +212,7 @@ def test_topics_await_a_leader_from_its_failure_until_they_are_sent_again() -> N
     assert harness.accumulator.topics_awaiting_leader() == set()
 
 
-def test_batches_sent_too_often_are_given_back() -> None:
+def test_batches_that_exceed_retries_are_returned_as_failed() -> None:
     harness = Harness()
     queue = harness.queue()
     harness.append(queue, 10)
@@ -226,7 +226,7 @@ def test_batches_sent_too_often_are_given_back() -> None:
     harness.accumulator.check_invariants()
 
 
-def test_too_large_request_goes_again_batch_by_batch_until_one_is_through() -> None:
+def test_a_too_large_request_is_retried_batch_by_batch_until_one_succeeds() -> None:
     harness = Harness()
     queue = harness.queue()
     harness.append(queue, 30)
@@ -239,7 +239,7 @@ def test_too_large_request_goes_again_batch_by_batch_until_one_is_through() -> N
     assert harness.batches(harness.drain()) == {0: [10, 10]}
 
 
-def test_too_large_batch_goes_again_in_halves() -> None:
+def test_a_too_large_batch_is_retried_in_halves() -> None:
     harness = Harness()
     queue = harness.queue()
     harness.append(queue, 5)
@@ -264,7 +264,7 @@ def test_single_record_cannot_be_split() -> None:
     assert len(harness.accumulator.complete(queue)) == 1
 
 
-def test_memory_is_taken_by_the_batch_and_given_back_with_it() -> None:
+def test_a_batch_uses_buffer_memory_until_it_completes() -> None:
     harness = Harness(buffer_memory=3_000)
     queue = harness.queue()
     assert harness.append(queue, 100) == 20, "two batches of 1,061 bytes fit, a third does not"
@@ -277,7 +277,7 @@ def test_memory_is_taken_by_the_batch_and_given_back_with_it() -> None:
     assert harness.append(queue, 1) == 1
 
 
-def test_closed_batch_gives_back_what_it_did_not_use() -> None:
+def test_a_closed_batch_releases_its_unused_buffer_memory() -> None:
     harness = Harness(buffer_memory=3_000)
     queue = harness.queue()
     harness.append(queue, 1)
@@ -288,7 +288,7 @@ def test_closed_batch_gives_back_what_it_did_not_use() -> None:
     assert harness.accumulator.available_bytes == 3_000 - (HEADER_SIZE_BYTES + RECORD_BYTES)
 
 
-def test_somebody_waiting_for_memory_makes_everything_due() -> None:
+def test_all_batches_are_due_while_a_sender_waits_for_memory() -> None:
     harness = Harness(linger_ms=400)
     harness.append(harness.queue(), 1)
     assert harness.drain().requests == []
@@ -298,7 +298,7 @@ def test_somebody_waiting_for_memory_makes_everything_due() -> None:
     assert harness.batches(harness.drain()) == {0: [1]}
 
 
-def test_flush_makes_everything_due_and_names_what_is_not_settled() -> None:
+def test_flush_makes_all_batches_due_and_returns_the_unfinished_results() -> None:
     harness = Harness(linger_ms=400)
     sent, waiting = harness.queue(0), harness.queue(1)
     harness.append(sent, 10)
@@ -326,7 +326,7 @@ def test_queued_batches_expire_oldest_first() -> None:
     assert harness.accumulator.available_bytes == harness.accumulator.buffer_bytes
 
 
-def test_batch_in_flight_expires_once_and_keeps_its_place_until_the_request_ends() -> None:
+def test_a_batch_in_flight_expires_once_and_blocks_its_partition_until_the_request_ends() -> None:
     harness = Harness()
     queue = harness.queue()
     harness.append(queue, 10, now_ms=0)
@@ -350,12 +350,12 @@ def test_next_wake_up_is_no_later_than_the_next_expiry() -> None:
     assert harness.accumulator.drain(lambda tp: 0, {}, 5, 100).next_due_ms == 1_100
 
 
-def test_nothing_waiting_means_no_deadline() -> None:
+def test_an_empty_accumulator_has_no_deadline() -> None:
     harness = Harness()
     assert harness.drain().next_due_ms == NEVER_MS
 
 
-def test_delivery_timeout_of_what_was_never_sent_says_so() -> None:
+def test_the_delivery_timeout_error_of_an_unsent_batch_says_never_sent() -> None:
     harness = Harness()
     harness.append(harness.queue(), 1)
 
@@ -366,7 +366,7 @@ def test_delivery_timeout_of_what_was_never_sent_says_so() -> None:
     assert "never sent" in text
 
 
-def test_delivery_timeout_says_what_happened() -> None:
+def test_the_delivery_timeout_error_names_the_attempts_and_the_last_error() -> None:
     harness = Harness()
     queue = harness.queue()
     harness.append(queue, 10)
@@ -380,7 +380,7 @@ def test_delivery_timeout_says_what_happened() -> None:
     assert "too few" in text
 
 
-def test_sender_is_woken_for_what_is_due_earlier_than_it_expects_and_only_then() -> None:
+def test_the_sender_is_woken_only_for_a_batch_due_before_its_deadline() -> None:
     harness = Harness(linger_ms=5)
     harness.drain()
 
@@ -407,7 +407,7 @@ def test_sender_is_not_woken_for_a_partition_in_flight() -> None:
     assert harness.wake_ups == wake_ups
 
 
-def test_closed_accumulator_takes_no_records_and_sends_what_it_has() -> None:
+def test_a_closed_accumulator_refuses_records_and_sends_its_batches() -> None:
     harness = Harness(linger_ms=400)
     queue = harness.queue()
     harness.append(queue, 1)
@@ -419,7 +419,7 @@ def test_closed_accumulator_takes_no_records_and_sends_what_it_has() -> None:
     assert harness.batches(harness.drain()) == {0: [1]}
 
 
-def test_abort_gives_back_what_waits() -> None:
+def test_abort_returns_the_queued_batches() -> None:
     harness = Harness()
     sent, waiting = harness.queue(0), harness.queue(1)
     harness.append(sent, 10)

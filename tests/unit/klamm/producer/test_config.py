@@ -19,7 +19,7 @@ def test_defaults_are_kafkas() -> None:
 
 
 @pytest.mark.parametrize(("given", "acks"), [("all", -1), ("-1", -1), (-1, -1), (0, 0), ("0", 0), (1, 1), ("1", 1)])
-def test_acks_as_users_write_it(given: object, acks: int) -> None:
+def test_acks_may_be_all_or_a_number_or_text(given: object, acks: int) -> None:
     assert ProducerConfig.parse(acks=given).acks == acks
 
 
@@ -45,7 +45,7 @@ def test_acks_as_users_write_it(given: object, acks: int) -> None:
         ({"transactional.id": "a", "acks": 1}, "transactional.id='a' needs enable.idempotence"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(settings: dict[str, Any], message: str) -> None:
+def test_an_invalid_producer_config_is_refused_and_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ProducerConfig.parse(settings)
 
@@ -62,11 +62,11 @@ def test_what_cannot_work_is_refused_by_name(settings: dict[str, Any], message: 
         ({"retries": 0}, False),
     ],
 )
-def test_a_producer_is_idempotent_unless_it_says_otherwise(settings: dict[str, Any], idempotent: bool) -> None:
+def test_a_producer_is_idempotent_unless_its_configs_exclude_it(settings: dict[str, Any], idempotent: bool) -> None:
     assert ProducerConfig.parse(settings).enable_idempotence is idempotent
 
 
-def test_transactions_may_be_declined() -> None:
+def test_a_transactional_id_of_none_is_the_default() -> None:
     assert ProducerConfig.parse({"transactional.id": None}) == ProducerConfig.parse()
 
 
@@ -81,7 +81,7 @@ def test_transactions_may_be_declined() -> None:
         ({"compression.type": "snappy", "compression.zstd.level": 7}, (CompressionType.SNAPPY, None)),
     ],
 )
-def test_level_is_that_of_the_chosen_compression(
+def test_the_compression_level_is_that_of_the_chosen_compression_type(
     settings: dict[str, Any], expected: tuple[CompressionType, int | None]
 ) -> None:
     config = ProducerConfig.parse(settings)

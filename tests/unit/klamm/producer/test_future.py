@@ -28,7 +28,7 @@ def result(*outcomes: RecordsOutcome, parts: int = 1) -> BatchResult:
     return made
 
 
-def test_offsets_timestamps_and_sizes_are_each_records_own() -> None:
+def test_each_future_returns_the_offset_timestamp_and_sizes_of_its_record() -> None:
     done = result(GOOD)
 
     assert RecordFuture(done, 0).result() == RecordMetadata("t", 3, 40, 100, 1, 5)
@@ -40,11 +40,11 @@ def test_log_append_time_replaces_the_timestamp() -> None:
     assert RecordFuture(result(RecordsOutcome(0, 40, 999, None)), 1).result().timestamp_ms == 999
 
 
-def test_without_acknowledgement_there_is_no_offset() -> None:
+def test_without_acknowledgement_the_offset_is_minus_one() -> None:
     assert RecordFuture(result(RecordsOutcome(0, -1, -1, None)), 2).result().offset == -1
 
 
-def test_error_is_raised_and_returned() -> None:
+def test_a_future_raises_and_returns_the_error() -> None:
     error = DeliveryTimeoutError("late")
     future = RecordFuture(result(RecordsOutcome(0, -1, -1, error)), 1)
 
@@ -53,7 +53,7 @@ def test_error_is_raised_and_returned() -> None:
         future.result()
 
 
-def test_split_batch_is_done_with_its_last_part_and_each_record_has_its_parts_outcome() -> None:
+def test_a_split_batch_is_done_with_its_last_part_and_each_part_has_its_own_outcome() -> None:
     error = DeliveryTimeoutError("late")
     split = result(RecordsOutcome(2, -1, -1, error), parts=2)
     assert not split.done
@@ -64,7 +64,7 @@ def test_split_batch_is_done_with_its_last_part_and_each_record_has_its_parts_ou
     assert RecordFuture(split, 1).result().offset == 71
 
 
-def test_waiting_ends_with_the_outcome() -> None:
+def test_result_waits_until_another_thread_sets_the_outcome() -> None:
     class SettledByAThread(BatchResult):
         """A batch result that another thread settles as soon as a caller waits for it."""
 
@@ -79,12 +79,12 @@ def test_waiting_ends_with_the_outcome() -> None:
     settling.join()
 
 
-def test_waiting_ends_with_the_timeout() -> None:
+def test_result_raises_a_timeout_error_after_its_timeout() -> None:
     with pytest.raises(TimeoutError, match="no outcome after 0 s"):
         RecordFuture(result(), 0).result(timeout=0)
 
 
-def test_waiting_inside_a_callback_is_refused() -> None:
+def test_result_in_the_event_loop_thread_is_refused() -> None:
     async def wait() -> None:
         RecordFuture(result(), 0).result()
 
@@ -92,7 +92,7 @@ def test_waiting_inside_a_callback_is_refused() -> None:
         LoopThread.shared().run(wait)
 
 
-def test_callbacks_run_once_in_order_and_at_once_when_done() -> None:
+def test_callbacks_run_once_in_order_and_immediately_if_the_future_is_done() -> None:
     called: list[str] = []
     pending = result()
     future = RecordFuture(pending, 0)
@@ -119,7 +119,7 @@ def test_failing_callback_does_not_stop_the_others(caplog: pytest.LogCaptureFixt
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_callbacks_added_while_settling_in_another_thread_run_exactly_once() -> None:
+def test_callbacks_added_while_another_thread_sets_the_outcome_run_exactly_once() -> None:
     for _ in range(200):
         pending = result()
         called: list[int] = []

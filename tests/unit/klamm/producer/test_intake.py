@@ -35,7 +35,7 @@ def test_record_without_timestamp_is_stamped_now() -> None:
     assert (key, value, headers) == (b"k", b"v", ())
 
 
-def test_serializers_see_everything_but_null() -> None:
+def test_serializers_are_not_called_for_null() -> None:
     settings = {"key_serializer": "int", "value_serializer": lambda value: str(value).encode()}
 
     assert prepare([1], 7, timestamp_ms=5, **settings)[0] == (5, b"\0\0\0\7", b"[1]", ())
@@ -63,7 +63,7 @@ def test_other_buffers_are_copied_to_bytes(content: bytearray | memoryview) -> N
         ({"headers": 7}, "expected pairs"),
     ],
 )
-def test_what_is_not_bytes_is_named(arguments: dict[str, Any], message: str) -> None:
+def test_a_key_or_value_that_is_not_bytes_is_refused_and_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(SerializationError, match=message):
         prepare(**arguments)
 
@@ -92,7 +92,7 @@ def test_headers_count_towards_the_limit() -> None:
 
 
 @pytest.mark.parametrize("headers", [None, (), [("name", b"content"), ("ü", None)]])
-def test_size_is_never_less_than_the_record_takes(headers: Sequence[tuple[str, bytes | None]] | None) -> None:
+def test_the_size_estimate_is_at_least_the_encoded_size(headers: Sequence[tuple[str, bytes | None]] | None) -> None:
     record, size_bytes = prepare(b"v" * 70, b"k" * 70, headers=headers)
 
     assert size_bytes >= len(encode_batch([record, record])) - len(encode_batch([record]))
@@ -104,7 +104,7 @@ def test_bad_topic_name_is_refused(topic: object) -> None:
         check_topic_name(topic)
 
 
-def test_topic_that_is_not_even_text_is_refused_with_the_record() -> None:
+def test_a_topic_that_is_not_a_string_is_refused_with_the_record() -> None:
     with pytest.raises(InvalidTopicError, match="not a string"):
         prepare(b"v", topic=["t"])
 

@@ -279,7 +279,7 @@ def test_every_record_is_written_once_and_in_order_or_has_failed(seed: int) -> N
     assert len(outcomes.offsets) + len(outcomes.failed) == RECORDS
 
 
-def test_without_idempotence_the_same_faults_do_harm() -> None:
+def test_without_idempotence_the_same_faults_cause_duplicates() -> None:
     runs = [run_without_waiting(run(seed, idempotent=False)) for seed in SEEDS]
     found = [violation for ended in runs for violation in violations(*ended)]
     assert any(text.startswith("duplicates") for text in found)

@@ -33,21 +33,21 @@ def stamped(sequences: Sequences, *batches: Batch) -> list[tuple[int, int, int]]
     return [tuple(one.stamp or ()) for one in batches]
 
 
-def test_each_partition_counts_its_records_by_itself() -> None:
+def test_each_partition_has_its_own_sequence_numbers() -> None:
     sequences = begun()
     assert stamped(sequences, batch(3), batch(2)) == [(7, 0, 0), (7, 0, 3)]
     assert stamped(sequences, batch(1)) == [(7, 0, 5)]
     assert stamped(sequences, batch(1, OTHER)) == [(7, 0, 0)]
 
 
-def test_a_retry_keeps_its_numbers() -> None:
+def test_a_retried_batch_keeps_its_sequence_numbers() -> None:
     sequences = begun()
     first = batch(3)
     stamped(sequences, first)
     assert stamped(sequences, first, batch(1)) == [(7, 0, 0), (7, 0, 3)]
 
 
-def test_sequences_wrap() -> None:
+def test_sequence_numbers_wrap_to_zero() -> None:
     sequences = begun()
     stamped(sequences, batch(1))
     sequences._partitions[TP].next_sequence = SEQUENCE_MAX
@@ -64,14 +64,14 @@ def test_after_the_last_batch_failed_a_new_epoch_begins() -> None:
     assert stamped(sequences, batch(1, OTHER)) == [(7, 0, 0)]
 
 
-def test_a_batch_that_was_never_sent_leaves_no_gap() -> None:
+def test_a_failed_batch_that_was_never_sent_leaves_no_sequence_gap() -> None:
     sequences = begun()
     stamped(sequences, batch(3))
     sequences.on_failed(batch(2))
     assert stamped(sequences, batch(1)) == [(7, 0, 3)]
 
 
-def test_what_was_sent_after_a_failed_batch_tells_whether_there_is_a_gap() -> None:
+def test_a_written_batch_after_a_failed_one_proves_that_there_is_no_gap() -> None:
     sequences = begun()
     lost, after = batch(3), batch(1)
     stamped(sequences, lost, after)
@@ -81,7 +81,7 @@ def test_what_was_sent_after_a_failed_batch_tells_whether_there_is_a_gap() -> No
     assert stamped(sequences, batch(1)) == [(7, 0, 4)]
 
 
-def test_where_there_is_a_gap_all_begin_anew() -> None:
+def test_after_a_sequence_gap_all_batches_are_stamped_again_in_a_new_epoch() -> None:
     sequences = begun()
     lost, after, later = batch(3), batch(2), batch(1)
     stamped(sequences, lost, after, later)
@@ -92,7 +92,7 @@ def test_where_there_is_a_gap_all_begin_anew() -> None:
     assert after.encoded is None
 
 
-def test_a_batch_in_halves_keeps_its_numbers() -> None:
+def test_the_halves_of_a_batch_keep_its_sequence_numbers() -> None:
     sequences = begun()
     whole = batch(5)
     stamped(sequences, batch(2), whole)

@@ -63,7 +63,7 @@ def headers(cluster, partition: int = 0):
 # States of transactions
 
 
-def test_a_transaction_is_sent_before_it_is_ended(cluster, producer):
+def test_records_and_offsets_are_sent_before_end_txn(cluster, producer):
     producer.begin_transaction()
     producer.send("t", b"1", partition=0)
     producer.send("t", b"2", partition=0)
@@ -81,7 +81,7 @@ def test_a_transaction_is_sent_before_it_is_ended(cluster, producer):
     assert cluster.values("t") == [b"1", b"2"]
 
 
-def test_init_says_who_and_for_how_long(cluster):
+def test_init_producer_id_sends_transactional_id_and_timeout(cluster):
     new_producer(cluster, transaction_timeout_ms=12_345).close()
 
     request = last(cluster, "init_producer_id")
@@ -89,7 +89,7 @@ def test_init_says_who_and_for_how_long(cluster):
     assert (request.producer_id, request.producer_epoch) == (-1, -1)
 
 
-def test_every_transaction_has_an_epoch_of_its_own_and_sequences_from_zero(cluster, producer):
+def test_each_transaction_has_a_new_epoch_and_sequences_from_zero(cluster, producer):
     for value in (b"1", b"2", b"3"):
         with producer.transaction():
             producer.send("t", value, partition=0)
@@ -101,7 +101,7 @@ def test_every_transaction_has_an_epoch_of_its_own_and_sequences_from_zero(clust
     ]
 
 
-def test_a_new_producer_id_is_taken_up(cluster, producer):
+def test_a_new_producer_id_is_used_by_the_next_transaction(cluster, producer):
     with producer.transaction():
         producer.send("t", b"1", partition=0)
         cluster.next_producer = (8_000, 0)
@@ -111,7 +111,7 @@ def test_a_new_producer_id_is_taken_up(cluster, producer):
     assert [(each.producer_id, each.producer_epoch) for each in headers(cluster)] == [(7_000, 0), (8_000, 0)]
 
 
-def test_offsets_go_to_the_groups_coordinator_with_the_member_that_read_them(cluster, producer):
+def test_offsets_are_sent_to_the_group_coordinator_with_the_group_metadata(cluster, producer):
     producer.begin_transaction()
     producer.send_offsets_to_transaction(OFFSETS, GROUP)
 
@@ -129,7 +129,7 @@ def test_offsets_go_to_the_groups_coordinator_with_the_member_that_read_them(clu
     )
 
 
-def test_a_transaction_with_nothing_in_it_is_not_worth_a_call(cluster, producer):
+def test_an_empty_transaction_sends_no_request(cluster, producer):
     with producer.transaction():
         pass
     producer.begin_transaction()
@@ -140,7 +140,7 @@ def test_a_transaction_with_nothing_in_it_is_not_worth_a_call(cluster, producer)
     assert names(cluster) == ["init_producer_id"]
 
 
-def test_an_abort_drops_what_is_not_sent(cluster):
+def test_an_abort_drops_unsent_records(cluster):
     with new_producer(cluster, linger_ms=60_000, delivery_timeout_ms=200_000) as producer:
         producer.begin_transaction()
         future = producer.send("t", b"1", partition=0)
@@ -151,7 +151,7 @@ def test_an_abort_drops_what_is_not_sent(cluster):
         assert last(cluster, "end_txn").committed is False
 
 
-def test_an_abort_waits_for_what_is_under_way(cluster, producer):
+def test_an_abort_waits_for_requests_in_flight(cluster, producer):
     arrived, go_on = threading.Event(), threading.Event()
     cluster.produce_answers.append(Answer(wait_for=go_on))
     producer.begin_transaction()
@@ -169,7 +169,7 @@ def test_an_abort_waits_for_what_is_under_way(cluster, producer):
     assert future.done()
 
 
-def test_an_exception_aborts_and_goes_on(cluster, producer):
+def test_an_exception_in_the_block_aborts_and_the_next_transaction_works(cluster, producer):
     with pytest.raises(ZeroDivisionError), producer.transaction():
         producer.send("t", b"%d" % (1 // 0), partition=0)
 
@@ -186,7 +186,7 @@ def fail_behind(future) -> None:
     raise ZeroDivisionError
 
 
-def test_closing_aborts_what_is_open(cluster):
+def test_close_aborts_the_open_transaction(cluster):
     producer = new_producer(cluster)
     producer.begin_transaction()
     producer.send("t", b"1", partition=0)
@@ -211,7 +211,7 @@ def test_closing_aborts_what_is_open(cluster):
         Dropped.AFTER,
     ],
 )
-def test_calls_are_repeated_until_there_is_an_answer(cluster, fate):
+def test_transaction_requests_are_retried_until_they_succeed(cluster, fate):
     for name in ("init_producer_id", "txn_offset_commit", "end_txn"):
         cluster.transaction_script[name] = deque([fate, fate])
     with new_producer(cluster) as producer:
@@ -227,7 +227,7 @@ def test_calls_are_repeated_until_there_is_an_answer(cluster, fate):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_another_coordinator_is_looked_for(cluster, producer, code):
+def test_a_lost_coordinator_is_looked_up_again(cluster, producer, code):
     lookups = cluster.coordinator_lookups
     cluster.transaction_script["end_txn"].append(code)
     with producer.transaction():
@@ -246,7 +246,7 @@ def test_only_the_offsets_that_failed_are_sent_again(cluster, producer):
     assert [(each.topic, each.partition) for each in request.offsets] == [("t", 0)]
 
 
-def test_a_produce_waits_for_the_markers_of_the_transaction_before(cluster, producer):
+def test_a_produce_is_retried_until_the_markers_of_the_last_transaction_are_written(cluster, producer):
     cluster.produce_answers.extend([Answer(error=ErrorCode.CONCURRENT_TRANSACTIONS)] * 3)
 
     with producer.transaction():
@@ -270,7 +270,7 @@ def test_a_produce_waits_for_the_markers_of_the_transaction_before(cluster, prod
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ],
 )
-def test_a_batch_that_fails_costs_its_transaction(cluster, producer, code):
+def test_a_failed_batch_makes_the_transaction_abortable(cluster, producer, code):
     cluster.produce_answers.append(Answer(error=code))
     producer.begin_transaction()
     assert producer.send("t", b"1", partition=0).exception().code is code
@@ -289,7 +289,7 @@ def test_a_batch_that_fails_costs_its_transaction(cluster, producer, code):
     assert cluster.values("t") == [b"3"]
 
 
-def test_what_waits_behind_a_failure_fails_with_it(cluster):
+def test_batches_queued_behind_a_failed_batch_fail_with_it(cluster):
     refuse, store = threading.Event(), threading.Event()
     cluster.produce_answers.extend([Answer(error=ErrorCode.INVALID_RECORD, wait_for=refuse), Answer(wait_for=store)])
     with new_producer(cluster, linger_ms=60_000, delivery_timeout_ms=200_000, batch_size=0) as producer:
@@ -322,7 +322,7 @@ def test_what_waits_behind_a_failure_fails_with_it(cluster):
         ErrorCode.FENCED_INSTANCE_ID,
     ],
 )
-def test_who_is_not_in_the_group_any_more_has_to_abort(cluster, producer, code):
+def test_a_member_that_left_the_group_has_to_abort_the_transaction(cluster, producer, code):
     cluster.transaction_script["txn_offset_commit"].append(code)
     producer.begin_transaction()
 
@@ -348,7 +348,7 @@ def test_who_is_not_in_the_group_any_more_has_to_abort(cluster, producer, code):
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     ],
 )
-def test_offsets_that_are_refused_cost_the_transaction(cluster, producer, code):
+def test_refused_offsets_make_the_transaction_abortable(cluster, producer, code):
     cluster.transaction_script["txn_offset_commit"].append(code)
     with pytest.raises(AbortableTransactionError), producer.transaction():
         producer.send_offsets_to_transaction(OFFSETS, GROUP)
@@ -357,7 +357,7 @@ def test_offsets_that_are_refused_cost_the_transaction(cluster, producer, code):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_a_commit_may_be_refused_for_the_transactions_sake(cluster, producer, code):
+def test_a_commit_refused_with_an_abortable_error_aborts_the_transaction(cluster, producer, code):
     cluster.transaction_script["end_txn"].append(code)
     with pytest.raises(AbortableTransactionError), producer.transaction():
         producer.send("t", b"1", partition=0)
@@ -385,7 +385,7 @@ def test_a_commit_may_be_refused_for_the_transactions_sake(cluster, producer, co
         ("txn_offset_commit", ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     ],
 )
-def test_a_producer_that_is_fenced_can_only_be_closed(cluster, producer, name, code):
+def test_a_producer_can_only_be_closed_after_a_fatal_error(cluster, producer, name, code):
     cluster.transaction_script[name].append(code)
     producer.begin_transaction()
     producer.send("t", b"1", partition=0)
@@ -412,7 +412,7 @@ def end_with_offsets(producer) -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.INVALID_TRANSACTION_TIMEOUT, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_REQUEST]
 )
-def test_init_may_fail_for_good(cluster, code):
+def test_a_fatal_error_of_init_transactions_is_final(cluster, code):
     cluster.transaction_script["init_producer_id"].append(code)
     producer = Producer(bootstrap_servers=cluster.bootstrap, transactional_id="payments")
     with producer:
@@ -423,7 +423,7 @@ def test_init_may_fail_for_good(cluster, code):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
-def test_a_broker_may_say_that_the_producer_is_fenced(cluster, producer, code):
+def test_a_fencing_error_of_a_produce_is_fatal(cluster, producer, code):
     cluster.produce_answers.append(Answer(error=code))
     producer.begin_transaction()
     producer.send("t", b"1", partition=0)
@@ -464,7 +464,7 @@ def test_calls_out_of_turn_are_refused(cluster):
             producer.begin_transaction()
 
 
-def test_without_a_transactional_id_there_are_no_transactions(cluster):
+def test_transactional_calls_without_a_transactional_id_are_refused(cluster):
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for call in (producer.init_transactions, producer.begin_transaction, producer.commit_transaction):
             with pytest.raises(IllegalStateError, match="no transactional"):
@@ -477,7 +477,7 @@ def test_transactions_need_idempotence(settings):
         Producer(transactional_id="x", bootstrap_servers="localhost:1", **settings)
 
 
-def test_what_cannot_be_committed_is_refused_before_it_is_sent(cluster, producer):
+def test_invalid_offsets_and_group_metadata_are_refused_before_the_request(cluster, producer):
     producer.begin_transaction()
 
     with pytest.raises(ConfigError, match="-1 of t-0"):

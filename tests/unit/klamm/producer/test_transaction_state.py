@@ -59,7 +59,7 @@ P = TransactionPhase
     ],
 )
 @pytest.mark.parametrize("phase", list(TransactionPhase))
-def test_a_call_out_of_turn_says_what_is_wrong(step, allowed, phase):
+def test_a_call_in_the_wrong_phase_raises_the_error_of_the_phase(step, allowed, phase):
     state = state_in(phase)
     if phase in allowed:
         STEPS[step](state)
@@ -80,7 +80,7 @@ def test_a_call_out_of_turn_says_what_is_wrong(step, allowed, phase):
         (P.COMMITTING, "is committing"),
     ],
 )
-def test_the_text_says_what_to_do(phase, text):
+def test_the_error_of_a_call_out_of_turn_says_what_to_do(phase, text):
     with pytest.raises(IllegalStateError, match=f"send: .*{text}"):
         state_in(phase).require_open("send")
 
@@ -111,7 +111,7 @@ def test_a_failure_is_named_until_the_transaction_is_aborted():
         ErrorCode.UNSUPPORTED_VERSION,
     ],
 )
-def test_some_failures_are_the_end_of_the_producer(code):
+def test_fatal_errors_end_the_producer(code):
     state = state_in(P.IN_TRANSACTION)
 
     assert state.fail(code.exception())
@@ -123,7 +123,7 @@ def test_some_failures_are_the_end_of_the_producer(code):
 @pytest.mark.parametrize(
     "code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.MESSAGE_TOO_LARGE]
 )
-def test_others_are_the_end_of_the_transaction(code):
+def test_other_errors_make_the_transaction_abortable(code):
     state = state_in(P.COMMITTING)
 
     assert state.fail(code.exception())
@@ -131,7 +131,7 @@ def test_others_are_the_end_of_the_transaction(code):
     assert state.phase is P.ABORTABLE_ERROR
 
 
-def test_its_coordinator_hears_of_a_transaction_with_something_in_it_only():
+def test_a_transaction_has_begun_only_after_its_first_send():
     state = state_in(P.IN_TRANSACTION)
     assert not state.has_begun
     state.require_open("send")
@@ -143,7 +143,7 @@ def test_its_coordinator_hears_of_a_transaction_with_something_in_it_only():
 
 @settings(deadline=None)
 @given(st.text(alphabet="".join(STEPS), max_size=20))
-def test_whatever_is_called_only_an_abort_follows_a_failure(calls):
+def test_after_a_failure_only_an_abort_is_possible_in_any_order_of_calls(calls):
     state = TransactionState("payments")
     for call in calls:
         before = state.phase

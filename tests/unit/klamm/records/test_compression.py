@@ -35,7 +35,7 @@ def with_section(batch: bytes, section: bytes) -> bytes:
     return batch[:8] + length + batch[12:17] + struct.pack(">I", crc32c(covered)) + covered
 
 
-def test_types_have_the_names_and_numbers_of_the_configuration() -> None:
+def test_compression_types_have_kafkas_names_and_numbers() -> None:
     names = {each.config_name: each.value for each in CompressionType}
     assert names == {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
     assert all(CompressionType.from_name(name) == number for name, number in names.items())
@@ -45,9 +45,7 @@ def test_types_have_the_names_and_numbers_of_the_configuration() -> None:
 
 @pytest.mark.parametrize("compression", CompressionType)
 @pytest.mark.parametrize("size", [0, 1, 1000, 32 * 1024, 32 * 1024 + 1, 1_000_000])
-def test_what_was_compressed_comes_back_when_the_bound_is_its_exact_size(
-    compression: CompressionType, size: int
-) -> None:
+def test_compressed_data_round_trips_if_max_bytes_is_its_exact_size(compression: CompressionType, size: int) -> None:
     data = bytes(range(251)) * (size // 251) + b"x" * (size % 251)
     compressed = compress(compression, data)
     assert decompress(compression, compressed, max_bytes=size) == data
@@ -57,7 +55,7 @@ def test_what_was_compressed_comes_back_when_the_bound_is_its_exact_size(
 
 
 @pytest.mark.parametrize("compression", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
-def test_levels_are_passed_on(compression: CompressionType) -> None:
+def test_the_compression_level_is_passed_to_the_codec(compression: CompressionType) -> None:
     rng = random.Random(1)
     words = [rng.randbytes(rng.randint(2, 8)) for _ in range(1000)]
     data = b" ".join(rng.choices(words, k=20_000))
@@ -113,7 +111,7 @@ def bomb(compression: CompressionType, size: int) -> bytes:
 
 @pytest.mark.parametrize("compression", COMPRESSED)
 @pytest.mark.parametrize("read", [decode_batch, read_section, validate_records])
-def test_a_batch_that_explodes_is_refused_by_every_reader(compression: CompressionType, read: object) -> None:
+def test_a_decompression_bomb_is_refused_by_each_reader(compression: CompressionType, read: object) -> None:
     assert callable(read)
     batch = encode_batch([(0, None, bytes(20_000_000), ())], compression=compression)
     assert len(batch) < 1_000_000
@@ -123,13 +121,13 @@ def test_a_batch_that_explodes_is_refused_by_every_reader(compression: Compressi
     read(batch, max_decompressed_bytes=20_000_100)
 
 
-def test_many_small_members_are_counted_together() -> None:
+def test_the_sizes_of_many_gzip_members_are_added_for_the_bound() -> None:
     member = gzip.compress(bytes(100_000))
     with pytest.raises(DecompressedTooLargeError):
         decompress(CompressionType.GZIP, member * 20, max_bytes=1_000_000)
 
 
 @pytest.mark.parametrize("claim", [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x04"])
-def test_a_snappy_block_that_only_claims_to_be_large_is_refused_by_its_claim(claim: bytes) -> None:
+def test_a_snappy_block_that_announces_a_large_size_is_refused(claim: bytes) -> None:
     with pytest.raises(DecompressedTooLargeError):
         decompress(CompressionType.SNAPPY, claim + b"ab", max_bytes=1 << 20)

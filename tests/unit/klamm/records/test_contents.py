@@ -18,7 +18,7 @@ RECORD = st.tuples(st.integers(0, 2**41), CONTENT, CONTENT, HEADERS)
     compression=st.sampled_from(CompressionType),
     before=st.binary(max_size=70),
 )
-def test_they_are_those_of_the_records(records, compression, before):
+def test_keys_and_values_equal_those_of_the_decoded_records(records, compression, before):
     batch = encode_batch(records, compression=compression)
     buffer = before + batch + before
 
@@ -29,7 +29,7 @@ def test_they_are_those_of_the_records(records, compression, before):
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 100, 300])
-def test_offsets_and_times_of_several_bytes_are_passed_over(count):
+def test_offset_and_timestamp_deltas_of_several_bytes_are_skipped(count):
     records = [(number * 2**33, b"k%d" % number, None, ()) for number in range(count)]
     batch = encode_batch(records)
 

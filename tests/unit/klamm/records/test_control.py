@@ -16,13 +16,13 @@ from klamm.records import (
 )
 
 
-def test_key_and_value_are_laid_out_as_in_kafka() -> None:
+def test_the_key_and_value_of_a_marker_have_kafkas_bytes() -> None:
     assert encode_control_record(ControlRecordType.ABORT, 5) == (b"\0\0\0\0", b"\0\0\0\0\0\x05")
     assert encode_control_record(ControlRecordType.COMMIT, -1) == (b"\0\0\0\x01", b"\0\0\xff\xff\xff\xff")
 
 
 @pytest.mark.parametrize("control_type", [ControlRecordType.ABORT, ControlRecordType.COMMIT])
-def test_a_marker_comes_back_from_its_batch(control_type: ControlRecordType) -> None:
+def test_a_marker_round_trips_through_its_batch(control_type: ControlRecordType) -> None:
     batch = end_transaction_marker(
         control_type,
         producer_id=11,
@@ -42,11 +42,11 @@ def test_a_marker_comes_back_from_its_batch(control_type: ControlRecordType) -> 
 
 
 @pytest.mark.parametrize("key", [b"\0\0\0\x02", b"\0\0\0\x05", b"\0\0\xff\xff", b"\0\x07\0\x63more"])
-def test_types_of_later_versions_are_unknown_not_errors(key: bytes) -> None:
+def test_control_record_types_of_later_versions_are_unknown(key: bytes) -> None:
     assert decode_control_record(key, None) == ControlRecord(type=ControlRecordType.UNKNOWN, coordinator_epoch=-1)
 
 
-def test_what_later_versions_append_is_ignored() -> None:
+def test_bytes_appended_by_later_versions_are_ignored() -> None:
     marker = decode_control_record(b"\0\x01\0\x01new", b"\0\x01\0\0\0\x03new")
     assert marker == ControlRecord(type=ControlRecordType.COMMIT, coordinator_epoch=3)
 

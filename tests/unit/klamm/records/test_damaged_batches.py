@@ -94,7 +94,7 @@ def test_every_truncation_is_refused(reader: Callable[[bytes], object], compress
             reader(batch[:size])
 
 
-def test_walking_a_torn_log_yields_what_is_whole_and_raises() -> None:
+def test_iterating_a_torn_log_yields_the_complete_batches_and_raises() -> None:
     batch = encode_batch(MIXED)
     for size in range(len(batch) + 1, 2 * len(batch)):
         walk = iter_headers((batch + batch)[:size])
@@ -142,7 +142,9 @@ def test_impossible_header_fields_are_refused(
 @pytest.mark.parametrize("validator", [validate_batch, validate_records])
 @pytest.mark.parametrize("name", ["last_offset_delta", "record_count"])
 @pytest.mark.parametrize("difference", [-(2**30), -10, -1, 1, 10, 2**30])
-def test_counts_that_disagree_are_refused(validator: Callable[[bytes], object], name: str, difference: int) -> None:
+def test_a_record_count_that_disagrees_with_the_last_offset_delta_is_refused(
+    validator: Callable[[bytes], object], name: str, difference: int
+) -> None:
     batch = encode_batch(MIXED)
     value = getattr(read_header(batch), name) + difference
     with pytest.raises(InvalidHeaderError, match="records"):
@@ -152,7 +154,7 @@ def test_counts_that_disagree_are_refused(validator: Callable[[bytes], object], 
 @pytest.mark.parametrize("records", [MIXED, REGULAR])
 @pytest.mark.parametrize("compression", CompressionType)
 @pytest.mark.parametrize("parser", PARSERS)
-def test_records_that_are_not_as_many_as_stated_are_refused(
+def test_a_batch_with_another_number_of_records_than_its_header_says_is_refused(
     records: list[RawRecord], compression: CompressionType, parser: Callable[[bytes], object]
 ) -> None:
     batch = encode_batch(records, compression=compression)
@@ -169,7 +171,7 @@ def test_negative_record_counts_are_refused(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, 5])
-def test_gaps_are_allowed_only_as_compaction_leaves_them(count: int) -> None:
+def test_only_a_record_count_of_zero_is_allowed_with_allow_gaps(count: int) -> None:
     batch = sealed(with_field(encode_batch(MIXED), "record_count", count))
     with pytest.raises(InvalidHeaderError):
         validate_batch(batch)
@@ -220,7 +222,7 @@ BROKEN_SECTIONS = {
 }
 
 
-def test_the_good_record_is_good() -> None:
+def test_the_undamaged_record_is_decoded() -> None:
     assert decode_batch(batch_of(GOOD, 1)) == [(0, 0, b"k", b"vv", ())]
 
 
@@ -266,12 +268,12 @@ def test_offsets_and_times_beyond_64_bits_are_refused(name: str, value: int) -> 
         decode_batch(batch)
 
 
-def test_a_header_name_that_is_not_utf8_is_mended() -> None:
+def test_invalid_utf8_in_a_header_name_is_replaced() -> None:
     section = b"\x18\x00\x00\x00\x02k\x04vv\x02\x02\xff\x01"
     assert decode_batch(batch_of(section, 1)) == [(0, 0, b"k", b"vv", (("\ufffd", None),))]
 
 
-def test_errors_carry_the_codes_a_broker_answers_with() -> None:
+def test_each_error_has_the_error_code_of_the_brokers_answer() -> None:
     batch = encode_batch(MIXED)
     with pytest.raises(CorruptMessageError) as corrupt:
         validate_batch(with_field(batch, "crc", 0))
@@ -353,7 +355,7 @@ mutations = st.lists(
 
 @settings(max_examples=seeds.examples(1500), deadline=None)
 @given(records=st.sampled_from([MIXED, REGULAR, REGULAR[:17] + MIXED + REGULAR * 2]), changes=mutations)
-def test_on_damaged_records_the_fast_decoder_agrees_with_the_obvious_one(
+def test_the_fast_decoder_agrees_with_the_simple_decoder_on_damaged_records(
     records: list[RawRecord], changes: list[tuple[int, str, int]]
 ) -> None:
     damaged = bytearray(encode_batch(records))

@@ -27,7 +27,7 @@ from klamm.records import (
 RECORDS: list[RawRecord] = [(100, b"k1", b"v1", ()), (90, None, b"v2", ()), (130, b"k3", None, (("h", b"x"),))]
 
 
-def test_a_header_says_what_the_batch_was_made_with() -> None:
+def test_a_header_has_the_fields_of_the_encoded_batch() -> None:
     batch = encode_batch(
         RECORDS,
         base_offset=40,
@@ -67,7 +67,7 @@ def test_a_header_can_be_read_before_its_records_are_there() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_and_position_will_do(kind: type) -> None:
+def test_a_batch_is_read_from_any_buffer_type_and_position(kind: type) -> None:
     batch = encode_batch(RECORDS)
     buffer = kind(b"before" + batch + b"after")
     assert validate_batch(buffer, 6) == read_header(buffer, 6) == read_header(batch)
@@ -75,7 +75,7 @@ def test_any_buffer_and_position_will_do(kind: type) -> None:
     assert list(iter_headers(buffer, 6, 6 + len(batch))) == [(6, read_header(batch))]
 
 
-def test_walking_a_log_gives_position_and_header_of_each_batch() -> None:
+def test_iter_headers_yields_position_and_header_of_each_batch() -> None:
     batches = [encode_batch(RECORDS[:count], base_offset=10 * count) for count in (1, 2, 3)]
     walked = list(iter_headers(b"".join(batches)))
     assert [position for position, _ in walked] == [0, len(batches[0]), len(batches[0]) + len(batches[1])]
@@ -98,7 +98,7 @@ def test_a_prefix_replaces_the_first_bytes_of_an_immutable_batch() -> None:
     assert prefix + batch[PREFIX_SIZE_BYTES:] == encode_batch(RECORDS, base_offset=77, partition_leader_epoch=3)
 
 
-def test_append_time_is_sealed_into_the_batch() -> None:
+def test_log_append_time_is_set_in_the_batch_and_its_checksum() -> None:
     batch = bytearray(encode_batch(RECORDS))
     set_log_append_time(batch, 5000)
     header = validate_batch(batch)
@@ -107,7 +107,7 @@ def test_append_time_is_sealed_into_the_batch() -> None:
     assert {record.timestamp_ms for record in decode_batch(batch)} == {5000}
 
 
-def test_the_checksum_can_be_left_to_somebody_else() -> None:
+def test_the_checksum_is_not_verified_without_check_crc() -> None:
     batch = bytearray(encode_batch(RECORDS))
     batch[17] ^= 1
     with pytest.raises(ChecksumMismatchError):
@@ -115,7 +115,7 @@ def test_the_checksum_can_be_left_to_somebody_else() -> None:
     assert len(decode_batch(batch, check_crc=False)) == 3
 
 
-def test_a_batch_emptied_by_compaction_keeps_its_place_and_producer() -> None:
+def test_a_batch_emptied_by_compaction_keeps_its_offsets_and_producer() -> None:
     batch = encode_batch(
         [], base_offset=10, last_offset_delta=4, compression=CompressionType.LZ4, producer_id=3, producer_epoch=1
     )
@@ -127,12 +127,12 @@ def test_a_batch_emptied_by_compaction_keeps_its_place_and_producer() -> None:
     assert decode_batch(batch) == []
 
 
-def test_a_batch_of_nothing_at_all_cannot_be_made() -> None:
+def test_an_empty_batch_without_a_last_offset_delta_is_refused() -> None:
     with pytest.raises(ValueError, match="last_offset_delta"):
         encode_batch([])
 
 
-def test_the_last_header_of_many():
+def test_last_header_returns_the_last_of_any_number_of_batches():
     batches = [encode_batch([(0, None, b"x" * size, ())], base_offset=10 * size) for size in range(5)]
 
     assert [last_header(b"".join(batches[:count])) for count in range(6)] == [

@@ -51,7 +51,7 @@ def batches(draw: st.DrawFn) -> bytes:
 
 
 @given(batches())
-def test_keys_are_those_of_the_records(batch: bytes) -> None:
+def test_read_keys_equals_the_decoded_records(batch: bytes) -> None:
     header, records = read_header(batch), decode_batch(batch)
     found = read_keys(batch, header)
     assert found.keys == [record.key for record in records]
@@ -64,7 +64,7 @@ def test_keys_are_those_of_the_records(batch: bytes) -> None:
 
 @pytest.mark.parametrize("key", [b"key-%03d", None])
 @pytest.mark.parametrize("value", [b"v" * 20, None])
-def test_runs_of_records_of_one_size(key: bytes | None, value: bytes | None) -> None:
+def test_keys_of_long_runs_of_equal_sized_records_are_read_and_retained(key: bytes | None, value: bytes | None) -> None:
     sizes = [0] * 70 + [5] * 3 + [0] * 200
     rows = [(1_000 + n, key and key % n, value and value + b"x" * size, ()) for n, size in enumerate(sizes)]
     batch = encode_batch(rows)
@@ -80,7 +80,7 @@ def test_runs_of_records_of_one_size(key: bytes | None, value: bytes | None) -> 
 
 
 @given(batches(), st.data(), st.booleans())
-def test_records_that_are_retained_are_what_they_were(batch: bytes, data: st.DataObject, append_time: bool) -> None:
+def test_retained_records_are_unchanged(batch: bytes, data: st.DataObject, append_time: bool) -> None:
     if append_time:
         stamped = bytearray(batch)
         set_log_append_time(stamped, 123_456)
@@ -103,7 +103,7 @@ def test_records_that_are_retained_are_what_they_were(batch: bytes, data: st.Dat
 
 
 @given(batches())
-def test_a_header_alone_tells_offsets_and_sequences(batch: bytes) -> None:
+def test_an_emptied_batch_keeps_offsets_and_sequences(batch: bytes) -> None:
     header = read_header(batch)
     emptied = retain_header(header)
     found = validate_batch(emptied, allow_gaps=True)
@@ -116,7 +116,7 @@ def test_a_header_alone_tells_offsets_and_sequences(batch: bytes) -> None:
 
 
 @given(RECORDS, st.data())
-def test_damage_is_found_or_does_no_harm(records: list[Any], data: st.DataObject) -> None:
+def test_a_damaged_batch_is_refused_or_retained_with_the_same_bytes(records: list[Any], data: st.DataObject) -> None:
     """The test changes any byte after the header, like a producer that computes a checksum over garbage."""
     batch = bytearray(encode_batch(records))
     position = data.draw(st.integers(61, len(batch) - 1))
@@ -132,7 +132,7 @@ def test_damage_is_found_or_does_no_harm(records: list[Any], data: st.DataObject
 
 
 @pytest.mark.parametrize("deltas", [[1, 0], [0, 0], [0, 5]])
-def test_offsets_that_are_not_the_batchs_are_refused(deltas: list[int]) -> None:
+def test_offset_deltas_that_do_not_fit_the_batch_are_refused(deltas: list[int]) -> None:
     rows = [(1, b"k", b"v", ())] * 2
     batch = bytearray(encode_batch(rows, offset_deltas=deltas, last_offset_delta=1))
     with pytest.raises(InvalidRecordError, match="offset deltas"):

@@ -123,7 +123,7 @@ def expected_rows(records: list[RawRecord], base_offset: int = 0) -> list[tuple[
 @pytest.mark.parametrize("builder_type", BUILDERS)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(records=records_lists, fields=producer_fields)
-def test_uncompressed_batches_are_equal_byte_for_byte(
+def test_uncompressed_batches_equal_those_of_other_codecs_byte_for_byte(
     builder_type: type[Any], records: list[RawRecord], fields: dict[str, Any]
 ) -> None:
     theirs = encode_elsewhere(builder_type, records, **fields)
@@ -134,7 +134,7 @@ def test_uncompressed_batches_are_equal_byte_for_byte(
 @pytest.mark.parametrize("compression", CompressionType)
 @settings(max_examples=EXAMPLES // 2, deadline=None)
 @given(records=records_lists, fields=producer_fields, base_offset=st.integers(0, 2**62))
-def test_they_read_what_we_write(
+def test_other_codecs_read_our_batches(
     compression: CompressionType, records: list[RawRecord], fields: dict[str, Any], base_offset: int
 ) -> None:
     batch = encode_batch(records, compression=compression, base_offset=base_offset, **fields)
@@ -157,7 +157,7 @@ def test_they_read_what_we_write(
 )
 @settings(max_examples=EXAMPLES // 2, deadline=None)
 @given(records=records_lists, fields=producer_fields)
-def test_we_read_what_they_write(
+def test_we_read_batches_of_other_codecs(
     builder_type: type[Any], compression: CompressionType, records: list[RawRecord], fields: dict[str, Any]
 ) -> None:
     batch = encode_elsewhere(builder_type, records, compression, **fields)
@@ -189,7 +189,9 @@ def decompress_with_arrow(compression: CompressionType, data: bytes, size: int) 
 @pytest.mark.parametrize("compression", [each for each in CompressionType if each])
 @settings(max_examples=EXAMPLES // 2, deadline=None)
 @given(records=records_lists)
-def test_compressed_records_are_the_uncompressed_ones(compression: CompressionType, records: list[RawRecord]) -> None:
+def test_compressed_records_decompress_to_the_uncompressed_records(
+    compression: CompressionType, records: list[RawRecord]
+) -> None:
     plain = encode_batch(records)
     compressed = encode_batch(records, compression=compression)
     section = plain[HEADER_SIZE_BYTES:]
@@ -237,7 +239,7 @@ def test_gaps_left_by_compaction_keep_their_offsets(reader_type: type[Any], comp
 @pytest.mark.parametrize(
     ("control_type", "theirs"), [(ControlRecordType.ABORT, ABORT_MARKER), (ControlRecordType.COMMIT, COMMIT_MARKER)]
 )
-def test_they_understand_our_transaction_markers(
+def test_other_codecs_read_our_transaction_markers(
     control_type: ControlRecordType, theirs: AiokafkaControlRecord
 ) -> None:
     marker = end_transaction_marker(

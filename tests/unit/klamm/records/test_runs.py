@@ -39,7 +39,7 @@ def test_a_run_ends_where_timestamp_deltas_take_another_byte() -> None:
     assert run_lengths(records_of(60, step_ms=2)) == [32, 28]
 
 
-def test_timestamps_may_go_either_way_within_a_run() -> None:
+def test_timestamps_may_rise_and_fall_within_a_run() -> None:
     assert run_lengths([(1000 + (-1) ** n * (n % 60), None, b"value", ()) for n in range(64)]) == [64]
 
 
@@ -60,7 +60,7 @@ def test_a_run_ends_before_a_record_of_another_layout(odd: RawRecord) -> None:
     assert run_lengths([*records_of(20, key=b"k"), odd, *records_of(10, key=b"k")]) == [20]
 
 
-def test_a_record_that_only_looks_like_the_others_ends_the_run() -> None:
+def test_a_record_of_equal_size_with_shifted_fields_ends_the_run() -> None:
     """The shorter timestamp moves every field by one byte, and the key has the bytes of the former fixed fields."""
     first: RawRecord = (0, None, b"12345", ())
     plain: list[RawRecord] = [(100, None, b"%05d" % n, ()) for n in range(20)]
@@ -76,7 +76,7 @@ def test_a_record_that_only_looks_like_the_others_ends_the_run() -> None:
     assert columns.offset_deltas == list(range(1, 21))
 
 
-def test_few_records_and_records_with_headers_are_no_run() -> None:
+def test_few_records_or_records_with_headers_are_not_decoded_as_a_run() -> None:
     assert run_lengths(records_of(RUN_RECORDS_MIN - 1)) == []
     assert run_lengths(records_of(RUN_RECORDS_MIN)) == [RUN_RECORDS_MIN]
     assert run_lengths([(0, None, b"v", (("h", b"x"),))] * 40) == []

@@ -40,19 +40,19 @@ from klamm.records.varint import (
         (-(2**63), "ffffffffffffffffff01"),
     ],
 )
-def test_known_encodings(value: int, encoded: str) -> None:
+def test_varints_have_the_known_encodings(value: int, encoded: str) -> None:
     assert encode_varint(value).hex() == varint_of(value).hex() == encoded
     assert decode_varint(bytes.fromhex(encoded), 0, VARLONG_BYTES_MAX) == (value, len(encoded) // 2)
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3), st.binary(max_size=3))
-def test_a_number_comes_back_from_wherever_it_stands(value: int, before: bytes, after: bytes) -> None:
+def test_a_varint_round_trips_at_any_position(value: int, before: bytes, after: bytes) -> None:
     encoded = varint_of(value)
     end = len(before) + len(encoded)
     assert decode_varint(before + encoded + after, len(before), VARLONG_BYTES_MAX) == (value, end)
 
 
-def test_the_tables_agree_with_the_functions_on_all_they_hold() -> None:
+def test_the_varint_tables_agree_with_the_functions() -> None:
     for low in range(128):
         assert NUMBER_1[low] == decode_varint(bytes([low]), 0)[0]
         assert LENGTH_1[low] == decode_length(bytes([low]), 0)[0]
@@ -63,14 +63,14 @@ def test_the_tables_agree_with_the_functions_on_all_they_hold() -> None:
             assert LENGTH_2[high][low] == decode_length(data, 0)[0]
 
 
-def test_lengths_below_null_reach_past_everything() -> None:
+def test_lengths_below_minus_one_are_decoded_as_no_length() -> None:
     assert decode_length(encode_varint(-1), 0)[0] == -1
     assert decode_length(encode_varint(-2), 0)[0] == NO_LENGTH
     assert decode_length(encode_varint(-(2**31)), 0)[0] == NO_LENGTH
 
 
 @pytest.mark.parametrize("data", [b"\x80" * 5 + b"\0", b"\xff\xff\xff\xff\x1f", b"\x80" * 4 + b"\x10"])
-def test_numbers_wider_than_their_type_are_refused(data: bytes) -> None:
+def test_varints_wider_than_32_bits_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidRecordError, match="32 bits"):
         decode_varint(data, 0)
 

@@ -84,13 +84,13 @@ async def failing(failure: CallFailed) -> BrokerError:
         (Status.UNAUTHENTICATED, "who?", ErrorCode.SASL_AUTHENTICATION_FAILED),
     ],
 )
-def test_a_status_becomes_an_error_that_names_the_call(status, details, code):
+def test_a_grpc_status_becomes_an_error_that_names_the_call(status, details, code):
     error = asyncio.run(failing(CallFailed(status, details)))
     assert error.code is code
     assert error.message == f"metadata at {ADDRESS}: {details or status.name}"
 
 
-def test_a_call_without_a_timeout_has_the_connections():
+def test_a_call_without_a_timeout_uses_the_timeout_of_the_connection():
     async def answer(request: Any, timeout_ms: int) -> Any:
         return MetadataResponse(cluster_id=str(timeout_ms))
 
@@ -103,7 +103,7 @@ def test_a_call_without_a_timeout_has_the_connections():
     assert asyncio.run(scenario()) == [str(TIMEOUT_MS), "7", "8"]
 
 
-def test_calls_that_are_ended_are_network_errors_and_others_can_be_made():
+def test_end_calls_fails_pending_calls_with_a_network_error_and_allows_new_calls():
     async def scenario() -> None:
         hanging = True
 
@@ -125,7 +125,7 @@ def test_calls_that_are_ended_are_network_errors_and_others_can_be_made():
     asyncio.run(scenario())
 
 
-def test_a_stream_that_ends_with_a_status_has_said_what_came_before_and_is_let_go():
+def test_a_stream_that_ends_with_a_status_delivers_earlier_answers_and_is_cancelled():
     async def scenario() -> None:
         transport = ScriptedTransport(answer=NotImplemented, answers=[b"1", b"2", CallFailed(Status.UNAVAILABLE, "x")])
         heard: list[bytes] = []
@@ -152,7 +152,7 @@ async def read_all(connection: Connection, heard: list[bytes]) -> None:
     ],
     ids=["unary", "answers", "read", "write"],
 )
-def test_a_cancellation_that_became_a_status_ends_the_caller(call):
+def test_a_cancellation_that_grpc_reports_as_a_status_still_ends_the_caller(call):
     async def scenario() -> None:
         transport = SlippingTransport()
 

@@ -35,7 +35,7 @@ OPENSSL = "SSL routines:OPENSSL_internal:"
         ("the topic certificate has expired is not there", None),
     ],
 )
-def test_a_text_is_put_in_words_for_who_has_to_do_something(details: str, why: str | None) -> None:
+def test_a_grpc_handshake_text_is_translated_into_an_explanation(details: str, why: str | None) -> None:
     assert why_failed(details) == why
 
 
@@ -51,11 +51,13 @@ def test_a_text_is_put_in_words_for_who_has_to_do_something(details: str, why: s
         ("localhost", "Socket closed", False),  # the connection had been established
     ],
 )
-def test_a_server_is_asked_only_where_the_text_may_leave_something_out(host: str, details: str, worth: bool) -> None:
+def test_a_server_is_probed_only_if_the_grpc_text_may_hide_a_handshake_failure(
+    host: str, details: str, worth: bool
+) -> None:
     assert is_worth_asking(host, details) is worth
 
 
-def test_who_calls_is_told_the_server_and_the_reason() -> None:
+def test_a_failed_handshake_error_names_the_server_and_the_reason() -> None:
     error = HandshakeFailed(Status.UNAVAILABLE, handshakes.EXPIRED).error("metadata at h:1")
     assert isinstance(error, SslAuthenticationError)
     assert str(error) == f"metadata at h:1: {handshakes.EXPIRED}"

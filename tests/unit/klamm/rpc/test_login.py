@@ -29,20 +29,20 @@ def refused(server: LoginServer, source: Source | None = None) -> KlammError:
     return error
 
 
-def test_who_knows_the_password_has_a_session() -> None:
+def test_a_client_with_the_password_gets_a_session() -> None:
     server = LoginServer()
     assert login(server) == "Klamm dG9rZW4x"
     assert server.seen == ["sasl_handshake", "sasl_authenticate", "sasl_authenticate"]
     assert server.sessions == {"Klamm dG9rZW4x"}
 
 
-def test_who_does_not_is_refused_in_the_servers_words() -> None:
+def test_a_wrong_password_raises_the_servers_message() -> None:
     error = refused(LoginServer(), Source(password="guess"))
     assert str(error) == "SASL_AUTHENTICATION_FAILED: metadata at h:1: no"
     assert type(error).__name__ == "SaslAuthenticationError"
 
 
-def test_a_mechanism_that_is_not_enabled() -> None:
+def test_a_mechanism_that_is_not_enabled_is_refused() -> None:
     server = LoginServer()
 
     async def handshake(request: Any) -> SaslHandshakeResponse:
@@ -52,7 +52,7 @@ def test_a_mechanism_that_is_not_enabled() -> None:
     assert str(refused(server)) == "UNSUPPORTED_SASL_MECHANISM: metadata at h:1: enabled: PLAIN"
 
 
-def test_a_listener_where_nobody_logs_in() -> None:
+def test_a_login_at_a_listener_without_sasl_is_refused() -> None:
     server = LoginServer()
 
     async def handshake(request: Any) -> SaslHandshakeResponse:
@@ -62,7 +62,7 @@ def test_a_listener_where_nobody_logs_in() -> None:
     assert "nobody logs in at this listener (security.protocol=PLAINTEXT or SSL)" in str(refused(server))
 
 
-def test_a_server_that_does_not_know_the_password_is_not_believed() -> None:
+def test_a_server_with_a_wrong_signature_is_refused() -> None:
     server = LoginServer()
     honest = server.authenticate
 
@@ -77,7 +77,7 @@ def test_a_server_that_does_not_know_the_password_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("round_of_token", [1, None])
-def test_both_ends_take_the_login_for_complete_or_it_is_none(round_of_token: int | None) -> None:
+def test_a_login_that_only_one_end_considers_complete_fails(round_of_token: int | None) -> None:
     server = LoginServer()
     honest = server.authenticate
     rounds = 0
@@ -93,7 +93,7 @@ def test_both_ends_take_the_login_for_complete_or_it_is_none(round_of_token: int
     assert "one end takes the login for complete" in str(refused(server))
 
 
-def test_what_may_work_later_is_no_failed_login() -> None:
+def test_an_unavailable_server_is_a_retriable_error_and_not_a_failed_login() -> None:
     server = LoginServer()
 
     async def handshake(request: Any) -> SaslHandshakeResponse:

@@ -34,7 +34,7 @@ class World:
         return self.channel.stream(METHODS["produce_stream"])(None, TIMEOUT_MS)
 
 
-def test_the_first_call_logs_in_and_the_next_ones_do_not() -> None:
+def test_only_the_first_call_logs_in() -> None:
     async def scenario() -> None:
         world = World()
         assert await world.ask(1) == 1
@@ -44,7 +44,7 @@ def test_the_first_call_logs_in_and_the_next_ones_do_not() -> None:
     asyncio.run(scenario())
 
 
-def test_calls_that_come_together_wait_for_one_login() -> None:
+def test_concurrent_calls_wait_for_one_login() -> None:
     async def scenario() -> None:
         world = World()
         assert await asyncio.gather(*(world.ask(n) for n in range(20))) == list(range(20))
@@ -56,7 +56,7 @@ def test_calls_that_come_together_wait_for_one_login() -> None:
     asyncio.run(scenario())
 
 
-def test_a_call_keeps_what_else_it_says() -> None:
+def test_a_call_keeps_its_other_metadata() -> None:
     async def scenario() -> None:
         heard = []
 
@@ -74,7 +74,7 @@ def test_a_call_keeps_what_else_it_says() -> None:
     asyncio.run(scenario())
 
 
-def test_a_call_is_repeated_once() -> None:
+def test_an_unauthenticated_call_is_retried_once() -> None:
     async def scenario() -> None:
         async def refuse(request: Any) -> Any:
             raise CallFailed(Status.UNAUTHENTICATED, "never")
@@ -99,7 +99,7 @@ class FastLoop(asyncio.SelectorEventLoop):
         return super().time() + self.ahead_s
 
 
-def test_a_call_is_repeated_again_when_the_time_of_the_new_session_is_over_as_well() -> None:
+def test_a_call_is_retried_again_if_the_new_session_has_expired_too() -> None:
     async def scenario() -> None:
         refusals = 3
 
@@ -121,7 +121,7 @@ def test_a_call_is_repeated_again_when_the_time_of_the_new_session_is_over_as_we
         runner.run(scenario())
 
 
-def test_other_failures_are_the_callers() -> None:
+def test_other_failures_are_raised_without_a_retry() -> None:
     async def scenario() -> None:
         async def refuse(request: Any) -> Any:
             raise CallFailed(Status.UNAVAILABLE, "gone")
@@ -134,7 +134,7 @@ def test_other_failures_are_the_callers() -> None:
     asyncio.run(scenario())
 
 
-def test_a_failed_login_fails_all_who_wait_and_the_next_call_tries_again() -> None:
+def test_a_failed_login_fails_all_waiting_calls_and_the_next_call_retries() -> None:
     async def scenario() -> None:
         world = World(Source(password="guess"))
         outcomes = await asyncio.gather(*(world.ask() for _ in range(5)), return_exceptions=True)
@@ -146,7 +146,7 @@ def test_a_failed_login_fails_all_who_wait_and_the_next_call_tries_again() -> No
     asyncio.run(scenario())
 
 
-def test_a_caller_who_is_cancelled_leaves_the_login_to_the_others() -> None:
+def test_a_cancelled_caller_does_not_cancel_the_login_of_the_others() -> None:
     async def scenario() -> None:
         world = World()
         first, second = asyncio.create_task(world.ask(1)), asyncio.create_task(world.ask(2))
@@ -159,7 +159,7 @@ def test_a_caller_who_is_cancelled_leaves_the_login_to_the_others() -> None:
     asyncio.run(scenario())
 
 
-def test_a_login_takes_its_calls_time() -> None:
+def test_a_login_counts_towards_the_timeout_of_its_call() -> None:
     async def scenario() -> None:
         world = World()
 
@@ -181,7 +181,7 @@ def test_a_login_takes_its_calls_time() -> None:
     asyncio.run(scenario())
 
 
-def test_a_stream_begins_with_a_login() -> None:
+def test_a_stream_logs_in_first() -> None:
     async def scenario() -> None:
         world = World()
         stream = world.stream()
@@ -215,7 +215,7 @@ def test_a_stream_whose_session_has_ended_fails_and_the_next_one_logs_in_again()
     asyncio.run(scenario())
 
 
-def test_a_stream_whose_login_fails() -> None:
+def test_a_stream_whose_login_fails_raises_and_is_done() -> None:
     async def scenario() -> None:
         world = World(Source(password="guess"))
         stream = world.stream()
@@ -229,7 +229,7 @@ def test_a_stream_whose_login_fails() -> None:
     asyncio.run(scenario())
 
 
-def test_a_stream_that_is_cancelled_before_it_began() -> None:
+def test_a_stream_cancelled_before_its_start_is_not_opened() -> None:
     async def scenario() -> None:
         world = World()
         stream = world.stream()

@@ -38,28 +38,28 @@ def failing(times: int, code: ErrorCode):
     return attempt
 
 
-def test_what_passes_is_tried_until_it_works_and_each_failure_is_told():
+def test_a_retriable_error_is_retried_until_success_and_each_failure_is_reported():
     retries = Noted()
     assert run_without_waiting(retrying(failing(3, ErrorCode.NETWORK_EXCEPTION), retries)) == "done"
     assert retries.told == [(number, "NETWORK_EXCEPTION: not yet") for number in (1, 2, 3)]
     assert retries.failures == 0
 
 
-def test_what_does_not_pass_is_raised_at_once():
+def test_a_fatal_error_is_raised_immediately():
     retries = Noted()
     with pytest.raises(ErrorCode.INVALID_REQUEST.exception("").__class__):
         asyncio.run(retrying(failing(1, ErrorCode.INVALID_REQUEST), retries))
     assert retries.told == []
 
 
-def test_pauses_grow_until_it_works():
+def test_retry_pauses_grow_until_a_reset():
     retries = Noted()
     assert [retries.failed("x") for _ in range(4)] == [0.001, 0.002, 0.004, 0.004]
     retries.reset()
     assert retries.failed("x") == 0.001
 
 
-def test_a_caller_that_is_to_end_does_not_pause():
+def test_a_cancelled_caller_does_not_pause():
     async def scenario() -> list[tuple[int, str]]:
         retries = Noted(Backoff(initial_ms=1_000_000, max_ms=1_000_000))
         outcome: list[BaseException] = []

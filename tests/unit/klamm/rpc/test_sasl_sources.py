@@ -30,11 +30,11 @@ def password_file(directory: Path, text: str, mode: int = 0o600) -> str:
     return str(path)
 
 
-def test_who_does_not_log_in_has_no_source() -> None:
+def test_a_client_without_sasl_has_no_credential_source() -> None:
     assert client_sasl(ClientConfig.parse({"security.protocol": "SSL", "sasl.username": "alice"})) is None
 
 
-def test_sources_by_settings() -> None:
+def test_client_settings_select_the_credential_source() -> None:
     given = {"security.protocol": "SASL_SSL", "sasl.username": "alice", "sasl.password": CANARY}
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         source = client_sasl(ClientConfig.parse({**given, "sasl.mechanism": mechanism}))
@@ -46,7 +46,7 @@ def test_sources_by_settings() -> None:
     assert source.client().first() == b"n,,\x01auth=Bearer t0ken\x01\x01"
 
 
-def test_each_login_has_a_nonce_of_its_own() -> None:
+def test_each_scram_login_has_a_new_nonce() -> None:
     source = PasswordSource("SCRAM-SHA-256", PasswordLogin(name="alice", password=Secret(CANARY)))
     assert source.client().first() != source.client().first()
 
@@ -64,7 +64,7 @@ def test_a_password_file_is_read_for_each_login(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
-def test_a_password_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_a_password_file_with_access_for_others_is_refused(tmp_path: Path, mode: int) -> None:
     name = password_file(tmp_path, CANARY, mode)
     with pytest.raises(ConfigError, match=f"mode {mode:04o}"):
         read_password(name)
@@ -72,7 +72,7 @@ def test_a_password_file_that_others_may_read_is_refused(tmp_path: Path, mode: i
     assert read_password(name) == Secret(CANARY)
 
 
-def test_a_password_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_missing_empty_or_binary_password_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_password(str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="its first line is empty"):
@@ -110,7 +110,7 @@ class Endpoint:
 LOGIN = TokenLogin(url=URL, client_id="id", client_secret=Secret(CANARY), scope="s")
 
 
-def test_a_token_is_used_for_most_of_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_reused_for_80_percent_of_its_lifetime(monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint, now_s = Endpoint(monkeypatch), 0.0
     source = TokenSource(LOGIN, timeout_s=5, clock_s=lambda: now_s)
     assert b"Bearer t0" in source.client().first()
@@ -122,7 +122,7 @@ def test_a_token_is_used_for_most_of_its_life(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("is_passing", [True, False])
-def test_without_a_token_there_is_no_login(monkeypatch: pytest.MonkeyPatch, is_passing: bool) -> None:
+def test_a_login_without_a_token_fails(monkeypatch: pytest.MonkeyPatch, is_passing: bool) -> None:
     endpoint = Endpoint(monkeypatch)
     endpoint.error = TokenEndpointError("status", is_passing=is_passing)
     with pytest.raises(CallFailed, match="no token: status") as failed:
@@ -131,13 +131,13 @@ def test_without_a_token_there_is_no_login(monkeypatch: pytest.MonkeyPatch, is_p
     assert failed.value.error("x").retriable is is_passing
 
 
-def test_a_url_that_is_not_allowed_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_url_that_is_not_allowed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(token_endpoint.ALLOWED_URLS, raising=False)
     with pytest.raises(ConfigError, match="is not asked for tokens"):
         TokenSource(LOGIN, timeout_s=5)
 
 
-def test_a_callback_that_fails_and_one_that_gives_no_token() -> None:
+def test_a_failing_token_callback_or_an_invalid_token_is_an_error_without_secrets() -> None:
     def fail() -> str:
         raise OSError(CANARY)
 

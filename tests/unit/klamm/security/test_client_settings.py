@@ -35,7 +35,7 @@ def settings(mechanism: str | None = None, **given: Any) -> ClientSecurity:
         ("SASL_SSL", True, True),
     ],
 )
-def test_protocols(protocol: str, is_encrypted: bool, logs_in: bool) -> None:
+def test_each_security_protocol_selects_encryption_and_login(protocol: str, is_encrypted: bool, logs_in: bool) -> None:
     made = settings(security_protocol=protocol)
     assert (made.is_encrypted, made.logs_in) == (is_encrypted, logs_in)
 
@@ -43,7 +43,7 @@ def test_protocols(protocol: str, is_encrypted: bool, logs_in: bool) -> None:
 @pytest.mark.parametrize(
     ("mechanism", "module"), [("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", SCRAM), ("PLAIN", PLAIN)]
 )
-def test_name_and_password_in_kafkas_way_and_in_librdkafkas(mechanism: str, module: str) -> None:
+def test_name_and_password_are_read_from_jaas_and_from_librdkafkas_settings(mechanism: str, module: str) -> None:
     expected = PasswordLogin(name="alice", password=Secret(CANARY))
     jaas = f'{module} required username="alice" password="{CANARY}";'
     assert settings(mechanism, sasl_jaas_config=jaas).login() == expected
@@ -53,7 +53,7 @@ def test_name_and_password_in_kafkas_way_and_in_librdkafkas(mechanism: str, modu
     )
 
 
-def test_tokens_for_credentials_in_both_ways() -> None:
+def test_client_credentials_for_tokens_are_read_from_jaas_and_from_settings() -> None:
     expected = TokenLogin(url=URL, client_id="id", client_secret=Secret(CANARY), scope="s")
     own = {
         "sasl_oauthbearer_client_credentials_client_id": "id",
@@ -69,7 +69,7 @@ def test_tokens_for_credentials_in_both_ways() -> None:
     )
 
 
-def test_tokens_of_a_callback() -> None:
+def test_a_token_callback_must_be_a_function() -> None:
     def give() -> str:
         return "token"
 
@@ -78,7 +78,7 @@ def test_tokens_of_a_callback() -> None:
         settings("OAUTHBEARER", sasl_oauthbearer_token_callback="give")
 
 
-def test_kafkas_own_callback_handler_is_taken_and_no_other() -> None:
+def test_only_kafkas_own_login_callback_handler_is_accepted() -> None:
     name = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
     assert settings(sasl_login_callback_handler_class=name).sasl_login_callback_handler_class == name
     with pytest.raises(ConfigError, match="expected one of"):
@@ -122,7 +122,7 @@ def test_kafkas_own_callback_handler_is_taken_and_no_other() -> None:
         ),
     ],
 )
-def test_what_leaves_open_who_logs_in_is_refused_without_showing_it(
+def test_incomplete_or_conflicting_login_settings_are_refused_without_secrets(
     mechanism: str | None, given: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -136,7 +136,7 @@ def test_a_mechanism_that_is_not_known_is_refused() -> None:
         settings("GSSAPI")
 
 
-def test_secrets_are_shown_nowhere() -> None:
+def test_the_repr_of_login_settings_shows_no_secret() -> None:
     made = settings("PLAIN", sasl_username="alice", sasl_password=CANARY)
     assert CANARY not in repr(made)
     assert CANARY not in repr(made.login())

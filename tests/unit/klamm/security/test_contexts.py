@@ -47,7 +47,7 @@ def dotted(given: Mapping[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
-def test_ends_of_one_ca_find_together(version: str, auth: str) -> None:
+def test_a_client_and_a_server_of_one_ca_complete_the_handshake(version: str, auth: str) -> None:
     handshake(serving(ssl_client_auth=auth), dialling(client(), ssl_enabled_protocols=version), "localhost")
 
 
@@ -80,18 +80,20 @@ def test_ends_of_one_ca_find_together(version: str, auth: str) -> None:
         ),
     ],
 )
-def test_others_do_not(serves: ssl.SSLContext, dials: ssl.SSLContext, host: str, told: str) -> None:
+def test_a_handshake_with_an_untrusted_or_wrong_certificate_fails(
+    serves: ssl.SSLContext, dials: ssl.SSLContext, host: str, told: str
+) -> None:
     with pytest.raises(ssl.SSLError) as refused:
         handshake(serves, dials, host)
     assert told.lower() in str(refused.value).lower().replace("_", " ")
 
 
-def test_a_client_may_stay_unknown_where_a_certificate_is_only_requested() -> None:
+def test_a_client_without_a_certificate_is_accepted_with_client_auth_requested() -> None:
     handshake(serving(ssl_client_auth="requested"), dialling(), "localhost")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_old_versions_and_weak_suites_are_not_spoken() -> None:
+def test_old_tls_versions_and_weak_cipher_suites_are_refused() -> None:
     old = dialling()
     old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
     old.set_ciphers("ALL:@SECLEVEL=0")
@@ -104,7 +106,7 @@ def test_old_versions_and_weak_suites_are_not_spoken() -> None:
         handshake(serving(), weak, "localhost")
 
 
-def test_sessions_are_not_resumed_where_certificates_are_asked_for() -> None:
+def test_tls_sessions_are_not_resumed_if_client_certificates_are_requested() -> None:
     assert serving(ssl_client_auth="required").num_tickets == 0
     assert serving(ssl_client_auth="requested").options & ssl.OP_NO_TICKET
     assert serving().options & (ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION)
@@ -117,7 +119,7 @@ def test_sessions_are_not_resumed_where_certificates_are_asked_for() -> None:
         (client(), "unsuitable certificate purpose"),
     ],
 )
-def test_servers_that_would_refuse_each_other_are_told_before(signed: SignedKey, told: str) -> None:
+def test_a_certificate_that_other_servers_would_refuse_is_a_config_error(signed: SignedKey, told: str) -> None:
     good = listener(server(), ca())
     check_mutual_trust(good, load_material(good, now=NOW))
 

@@ -30,18 +30,18 @@ PRINTABLE, IA5, INTEGER = 0x13, 0x16, 0x02
         ([rdn(attribute(CN, UTF8, "x" * 300))], "CN=" + "x" * 300),
     ],
 )
-def test_names_are_written_as_java_does(parts: list[bytes], expected: str) -> None:
+def test_distinguished_names_have_javas_text(parts: list[bytes], expected: str) -> None:
     assert java_text(name(*parts)) == expected
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_the_subject_of_a_certificate_is_found_in_either_version(version: int) -> None:
+def test_the_subject_is_read_from_certificates_of_version_1_and_3(version: int) -> None:
     encoded = certificate(name(rdn(attribute(CN, UTF8, "who"))), version=version)
     assert subject_text(encoded) == "CN=who"
 
 
 @given(st.binary(max_size=40))
-def test_other_bytes_are_a_value_error(data: bytes) -> None:
+def test_random_bytes_are_read_or_raise_a_value_error(data: bytes) -> None:
     for read in (java_text, subject_text):
         try:
             read(data)
@@ -50,7 +50,7 @@ def test_other_bytes_are_a_value_error(data: bytes) -> None:
 
 
 @given(st.integers(0, 60))
-def test_a_name_that_is_cut_off_is_a_value_error(length: int) -> None:
+def test_a_truncated_name_raises_a_value_error(length: int) -> None:
     whole = name(rdn(attribute(CN, UTF8, "a" * 60)))
     with pytest.raises(ValueError, match="DER"):
         java_text(whole[:length])

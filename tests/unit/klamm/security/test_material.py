@@ -18,7 +18,7 @@ def settings(**given: str) -> TlsSettings:
     return TlsSettings(**parse(TlsSettings, {name.replace("_", "."): value for name, value in given.items()}))
 
 
-def test_files_and_texts_are_the_same_material(tmp_path: Path) -> None:
+def test_keys_from_files_and_from_settings_give_the_same_material(tmp_path: Path) -> None:
     stores = write_stores(tmp_path, server())
     from_files = load_material(settings(**stores.settings()), now=NOW)
     from_texts = load_material(
@@ -67,7 +67,7 @@ def test_an_encrypted_key_needs_its_password(tmp_path: Path) -> None:
         (server().keystore_pem + ca("Old CA").for_client("x", now=NOW, valid_days=-2).certificate_pem, "CN=x expired"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_the_settings_name(tmp_path: Path, content: str, told: str) -> None:
+def test_unusable_keystore_content_is_refused_and_the_setting_is_named(tmp_path: Path, content: str, told: str) -> None:
     store = tmp_path / "keystore.pem"
     replace(store, content)
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_used_is_refused_by_the_settings_name(tmp_path: Path, con
     assert told in str(refused.value)
 
 
-def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+def test_missing_files_and_files_with_wrong_permissions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.pem: cannot be read: No such file"):
         load_material(settings(ssl_keystore_location=str(tmp_path / "missing.pem")), now=NOW)
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.location=.*: cannot be read: Is a directory"):
@@ -92,7 +92,7 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     assert load_material(settings(**stores.settings()), now=NOW).key is not None
 
 
-def test_what_others_know_one_by_is_compared_as_kafka_does(tmp_path: Path) -> None:
+def test_a_changed_certificate_identity_is_detected_as_in_kafka(tmp_path: Path) -> None:
     def material(name: str, *hosts: str):
         return load_material(settings(**write_stores(tmp_path, server(name, *hosts)).settings()), now=NOW)
 

@@ -53,14 +53,14 @@ def test_the_first_rule_that_matches_makes_the_name(rules: str, name: str, expec
         (r"RULE:(a)\1/b/", "is not a regular expression of RE2's"),
     ],
 )
-def test_another_text_is_refused(rules: str, told: str) -> None:
+def test_an_invalid_mapping_rule_is_refused(rules: str, told: str) -> None:
     with pytest.raises(ConfigError) as refused:
         PrincipalRules.parse(rules)
     assert told in str(refused.value)
     assert str(refused.value).startswith("ssl.principal.mapping.rules: ")
 
 
-def test_a_name_made_to_be_slow_is_not() -> None:
+def test_a_hostile_name_is_matched_without_backtracking() -> None:
     rules = PrincipalRules.parse("RULE:CN=(a*)*(a*)*(a*)*b/$1/,DEFAULT")
     name = "CN=" + "a" * 2_000
     started = time.process_time()

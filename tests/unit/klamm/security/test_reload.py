@@ -22,7 +22,7 @@ def settings(directory: Path) -> TlsSettings:
     return TlsSettings(**parse(TlsSettings, write_stores(directory, server()).settings()))
 
 
-def test_what_changed_is_taken_up_once(tmp_path: Path) -> None:
+def test_changed_files_are_reloaded_once(tmp_path: Path) -> None:
     watched = WatchedMaterial(settings(tmp_path), now=NOW)
     first = watched.material
     assert not watched.refresh(NOW)
@@ -44,7 +44,7 @@ def test_the_same_content_in_a_new_file_is_no_change(tmp_path: Path) -> None:
     assert watched.version == 0
 
 
-def test_a_reason_is_told_once_and_what_fits_later_is_taken_up(tmp_path: Path) -> None:
+def test_an_invalid_file_is_reported_once_and_a_later_valid_one_is_loaded(tmp_path: Path) -> None:
     watched = WatchedMaterial(settings(tmp_path), now=NOW)
     first = watched.material
     keystore = tmp_path / "keystore.pem"
@@ -67,7 +67,7 @@ def test_a_reason_is_told_once_and_what_fits_later_is_taken_up(tmp_path: Path) -
     assert watched.version == 1
 
 
-def test_the_check_compares_with_what_is_in_use(tmp_path: Path) -> None:
+def test_the_check_gets_the_material_in_use_and_can_refuse_the_new_one(tmp_path: Path) -> None:
     seen: list[tuple[TlsMaterial | None, TlsMaterial]] = []
 
     def check(old: TlsMaterial | None, new: TlsMaterial) -> None:

@@ -12,7 +12,7 @@ PREFIX = "listener.name.out."
 STORES = {"ssl.keystore.location": "/k.pem", "ssl.truststore.location": "/t.pem"}
 
 
-def test_a_listener_has_kafkas_defaults() -> None:
+def test_listener_tls_settings_have_kafkas_defaults() -> None:
     settings = ListenerTlsSettings.parse(STORES)
 
     assert settings.ssl_client_auth == "none"
@@ -23,7 +23,7 @@ def test_a_listener_has_kafkas_defaults() -> None:
     assert not settings.ssl_allow_san_changes
 
 
-def test_keys_and_passwords_are_secrets() -> None:
+def test_tls_keys_and_passwords_are_secrets() -> None:
     settings = ListenerTlsSettings.parse(
         {"ssl.keystore.key": "k3y", "ssl.keystore.certificate.chain": "c", "ssl.key.password": "p4ss"}
     )
@@ -59,14 +59,14 @@ def test_keys_and_passwords_are_secrets() -> None:
         ({"ssl.keystore.locaton": "x"}, "configuration listener.name.out.ssl.keystore.locaton; did you mean"),
     ],
 )
-def test_a_refusal_names_setting_and_expectation(given: dict[str, object], told: str) -> None:
+def test_an_invalid_tls_setting_is_refused_and_named(given: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError) as refused:
         ListenerTlsSettings.parse({**STORES, **given}, PREFIX)
     assert told in str(refused.value)
     assert PREFIX in str(refused.value)
 
 
-def test_a_server_has_a_key_and_says_whose_clients_it_believes() -> None:
+def test_a_listener_needs_a_key_and_a_truststore_if_client_auth_is_required() -> None:
     with pytest.raises(ConfigError, match=r"^listener\.name\.out\.ssl\.keystore\.location is not set"):
         ListenerTlsSettings.parse({}, PREFIX)
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.location is not set: ssl\.client\.auth=required needs"):

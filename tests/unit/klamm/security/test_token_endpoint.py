@@ -75,7 +75,7 @@ def fetch(url: str, scope: str = "") -> GivenToken:
     return fetch_token(url, "id", Secret(CANARY), scope, timeout_s=30)
 
 
-def test_credentials_get_a_token() -> None:
+def test_client_credentials_are_exchanged_for_a_token() -> None:
     with endpoint(200, b'{"access_token": "t0ken", "expires_in": 300}') as server:
         assert fetch(server.url, "kafka") == GivenToken(Secret("t0ken"), 300.0)
         assert fetch(server.url).token == Secret("t0ken")
@@ -98,7 +98,7 @@ def test_credentials_get_a_token() -> None:
         (200, b'{"access_token": "%s"}' % (b"t" * ANSWER_BYTES_MAX), "the answer has no access_token", False),
     ],
 )
-def test_any_other_answer_is_an_error_that_shows_nothing_of_it(
+def test_any_other_answer_is_an_error_without_the_answers_text(
     status: int, body: bytes, told: str, is_passing: bool
 ) -> None:
     with endpoint(status, body) as server, pytest.raises(TokenEndpointError) as failed:
@@ -107,14 +107,14 @@ def test_any_other_answer_is_an_error_that_shows_nothing_of_it(
     assert failed.value.is_passing is is_passing
 
 
-def test_nobody_is_sent_elsewhere() -> None:
+def test_a_redirect_is_not_followed() -> None:
     with endpoint(200, b'{"access_token": "stolen"}') as other, endpoint(302, b"", other.url) as server:
         with pytest.raises(TokenEndpointError, match="status 302"):
             fetch(server.url)
         assert not other.heard
 
 
-def test_who_is_away_may_come_back() -> None:
+def test_a_refused_connection_is_a_retriable_error() -> None:
     with endpoint(200, b"") as server:
         url = server.url
     with pytest.raises(TokenEndpointError, match="Connection refused") as failed:
@@ -122,7 +122,7 @@ def test_who_is_away_may_come_back() -> None:
     assert failed.value.is_passing
 
 
-def test_the_environment_says_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_token_urls_allowed_by_the_environment_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "https://idp.example/token"
     monkeypatch.delenv(ALLOWED_URLS, raising=False)
     with pytest.raises(ConfigError, match=f"{ALLOWED_URLS} in the environment does not name it"):

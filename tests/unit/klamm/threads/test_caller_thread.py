@@ -17,7 +17,7 @@ def caller() -> CallerThread:
     return CallerThread(LoopThread.shared())
 
 
-def test_a_result_and_an_error_come_back(caller):
+def test_the_caller_gets_the_result_or_the_error(caller):
     async def double(number: int) -> int:
         await asyncio.sleep(0)
         if number < 0:
@@ -29,7 +29,7 @@ def test_a_result_and_an_error_come_back(caller):
         caller.run(double, -1)
 
 
-def test_functions_are_called_in_the_waiting_thread_and_may_wait_themselves(caller):
+def test_functions_are_called_in_the_waiting_thread_and_may_call_run_again(caller):
     heard = []
 
     async def name() -> str:
@@ -48,7 +48,7 @@ def test_functions_are_called_in_the_waiting_thread_and_may_wait_themselves(call
     assert heard == [("once", me, "klamm-loop"), ("twice", me, "klamm-loop")]
 
 
-def test_what_a_function_raises_is_raised_where_it_was_invoked(caller):
+def test_an_exception_of_a_function_is_raised_from_invoke(caller):
     def fail(argument: int) -> None:
         raise KeyError(argument)
 
@@ -62,7 +62,7 @@ def test_what_a_function_raises_is_raised_where_it_was_invoked(caller):
     assert caller.run(work) == "caught 3"
 
 
-def test_waiting_on_the_loops_own_thread_is_refused(caller):
+def test_run_on_the_event_loops_own_thread_is_refused(caller):
     async def nested() -> None:
         caller.run(asyncio.sleep, 0)
 

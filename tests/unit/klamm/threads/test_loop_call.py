@@ -39,7 +39,7 @@ class Work:
 
 
 @pytest.mark.parametrize("caller", [LoopThread.shared(), CallerThread(LoopThread.shared())])
-def test_an_interrupt_leaves_nothing_behind_wherever_it_comes(caller: LoopThread | CallerThread) -> None:
+def test_an_interrupt_at_any_line_of_a_call_leaves_no_pending_work(caller: LoopThread | CallerThread) -> None:
     work = Work()
 
     def run() -> None:

@@ -45,7 +45,7 @@ def test_call_soon_does_not_wait() -> None:
     assert called.wait(30)
 
 
-def test_stop_cancels_what_still_runs() -> None:
+def test_stop_cancels_running_coroutines_and_closes_the_loop() -> None:
     thread = LoopThread()
     started, cancelled = threading.Event(), threading.Event()
 
@@ -91,7 +91,7 @@ def _reported_by(callback: Any) -> list[dict[str, Any]]:
     return reported
 
 
-def test_grpc_wake_up_noise_is_dropped_and_nothing_else() -> None:
+def test_only_grpcs_wake_up_errors_are_not_logged() -> None:
     def raise_elsewhere() -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 

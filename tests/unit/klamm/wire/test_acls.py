@@ -24,13 +24,13 @@ FILTERS = st.builds(
 
 
 @given(BINDINGS)
-def test_a_binding_comes_back(binding: AclBinding) -> None:
+def test_an_acl_binding_round_trips_through_its_message(binding: AclBinding) -> None:
     message = AclBindingMessage.FromString(binding_message(binding).SerializeToString())
     assert binding_of(message) == binding
 
 
 @given(FILTERS)
-def test_a_filter_comes_back(wanted: AclBindingFilter) -> None:
+def test_an_acl_filter_round_trips_through_its_message(wanted: AclBindingFilter) -> None:
     message = AclBindingFilterMessage.FromString(filter_message(wanted).SerializeToString())
     assert filter_of(message) == wanted
 

@@ -11,7 +11,7 @@ from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2
 from klamm.wire.v1.controller_rpc import ADMIN
 
 
-def test_a_map_is_written_in_one_order_however_it_was_filled() -> None:
+def test_equal_maps_are_serialized_to_equal_bytes() -> None:
     (method,) = [one for one in ADMIN.methods if one.name == "create_topics"]
     assert method.request_serializer is not None
     configs = {f"config.{number}": str(number) for number in range(100)}
@@ -33,5 +33,5 @@ def test_a_map_is_written_in_one_order_however_it_was_filled() -> None:
         (common_pb2.Endpoint.DESCRIPTOR, False),
     ],
 )
-def test_messages_with_a_map_are_told_from_others(message: Descriptor, expected: bool) -> None:
+def test_has_map_finds_messages_with_a_map(message: Descriptor, expected: bool) -> None:
     assert has_map(message) is expected

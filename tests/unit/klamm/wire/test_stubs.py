@@ -31,7 +31,7 @@ def classes(kind: str) -> dict[str, dict[str, ast.FunctionDef | ast.AsyncFunctio
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
-def test_every_method_is_typed_as_it_travels(service: Service):
+def test_the_types_of_each_stub_method_equal_its_messages(service: Service):
     stubs, apis = classes("Stub"), classes("Api")
     short = service.name.rpartition(".")[2]
     typed, served = stubs[f"{short}Stub"], apis[f"{short}Api"]
@@ -54,7 +54,7 @@ def test_every_method_is_typed_as_it_travels(service: Service):
         assert ast.get_docstring(stub), f"{method.path} has no comment in the contract"
 
 
-def test_a_method_is_bound_once_and_can_be_called_by_its_class():
+def test_a_stub_method_is_bound_once_and_can_be_called_through_its_class():
     bound = []
 
     def bind(method):

@@ -26,7 +26,7 @@ def test_the_next_offset_follows_the_last_batch() -> None:
     assert next_offset(memoryview(batch(5, 3) + batch(8, 1) + batch(20, 2))) == 22
 
 
-def test_a_stream_reads_on_where_it_may_and_who_was_served_comes_last() -> None:
+def test_a_fetch_stream_drops_failed_partitions_and_reads_the_served_ones_last() -> None:
     cursors = [FetchCursor(TopicPartition("t", number), 5, 100, last_fetched_epoch=1) for number in range(4)]
     answers = [
         answer(0, records_bytes=9),
@@ -41,7 +41,7 @@ def test_a_stream_reads_on_where_it_may_and_who_was_served_comes_last() -> None:
     assert served.last_fetched_epoch == NO_LEADER_EPOCH
 
 
-def test_all_of_an_answer_is_on_the_wire() -> None:
+def test_every_field_of_a_partition_answer_is_in_the_fetch_message() -> None:
     told = _on_the_wire(
         answer(
             3,

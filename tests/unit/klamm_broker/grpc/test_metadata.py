@@ -97,7 +97,7 @@ def rpcs() -> tuple[MetadataRpc, FindCoordinatorRpc]:
         ("OUT", ["localhost:1"], ["localhost:1"], [], (ErrorCode.LISTENER_NOT_FOUND, -1)),
     ],
 )
-def test_metadata(
+def test_metadata_names_the_endpoints_of_servers_at_the_listener_of_the_call(
     name: str, brokers: list[str], controllers: list[str], coordinators: list[str], partition: tuple[int, int]
 ) -> None:
     metadata, _ = rpcs()

@@ -40,7 +40,7 @@ def rpc(handler: Any) -> PartitionsRpc:
     return PartitionsRpc(handler, handler, handler, handler)
 
 
-def test_list_offsets() -> None:
+def test_list_offsets_passes_every_field_of_the_request_and_the_response() -> None:
     handler = Scripted(
         [
             ListedOffset("flights", 2, offset=5, timestamp_ms=6, leader_epoch=7),
@@ -57,7 +57,7 @@ def test_list_offsets() -> None:
     ]
 
 
-def test_offset_for_leader_epoch() -> None:
+def test_offset_for_leader_epoch_passes_every_field_of_the_request_and_the_response() -> None:
     handler = Scripted([EpochEndOffset("flights", 2, leader_epoch=3, end_offset=9)])
     asked = pb.EpochQuery(topic="flights", partition=2, current_leader_epoch=5, leader_epoch=4)
     request = pb.OffsetForLeaderEpochRequest(partitions=[asked])
@@ -66,7 +66,7 @@ def test_offset_for_leader_epoch() -> None:
     assert list(found) == [pb.EpochEnd(topic="flights", partition=2, leader_epoch=3, end_offset=9)]
 
 
-def test_delete_records() -> None:
+def test_delete_records_passes_every_field_of_the_request_and_the_response() -> None:
     handler = Scripted([DeletedRecords("flights", 2, low_watermark=8)])
     asked = pb.DeleteRecordsPartition(topic="flights", partition=2, before_offset=-1)
     request = pb.DeleteRecordsRequest(timeout_ms=100, partitions=[asked])
@@ -75,7 +75,7 @@ def test_delete_records() -> None:
     assert list(found) == [pb.DeletedRecords(topic="flights", partition=2, low_watermark=8)]
 
 
-def test_describe_producers() -> None:
+def test_describe_producers_passes_every_field_of_the_request_and_the_response() -> None:
     handler = Scripted([PartitionProducers("flights", 2, producers=[ProducerDescription(1, 2, 3, 4, 5, 6)])])
     request = pb.DescribeProducersRequest(topics=[TopicPartitions(topic="flights", partitions=[2, 3])])
     found = asyncio.run(rpc(handler).describe_producers(request, None)).partitions

@@ -68,7 +68,7 @@ def rpc(handler: Any, memory: RequestMemory | None = None, **quotas: float) -> P
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_message_and_its_answer(waits: bool) -> None:
+def test_a_produce_request_reaches_the_handler_and_its_results_reach_the_client(waits: bool) -> None:
     refused = Produced(
         WEATHER,
         ErrorCode.INVALID_RECORD,
@@ -97,7 +97,7 @@ def test_a_message_and_its_answer(waits: bool) -> None:
 
 
 @pytest.mark.parametrize("base_offset", [None, 12])
-def test_the_owner_of_a_shard_says_who_it_is(base_offset: int | None) -> None:
+def test_the_writer_fence_of_a_shard_owner_reaches_the_handler(base_offset: int | None) -> None:
     handler = ScriptedHandler([])
     fence = WriterFence(producer_id=3, producer_epoch=4, transaction_version=2, base_offset=base_offset)
     asyncio.run(rpc(handler).produce(message([(FLIGHTS, b"a")], writer=fence), None))
@@ -111,7 +111,7 @@ def test_a_partition_named_twice_is_refused_as_a_whole() -> None:
     assert not handler.given
 
 
-def test_without_memory_for_it_a_call_is_refused_and_a_stream_waits() -> None:
+def test_without_request_memory_a_unary_produce_is_refused_and_a_stream_waits() -> None:
     handler = ScriptedHandler([Produced(FLIGHTS)])
     request = message([(FLIGHTS, bytes(600))])
 
@@ -135,7 +135,7 @@ def test_without_memory_for_it_a_call_is_refused_and_a_stream_waits() -> None:
     asyncio.run(scenario())
 
 
-def test_who_sends_too_much_is_told_and_who_does_not_rest_is_refused() -> None:
+def test_a_produce_over_quota_gets_a_throttle_time_and_a_call_before_its_end_is_refused() -> None:
     """The throttle time is longer than a server keeps a call waiting."""
 
     async def scenario() -> None:
@@ -153,7 +153,7 @@ def test_who_sends_too_much_is_told_and_who_does_not_rest_is_refused() -> None:
     asyncio.run(scenario())
 
 
-def test_a_stream_rests_before_its_next_message() -> None:
+def test_a_throttled_produce_stream_waits_before_it_handles_its_next_message() -> None:
     async def scenario() -> None:
         handler = ScriptedHandler([Produced(FLIGHTS)])
         request = message([(FLIGHTS, bytes(600))], client_id="slow")

@@ -45,7 +45,7 @@ def user_of(one: GrpcThrottle, topics: list[str], caller: Any = None) -> str | N
         CALLER.reset(token)
 
 
-def test_whose_quota_a_call_uses() -> None:
+def test_a_call_uses_the_quota_of_its_user_and_calls_of_servers_use_none() -> None:
     alice = SimpleNamespace(principal="User:alice")
     assert user_of(throttle_of(None), ["t"]) is None, "nothing is set"
     assert user_of(throttle_of(1.0), ["t"]) == "ANONYMOUS"
@@ -57,7 +57,7 @@ def test_whose_quota_a_call_uses() -> None:
 
 
 @pytest.mark.parametrize("knows_callers", [True, False])
-def test_who_has_logged_in_has_a_quota_without_an_authorizer_and_as_a_super_user(knows_callers: bool) -> None:
+def test_a_user_that_has_logged_in_has_a_quota_without_an_authorizer_and_as_a_super_user(knows_callers: bool) -> None:
     token = LOGGED_IN.set("User:alice")
     try:
         assert user_of(throttle_of(1.0, knows_callers=knows_callers), ["t"]) == "alice"
@@ -65,14 +65,14 @@ def test_who_has_logged_in_has_a_quota_without_an_authorizer_and_as_a_super_user
         LOGGED_IN.reset(token)
 
 
-def test_who_has_done_nothing_does_not_wait() -> None:
+def test_a_client_without_charges_does_not_wait() -> None:
     one = throttle_of(1000.0)
     asyncio.run(one.wait_turn(KEY, "u", "c"))
     assert one.charge(KEY, "u", "c", 100) == 0
     assert one.charge(KEY, "u", "c", 100) == 100
 
 
-def test_who_comes_too_early_waits() -> None:
+def test_a_client_waits_for_the_rest_of_its_throttle_time() -> None:
     async def scenario() -> None:
         one = throttle_of(1000.0)
         one.charge(KEY, "u", "c", 400)
@@ -84,7 +84,7 @@ def test_who_comes_too_early_waits() -> None:
     run_without_waiting(scenario())
 
 
-def test_who_would_wait_for_too_long_is_refused() -> None:
+def test_a_call_whose_throttle_time_is_too_long_is_refused() -> None:
     one = throttle_of(1.0)
     one.charge(KEY, "u", "c", 100)
     with pytest.raises(Exceeded, match=KEY):
@@ -92,7 +92,9 @@ def test_who_would_wait_for_too_long_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "bound"), [("WAITING_MAX", 2), ("WAITING_BYTES_MAX", 2_000)])
-def test_so_many_wait_and_no_more(monkeypatch: pytest.MonkeyPatch, name: str, bound: int) -> None:
+def test_the_number_and_the_bytes_of_waiting_calls_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, name: str, bound: int
+) -> None:
     monkeypatch.setattr(throttle, name, bound)
 
     async def scenario() -> None:

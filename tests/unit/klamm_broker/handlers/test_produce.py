@@ -101,7 +101,7 @@ async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> Produ
     return answer
 
 
-def test_it_is_told_who_leads_now(tmp_path: Path) -> None:
+def test_a_produce_whose_partition_moved_is_answered_with_the_new_leader(tmp_path: Path) -> None:
     """The replica knows the leader before the image that requests see.
 
     That image waits for logs of other partitions.
@@ -112,7 +112,7 @@ def test_it_is_told_who_leads_now(tmp_path: Path) -> None:
     assert answer.base_offset == -1
 
 
-def test_it_is_told_that_nobody_is_known_to_lead(tmp_path: Path) -> None:
+def test_a_produce_whose_partition_has_no_leader_is_answered_without_a_leader(tmp_path: Path) -> None:
     answer = asyncio.run(produce_while_the_leader_becomes(NO_LEADER, tmp_path))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader, answer.current_leader_epoch) == (-1, -1)

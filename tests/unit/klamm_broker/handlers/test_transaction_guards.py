@@ -24,7 +24,7 @@ RECORDS = memoryview(
 
 
 @pytest.mark.parametrize("verify_only", [False, True])
-def test_the_coordinator_is_asked_to_add_a_partition_or_whether_the_client_did(verify_only: bool) -> None:
+def test_the_coordinator_adds_the_partition_or_verifies_that_the_client_added_it(verify_only: bool) -> None:
     asked: list[Any] = []
 
     async def ask(
@@ -45,7 +45,7 @@ def test_the_coordinator_is_asked_to_add_a_partition_or_whether_the_client_did(v
         assert found == {HERE: guard}
 
 
-def test_a_transaction_that_is_open_is_its_own_ids() -> None:
+def test_an_open_transaction_accepts_appends_only_of_its_own_transactional_id() -> None:
     """The broker asks the coordinator once which id the producer belongs to.
 
     It does not ask for a client without rights.
@@ -75,7 +75,7 @@ def test_a_transaction_that_is_open_is_its_own_ids() -> None:
     assert asked == [("owner", True), ("thief", True), ("thief", True)]
 
 
-def test_ids_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verified_transactional_ids_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     async def ask(

@@ -76,7 +76,7 @@ def log(tmp_path: pathlib.Path) -> Iterator[Log]:
     log.reader.close()
 
 
-def test_long_slices_are_files_and_short_ones_copies(log: Log) -> None:
+def test_long_slices_are_returned_as_files_and_short_ones_as_copies(log: Log) -> None:
     lent = log.lend(100, 5 * FILE_BYTES_MIN, 200)
     assert [type(part) for part in lent] == [bytearray, RecordFile, bytearray]
     assert [len(part) for part in lent] == [100, 5 * FILE_BYTES_MIN, 200]
@@ -102,13 +102,13 @@ def test_a_short_fetch_is_copied_as_a_whole(log: Log) -> None:
     assert not log.disk.opened
 
 
-def test_short_slices_alone_need_no_descriptor_later(log: Log) -> None:
+def test_short_slices_alone_open_no_file(log: Log) -> None:
     assert log.lend(100, 200) == [CONTENT[:100], CONTENT[100:300]]
     assert not log.disk.opened
 
 
 @pytest.mark.parametrize("cold_from", [0, 5 * FILE_BYTES_MIN, 8 * FILE_BYTES_MIN - 1])
-def test_what_is_not_in_memory_is_read_by_a_thread(log: Log, cold_from: int) -> None:
+def test_records_that_are_not_in_the_page_cache_are_read_by_a_thread(log: Log, cold_from: int) -> None:
     log.disk.cold_from = cold_from
     assert log.lend(2 * FILE_BYTES_MIN, 6 * FILE_BYTES_MIN) == [
         CONTENT[: 2 * FILE_BYTES_MIN],
@@ -117,7 +117,7 @@ def test_what_is_not_in_memory_is_read_by_a_thread(log: Log, cold_from: int) -> 
     assert not log.disk.opened
 
 
-def test_cold_reads_that_are_given_up_before_a_thread_takes_them_leave_nothing_open(
+def test_cold_reads_that_are_cancelled_before_they_start_leave_no_file_open(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.disk.cold_from = 0
@@ -156,7 +156,9 @@ def test_slow_clients_hold_a_bounded_number_of_files(log: Log, monkeypatch: pyte
     assert not log.disk.opened
 
 
-def test_a_disk_that_fails_at_a_probe_leaves_nothing_open(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_failure_during_the_page_cache_check_leaves_no_file_open(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> int:
         raise OSError(errno.EIO, "broken")
 

@@ -10,7 +10,7 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_broker.io.request_memory import RequestMemory
 
 
-def test_what_does_not_fit_is_refused_until_there_is_room() -> None:
+def test_a_request_that_does_not_fit_the_pool_is_refused_until_there_is_room() -> None:
     memory = RequestMemory(100)
     memory.take(60)
     with pytest.raises(EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED], match=r"queued\.max\.request\.bytes=100"):
@@ -20,7 +20,7 @@ def test_what_does_not_fit_is_refused_until_there_is_room() -> None:
     assert memory.free_bytes == 60
 
 
-def test_an_answer_may_exceed_the_pool_but_leaves_it_full() -> None:
+def test_an_answer_may_exceed_the_pool_and_then_no_memory_is_free() -> None:
     memory = RequestMemory(100)
     memory.take_anyway(150)
     assert memory.free_bytes == 0
@@ -28,7 +28,7 @@ def test_an_answer_may_exceed_the_pool_but_leaves_it_full() -> None:
     assert memory.free_bytes == 100
 
 
-def test_giving_back_more_than_was_taken_is_a_broken_invariant() -> None:
+def test_releasing_more_memory_than_was_taken_is_an_assertion_error() -> None:
     memory = RequestMemory(100)
     memory.take(10)
     with pytest.raises(AssertionError):
@@ -57,7 +57,7 @@ def test_waiters_are_served_in_order() -> None:
     asyncio.run(scenario())
 
 
-def test_an_idle_pool_lets_in_what_is_larger_than_itself() -> None:
+def test_an_idle_pool_accepts_a_request_larger_than_the_pool() -> None:
     async def scenario() -> None:
         memory = RequestMemory(100)
         await memory.wait_take(500)

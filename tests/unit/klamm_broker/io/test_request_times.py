@@ -38,7 +38,7 @@ async def answered_one(door: Door) -> None:
     [(echo, {"local", "total"}), (echo_in_time, {"local", "remote", "send", "total"})],
     ids=["at once", "in time"],
 )
-def test_a_kafka_request_is_counted_in_the_phases_it_has(
+def test_a_kafka_request_is_counted_in_each_of_its_phases(
     handle: Callable[[Request], Answer | AnswerInTime], phases: set[str]
 ) -> None:
     before = shown("count")
@@ -53,7 +53,7 @@ def test_a_kafka_request_is_counted_in_the_phases_it_has(
     }
 
 
-def test_a_request_that_waits_for_memory_is_queued_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requests_wait_for_memory_counts_as_queue_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     for module in (connection, listener):
         monkeypatch.setattr(module, "perf_counter", lambda: now_s)
@@ -79,7 +79,9 @@ def test_a_request_that_waits_for_memory_is_queued_meanwhile(monkeypatch: pytest
 class TestCoroutines:
     """Tests requests that are coroutines, as those of gRPC are."""
 
-    def test_up_to_its_first_wait_it_is_local(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_time_up_to_the_first_wait_is_local_and_the_rest_is_remote(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         now_s = 100.0
         monkeypatch.setattr(request_times, "perf_counter", lambda: now_s)
 
@@ -98,7 +100,7 @@ class TestCoroutines:
         assert (took["local"], took["remote"], took["total"]) == (2, 4, 6)
         assert shown("count", "Wait", "GRPC") == {"queue": 0, "local": 1, "remote": 1, "send": 0, "total": 1}
 
-    def test_what_waits_for_nothing_is_all_local(self) -> None:
+    def test_a_call_that_never_waits_has_only_local_time(self) -> None:
         async def work() -> int:
             return 1
 
@@ -109,7 +111,7 @@ class TestCoroutines:
         assert shown("count", "AtOnce", "GRPC") == {"queue": 0, "local": 1, "remote": 0, "send": 0, "total": 1}
 
     @pytest.mark.parametrize("waits", [False, True])
-    def test_what_fails_is_counted_and_fails_as_it_did(self, waits: bool) -> None:
+    def test_a_failing_call_is_counted_and_its_exception_is_raised(self, waits: bool) -> None:
         api = f"Fails{waits}"
 
         async def work() -> None:
@@ -124,7 +126,7 @@ class TestCoroutines:
         asyncio.run(scenario())
         assert shown("count", api, "GRPC")["total"] == 1
 
-    def test_what_is_cancelled_hears_of_it(self) -> None:
+    def test_a_cancelled_call_receives_the_cancellation_and_is_counted(self) -> None:
         heard: list[str] = []
 
         async def work() -> None:

@@ -96,7 +96,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     return Client(AclController(), request.param)
 
 
-def test_what_is_created_is_described_and_removed(client: Client) -> None:
+def test_a_created_acl_can_be_described_and_removed(client: Client) -> None:
     bad = ORDERS._replace(resource_name="")
     assert client.create(ORDERS, TEAM, bad, WRITE, ORDERS) == [
         (0, None),
@@ -130,7 +130,7 @@ def test_an_unknown_filter_is_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_refusal_as_a_whole_is_told_of_each(version: int) -> None:
+def test_a_controllers_refusal_is_reported_for_each_acl(version: int) -> None:
     client = Client(AclController(ErrorCode.SECURITY_DISABLED), version)
     assert client.create(ORDERS, TEAM) == [(ErrorCode.SECURITY_DISABLED, "as it was told")] * 2
     deleted = client.delete(AclBindingFilter())

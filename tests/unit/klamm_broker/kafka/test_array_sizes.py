@@ -66,7 +66,7 @@ def encoded(api_key: ApiKey, version: int, *, nulls: bool) -> bytes:
 
 
 @pytest.mark.parametrize(("api_key", "version"), COLD)
-def test_a_request_is_as_long_as_it_says_and_no_shorter_one_is_taken(api_key: ApiKey, version: int) -> None:
+def test_a_request_that_ends_before_its_arrays_is_malformed(api_key: ApiKey, version: int) -> None:
     for nulls in (False, True):
         whole = b"header" + encoded(api_key, version, nulls=nulls)
         check_array_sizes(api_key, version, memoryview(whole), 6)
@@ -76,7 +76,7 @@ def test_a_request_is_as_long_as_it_says_and_no_shorter_one_is_taken(api_key: Ap
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(ApiKey.UPDATE_FEATURES, 1), (ApiKey.LIST_OFFSETS, 1)])
-def test_an_array_that_must_not_be_null_is_refused_when_it_is(api_key: ApiKey, version: int) -> None:
+def test_a_null_array_is_refused_where_null_is_not_allowed(api_key: ApiKey, version: int) -> None:
     body = {ApiKey.UPDATE_FEATURES: bytes(7), ApiKey.LIST_OFFSETS: b"\xff" * 8}[api_key]
     with pytest.raises(MalformedRequestError, match="null"):
         messages.decode(Request(api_key, version, 1, "", "", memoryview(body), 0, False))
@@ -101,7 +101,7 @@ def test_an_array_that_claims_billions_of_items_is_malformed(api_key: ApiKey, ve
         messages.decode(request)
 
 
-def test_what_is_not_produced_records_has_a_bound_of_its_own() -> None:
+def test_requests_other_than_produce_have_their_own_size_limit() -> None:
     body = b"\x00" * (messages.COLD_REQUEST_MAX_BYTES + 1)
     with pytest.raises(MalformedRequestError, match="expected at most"):
         messages.decode(Request(ApiKey.HEARTBEAT, 0, 1, "", "", memoryview(body), 0, False))

@@ -41,7 +41,9 @@ from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_a_grpc_client_is_told_where_to_go(run: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_grpc_client_at_the_kafka_listener_is_told_the_grpc_address(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with Door(echo) as door:
             door.listener.grpc_addresses = "broker-1:9094"
@@ -81,7 +83,9 @@ def test_a_grpc_client_is_told_where_to_go(run: Callable[..., None], caplog: pyt
         (frame(1, b"ab") + b"GET / HTTP/1.1\r\n", b"", "client=127.0.0.1 connection closed: a frame of 1195725856"),
     ],
 )
-def test_others_are_named_and_ended(first: bytes, told: bytes, line: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_clients_of_other_protocols_are_logged_and_disconnected(
+    first: bytes, told: bytes, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with Door(echo) as door:
             reader, writer = await door.connect()
@@ -97,7 +101,7 @@ def test_others_are_named_and_ended(first: bytes, told: bytes, line: str, caplog
     assert found.startswith(line)
 
 
-def test_a_grpc_client_that_stays_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_grpc_client_that_stays_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refused_client, "REFUSAL_S", 0.0)
 
     async def scenario() -> None:
@@ -171,7 +175,7 @@ def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
     ],
     ids=["too large", "empty", "negative", "no header", "unknown API", "unknown version", "short client id"],
 )
-def test_what_cannot_be_read_ends_the_connection_and_no_other(data: bytes) -> None:
+def test_a_malformed_frame_ends_its_connection_and_no_other(data: bytes) -> None:
     async def scenario() -> None:
         async with Door(echo) as door:
             good_reader, good = await door.connect()
@@ -197,7 +201,9 @@ async def broken_in_time(request: Request) -> Answer:
 
 
 @pytest.mark.parametrize("handle", [broken, broken_in_time])
-def test_a_mistake_of_a_handler_ends_that_connection_only(handle: Callable[[Request], Answer | AnswerInTime]) -> None:
+def test_an_exception_in_a_handler_ends_its_connection_and_no_other(
+    handle: Callable[[Request], Answer | AnswerInTime],
+) -> None:
 
     async def scenario() -> None:
         async with Door(handle) as door:
@@ -282,7 +288,7 @@ async def connected(door: Door) -> AsyncIterator[tuple[KafkaConnection, OneWrite
         await connection.closed()
 
 
-def test_what_one_read_brings_is_answered_by_one_write_before_anything_else_runs() -> None:
+def test_requests_of_one_read_are_answered_with_one_write() -> None:
     async def scenario() -> None:
         async with Door(echo) as door, connected(door) as (connection, transport):
             feed(connection, b"".join(frame(number, b"abc") for number in range(5)))
@@ -292,7 +298,7 @@ def test_what_one_read_brings_is_answered_by_one_write_before_anything_else_runs
     asyncio.run(scenario())
 
 
-def test_a_request_behind_one_that_had_to_wait_is_served_before_later_ones_of_others() -> None:
+def test_a_request_queued_behind_a_waiting_one_is_served_before_later_ones_of_others() -> None:
     """The client gets its answer when it is written, and sends its next request in the same turn of the loop."""
     served: list[int] = []
 
@@ -315,7 +321,7 @@ def test_a_request_behind_one_that_had_to_wait_is_served_before_later_ones_of_ot
     asyncio.run(scenario())
 
 
-def test_others_have_their_turn_before_all_of_many_requests_are_served() -> None:
+def test_a_client_is_served_a_bounded_number_of_requests_in_a_turn_of_the_loop() -> None:
     async def scenario() -> None:
         async with Door(echo) as door, connected(door) as (connection, transport):
             large = frame(0, bytes(3_000))
@@ -334,7 +340,7 @@ def test_others_have_their_turn_before_all_of_many_requests_are_served() -> None
     asyncio.run(scenario())
 
 
-def test_many_clients_take_only_a_part_of_a_turn_and_are_served_first_come_first_served() -> None:
+def test_requests_of_many_clients_take_a_bounded_part_of_a_turn_in_order_of_arrival() -> None:
     """The loop's other work, such as the broker's heartbeats, runs in between."""
 
     async def scenario() -> None:
@@ -363,7 +369,7 @@ def test_many_clients_take_only_a_part_of_a_turn_and_are_served_first_come_first
     asyncio.run(scenario())
 
 
-def test_who_leaves_while_waiting_for_a_turn_is_not_served() -> None:
+def test_a_client_that_disconnects_while_its_request_waits_is_not_served() -> None:
     async def scenario() -> None:
         now_s = 1.0
 
@@ -403,7 +409,7 @@ def test_connections_are_accepted_one_in_a_turn_of_the_services_loop() -> None:
     run_on("uvloop", scenario())
 
 
-def test_who_takes_no_answers_is_not_served_and_what_waits_counts_as_memory() -> None:
+def test_a_client_that_does_not_read_is_not_served_and_its_requests_count_as_memory() -> None:
     async def scenario() -> None:
         async with Door(echo) as door, connected(door) as (connection, transport):
             write = transport.write
@@ -426,7 +432,7 @@ def test_who_takes_no_answers_is_not_served_and_what_waits_counts_as_memory() ->
     asyncio.run(scenario())
 
 
-def test_a_request_waits_while_others_take_all_the_memory() -> None:
+def test_a_request_waits_while_other_requests_hold_all_memory() -> None:
     async def scenario() -> None:
         large = frame(3, bytes(2 * BUSY_BUFFER_BYTES))
         async with (
@@ -457,7 +463,7 @@ def test_a_request_waits_while_others_take_all_the_memory() -> None:
     asyncio.run(scenario())
 
 
-def test_a_frame_that_stands_still_is_cut_off_while_others_wait_for_its_memory(
+def test_a_stalled_frame_is_disconnected_while_others_wait_for_its_memory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     large = frame(1, bytes(4 * BUSY_BUFFER_BYTES))
@@ -491,7 +497,7 @@ def test_a_frame_that_stands_still_is_cut_off_while_others_wait_for_its_memory(
     )
 
 
-def test_a_frame_takes_memory_as_it_arrives_and_not_as_it_is_announced() -> None:
+def test_a_frame_takes_memory_for_its_received_bytes_and_not_for_its_announced_size() -> None:
     async def scenario() -> None:
         async with (
             Door(echo, request_max_bytes=3 * GROWTH * BUSY_BUFFER_BYTES) as door,
@@ -514,7 +520,7 @@ def test_a_frame_takes_memory_as_it_arrives_and_not_as_it_is_announced() -> None
 
 
 @pytest.mark.parametrize("handle", [forwarded, forwarded_further])
-def test_a_client_that_leaves_in_the_turn_of_its_request_leaves_nothing_behind(
+def test_a_client_that_disconnects_right_after_its_request_holds_no_memory(
     handle: Callable[[Request], AnswerInTime],
 ) -> None:
     async def scenario() -> None:
@@ -528,7 +534,7 @@ def test_a_client_that_leaves_in_the_turn_of_its_request_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("loop_of", ["asyncio", "uvloop"])
-def test_what_was_sent_before_the_client_hung_up_ends_with_the_connection(loop_of: str) -> None:
+def test_only_whole_answers_are_sent_to_a_client_that_closed_its_side(loop_of: str) -> None:
     async def scenario() -> None:
         async with Door(echo_by_turns) as door:
             for count in (1, 700, 5_000):
@@ -543,7 +549,7 @@ def test_what_was_sent_before_the_client_hung_up_ends_with_the_connection(loop_o
 
 
 @pytest.mark.parametrize("loop_of", ["asyncio", "uvloop"])
-def test_a_client_that_leaves_while_its_answer_is_made_is_not_logged_as_a_mistake(
+def test_a_client_that_disconnects_before_its_answer_is_not_logged(
     loop_of: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -579,7 +585,7 @@ def test_more_than_max_connections_are_closed_at_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_listener_with_a_bound_of_its_own_leaves_room_for_the_others() -> None:
+def test_a_listeners_own_connection_limit_leaves_room_for_other_listeners() -> None:
     whole = ConnectionRoom(3)
     narrow, wide = ConnectionRoom(1, whole), ConnectionRoom(INT_MAX, whole)
     assert narrow.take() == ""
@@ -594,7 +600,7 @@ def test_a_listener_with_a_bound_of_its_own_leaves_room_for_the_others() -> None
 BY_HAND = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}
 
 
-def test_a_connection_holds_what_it_needs_and_gives_it_back_in_silence() -> None:
+def test_an_idle_connection_shrinks_its_buffer_and_is_then_closed() -> None:
     async def scenario() -> None:
         async with Door(echo) as door:
             reader, writer = await door.connect()
@@ -621,7 +627,7 @@ def test_a_connection_holds_what_it_needs_and_gives_it_back_in_silence() -> None
     asyncio.run(scenario())
 
 
-def test_versions_that_nobody_speaks_are_counted_as_one() -> None:
+def test_requests_of_unknown_versions_share_one_metric() -> None:
     async def scenario() -> None:
         async with Door(echo) as door:
             reader, writer = await door.connect()

@@ -154,7 +154,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("api_key", REFUSED)
-def test_one_broker_describes_and_deletes_and_the_others_refuse(api_key: ApiKey) -> None:
+def test_only_the_coordinators_broker_describes_and_deletes_groups_and_transactions(api_key: ApiKey) -> None:
     rpc, answer, fields, outcome = REFUSED[api_key]
 
     async def ask(coordinators: Any, view: SeenCluster) -> int:

@@ -30,7 +30,7 @@ def update(*updates: tuple[str, int, int], version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_levels_that_there_are_may_be_asked_for(version: int) -> None:
+def test_a_feature_update_to_the_current_level_succeeds(version: int) -> None:
     answer = update(*((name, level, UPGRADE) for name, level in LEVELS.items()), version=version)
     assert (answer.error_code, answer.error_message) == (0, None)
     if version < 2:
@@ -38,7 +38,7 @@ def test_the_levels_that_there_are_may_be_asked_for(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_one_update_that_is_refused_fails_all_of_them(version: int) -> None:
+def test_one_refused_feature_update_fails_the_whole_request(version: int) -> None:
     answer = update(("group.version", 1, UPGRADE), ("no.such.version", 1, UPGRADE), version=version)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "no.such.version" in answer.error_message
@@ -57,6 +57,6 @@ def test_one_update_that_is_refused_fails_all_of_them(version: int) -> None:
         (2, 9, "upgrade type"),
     ],
 )
-def test_there_is_no_other_level(level: int, kind: int, why: str) -> None:
+def test_a_feature_update_to_another_level_is_refused(level: int, kind: int, why: str) -> None:
     assert why in why_refused("transaction.version", level, kind)
     assert why_refused("transaction.version", 2, SAFE_DOWNGRADE) == ""

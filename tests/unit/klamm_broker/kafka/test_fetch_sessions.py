@@ -80,7 +80,7 @@ def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset
         max_size=20,
     )
 )
-def test_what_a_client_puts_together_is_what_there_is(
+def test_a_clients_view_of_its_fetch_session_equals_the_partitions_state(
     steps: list[tuple[dict[int, int], frozenset[int], dict[int, int], frozenset[int]]],
 ) -> None:
     """A step changes positions, forgets partitions, changes high watermarks, and gives records to some partitions."""
@@ -106,7 +106,7 @@ def test_what_a_client_puts_together_is_what_there_is(
             return
 
 
-def test_nothing_new_is_not_told_again_and_an_error_is_until_it_is_over() -> None:
+def test_an_unchanged_partition_is_left_out_and_an_error_is_repeated_until_it_is_over() -> None:
     sessions = sessions_of(1)
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 5, 1: 5}))
     broken = PartitionAnswer(TopicPartition("t", 0), -1, -1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -121,7 +121,7 @@ def test_nothing_new_is_not_told_again_and_an_error_is_until_it_is_over() -> Non
     assert list(turn.select([mended, fine])) == []
 
 
-def test_who_gave_records_is_read_last_next_time() -> None:
+def test_partitions_that_returned_records_are_read_last_in_the_next_fetch() -> None:
     sessions = sessions_of(1)
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
     answers(turn, {0: 1, 1: 1, 2: 1}, frozenset({0, 1}))
@@ -129,7 +129,7 @@ def test_who_gave_records_is_read_last_next_time() -> None:
     assert [one.topic_partition.partition for one in turn.wanted] == [2, 0, 1]
 
 
-def test_a_lost_answer_another_way_of_naming_and_an_unknown_session_are_refused() -> None:
+def test_a_fetch_with_a_wrong_session_epoch_naming_or_id_is_refused() -> None:
     sessions = sessions_of(1)
     session_id = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
     begin(sessions, request(session_id, 1, {}))
@@ -145,7 +145,7 @@ def test_a_lost_answer_another_way_of_naming_and_an_unknown_session_are_refused(
     assert begin(sessions, request(session_id, 2, {})).session_id == session_id
 
 
-def test_a_session_ends_when_its_client_says_so_or_follows_nothing() -> None:
+def test_a_fetch_session_ends_when_its_client_closes_it_or_forgets_all_partitions() -> None:
     sessions = sessions_of(5)
     ended = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
     assert begin(sessions, request(ended, FINAL_EPOCH, {1: 0})).session_id == NO_SESSION
@@ -156,14 +156,14 @@ def test_a_session_ends_when_its_client_says_so_or_follows_nothing() -> None:
     assert (len(sessions), sessions.partition_count) == (1, 1)
 
 
-def test_a_topic_by_id_has_the_name_of_now() -> None:
+def test_a_fetch_session_by_topic_id_uses_the_topics_current_name() -> None:
     sessions = sessions_of(1)
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, topic=b"id"))
     turn = sessions.begin(request(turn.session_id, 1, {}, topic=b"id"), lambda _: "flights", 0)
     assert [one.topic_partition.topic for one in turn.wanted] == ["flights"]
 
 
-def test_a_session_makes_room_when_it_is_stale() -> None:
+def test_a_stale_fetch_session_is_evicted_for_a_new_one() -> None:
     sessions = sessions_of(2)
     first = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
     second = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {1: 0}), 1).session_id
@@ -175,7 +175,7 @@ def test_a_session_makes_room_when_it_is_stale() -> None:
         begin(sessions, request(second, 1, {}), EVICTION_MS + 2)
 
 
-def test_a_session_makes_room_for_a_larger_one_when_it_is_old() -> None:
+def test_an_old_fetch_session_is_evicted_for_a_larger_one() -> None:
     sessions = sessions_of(1)
     small = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
     begin(sessions, request(small, 1, {}), EVICTION_MS)
@@ -184,7 +184,7 @@ def test_a_session_makes_room_for_a_larger_one_when_it_is_old() -> None:
     assert large != NO_SESSION
 
 
-def test_who_found_no_room_looks_again_after_a_while_and_a_larger_one_at_once() -> None:
+def test_after_a_failed_eviction_only_a_larger_session_retries_before_the_pause_ends() -> None:
     sessions = sessions_of(1)
     small = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
     two, three = {0: 0, 1: 0}, {0: 0, 1: 0, 2: 0}
@@ -201,7 +201,7 @@ def test_who_found_no_room_looks_again_after_a_while_and_a_larger_one_at_once() 
     assert larger != ask(two, EVICTION_MS + LOOK_AGAIN_MS)
 
 
-def test_partitions_are_bounded_whether_a_session_begins_or_grows_with_them() -> None:
+def test_the_partitions_of_new_and_growing_fetch_sessions_are_bounded() -> None:
     sessions = sessions_of(1)
     many = dict.fromkeys(range(PARTITIONS_PER_SLOT), 0)
     assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {**many, -1: 0})).session_id == NO_SESSION
@@ -212,6 +212,6 @@ def test_partitions_are_bounded_whether_a_session_begins_or_grows_with_them() ->
     assert len(sessions) == 0
 
 
-def test_without_slots_nobody_has_a_session() -> None:
+def test_without_slots_no_client_gets_a_fetch_session() -> None:
     sessions = sessions_of(0)
     assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id == NO_SESSION

@@ -54,7 +54,7 @@ def test_bytes_and_files_arrive_in_their_order(files: Files, run: Callable[[obje
     run(scenario if run is run_with_uvloop else scenario())
 
 
-def test_a_reader_that_stops_stops_nobody_else_and_leaves_nothing_open(files: Files) -> None:
+def test_a_client_that_stops_reading_blocks_no_other_client_and_leaves_no_file_open(files: Files) -> None:
     async def handle(request: Request) -> Answer:
         return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else echo(request)
 
@@ -76,7 +76,9 @@ def test_a_reader_that_stops_stops_nobody_else_and_leaves_nothing_open(files: Fi
     asyncio.run(scenario())
 
 
-def test_a_reader_that_goes_while_it_is_sent_to_is_no_error(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_disconnects_during_an_answer_is_not_logged(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
     async def handle(request: Request) -> list[Part] | None:
         return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else echo(request)
 
@@ -99,7 +101,7 @@ def test_a_reader_that_goes_while_it_is_sent_to_is_no_error(files: Files, caplog
     assert not caplog.records
 
 
-def test_a_listener_that_closes_takes_back_what_it_was_sending(files: Files) -> None:
+def test_a_listener_that_closes_during_an_answer_closes_its_files(files: Files) -> None:
     async def handle(request: Request) -> Answer:
         return [files.make(0, FILE_BYTES)]
 
@@ -115,7 +117,7 @@ def test_a_listener_that_closes_takes_back_what_it_was_sending(files: Files) -> 
     asyncio.run(scenario())
 
 
-def test_records_that_are_cut_off_end_the_connection(files: Files) -> None:
+def test_a_file_that_was_truncated_ends_the_connection(files: Files) -> None:
     async def handle(request: Request) -> Answer:
         file = files.make(0, FILE_BYTES)
         files.cut(1_000)

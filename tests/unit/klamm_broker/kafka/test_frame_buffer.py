@@ -40,7 +40,7 @@ def served(frames: FrameBuffer) -> list[bytes]:
 
 
 @given(st.lists(st.integers(1, 3 * BUSY_BUFFER_BYTES), max_size=12), st.lists(st.integers(1, 100_000), min_size=1))
-def test_frames_come_out_as_they_were_sent(sizes: list[int], pieces: list[int]) -> None:
+def test_frames_leave_the_buffer_as_they_were_sent_in_pieces_of_any_size(sizes: list[int], pieces: list[int]) -> None:
     bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
     data = b"".join(map(sent, bodies))
     frames = FrameBuffer()
@@ -56,14 +56,14 @@ def test_frames_come_out_as_they_were_sent(sizes: list[int], pieces: list[int]) 
 
 
 @pytest.mark.parametrize("size", [0, -1, MAX_BYTES + 1])
-def test_a_frame_of_no_such_size_is_refused(size: int) -> None:
+def test_a_frame_with_an_invalid_size_is_refused(size: int) -> None:
     frames = FrameBuffer()
     feed(frames, struct.pack(">i", size))
     with pytest.raises(MalformedRequestError, match=f"a frame of {size} bytes"):
         frames.next_frame(MAX_BYTES)
 
 
-def test_only_who_comes_first_may_be_another_client() -> None:
+def test_another_protocol_is_recognized_only_in_the_first_bytes_of_a_connection() -> None:
     stranger = b"GET /topics HTTP/1.1\r\n\r\n"
     frames = FrameBuffer()
     feed(frames, stranger)

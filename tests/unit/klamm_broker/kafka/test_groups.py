@@ -16,7 +16,7 @@ from tests.support.cold_requests import ALONE, FLIGHTS, TOPIC_IDS, UNKNOWN, Scri
 
 
 @pytest.mark.parametrize(("version", "rebalance_ms"), [(0, 6_000), (1, 9_000)])
-def test_who_names_one_timeout_means_it_for_both(version: int, rebalance_ms: int) -> None:
+def test_join_group_version_0_uses_its_session_timeout_as_rebalance_timeout(version: int, rebalance_ms: int) -> None:
     coordinators = ScriptedCoordinators({"join_group": lambda _: pb.JoinGroupResponse(member_id="m", leader="m")})
     fields = {
         "group_id": "g",
@@ -88,7 +88,7 @@ def test_offsets_are_committed_by_topic_id_from_version_10_on(version: int) -> N
         ]
 
 
-def test_a_commit_to_unknown_ids_alone_is_nobody_elses_business() -> None:
+def test_a_commit_to_unknown_topic_ids_only_is_not_sent_to_the_coordinator() -> None:
     coordinators = ScriptedCoordinators({})
     partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
     fields = {
@@ -141,7 +141,7 @@ def test_offsets_are_fetched_by_topic_id_from_version_10_on(version: int, everyt
         assert found == [(FLIGHTS, there)] if everything else [(FLIGHTS, there), (UNKNOWN, missing)]
 
 
-def test_unstable_offsets_are_so_by_partition_whichever_way_topics_are_named() -> None:
+def test_an_unstable_offset_is_an_error_of_each_partition_if_topics_are_named_by_id() -> None:
     def unstable(request: Any) -> pb.OffsetFetchResponse:
         return pb.OffsetFetchResponse(error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from klamm_broker.kafka.handshake_room import HandshakeRoom
 
 
-def test_an_address_has_a_tenth_and_all_together_the_whole() -> None:
+def test_one_address_may_have_a_tenth_of_all_connections_in_handshake() -> None:
     room = HandshakeRoom(20)
     assert [room.take("a"), room.take("a")] == ["", ""]
     assert room.take("a") == (
@@ -22,14 +22,14 @@ def test_an_address_has_a_tenth_and_all_together_the_whole() -> None:
     assert room.take("c") == ""
 
 
-def test_one_is_always_let_in() -> None:
+def test_one_handshake_is_always_allowed() -> None:
     room = HandshakeRoom(1)
     assert room.take("a") == ""
     assert room.take("b") != ""
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"))), st.integers(1, 40))
-def test_what_is_given_back_is_there_again(steps: list[tuple[bool, str]], bound: int) -> None:
+def test_a_finished_handshake_makes_room_for_another(steps: list[tuple[bool, str]], bound: int) -> None:
     """The model is a list of the clients inside."""
     room, inside = HandshakeRoom(bound), list[str]()
     for comes, address in steps:

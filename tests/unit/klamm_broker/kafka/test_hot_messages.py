@@ -142,7 +142,7 @@ class ScriptedProduce:
 
 @pytest.mark.parametrize("in_time", [False, True])
 @pytest.mark.parametrize("version", versions_of(ApiKey.PRODUCE))
-def test_produce(version: int, in_time: bool) -> None:
+def test_a_produce_in_every_version_has_the_bytes_of_kios_schema(version: int, in_time: bool) -> None:
     delays = "delays" if version < 13 else "?" + UNKNOWN.bytes.hex()
     request = request_of(
         ApiKey.PRODUCE,
@@ -256,7 +256,7 @@ def test_produce(version: int, in_time: bool) -> None:
 
 
 @pytest.mark.parametrize("leader", [-1, 3, 9])
-def test_no_endpoint_is_given_of_leaders_that_the_client_cannot_dial(leader: int) -> None:
+def test_a_refused_produce_names_no_endpoint_of_a_leader_that_the_client_cannot_dial(leader: int) -> None:
     """The leader is missing, a broker without such a listener, or an unknown broker."""
     refused = Produced(TopicPartition("flights", 1), ErrorCode.NOT_LEADER_OR_FOLLOWER, "", current_leader=leader)
     assert node_endpoints(CLUSTER, [refused]) == []
@@ -272,7 +272,7 @@ def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-def test_older_producers_do_not_know_that_a_transaction_can_be_aborted(version: int, code: ErrorCode) -> None:
+def test_older_producers_get_invalid_txn_state_instead_of_transaction_abortable(version: int, code: ErrorCode) -> None:
     partitions = [{"index": 0, "records": b"x"}]
     fields = {
         "transactional_id": "tx",
@@ -316,7 +316,7 @@ def fetched_of(kafka_fetch: Fetch, request: Request) -> bytes:
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("version", versions_of(ApiKey.FETCH))
-def test_fetch(version: int, waits: bool) -> None:
+def test_a_fetch_in_every_version_has_the_bytes_of_kios_schema(version: int, waits: bool) -> None:
     def topic(name: str, topic_id: uuid.UUID, numbers: Sequence[int]) -> dict[str, Any]:
         partitions = [
             {
@@ -425,7 +425,7 @@ def test_fetch(version: int, waits: bool) -> None:
 
 
 @pytest.mark.parametrize("version", range(7, SPOKEN[ApiKey.FETCH].max + 1))
-def test_fetch_in_a_session(version: int) -> None:
+def test_a_fetch_in_a_session_has_the_bytes_of_kios_schema(version: int) -> None:
     """The second request names no partition and gets the changes. The third request comes too late and is refused."""
 
     def ask(session_id: int, epoch: int, numbers: Sequence[int]) -> Request:
@@ -520,7 +520,7 @@ def metadata_of(request: Request, handler: ScriptedMetadata, view: SeenCluster) 
 
 @pytest.mark.parametrize("everything", [False, True])
 @pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
-def test_metadata(version: int, everything: bool) -> None:
+def test_metadata_in_every_version_have_the_bytes_of_kios_schema(version: int, everything: bool) -> None:
     none = uuid.UUID(int=0)
     asked = [{"name": "flights", "topic_id": none}, {"name": "nowhere", "topic_id": none}]
     if version >= 12:
@@ -583,7 +583,7 @@ def test_metadata(version: int, everything: bool) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 6, 12])
-def test_what_a_broker_leads_that_the_client_cannot_dial_has_no_leader(version: int) -> None:
+def test_metadata_name_no_leader_that_the_client_cannot_dial(version: int) -> None:
     """A client on the listener PUBLIC sees only brokers that have this listener. Broker 1 has none."""
     public = Listener("PUBLIC", SecurityProtocol.KAFKA, "example.com", 1092)
     two = RegisterBrokerRecord(broker_id=2, broker_epoch=99, listeners=encode([public]))
@@ -605,7 +605,7 @@ def test_what_a_broker_leads_that_the_client_cannot_dial_has_no_leader(version: 
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.API_VERSIONS))
-def test_api_versions(version: int) -> None:
+def test_api_versions_in_every_version_has_the_bytes_of_kios_schema(version: int) -> None:
     request = request_of(ApiKey.API_VERSIONS, version, {"client_software_name": "c", "client_software_version": "1"})
     entries = [
         {"api_key": key, "min_version": one.advertised_min, "max_version": one.max}
@@ -631,7 +631,7 @@ def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range
     assert answer == struct.pack(">hihhh", 35, 1, 18, 0, SPOKEN[ApiKey.API_VERSIONS].max)
 
 
-def test_librdkafka_s_way_of_asking_for_all_topics_is_understood() -> None:
+def test_librdkafkas_metadata_request_for_all_topics_is_accepted() -> None:
     """librdkafka 2.16.0 writes a null array and then three bytes of a longer form of it. Kafka ignores these bytes."""
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     handler = ScriptedMetadata()
@@ -641,7 +641,7 @@ def test_librdkafka_s_way_of_asking_for_all_topics_is_understood() -> None:
 
 @pytest.mark.parametrize("name", ["?", "?00", "?zz", "?" + "0" * 33, "no/topic"])
 @pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
-def test_a_name_that_resembles_what_stands_for_an_unknown_id_is_a_name_like_any_other(version: int, name: str) -> None:
+def test_a_topic_name_that_looks_like_the_placeholder_of_an_unknown_id_is_a_plain_name(version: int, name: str) -> None:
     fields = {
         "topics": [{"name": name, "topic_id": uuid.UUID(int=0)}],
         "allow_auto_topic_creation": False,
@@ -654,7 +654,7 @@ def test_a_name_that_resembles_what_stands_for_an_unknown_id_is_a_name_like_any_
     assert TOPIC_IDS.id_of(name) == bytes(16)
 
 
-def test_a_transaction_that_has_not_begun_has_no_point_in_time() -> None:
+def test_an_unknown_transaction_is_described_with_start_time_minus_one() -> None:
     request = request_of(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["a"]})
     state = {
         "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,

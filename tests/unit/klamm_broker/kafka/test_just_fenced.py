@@ -57,7 +57,7 @@ class World:
         return [one.broker_id for one in self.view.listed()]
 
 
-def test_who_was_fenced_is_listed_for_the_time_of_a_session_and_coordinates_nothing() -> None:
+def test_a_fenced_broker_is_listed_for_a_session_timeout_and_coordinates_nothing() -> None:
     world = World()
     assert world.listed() == [1, 2, 3]
     world.change(2, fenced=True)
@@ -74,7 +74,7 @@ def test_who_was_fenced_is_listed_for_the_time_of_a_session_and_coordinates_noth
     assert world.listed() == [1, 2, 3]
 
 
-def test_a_broker_that_has_just_started_lists_whom_it_finds_fenced() -> None:
+def test_a_broker_that_has_just_started_lists_the_fenced_brokers_for_a_session_timeout() -> None:
     world = World(2, 3)
     assert world.listed() == [1, 2, 3]
     world.change(3, fenced=False)
@@ -82,7 +82,7 @@ def test_a_broker_that_has_just_started_lists_whom_it_finds_fenced() -> None:
     assert world.listed() == [1, 3]
 
 
-def test_who_shut_down_in_order_or_is_not_registered_is_not_listed() -> None:
+def test_a_fenced_broker_is_not_listed_after_a_controlled_shutdown_or_unregistration() -> None:
     world = World()
     world.change(2, fenced=False, shutdown=True)
     assert world.listed() == [1, 2, 3]

@@ -41,7 +41,7 @@ def read(api_key: ApiKey, version: int, parts: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("api_key", set(ApiKey) - {ApiKey.SASL_AUTHENTICATE})
-def test_whatever_can_say_it_says_it(api_key: ApiKey) -> None:
+def test_a_request_during_a_login_gets_illegal_sasl_state_if_its_response_has_an_error_code(api_key: ApiKey) -> None:
     spoken = SPOKEN[api_key]
     since = spoken.max + 1 if api_key in NEVER else SINCE.get(api_key)
     for version in range(spoken.min, spoken.max + 1):
@@ -52,7 +52,7 @@ def test_whatever_can_say_it_says_it(api_key: ApiKey) -> None:
             assert read(api_key, version, list(parts)).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
-def test_it_names_nobody() -> None:
+def test_find_coordinator_during_a_login_is_answered_without_a_broker() -> None:
     parts = interrupted_answer(request(ApiKey.FIND_COORDINATOR, 3))
     assert parts is not None
     answer = read(ApiKey.FIND_COORDINATOR, 3, list(parts))
@@ -60,7 +60,7 @@ def test_it_names_nobody() -> None:
     assert answer.error_message == "Unexpected Kafka request of type FIND_COORDINATOR during SASL authentication."
 
 
-def test_any_version_of_api_versions_is_answered_in_the_oldest() -> None:
+def test_api_versions_of_any_version_during_a_login_is_answered_in_version_0() -> None:
     parts = interrupted_answer(request(ApiKey.API_VERSIONS, 99))
     assert parts is not None
     assert read(ApiKey.API_VERSIONS, 0, list(parts)).error_code == ErrorCode.ILLEGAL_SASL_STATE

@@ -53,7 +53,7 @@ def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[in
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_version_has_the_special_timestamps_of_its_time(version: int) -> None:
+def test_each_version_of_list_offsets_knows_only_the_special_timestamps_of_its_kip(version: int) -> None:
     handler = ScriptedListOffsets()
     partitions = listed(handler, version, [*((-timestamp, timestamp) for timestamp in SINCE), (0, 5), (9, -7)])
     known = {-timestamp: -timestamp for timestamp, since in SINCE.items() if version >= since} | {0: 0}
@@ -79,6 +79,6 @@ def test_a_partition_that_is_named_twice_is_refused(version: int) -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
-def test_older_clients_do_not_know_that_an_offset_is_not_available_yet(version: int, code: ErrorCode) -> None:
+def test_older_clients_get_leader_not_available_instead_of_offset_not_available(version: int, code: ErrorCode) -> None:
     (one,) = listed(ScriptedListOffsets(ErrorCode.OFFSET_NOT_AVAILABLE), version, [(1, -1)])
     assert one.error_code == code

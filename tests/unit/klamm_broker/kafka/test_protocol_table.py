@@ -21,7 +21,7 @@ def named() -> dict[int, protocol_table.Range]:
     return {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
 
 
-def test_the_page_has_what_clients_are_told() -> None:
+def test_the_page_lists_the_api_versions_that_clients_are_told() -> None:
     rows = protocol_table.rows()
     assert {row.key: row.klamm for row in rows if row.klamm is not None} == named()
     assert {row.name.lower() for row in rows if row.klamm is not None} == {
@@ -30,11 +30,11 @@ def test_the_page_has_what_clients_are_told() -> None:
     assert sorted(row.key for row in rows) == [row.key for row in rows]
 
 
-def test_the_page_says_what_differs_where_versions_do() -> None:
+def test_the_page_explains_every_version_that_differs_from_kafkas() -> None:
     assert [row.name for row in protocol_table.rows() if row.klamm != row.kafka and not row.differs] == []
 
 
-def test_the_page_is_as_it_would_be_written_again() -> None:
+def test_the_page_equals_the_generated_table() -> None:
     rows = protocol_table.rows()
     written = protocol_table.written(
         {row.name: (row.key, row.kafka) for row in rows}, {row.name: row.differs for row in rows}

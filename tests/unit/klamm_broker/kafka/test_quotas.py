@@ -79,7 +79,7 @@ def alter(controller: Controller) -> list[tuple[QuotaEntity, ErrorCode, str | No
     return [(entity_in(one.entity), ErrorCode.of(one.error_code), one.error_message) for one in answer.entries]
 
 
-def test_described_from_the_brokers_metadata() -> None:
+def test_quotas_are_described_from_the_brokers_metadata() -> None:
     assert {entity_in(one.entity): {v.key: v.value for v in one.values} for one in describe().entries} == {
         ALICE: {"producer_byte_rate": 7, "request_percentage": 0.5},
         DEFAULT: {"producer_byte_rate": 8},
@@ -88,12 +88,12 @@ def test_described_from_the_brokers_metadata() -> None:
     assert describe(("ip", 2, None)).entries == ()
 
 
-def test_a_filter_that_is_wrong_has_no_entries() -> None:
+def test_an_unknown_entity_type_in_a_quota_filter_is_refused() -> None:
     refused = describe(("group", 2, None))
     assert (ErrorCode.of(refused.error_code), refused.entries) == (ErrorCode.UNSUPPORTED_VERSION, None)
 
 
-def test_changes_are_the_controllers() -> None:
+def test_quota_changes_are_sent_to_the_controller_and_get_its_results() -> None:
     refused = pb.AlteredClientQuotas(entity=entity_parts(ALICE), error_code=42, error_message="why")
     controller = Controller(
         pb.AlterClientQuotasResponse(results=[refused, pb.AlteredClientQuotas(entity=entity_parts(DEFAULT))])
@@ -107,7 +107,7 @@ def test_changes_are_the_controllers() -> None:
     assert (share.key, share.HasField("value")) == ("request_percentage", False)
 
 
-def test_without_a_controller_every_entity_hears_so() -> None:
+def test_without_a_controller_every_quota_entity_gets_the_error() -> None:
     controller = Controller(ErrorCode.REQUEST_TIMED_OUT.exception("nobody answers"))
     assert alter(controller) == [
         (ALICE, ErrorCode.REQUEST_TIMED_OUT, "nobody answers"),

@@ -46,7 +46,7 @@ class CreatingController:
         ("client.", "1", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_the_name_of_a_clients_software_is_of_letters_digits_dots_and_dashes(
+def test_a_client_software_name_may_have_only_letters_digits_dots_and_dashes(
     name: str, version: str, code: ErrorCode
 ) -> None:
     fields = {"client_software_name": name, "client_software_version": version}
@@ -66,7 +66,7 @@ def test_the_name_of_a_clients_software_is_of_letters_digits_dots_and_dashes(
         (None, 1, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_client_that_means_another_node_has_to_bootstrap_again(
+def test_a_client_that_expects_another_cluster_or_node_must_bootstrap_again(
     cluster_id: str | None, node_id: int, code: ErrorCode
 ) -> None:
     """The error is that of KIP-1242."""
@@ -77,7 +77,9 @@ def test_a_client_that_means_another_node_has_to_bootstrap_again(
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(7, -1), (-1, 7)])
 @pytest.mark.parametrize("transactional_id", [None, "t"])
-def test_a_producer_says_its_id_with_its_epoch(transactional_id: str | None, producer_id: int, epoch: int) -> None:
+def test_init_producer_id_with_only_an_id_or_only_an_epoch_is_refused(
+    transactional_id: str | None, producer_id: int, epoch: int
+) -> None:
     fields = {
         "transactional_id": transactional_id,
         "transaction_timeout": 1_000,
@@ -89,7 +91,7 @@ def test_a_producer_says_its_id_with_its_epoch(transactional_id: str | None, pro
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
-def test_a_member_says_type_and_name_of_its_protocol_from_version_5_on() -> None:
+def test_sync_group_without_a_protocol_name_is_refused_from_version_5_on() -> None:
     fields = {
         "group_id": "g",
         "generation_id": 1,
@@ -116,7 +118,9 @@ def test_a_member_says_type_and_name_of_its_protocol_from_version_5_on() -> None
         ({"server_assignor": ""}, ErrorCode.UNSUPPORTED_ASSIGNOR),
     ],
 )
-def test_what_a_heartbeat_may_leave_out_is_null_not_empty(changes: dict[str, str], code: ErrorCode) -> None:
+def test_a_consumer_group_heartbeat_with_an_empty_string_for_an_optional_field_is_refused(
+    changes: dict[str, str], code: ErrorCode
+) -> None:
     fields = {
         "group_id": "g",
         "member_id": "m",
@@ -160,7 +164,7 @@ def test_a_topic_with_a_config_without_value_is_not_created() -> None:
     }
 
 
-def test_a_topic_to_be_deleted_is_named_in_one_way() -> None:
+def test_a_topic_deletion_with_both_or_neither_of_name_and_id_is_refused() -> None:
     some_id = uuid.UUID(int=7)
     topics = [{"name": "a", "topic_id": None}, {"name": "b", "topic_id": some_id}, {"name": None, "topic_id": None}]
     handle = TopicApis(CreatingController(), TOPIC_IDS).delete_topics

@@ -29,7 +29,7 @@ from tests.support.waiting import until
 
 @both_loops
 @pytest.mark.parametrize("login", [Client.by_plain, Client.by_scram])
-def test_who_has_logged_in_is_served(run: Run, login: Callable[[Client], Any]) -> None:
+def test_a_client_that_has_logged_in_is_served(run: Run, login: Callable[[Client], Any]) -> None:
     async def scenario() -> None:
         world = World()
         async with world.opened() as door:
@@ -57,7 +57,7 @@ def test_a_wrong_password_is_answered_and_ends_the_connection(run: Run, login: A
 
 
 @both_loops
-def test_an_unknown_mechanism_is_answered_with_those_there_are(run: Run) -> None:
+def test_an_unknown_mechanism_is_answered_with_the_enabled_ones(run: Run) -> None:
     async def scenario() -> None:
         async with World().opened() as door:
             client = await Client.of(door)
@@ -69,7 +69,7 @@ def test_an_unknown_mechanism_is_answered_with_those_there_are(run: Run) -> None
 
 
 @both_loops
-def test_before_the_login_nothing_else_is_looked_at(run: Run) -> None:
+def test_before_the_login_only_api_versions_is_handled(run: Run) -> None:
     handled: list[Request] = []
 
     def handle(request: Request) -> Any:
@@ -98,7 +98,7 @@ def test_before_the_login_nothing_else_is_looked_at(run: Run) -> None:
 
 @both_loops
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-def test_what_comes_during_a_login_is_told_so_and_ends_it(run: Run, again: bool) -> None:
+def test_another_request_during_a_login_gets_illegal_sasl_state_and_ends_the_connection(run: Run, again: bool) -> None:
     async def scenario() -> None:
         async with World().opened() as door:
             for request, answer in {
@@ -156,7 +156,7 @@ def test_one_address_has_a_bounded_number_of_connections_without_a_login(
 
 
 @both_loops
-def test_a_credential_that_goes_takes_connections_along_that_wait(run: Run) -> None:
+def test_a_removed_or_changed_credential_ends_connections_with_waiting_requests_too(run: Run) -> None:
     handled: list[Request] = []
 
     async def for_ever(request: Request) -> Any:
@@ -183,7 +183,7 @@ def test_a_credential_that_goes_takes_connections_along_that_wait(run: Run) -> N
 
 
 @both_loops
-def test_the_session_is_the_users(run: Run) -> None:
+def test_requests_of_a_connection_run_as_the_user_that_logged_in(run: Run) -> None:
     seen: list[tuple[str, str, bool]] = []
 
     def handle(request: Request) -> Any:
@@ -208,7 +208,7 @@ def test_the_session_is_the_users(run: Run) -> None:
 
 
 @both_loops
-def test_a_certificate_lets_in_and_the_login_says_who_it_is(run: Run, tmp_path: Path) -> None:
+def test_over_tls_the_principal_is_that_of_the_login_and_not_of_the_certificate(run: Run, tmp_path: Path) -> None:
     seen: list[str] = []
 
     def handle(request: Request) -> Any:

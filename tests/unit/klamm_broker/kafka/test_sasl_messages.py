@@ -47,7 +47,7 @@ def read_by_kio(api_key: ApiKey, version: int, parts: list[Any]) -> Any:
     return answer
 
 
-def test_a_handshake() -> None:
+def test_a_sasl_handshake_matches_kios_schema() -> None:
     assert wanted_mechanism(by_kio(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")) == "PLAIN"
     answer = read_by_kio(
         ApiKey.SASL_HANDSHAKE, 1, handshake_answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("PLAIN", "X"))
@@ -55,7 +55,7 @@ def test_a_handshake() -> None:
     assert (answer.error_code, answer.mechanisms) == (33, ("PLAIN", "X"))
 
 
-def test_version_0_of_a_handshake_is_told_and_not_spoken() -> None:
+def test_version_0_of_sasl_handshake_is_advertised_but_refused() -> None:
     assert SPOKEN[ApiKey.SASL_HANDSHAKE].advertised_min == 0
     with pytest.raises(MalformedRequestError, match="version 0 of SASL_HANDSHAKE"):
         request(ApiKey.SASL_HANDSHAKE, 0, b"\x00\x05PLAIN")
@@ -63,7 +63,7 @@ def test_version_0_of_a_handshake_is_told_and_not_spoken() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(data=st.binary(max_size=300))
-def test_a_message_of_a_login(version: int, data: bytes) -> None:
+def test_a_sasl_authenticate_matches_kios_schema(version: int, data: bytes) -> None:
     assert auth_bytes(by_kio(ApiKey.SASL_AUTHENTICATE, version, auth_bytes=data)) == data
     reply = AuthenticateReply(code=ErrorCode.NONE, auth_bytes=data, session_lifetime_ms=77)
     answer = read_by_kio(ApiKey.SASL_AUTHENTICATE, version, authenticate_answer(version, reply))
@@ -73,7 +73,7 @@ def test_a_message_of_a_login(version: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_refusal_has_words(version: int) -> None:
+def test_a_failed_login_is_answered_with_a_message_that_does_not_contain_the_cause(version: int) -> None:
     reply = AuthenticateReply(code=ErrorCode.SASL_AUTHENTICATION_FAILED, message="no", cause="canary", user="canary")
     parts = authenticate_answer(version, reply)
     answer = read_by_kio(ApiKey.SASL_AUTHENTICATE, version, parts)
@@ -81,7 +81,7 @@ def test_a_refusal_has_words(version: int) -> None:
     assert b"canary" not in b"".join(bytes(part) for part in parts if isinstance(part, bytes | bytearray))
 
 
-def test_where_nobody_logs_in_both_are_out_of_place() -> None:
+def test_sasl_requests_at_a_listener_without_logins_get_illegal_sasl_state() -> None:
     handshake = out_of_place(by_kio(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN"))
     assert read_by_kio(ApiKey.SASL_HANDSHAKE, 1, handshake).error_code == ErrorCode.ILLEGAL_SASL_STATE
     for version in VERSIONS:
@@ -90,14 +90,14 @@ def test_where_nobody_logs_in_both_are_out_of_place() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00", b"\xff\xff", b"\x00\x09PLAIN", b"\x00\x05PLAINx", b"\x00\x01\xff"])
-def test_a_handshake_that_is_none(body: bytes) -> None:
+def test_a_malformed_sasl_handshake_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedRequestError):
         wanted_mechanism(request(ApiKey.SASL_HANDSHAKE, 1, body))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(body=st.binary(max_size=40))
-def test_any_bytes_are_a_message_or_malformed(version: int, body: bytes) -> None:
+def test_any_bytes_of_a_sasl_authenticate_are_read_or_malformed(version: int, body: bytes) -> None:
     try:
         data = auth_bytes(request(ApiKey.SASL_AUTHENTICATE, version, body))
     except MalformedRequestError:

@@ -73,7 +73,9 @@ def test_bytes_and_files_arrive_in_their_order(files: Files, world: TlsWorld, ru
 
 
 @both_loops
-def test_a_reader_that_stops_holds_little_and_stops_nobody_else(files: Files, world: TlsWorld, run: Run) -> None:
+def test_a_tls_client_that_stops_reading_holds_little_memory_and_blocks_no_other_client(
+    files: Files, world: TlsWorld, run: Run
+) -> None:
     async def handle(request: Request) -> Answer:
         return [files.make(0, FILE_BYTES)] * 20 if request.correlation_id == 1 else echo(request)
 
@@ -98,7 +100,7 @@ def test_a_reader_that_stops_holds_little_and_stops_nobody_else(files: Files, wo
 
 
 @both_loops
-def test_records_that_are_cut_off_end_the_connection(files: Files, world: TlsWorld, run: Run) -> None:
+def test_a_file_that_was_truncated_ends_the_tls_connection(files: Files, world: TlsWorld, run: Run) -> None:
     async def handle(request: Request) -> Answer:
         file = files.make(0, FILE_BYTES)
         files.cut(1_000)
@@ -145,7 +147,7 @@ class SlowTransport:
         return self.has_gone
 
 
-def test_a_slice_waits_until_the_one_before_is_taken(files: Files) -> None:
+def test_a_slice_is_sent_only_after_the_previous_one_was_written(files: Files) -> None:
     async def scenario() -> None:
         transport = SlowTransport()
         file = files.make(10, 3 * SLICE_BYTES)
@@ -160,7 +162,7 @@ def test_a_slice_waits_until_the_one_before_is_taken(files: Files) -> None:
     asyncio.run(scenario())
 
 
-def test_nothing_is_read_for_a_client_that_has_gone(files: Files) -> None:
+def test_no_further_slice_is_read_for_a_client_that_has_disconnected(files: Files) -> None:
     async def scenario() -> None:
         transport = SlowTransport()
         file = files.make(0, 3 * SLICE_BYTES)

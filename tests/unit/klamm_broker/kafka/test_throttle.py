@@ -56,7 +56,7 @@ def told(request: Request) -> Answer:
     return [b"%d" % request.throttle_ms]
 
 
-def test_who_rests_is_not_read_and_others_are_served() -> None:
+def test_a_throttled_connection_is_not_read_and_other_clients_are_served() -> None:
     async def scenario() -> None:
         def handle(request: Request) -> Answer:
             if request.client_id == "slow":
@@ -83,7 +83,7 @@ def test_who_rests_is_not_read_and_others_are_served() -> None:
     asyncio.run(scenario())
 
 
-def test_time_is_charged_to_the_next_request() -> None:
+def test_the_request_time_of_a_request_throttles_the_next_one() -> None:
     async def scenario() -> None:
         span = WindowSpan(windows=11, window_ms=60_000)
         async with Door(told, quotas=quotas_of(span, request_percentage=1e-12)) as door:
@@ -111,7 +111,7 @@ def test_a_produce_is_charged_when_it_arrives() -> None:
 
 
 @pytest.mark.parametrize("quotas", [None, ClientQuotas(WindowSpan())])
-def test_where_nothing_is_set_nothing_is_looked_at(quotas: ClientQuotas | None) -> None:
+def test_without_quotas_requests_have_no_throttle(quotas: ClientQuotas | None) -> None:
     async def scenario() -> None:
         def handle(request: Request) -> Answer | AnswerInTime:
             assert request.throttle is None
@@ -130,7 +130,7 @@ def throttle(quotas: ClientQuotas, client_id: str = "slow") -> Throttle:
     return Throttle(quotas, StillClock(), "User:ANONYMOUS", client_id)
 
 
-def test_a_fetch_that_is_too_much_does_not_count() -> None:
+def test_a_fetch_over_quota_is_throttled_and_its_bytes_are_not_charged() -> None:
     quotas = quotas_of(consumer_byte_rate=1000.0)
     one = throttle(quotas)
     assert one.fetch_max_bytes(10**6) == 200, "a window of 200 ms"
@@ -145,7 +145,7 @@ def test_a_fetch_that_is_too_much_does_not_count() -> None:
     assert throttle(quotas, "fast").fetch_max_bytes(10**9) == 10**9
 
 
-def test_a_fetch_of_who_has_used_up_its_time_gets_nothing_either() -> None:
+def test_a_fetch_of_a_client_over_its_request_time_quota_returns_no_records() -> None:
     quotas = quotas_of(consumer_byte_rate=1000.0, request_percentage=1.0)
     throttle(quotas).charge_time(1.0)
     late = throttle(quotas)
@@ -154,7 +154,7 @@ def test_a_fetch_of_who_has_used_up_its_time_gets_nothing_either() -> None:
     assert quotas.charge(CONSUMER_BYTE_RATE, "ANONYMOUS", "slow", 200, 5_000) == 0, "the fetch did not count"
 
 
-def test_the_longest_of_the_rests_counts() -> None:
+def test_the_longest_throttle_time_of_all_quotas_applies() -> None:
     quotas = quotas_of(producer_byte_rate=1000.0, request_percentage=1.0)
     one = throttle(quotas)
     one.charge_time(1.0)
@@ -169,7 +169,7 @@ def spent(quotas: ClientQuotas) -> bool:
     return quotas.throttle_ms(REQUEST_PERCENTAGE, "ANONYMOUS", "slow", 5_000) > 0
 
 
-def test_work_in_steps_is_charged_and_goes_on_as_it_would() -> None:
+def test_the_time_of_a_coroutine_is_charged_without_changing_its_result() -> None:
     async def scenario() -> None:
         quotas = quotas_of(request_percentage=1e-9)
         gone = asyncio.get_running_loop().create_future()
@@ -187,7 +187,7 @@ def test_work_in_steps_is_charged_and_goes_on_as_it_would() -> None:
     asyncio.run(scenario())
 
 
-def test_work_that_is_cancelled_or_fails_says_so() -> None:
+def test_cancellation_and_exceptions_pass_through_a_charged_coroutine() -> None:
     async def scenario() -> None:
         ended = []
 
@@ -217,14 +217,14 @@ def test_work_that_is_cancelled_or_fails_says_so() -> None:
     asyncio.run(scenario())
 
 
-def test_bytes_of_produces_and_fetches_are_counted_apart() -> None:
+def test_produce_bytes_and_fetch_bytes_are_charged_to_separate_quotas() -> None:
     quotas = quotas_of(producer_byte_rate=1000.0, consumer_byte_rate=1000.0)
     throttle(quotas).charge_produce(200)
     assert throttle(quotas).charge_fetch(200)
     assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "ANONYMOUS", "slow", 5_000) == 0
 
 
-def test_who_leaves_while_it_is_held_back_leaves_nothing_behind() -> None:
+def test_a_client_that_leaves_while_its_connection_is_delayed_is_removed() -> None:
     async def scenario() -> None:
         quotas = ClientQuotas(WindowSpan(windows=2, window_ms=1_000))
         quotas.apply({(("ip", None),): {"connection_creation_rate": 0.001}})

@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> TlsWorld:
 
 
 @both_loops
-def test_requests_are_answered_in_order_and_nobody_in_particular_asked(world: TlsWorld, run: Run) -> None:
+def test_tls_requests_are_answered_in_order_and_their_principal_is_anonymous(world: TlsWorld, run: Run) -> None:
     async def scenario() -> None:
         async with opened(world.clients(), handle=echo_by_turns) as door:
             reader, writer = await door.connect(world.dialler())
@@ -45,7 +45,7 @@ def test_requests_are_answered_in_order_and_nobody_in_particular_asked(world: Tl
 
 
 @both_loops
-def test_a_client_is_who_its_certificate_says_until_that_ends(world: TlsWorld, run: Run) -> None:
+def test_a_client_has_its_certificates_principal_and_is_disconnected_when_it_expires(world: TlsWorld, run: Run) -> None:
     me = certificates.client("alice")
 
     async def scenario() -> None:
@@ -69,7 +69,7 @@ def test_a_client_is_who_its_certificate_says_until_that_ends(world: TlsWorld, r
 
 
 @both_loops
-def test_a_certificate_that_no_rule_takes_lets_nobody_in(
+def test_a_certificate_that_matches_no_mapping_rule_is_refused(
     world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -177,7 +177,7 @@ def test_a_client_that_stays_after_its_alert_is_cut_off(
     ],
     ids=["none", "foreign", "expired"],
 )
-def test_a_wrong_certificate_is_told_once_and_takes_no_room(
+def test_a_wrong_certificate_is_logged_once_and_takes_no_connection_slot(
     world: TlsWorld, run: Run, shown: SignedKey | None, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -204,7 +204,7 @@ def test_a_wrong_certificate_is_told_once_and_takes_no_room(
     [(frame(1, b"hello"), "a client without TLS"), (b"GET / HTTP/1.1\r\n\r\n", "an HTTP client")],
     ids=["kafka", "http"],
 )
-def test_plain_bytes_get_no_answer_and_the_log_names_the_port(
+def test_plaintext_at_a_tls_listener_gets_no_answer_and_is_logged_with_the_port(
     world: TlsWorld, run: Run, first_bytes: bytes, visitor: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -229,7 +229,7 @@ def test_plain_bytes_get_no_answer_and_the_log_names_the_port(
 
 
 @both_loops
-def test_where_there_is_no_room_no_handshake_is_begun(world: TlsWorld, run: Run) -> None:
+def test_no_tls_handshake_begins_beyond_max_connections(world: TlsWorld, run: Run) -> None:
     tls = world.clients()
     taken = 0
 
@@ -256,7 +256,7 @@ def test_where_there_is_no_room_no_handshake_is_begun(world: TlsWorld, run: Run)
 
 
 @both_loops
-def test_another_context_holds_from_the_next_connection_on(world: TlsWorld, run: Run) -> None:
+def test_a_new_tls_context_applies_from_the_next_connection_on(world: TlsWorld, run: Run) -> None:
     tls = world.clients(certificates.server("before"))
     later = world.clients(certificates.server("after")).context
 
@@ -290,7 +290,7 @@ def test_a_listener_closes_in_the_middle_of_a_handshake(world: TlsWorld, run: Ru
     run(scenario())
 
 
-def test_tls_at_a_port_without_it_is_told_once(world: TlsWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tls_client_at_a_plaintext_listener_is_logged_once(world: TlsWorld, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     async def scenario() -> None:

@@ -43,7 +43,9 @@ ENDED = pb.AddPartitionsToTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE
     ("version", "code"),
     [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED), (3, ErrorCode.PRODUCER_FENCED)],
 )
-def test_a_producer_is_fenced_after_a_time_out_when_it_adds_a_partition(version: int, code: ErrorCode) -> None:
+def test_a_timed_out_producer_that_adds_a_partition_gets_the_fencing_error_of_its_version(
+    version: int, code: ErrorCode
+) -> None:
     asked = {
         "v3_and_below_transactional_id": "t",
         "v3_and_below_producer_id": 1,
@@ -60,7 +62,7 @@ def test_a_producer_is_fenced_after_a_time_out_when_it_adds_a_partition(version:
 @pytest.mark.parametrize(
     ("code", "epoch_ended"), [(ErrorCode.TRANSACTION_ABORTABLE, True), (ErrorCode.PRODUCER_FENCED, False)]
 )
-def test_a_producer_whose_epoch_is_over_has_an_invalid_epoch_when_it_commits_offsets(
+def test_a_fenced_producer_that_commits_offsets_gets_invalid_producer_epoch(
     version: int, code: ErrorCode, epoch_ended: bool
 ) -> None:
     answered = pb.TxnOffsetCommitResponse(
@@ -106,7 +108,7 @@ def test_offsets_are_committed_by_topic_id_from_version_6_on() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND])
 @pytest.mark.parametrize("version", [3, 5, 6])
-def test_a_member_of_a_group_that_has_moved_on_is_told_so_in_words_that_its_client_knows(
+def test_older_clients_get_illegal_generation_for_a_stale_member_or_unknown_group(
     version: int, code: ErrorCode
 ) -> None:
     refused = pb.TxnOffsetCommitResponse(partitions=[PartitionResult(topic="flights", error_code=code)])
@@ -166,7 +168,7 @@ def test_transactions_are_listed_by_a_pattern_of_their_ids(version: int, pattern
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_the_end_of_a_transaction_ends_its_epoch_from_version_5_on(version: int) -> None:
+def test_end_txn_bumps_the_producer_epoch_from_version_5_on(version: int) -> None:
     coordinators = ScriptedCoordinators({"end_txn": lambda _: pb.EndTxnResponse(producer_id=8, producer_epoch=6)})
     fields = {"transactional_id": "tx", "producer_id": 8, "producer_epoch": 5, "committed": True}
     answer = asyncio.run(answer_of(transactions_of(coordinators).end_txn, ApiKey.END_TXN, version, fields))
@@ -177,7 +179,7 @@ def test_the_end_of_a_transaction_ends_its_epoch_from_version_5_on(version: int)
         assert (answer.producer_id, answer.producer_epoch) == (8, 6)
 
 
-def test_who_is_refused_has_no_next_epoch() -> None:
+def test_a_refused_end_txn_returns_no_next_producer_epoch() -> None:
     refused = pb.EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED, producer_id=-1, producer_epoch=-1)
     coordinators = ScriptedCoordinators({"end_txn": lambda _: refused})
     fields = {"transactional_id": "tx", "producer_id": 8, "producer_epoch": 5, "committed": True}

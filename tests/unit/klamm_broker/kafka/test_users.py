@@ -63,11 +63,11 @@ def alter(controller: Controller) -> list[tuple[str, ErrorCode, str | None]]:
     return [(one.user, ErrorCode.of(one.error_code), one.error_message) for one in answer.results]
 
 
-def test_all_users_are_those_of_the_brokers_metadata() -> None:
+def test_all_users_are_described_from_the_brokers_metadata() -> None:
     assert describe(None) == describe([]) == [("a", ErrorCode.NONE, [1]), ("b", ErrorCode.NONE, [1, 2])]
 
 
-def test_a_user_is_asked_for_once() -> None:
+def test_a_user_that_a_request_names_twice_is_a_duplicate() -> None:
     assert describe(["b", "a", "nobody", "b"]) == [
         ("b", ErrorCode.DUPLICATE_RESOURCE, []),
         ("a", ErrorCode.NONE, [1]),
@@ -75,7 +75,7 @@ def test_a_user_is_asked_for_once() -> None:
     ]
 
 
-def test_changes_are_the_controllers() -> None:
+def test_credential_changes_are_sent_to_the_controller_and_get_its_results() -> None:
     refused = pb.NamedResult(name="old", error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message="why")
     controller = Controller(pb.AlterUserScramCredentialsResponse(results=[refused, pb.NamedResult(name="new")]))
     assert alter(controller) == [("old", ErrorCode.RESOURCE_NOT_FOUND, "why"), ("new", ErrorCode.NONE, None)]
@@ -87,14 +87,14 @@ def test_changes_are_the_controllers() -> None:
     ]
 
 
-def test_a_byte_too_many_is_passed_over() -> None:
+def test_a_byte_after_the_end_of_a_request_is_ignored() -> None:
     """librdkafka sends this byte."""
     request = request_of(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [], "upsertions": []})
     longer = request._replace(frame=memoryview(bytes(request.frame) + b"\0"))
     assert messages.decode(longer) == messages.decode(request)
 
 
-def test_without_a_controller_every_user_hears_so_once() -> None:
+def test_without_a_controller_each_user_gets_the_error_once() -> None:
     controller = Controller(ErrorCode.REQUEST_TIMED_OUT.exception("nobody answers"))
     assert alter(controller) == [
         ("old", ErrorCode.REQUEST_TIMED_OUT, "nobody answers"),

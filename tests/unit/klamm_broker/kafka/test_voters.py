@@ -56,7 +56,7 @@ def remove(controller: ScriptedController, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_voter_is_added_where_it_says_it_is(version: int) -> None:
+def test_a_voter_is_added_with_the_endpoint_of_its_controller_listener(version: int) -> None:
     controller = ScriptedController()
     answer = add(controller, version, listeners=[{"name": "OTHER", "host": "x", "port": 1}, ENDPOINT])
     assert (answer.error_code, answer.error_message) == (0, None)
@@ -80,13 +80,15 @@ def test_a_voter_is_removed() -> None:
         ({"voter_id": -1}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_names_no_voter_of_this_cluster_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
+def test_a_voter_change_for_another_cluster_or_without_a_valid_voter_is_refused(
+    fields: dict[str, Any], code: ErrorCode
+) -> None:
     controller = ScriptedController()
     assert [add(controller, **fields).error_code, remove(controller, **fields).error_code] == [code, code]
     assert controller.asked == []
 
 
-def test_a_new_voter_says_where_it_is() -> None:
+def test_a_new_voter_without_a_controller_listener_is_refused() -> None:
     controller = ScriptedController()
     answer = add(controller, listeners=[{"name": "OTHER", "host": "x", "port": 1}])
     assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -94,7 +96,7 @@ def test_a_new_voter_says_where_it_is() -> None:
     assert controller.asked == []
 
 
-def test_what_the_controller_refuses_is_refused() -> None:
+def test_a_voter_change_gets_kafkas_error_code_for_the_controllers_refusal() -> None:
     assert add(ScriptedController(ErrorCode.DUPLICATE_VOTER)).error_code == ErrorCode.DUPLICATE_VOTER
     assert remove(ScriptedController(ErrorCode.VOTER_NOT_FOUND)).error_code == ErrorCode.VOTER_NOT_FOUND
     # Kafka has no better error for the last voter, which cannot be removed.

@@ -117,7 +117,7 @@ def is_clean(log: PartitionLog) -> bool:
     return log.compaction.cleaned_to_offset == log.segments.base_offsets[-1] > 0
 
 
-def test_it_cleans_what_is_compacted_and_nothing_else(broker: Broker) -> None:
+def test_the_cleaner_cleans_only_logs_of_compacted_topics(broker: Broker) -> None:
     compacted, other = broker.host(0), broker.host(1, LogConfig(segment_bytes=2_000))
     broker.fill(compacted)
     broker.fill(other)
@@ -141,7 +141,7 @@ def test_it_cleans_what_is_compacted_and_nothing_else(broker: Broker) -> None:
     assert f"states 0 {compacted.log_end_offset}\n" in recovery_points
 
 
-def test_the_dirtiest_comes_first(broker: Broker) -> None:
+def test_the_dirtiest_log_is_cleaned_first(broker: Broker) -> None:
     first, second = broker.host(0), broker.host(1)
     for log in (first, second):
         broker.fill(log)
@@ -160,7 +160,7 @@ def test_the_dirtiest_comes_first(broker: Broker) -> None:
     assert order == [second.topic_partition, first.topic_partition]
 
 
-def test_a_log_that_is_clean_enough_waits_unless_its_records_are_overdue(broker: Broker) -> None:
+def test_a_log_below_the_dirty_ratio_is_cleaned_only_after_the_max_compaction_lag(broker: Broker) -> None:
     log, sign = broker.host(0, replace(CONFIG, min_cleanable_dirty_ratio=0.9)), broker.host(1)
     broker.fill(log)
     log.compaction.cleaned_to_offset = start = log.segments.base_offsets[1]
@@ -176,7 +176,7 @@ def test_a_log_that_is_clean_enough_waits_unless_its_records_are_overdue(broker:
     asyncio.run(scenario())
 
 
-def test_an_idle_log_loses_what_is_older_than_the_lag(broker: Broker) -> None:
+def test_an_idle_log_is_cleaned_after_the_max_compaction_lag(broker: Broker) -> None:
     log = broker.host(0, replace(CONFIG, segment_bytes=10**6, max_compaction_lag_ms=100))
     broker.fill(log)
     assert log.segments.base_offsets == (0,)
@@ -215,7 +215,7 @@ def test_a_damaged_batch_makes_the_partition_uncleanable_and_nothing_else(broker
     damaged.append_as_leader(encode_batch([(0, b"k", b"v", ())]), leader_epoch=0, now_ms=0)
 
 
-def test_a_log_that_was_truncated_meanwhile_is_cleaned_later(broker: Broker) -> None:
+def test_a_log_that_was_truncated_during_a_cleaning_is_cleaned_later(broker: Broker) -> None:
     log = broker.host(0)
     broker.fill(log, 200)
 
@@ -247,7 +247,7 @@ def test_a_stop_ends_a_cleaning_at_once(broker: Broker) -> None:
     assert not list(Path(log.directory).glob("*.cleaned"))
 
 
-def test_a_higher_rate_ends_a_wait_and_a_lower_one_begins_it(broker: Broker) -> None:
+def test_a_higher_io_rate_ends_the_cleaners_wait(broker: Broker) -> None:
     log = broker.host(0)
     broker.fill(log, 200)
 
@@ -261,7 +261,7 @@ def test_a_higher_rate_ends_a_wait_and_a_lower_one_begins_it(broker: Broker) -> 
     assert left(log) < 60
 
 
-def test_there_are_as_many_workers_as_are_in_force(broker: Broker) -> None:
+def test_the_number_of_cleaner_threads_follows_the_config(broker: Broker) -> None:
     logs = [broker.host(number) for number in range(3)]
     for log in logs:
         broker.fill(log, 200)
@@ -286,7 +286,7 @@ def test_there_are_as_many_workers_as_are_in_force(broker: Broker) -> None:
     asyncio.run(scenario())
 
 
-def test_another_pause_counts_at_once(broker: Broker) -> None:
+def test_a_changed_cleaner_backoff_applies_at_once(broker: Broker) -> None:
     log = broker.host(0)
 
     async def scenario() -> None:
@@ -316,7 +316,7 @@ class WaitingClock:
         """Does nothing, because no thread waits for this event."""
 
 
-def test_the_throttle_keeps_to_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cleaners_throttle_keeps_its_rate_and_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = WaitingClock()
     monkeypatch.setattr(throttle_module, "time", clock)
     throttle = Throttle(1_000_000.0)

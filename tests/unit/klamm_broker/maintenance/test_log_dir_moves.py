@@ -138,7 +138,7 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-def test_a_replica_is_written_to_while_it_moves(broker: Broker) -> None:
+def test_a_replica_accepts_appends_while_it_moves(broker: Broker) -> None:
     async def scenario() -> None:
         async with broker.running():
             await broker.moves.alter(NAME, broker.b)
@@ -156,7 +156,7 @@ def test_a_replica_is_written_to_while_it_moves(broker: Broker) -> None:
     asyncio.run(scenario())
 
 
-def test_a_follower_goes_on_with_the_new_log(broker: Broker) -> None:
+def test_a_follower_continues_with_the_moved_log(broker: Broker) -> None:
     async def scenario() -> None:
         async with broker.running():
             broker.lead(2, epoch=1)
@@ -188,7 +188,7 @@ def test_a_target_that_fails_leaves_the_replica_where_it_is(broker: Broker) -> N
     asyncio.run(scenario())
 
 
-def test_a_full_target_is_tried_again(broker: Broker) -> None:
+def test_a_move_to_a_full_dir_is_retried(broker: Broker) -> None:
     async def scenario() -> None:
         async with broker.running():
             broker.disk.below, broker.disk.errno = broker.b, errno.ENOSPC
@@ -203,7 +203,7 @@ def test_a_full_target_is_tried_again(broker: Broker) -> None:
     asyncio.run(scenario())
 
 
-def test_the_pace_can_be_changed_and_the_move_be_left_off(broker: Broker) -> None:
+def test_the_rate_of_a_move_can_be_changed_and_the_move_be_cancelled(broker: Broker) -> None:
     async def scenario() -> None:
         async with broker.running():
             broker.pace(1)
@@ -221,7 +221,7 @@ def test_the_pace_can_be_changed_and_the_move_be_left_off(broker: Broker) -> Non
     asyncio.run(scenario())
 
 
-def test_a_partition_that_goes_ends_its_move(broker: Broker) -> None:
+def test_a_deleted_partition_ends_its_move(broker: Broker) -> None:
     async def scenario() -> None:
         async with broker.running():
             broker.pace(1)

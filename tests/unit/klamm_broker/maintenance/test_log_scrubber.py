@@ -180,7 +180,7 @@ def broker(tmp_path: Path, monkeypatch) -> Broker:
     return Broker(tmp_path)
 
 
-def test_nothing_damaged_nothing_changed(broker: Broker) -> None:
+def test_scrubbing_an_undamaged_log_changes_nothing(broker: Broker) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path(broker.log.directory).iterdir()}
     broker.scrub()
     assert broker.damages == []
@@ -228,7 +228,7 @@ def test_a_leader_hands_over_before_its_log_is_touched(broker: Broker) -> None:
     assert "handed over" in broker.damages[0].text
 
 
-def test_where_nobody_takes_over_the_leader_is_repaired(broker: Broker, monkeypatch) -> None:
+def test_a_leader_is_repaired_even_if_no_replica_takes_over(broker: Broker, monkeypatch) -> None:
     monkeypatch.setattr("klamm_broker.maintenance.log_scrubber.HAND_OVER_MS", 1)
     broker.lead(1)
     broker.takes_over = False
@@ -239,7 +239,7 @@ def test_where_nobody_takes_over_the_leader_is_repaired(broker: Broker, monkeypa
     assert broker.resigned == ["resign 0", "resume 0"]
 
 
-def test_a_replica_alone_reports_and_keeps_what_it_has(broker: Broker) -> None:
+def test_a_single_replica_reports_damage_and_leaves_its_log_unchanged(broker: Broker) -> None:
     broker.lead(1, isr=(1,))
     broker.flip(1, 500)
     damaged = broker.path(1).read_bytes()
@@ -251,7 +251,7 @@ def test_a_replica_alone_reports_and_keeps_what_it_has(broker: Broker) -> None:
     assert broker.path(1).name in damage.lines[0]
 
 
-def test_a_replica_that_is_damaged_itself_repairs_nothing(broker: Broker) -> None:
+def test_no_repair_is_made_from_a_replica_that_is_damaged_too(broker: Broker) -> None:
     broker.flip(1, 500)
     broker.flip(1, 501, log=broker.other)
     damaged = broker.path(1).read_bytes()
@@ -262,7 +262,7 @@ def test_a_replica_that_is_damaged_itself_repairs_nothing(broker: Broker) -> Non
     assert not list(Path(broker.log.directory).glob("*.cleaned"))
 
 
-def test_a_replica_that_does_not_agree_with_its_leader_yet_is_asked_again(broker: Broker) -> None:
+def test_a_replica_that_refuses_a_repair_read_is_asked_again(broker: Broker) -> None:
     broker.is_reachable = False
 
     def come_back() -> None:
@@ -274,7 +274,7 @@ def test_a_replica_that_does_not_agree_with_its_leader_yet_is_asked_again(broker
     assert broker.is_equal()
 
 
-def test_what_could_not_be_repaired_is_tried_again_after_a_restart(broker: Broker) -> None:
+def test_a_failed_repair_is_retried_after_a_restart(broker: Broker) -> None:
     broker.is_reachable = False
     broker.flip(1, 500)
     broker.scrub()
@@ -286,7 +286,7 @@ def test_what_could_not_be_repaired_is_tried_again_after_a_restart(broker: Broke
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_index_is_made_again_and_nobody_is_asked(broker: Broker, suffix: str) -> None:
+def test_a_damaged_index_is_rebuilt_without_asking_another_replica(broker: Broker, suffix: str) -> None:
     sound = broker.path(1, suffix).read_bytes()
     broker.flip(1, 7, suffix)
     broker.scrub()
@@ -296,7 +296,7 @@ def test_an_index_is_made_again_and_nobody_is_asked(broker: Broker, suffix: str)
     broker.log.check_invariants()
 
 
-def test_epochs_that_are_wrong_here_are_no_damage(broker: Broker) -> None:
+def test_wrong_leader_epochs_in_the_cache_are_dismissed_as_no_damage(broker: Broker) -> None:
     broker.log.epochs.assign(1, 30)
     broker.scrub()
     assert {one.state for one in broker.damages} == {DamageState.DISMISSED}
@@ -304,7 +304,7 @@ def test_epochs_that_are_wrong_here_are_no_damage(broker: Broker) -> None:
     assert not list(Path(broker.log.directory).glob("*.cleaned"))
 
 
-def test_a_log_that_is_cut_while_records_come_is_left_alone(broker: Broker) -> None:
+def test_a_log_that_is_truncated_during_its_repair_is_left_alone(broker: Broker) -> None:
     broker.flip(4, 500)
     broker.before_answer = lambda: broker.log.truncate_to(broker.log.segments.base_offsets[3], now_ms=0) or None
     broker.scrub()
@@ -313,7 +313,7 @@ def test_a_log_that_is_cut_while_records_come_is_left_alone(broker: Broker) -> N
     assert not list(Path(broker.log.directory).glob("*.cleaned"))
 
 
-def test_a_log_that_is_deleted_while_records_come_is_forgotten(broker: Broker) -> None:
+def test_a_log_that_is_deleted_during_its_repair_is_forgotten(broker: Broker) -> None:
     broker.flip(1, 500)
 
     def delete() -> None:
@@ -326,7 +326,7 @@ def test_a_log_that_is_deleted_while_records_come_is_forgotten(broker: Broker) -
     assert broker.logs.directories.offline() == {}
 
 
-def test_damage_below_the_log_start_is_none(broker: Broker) -> None:
+def test_damage_below_the_log_start_is_ignored(broker: Broker) -> None:
     broker.flip(1, 500)
     base = broker.log.segments.base_offsets[2]
     broker.log.advance_log_start(base - 1, high_watermark=COUNT)
@@ -334,7 +334,7 @@ def test_damage_below_the_log_start_is_none(broker: Broker) -> None:
     assert broker.damages == []
 
 
-def test_a_full_disk_is_tried_again_later(broker: Broker, monkeypatch) -> None:
+def test_a_repair_on_a_full_disk_is_retried_later(broker: Broker, monkeypatch) -> None:
     def refuse(self: Disk, path: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
@@ -359,14 +359,14 @@ def test_a_disk_that_cannot_be_read_takes_its_log_dir_offline(broker: Broker, mo
     broker.run_until(lambda: bool(broker.logs.directories.offline()))
 
 
-def test_a_compaction_under_way_is_waited_for(broker: Broker) -> None:
+def test_a_log_under_compaction_is_reported_and_not_repaired(broker: Broker) -> None:
     broker.log.replacement.is_under_way = True
     broker.flip(1, 500)
     broker.scrub()
     assert broker.damages[0].text == "the log is being compacted"
 
 
-def test_the_rate_is_kept_and_a_stop_ends_the_wait(broker: Broker) -> None:
+def test_the_scrubber_keeps_its_rate_and_stops_while_it_waits(broker: Broker) -> None:
     """The first segment alone would take an hour at this rate."""
     broker.scrubber = broker.new_scrubber(bytes_per_second=1)
     broker.run_until(lambda: broker.scrubber.status()[0].is_running)

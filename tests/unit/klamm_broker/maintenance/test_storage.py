@@ -42,7 +42,7 @@ class Broker:
         )
 
 
-def test_a_clean_stop_is_known_to_the_next_start(tmp_path: Path) -> None:
+def test_the_next_start_finds_the_broker_epoch_of_a_clean_stop(tmp_path: Path) -> None:
     async def run() -> None:
         first = Broker(tmp_path / "a", tmp_path / "b")
         await first.storage.open("c")
@@ -57,7 +57,7 @@ def test_a_clean_stop_is_known_to_the_next_start(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_was_never_open_is_not_said_to_be_closed(tmp_path: Path) -> None:
+def test_only_a_close_after_an_open_writes_the_clean_shutdown_marker(tmp_path: Path) -> None:
     async def run() -> None:
         first = Broker(tmp_path)
         await first.storage.open("c")

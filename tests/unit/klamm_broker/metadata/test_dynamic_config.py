@@ -37,7 +37,7 @@ def dynamic() -> DynamicConfig:
     return DynamicConfig(load(BrokerConfig, {"node.id": "1", NAME: "9"}))
 
 
-def test_parts_are_told_of_what_is_in_force_now_and_of_nothing_else(dynamic: DynamicConfig) -> None:
+def test_listeners_of_a_config_are_called_only_if_its_effective_value_changes(dynamic: DynamicConfig) -> None:
     part = Part(dynamic)
     assert dynamic.current.log_cleaner_backoff_ms == 9
     dynamic.apply(image(all={NAME: "8"}))
@@ -50,13 +50,15 @@ def test_parts_are_told_of_what_is_in_force_now_and_of_nothing_else(dynamic: Dyn
     assert dynamic.current.log_cleaner_backoff_ms == 9
 
 
-def test_a_value_that_does_not_fit_is_passed_over(dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_dynamic_value_is_ignored_and_logged(
+    dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
+) -> None:
     dynamic.apply(image(broker_1={NAME: "7", "log.cleaner.threads": "-5"}))
     assert (dynamic.current.log_cleaner_backoff_ms, dynamic.current.log_cleaner_threads) == (7, 1)
     assert "log.cleaner.threads: '-5' is not valid, expected at least 1" in caplog.text
 
 
-def test_where_values_do_not_fit_each_other_those_before_stay(
+def test_dynamic_values_that_contradict_each_other_are_not_applied(
     dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     part = Part(dynamic)

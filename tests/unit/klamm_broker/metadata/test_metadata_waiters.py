@@ -20,7 +20,7 @@ class World:
         self.waiters.wake()
 
 
-def test_each_waits_for_its_own_index() -> None:
+def test_each_waiter_wakes_when_the_metadata_reach_its_own_index() -> None:
     async def scenario() -> None:
         world = World()
         first, second = (asyncio.create_task(world.waiters.reach(end, timeout_ms=60_000)) for end in (5, 9))
@@ -35,7 +35,7 @@ def test_each_waits_for_its_own_index() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_what_is_there_is_not_waited_for() -> None:
+def test_an_index_that_the_metadata_have_reached_needs_no_wait() -> None:
     async def scenario() -> None:
         world = World()
         world.publish(5)
@@ -44,7 +44,7 @@ def test_what_is_there_is_not_waited_for() -> None:
     asyncio.run(scenario())
 
 
-def test_a_broker_that_hears_nothing_lets_go_in_time() -> None:
+def test_a_wait_for_metadata_that_never_come_ends_at_its_timeout() -> None:
     async def scenario() -> None:
         assert not await World().waiters.reach(1, timeout_ms=60_000)
 

@@ -72,7 +72,7 @@ def play(scenario: Callable[[World], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def test_who_waits_is_let_go_when_the_broker_knows_the_topic() -> None:
+def test_a_wait_for_a_created_topic_ends_when_the_brokers_metadata_has_the_topic() -> None:
     async def scenario(world: World) -> None:
         assert world.creator.create("a") is ErrorCode.LEADER_NOT_AVAILABLE
         waiting = asyncio.create_task(world.creator.created(["a", "never asked for"], timeout_ms=LONG_MS))
@@ -87,7 +87,7 @@ def test_who_waits_is_let_go_when_the_broker_knows_the_topic() -> None:
     play(scenario)
 
 
-def test_what_is_refused_is_not_waited_for() -> None:
+def test_a_topic_whose_creation_was_refused_is_not_waited_for() -> None:
     async def scenario(world: World) -> None:
         world.creator.create("bad")
         world.controller.may_answer.set()
@@ -96,7 +96,7 @@ def test_what_is_refused_is_not_waited_for() -> None:
     play(scenario)
 
 
-def test_nobody_waits_longer_than_a_moment() -> None:
+def test_a_wait_for_a_created_topic_ends_at_its_timeout() -> None:
     async def scenario(world: World) -> None:
         world.creator.create("a")
         await world.creator.created(["a"], timeout_ms=1)

@@ -49,7 +49,7 @@ class Operations:
         return self.made[-1]
 
 
-def test_a_change_ends_the_wait() -> None:
+def test_a_change_that_completes_the_operation_ends_the_wait() -> None:
     async def scenario() -> None:
         driver = PurgatoryDriver(max_parked=10, clock=SystemClock())
         operations = Operations()
@@ -65,7 +65,7 @@ def test_a_change_ends_the_wait() -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_ready_does_not_park() -> None:
+def test_an_operation_that_is_already_complete_is_not_parked() -> None:
     async def scenario() -> None:
         driver = PurgatoryDriver(max_parked=10, clock=SystemClock())
         await driver.wait(Operations(ready=True), [A], LONG_MS)
@@ -74,7 +74,7 @@ def test_what_is_ready_does_not_park() -> None:
     asyncio.run(scenario())
 
 
-def test_the_deadline_ends_the_wait_an_earlier_one_first() -> None:
+def test_waits_end_at_their_deadlines_in_order() -> None:
     async def scenario() -> None:
         driver = PurgatoryDriver(max_parked=10, clock=LoopClock())
         order: list[str] = []
@@ -93,7 +93,7 @@ def test_the_deadline_ends_the_wait_an_earlier_one_first() -> None:
     run_without_waiting(scenario())
 
 
-def test_a_cancelled_waiter_is_gone_and_a_change_at_the_same_moment_hurts_nobody() -> None:
+def test_a_waiter_that_is_cancelled_during_a_change_is_removed() -> None:
     async def scenario() -> None:
         driver = PurgatoryDriver(max_parked=10, clock=SystemClock())
         operations = Operations()
@@ -110,7 +110,7 @@ def test_a_cancelled_waiter_is_gone_and_a_change_at_the_same_moment_hurts_nobody
     asyncio.run(scenario())
 
 
-def test_a_change_that_ends_many_waits_lets_others_in_between() -> None:
+def test_a_change_that_ends_many_waits_lets_other_tasks_run_in_between() -> None:
     async def scenario() -> None:
         driver = PurgatoryDriver(max_parked=1_000, clock=SystemClock())
         operations = Operations()

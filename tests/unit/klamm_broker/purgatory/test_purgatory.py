@@ -29,7 +29,7 @@ class Waiting:
         self.endings.append("expired")
 
 
-def test_a_change_completes_only_those_who_watch_it_and_are_ready() -> None:
+def test_a_change_completes_only_ready_operations_that_watch_its_key() -> None:
     purgatory = Purgatory(max_parked=10, start_ms=0)
     on_a, on_both, not_ready, on_b = Waiting(), Waiting(), Waiting(), Waiting()
     purgatory.park(on_a, [A], 100)
@@ -44,7 +44,7 @@ def test_a_change_completes_only_those_who_watch_it_and_are_ready() -> None:
     purgatory.check_invariants()
 
 
-def test_an_operation_ends_once() -> None:
+def test_an_operation_completes_only_once() -> None:
     purgatory = Purgatory(max_parked=10, start_ms=0)
     operation = Waiting()
     parked = purgatory.park(operation, [A, B], 100)
@@ -68,7 +68,7 @@ def test_the_deadline_expires_an_operation_and_frees_its_place() -> None:
     assert purgatory.check_and_complete(A) == 0
 
 
-def test_parking_beyond_the_bound_is_a_broken_invariant() -> None:
+def test_parking_an_operation_beyond_the_bound_is_an_assertion_error() -> None:
     purgatory = Purgatory(max_parked=1, start_ms=0)
     purgatory.park(Waiting(), [A], 100)
     with pytest.raises(AssertionError):

@@ -53,7 +53,9 @@ steps = st.lists(
     tick_ms=st.sampled_from([1, 3, 10]),
     buckets=st.integers(2, 25),
 )
-def test_wheel_fires_what_a_heap_would(steps: list[tuple[str, int]], start_ms: int, tick_ms: int, buckets: int) -> None:
+def test_the_timing_wheel_fires_the_same_timers_as_a_heap(
+    steps: list[tuple[str, int]], start_ms: int, tick_ms: int, buckets: int
+) -> None:
     wheel: TimingWheel[int] = TimingWheel(start_ms=start_ms, tick_ms=tick_ms, bucket_count=buckets)
     naive = NaiveTimers(start_ms, tick_ms)
     timers = []
@@ -84,7 +86,7 @@ def test_items_fire_in_order_of_deadline() -> None:
     assert wheel.advance(10_000) == [1, 3, 4, 16, 17, 50, 61, 900]
 
 
-def test_following_the_deadlines_meets_every_timer_on_time() -> None:
+def test_advancing_to_each_next_deadline_fires_every_timer_on_time() -> None:
     """A driver that sleeps until next_deadline_ms wakes up only once for each level that a timer moves down."""
     wheel: TimingWheel[str] = TimingWheel(start_ms=0)
     wheel.schedule(123_456, "far")
@@ -97,7 +99,7 @@ def test_following_the_deadlines_meets_every_timer_on_time() -> None:
     assert wakeups <= 5
 
 
-def test_time_never_runs_back() -> None:
+def test_the_timing_wheel_ignores_a_time_that_goes_back() -> None:
     wheel: TimingWheel[str] = TimingWheel(start_ms=1_000)
     wheel.advance(2_000)
     assert wheel.advance(500) == []

@@ -60,7 +60,7 @@ def produce(*states: PartitionState, required: int = 10) -> tuple[list[PendingAp
     return appends, DelayedProduce(appends, done), done
 
 
-def test_a_produce_is_done_when_every_partition_is_committed() -> None:
+def test_a_delayed_produce_completes_when_every_partition_is_committed() -> None:
     one, other = PartitionState(), PartitionState()
     appends, operation, done = produce(one, other)
     one.high_watermark = 10
@@ -85,7 +85,7 @@ def test_records_of_a_lost_leadership_are_not_acknowledged(change: dict[str, int
     assert append.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_committed_to_too_few() -> None:
+def test_a_commit_below_min_isr_gets_not_enough_replicas_after_append() -> None:
     state = PartitionState()
     [append], operation, _ = produce(state)
     state.high_watermark, state.has_min_isr = 10, False
@@ -93,7 +93,7 @@ def test_committed_to_too_few() -> None:
     assert append.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_an_outcome_stays_what_it_was_when_it_was_reached() -> None:
+def test_a_partitions_result_does_not_change_after_it_was_committed() -> None:
     one, other = PartitionState(), PartitionState()
     appends, operation, done = produce(one, other)
     one.high_watermark = 10
@@ -110,7 +110,7 @@ def fetch(*states: PartitionState, missing: int = 100) -> tuple[DelayedFetch, Do
     return DelayedFetch(awaited, missing, done), done
 
 
-def test_a_fetch_is_done_when_enough_bytes_came_since_it_began() -> None:
+def test_a_delayed_fetch_completes_when_min_bytes_have_become_readable() -> None:
     one, other = PartitionState(bytes_total=1_000), PartitionState(bytes_total=7)
     operation, done = fetch(one, other)
     assert not operation.try_complete()
@@ -122,7 +122,7 @@ def test_a_fetch_is_done_when_enough_bytes_came_since_it_began() -> None:
     assert done.calls == 1
 
 
-def test_a_fetch_from_a_follower_waits_like_one_from_a_leader_and_ends_when_it_leads() -> None:
+def test_a_delayed_fetch_from_a_follower_completes_when_the_follower_becomes_leader() -> None:
     state = PartitionState(is_leader=False)
     operation, done = fetch(state)
     assert not operation.try_complete()
@@ -132,7 +132,7 @@ def test_a_fetch_from_a_follower_waits_like_one_from_a_leader_and_ends_when_it_l
 
 
 @pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}, {"has_leader": False}])
-def test_a_fetch_is_done_when_a_partition_is_lost(change: dict[str, int]) -> None:
+def test_a_delayed_fetch_completes_when_a_partitions_leader_changes(change: dict[str, int]) -> None:
     one, other = PartitionState(), PartitionState()
     operation, done = fetch(one, other)
     for name, value in change.items():
@@ -141,7 +141,7 @@ def test_a_fetch_is_done_when_a_partition_is_lost(change: dict[str, int]) -> Non
     assert done.calls == 1
 
 
-def test_a_fetch_is_done_when_its_time_is_up() -> None:
+def test_a_delayed_fetch_completes_at_its_timeout() -> None:
     operation, done = fetch(PartitionState())
     operation.on_expiration()
     assert done.calls == 1
@@ -153,7 +153,7 @@ def deletion(state: PartitionState, live: set[int]) -> tuple[PendingRecordDeleti
     return pending, DelayedDeleteRecords([pending], done), done
 
 
-def test_a_deletion_is_done_when_every_live_replica_starts_there() -> None:
+def test_a_delayed_deletion_completes_when_all_live_replicas_have_the_log_start() -> None:
     live = {1, 2, 3}
     state = PartitionState(log_starts={1: 10, 2: 9, 3: -1})
     pending, operation, done = deletion(state, live)
@@ -166,7 +166,7 @@ def test_a_deletion_is_done_when_every_live_replica_starts_there() -> None:
 
 
 @pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}])
-def test_a_deletion_of_a_lost_leadership_is_not_promised(change: dict[str, int]) -> None:
+def test_a_delayed_deletion_fails_when_the_leadership_is_lost(change: dict[str, int]) -> None:
     state = PartitionState(log_starts={1: 10, 2: 0})
     pending, operation, _ = deletion(state, {1, 2})
     assert not operation.try_complete()
@@ -177,7 +177,7 @@ def test_a_deletion_of_a_lost_leadership_is_not_promised(change: dict[str, int])
     assert pending.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_deletion_whose_time_is_up() -> None:
+def test_a_delayed_deletion_times_out() -> None:
     pending, operation, done = deletion(PartitionState(log_starts={1: 10, 2: 0}), {1, 2})
     operation.on_expiration()
     assert (pending.code, done.calls) == (ErrorCode.REQUEST_TIMED_OUT, 1)

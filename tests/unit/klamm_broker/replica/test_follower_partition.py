@@ -133,7 +133,7 @@ def epochs_of(log: PartitionLog) -> list[tuple[int, int]]:
     return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(records)]
 
 
-def test_records_are_kept_as_they_came_with_their_epochs(make_replica: MakeReplica) -> None:
+def test_a_follower_stores_the_leaders_bytes_and_epochs(make_replica: MakeReplica) -> None:
     leader, follower = make_replica(LEADER, [1, 1, 4]), make_replica(FOLLOWER, [])
     for replica in (leader, follower):
         lead(replica, 5)
@@ -146,7 +146,7 @@ def test_records_are_kept_as_they_came_with_their_epochs(make_replica: MakeRepli
     assert follower.high_watermark == leader.high_watermark == 3
 
 
-def test_a_follower_serves_readers_once_its_leader_found_its_own_log_in_what_is_there(
+def test_a_follower_serves_readers_after_the_leader_confirmed_its_log(
     make_replica: MakeReplica,
 ) -> None:
     leader, follower = make_replica(LEADER, [1, 1]), make_replica(FOLLOWER, [1, 0], high_watermark=2)
@@ -169,7 +169,7 @@ def test_a_follower_serves_readers_once_its_leader_found_its_own_log_in_what_is_
     assert refuses(3), "the leader may have it by now"
 
 
-def test_bytes_become_readable_with_what_the_follower_hears_of_the_high_watermark(make_replica: MakeReplica) -> None:
+def test_bytes_become_readable_with_the_high_watermark_that_the_leader_sends(make_replica: MakeReplica) -> None:
     leader, follower = make_replica(LEADER, [1, 1]), make_replica(FOLLOWER, [])
     for replica in (leader, follower):
         lead(replica, 5)
@@ -198,7 +198,7 @@ def test_the_high_watermark_stays_within_the_own_log_and_does_not_go_back(make_r
     assert follower.on_leader_answer(answer(follower, high_watermark=1), wall_ms=0).high_watermark == 2
 
 
-def test_the_log_start_follows_as_far_as_is_committed(make_replica: MakeReplica) -> None:
+def test_a_follower_advances_its_log_start_up_to_its_high_watermark(make_replica: MakeReplica) -> None:
     follower = make_replica(FOLLOWER, [1] * 5)
     lead(follower, 1)
     follower.on_leader_answer(answer(follower, high_watermark=2, log_start_offset=4), wall_ms=0)
@@ -228,13 +228,15 @@ def test_an_answer_to_another_position_is_dropped(make_replica: MakeReplica) -> 
         (ErrorCode.KAFKA_STORAGE_ERROR, NextStep.BACK_OFF),
     ],
 )
-def test_errors_change_nothing(make_replica: MakeReplica, code: ErrorCode, step: NextStep) -> None:
+def test_an_error_from_the_leader_does_not_change_the_followers_log(
+    make_replica: MakeReplica, code: ErrorCode, step: NextStep
+) -> None:
     follower = make_replica(FOLLOWER, [1, 1], high_watermark=1)
     lead(follower, 1)
     assert follower.on_leader_answer(answer(follower, error_code=code), wall_ms=0) == (step, 1, None, 0)
 
 
-def test_a_log_that_the_leader_has_left_behind_starts_anew(make_replica: MakeReplica) -> None:
+def test_a_follower_whose_log_ends_before_the_leaders_start_truncates_fully(make_replica: MakeReplica) -> None:
     follower = make_replica(FOLLOWER, [1, 1], high_watermark=2)
     lead(follower, 1)
     out_of_range = answer(
@@ -245,7 +247,7 @@ def test_a_log_that_the_leader_has_left_behind_starts_anew(make_replica: MakeRep
     assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.high_watermark) == (7, 7, 7)
 
 
-def test_an_empty_log_that_begins_beyond_the_leaders_end_is_moved_back(make_replica: MakeReplica) -> None:
+def test_an_empty_log_that_starts_after_the_leaders_end_moves_back_to_it(make_replica: MakeReplica) -> None:
     follower = make_replica(FOLLOWER, [], start=7)
     lead(follower, 1)
     out_of_range = answer(follower, error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_end_offset=3)
@@ -253,7 +255,7 @@ def test_an_empty_log_that_begins_beyond_the_leaders_end_is_moved_back(make_repl
     assert follower.log.log_end_offset == 3
 
 
-def test_a_cut_below_the_high_watermark_is_told(make_replica: MakeReplica) -> None:
+def test_a_truncation_below_the_high_watermark_is_reported(make_replica: MakeReplica) -> None:
     """A leader can cause such a truncation only after an unclean election."""
     follower = make_replica(FOLLOWER, [1] * 5, high_watermark=4)
     lead(follower, 2)
@@ -262,7 +264,7 @@ def test_a_cut_below_the_high_watermark_is_told(make_replica: MakeReplica) -> No
     assert follower.high_watermark == 3
 
 
-def test_a_leader_that_contradicts_itself_cuts_nothing(make_replica: MakeReplica) -> None:
+def test_an_inconsistent_divergence_from_the_leader_truncates_nothing(make_replica: MakeReplica) -> None:
     follower = make_replica(FOLLOWER, [1, 1])
     lead(follower, 2)
     update = follower.on_leader_answer(answer(follower, diverging=LogEpochEnd(1, 8)), wall_ms=0)
@@ -270,7 +272,7 @@ def test_a_leader_that_contradicts_itself_cuts_nothing(make_replica: MakeReplica
     assert follower.log.log_end_offset == 2
 
 
-def test_unclean_leaders_one_after_the_other(make_replica: MakeReplica) -> None:
+def test_logs_after_repeated_unclean_elections_become_equal(make_replica: MakeReplica) -> None:
     """The logs are KIP-279's example.
 
     Neither has the last epoch of the other, and one look-up does not find the divergence.

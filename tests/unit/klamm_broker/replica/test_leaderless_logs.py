@@ -109,7 +109,7 @@ def test_a_log_is_reported_until_its_partition_has_a_leader(partition, leader):
     assert (len(logs), reported(logs)) == (0, [])
 
 
-def test_a_log_that_is_here_no_more_is_not_reported(partition):
+def test_a_log_that_the_broker_no_longer_hosts_is_not_reported(partition):
     logs = LeaderlessLogs(BROKER)
     logs.note(partition, is_hosted=True)
     assert not logs.note(partition, is_hosted=False)
@@ -122,7 +122,7 @@ def test_a_replica_without_metadata_is_not_reported(make_partition):
     assert not logs.note(make_partition(0), is_hosted=True)
 
 
-def test_many_logs_take_several_requests(make_partition, monkeypatch):
+def test_many_leaderless_logs_are_reported_in_several_requests(make_partition, monkeypatch):
     monkeypatch.setattr(leaderless_logs, "LOGS_PER_REQUEST", 2)
     logs = LeaderlessLogs(BROKER)
     for number in range(5):

@@ -115,7 +115,7 @@ def batch(count: int, *, producer: tuple[int, int, int] = (-1, -1, -1)) -> memor
     return memoryview(records)
 
 
-def test_alone_in_sync_everything_appended_is_committed(make_partition: MakePartition) -> None:
+def test_a_leader_alone_in_the_isr_commits_every_append(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(), now_ms=0)
     size = append(partition, 3)
@@ -146,7 +146,7 @@ def test_the_high_watermark_does_not_go_back_when_the_isr_grows(make_partition: 
     assert partition.high_watermark == 5
 
 
-def test_what_followers_said_to_an_earlier_leadership_does_not_count(make_partition: MakePartition) -> None:
+def test_fetch_positions_from_an_earlier_leader_epoch_do_not_count(make_partition: MakePartition) -> None:
     """The follower may have been truncated in between."""
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
@@ -192,7 +192,7 @@ def test_fewer_replicas_than_min_isr_are_enough_when_there_are_no_more(make_part
     assert partition.high_watermark == 3
 
 
-def test_a_follower_joins_when_it_has_all_that_is_committed(make_partition: MakePartition) -> None:
+def test_a_follower_joins_the_isr_when_it_has_all_committed_records(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 4)
@@ -205,7 +205,9 @@ def test_a_follower_joins_when_it_has_all_that_is_committed(make_partition: Make
     assert fetch(partition, 3, 5).effects.isr_change is None, "one change at a time"
 
 
-def test_a_follower_joins_only_with_all_that_the_epoch_began_with(make_partition: MakePartition) -> None:
+def test_a_follower_joins_the_isr_only_when_it_reaches_the_start_of_the_leader_epoch(
+    make_partition: MakePartition,
+) -> None:
     """A new leader's high watermark may be far behind the records that its predecessor committed."""
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
@@ -216,7 +218,7 @@ def test_a_follower_joins_only_with_all_that_the_epoch_began_with(make_partition
     assert isr_change(fetch(partition, 3, 5)).isr == (1, 2, 3)
 
 
-def test_the_high_watermark_waits_for_who_is_asked_to_join(make_partition: MakePartition) -> None:
+def test_the_high_watermark_waits_for_a_follower_in_a_pending_isr_expansion(make_partition: MakePartition) -> None:
     """The controller may have committed the larger in-sync set already."""
     partition = make_partition()
     partition.apply(image(isr=(1,)), now_ms=0)
@@ -231,7 +233,9 @@ def test_the_high_watermark_waits_for_who_is_asked_to_join(make_partition: MakeP
     assert partition.high_watermark == 1
 
 
-def test_the_high_watermark_counts_with_who_leaves_until_that_is_committed(make_partition: MakePartition) -> None:
+def test_the_high_watermark_waits_for_a_leaving_follower_until_the_isr_change_is_committed(
+    make_partition: MakePartition,
+) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     fetch(partition, 2, 0)
@@ -245,7 +249,7 @@ def test_the_high_watermark_counts_with_who_leaves_until_that_is_committed(make_
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_a_change_that_was_not_tried_is_over(make_partition: MakePartition, code: ErrorCode) -> None:
+def test_a_refused_isr_change_is_no_longer_pending(make_partition: MakePartition, code: ErrorCode) -> None:
     brokers = Brokers()
     partition = make_partition(brokers)
     partition.apply(image(isr=(1,)), now_ms=0)
@@ -258,7 +262,7 @@ def test_a_change_that_was_not_tried_is_over(make_partition: MakePartition, code
     assert isr_change(fetch(partition, 2, 1)) is not change
 
 
-def test_an_answer_to_an_older_change_is_nothing_to_a_newer_one(make_partition: MakePartition) -> None:
+def test_a_response_to_an_older_isr_change_does_not_affect_a_newer_one(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1,)), now_ms=0)
     older = isr_change(fetch(partition, 2, 0))
@@ -308,7 +312,7 @@ def test_replicas_change_with_an_image_of_the_epoch_that_was_answered(make_parti
         fetch(partition, 2, 0)
 
 
-def test_who_is_fenced_or_another_process_does_not_join(make_partition: MakePartition) -> None:
+def test_a_fenced_or_restarted_follower_does_not_join_the_isr(make_partition: MakePartition) -> None:
     brokers = Brokers()
     partition = make_partition(brokers)
     partition.apply(image(isr=(1,)), now_ms=0)
@@ -321,7 +325,7 @@ def test_who_is_fenced_or_another_process_does_not_join(make_partition: MakePart
     assert change.isr == (1, 2)
 
 
-def test_nobody_is_asked_in_while_a_member_shuts_down(make_partition: MakePartition) -> None:
+def test_no_follower_joins_the_isr_while_a_member_is_shutting_down(make_partition: MakePartition) -> None:
     """The controller would refuse such a set at every fetch."""
     brokers = Brokers()
     partition = make_partition(brokers)
@@ -333,7 +337,7 @@ def test_nobody_is_asked_in_while_a_member_shuts_down(make_partition: MakePartit
     assert effects.isr_change.isr == (1, 3)
 
 
-def test_a_leader_says_why_it_refuses_records(make_partition: MakePartition) -> None:
+def test_a_leader_gives_the_reason_why_it_refuses_records(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     leadership = partition.check_leader()
@@ -344,7 +348,7 @@ def test_a_leader_says_why_it_refuses_records(make_partition: MakePartition) -> 
     assert leadership.refusal(2) == "resigned"
 
 
-def test_who_resigned_does_not_join_until_it_resumes(make_partition: MakePartition) -> None:
+def test_a_resigned_replica_does_not_join_the_isr_until_it_resumes(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1,), resigned=(2,)), now_ms=0)
     assert fetch(partition, 2, 0).effects.isr_change is None
@@ -356,7 +360,7 @@ def test_who_resigned_does_not_join_until_it_resumes(make_partition: MakePartiti
     assert effects.isr_change.isr == (1, 2)
 
 
-def test_nobody_waits_for_a_joining_replica_from_the_moment_it_has_resigned(make_partition: MakePartition) -> None:
+def test_the_high_watermark_does_not_wait_for_a_joining_replica_that_resigned(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 3)), now_ms=0)
     fetch(partition, 3, 0)
@@ -368,7 +372,7 @@ def test_nobody_waits_for_a_joining_replica_from_the_moment_it_has_resigned(make
     assert partition.high_watermark == 1
 
 
-def test_an_earlier_life_or_session_of_a_follower_is_not_believed(make_partition: MakePartition) -> None:
+def test_a_fetch_of_a_followers_earlier_process_or_session_is_refused(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 2)
@@ -379,7 +383,7 @@ def test_an_earlier_life_or_session_of_a_follower_is_not_believed(make_partition
     assert partition.high_watermark == 0
 
 
-def test_a_follower_that_was_caught_up_lately_stays(make_partition: MakePartition) -> None:
+def test_a_follower_that_was_recently_caught_up_stays_in_the_isr(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 1)
@@ -391,7 +395,7 @@ def test_a_follower_that_was_caught_up_lately_stays(make_partition: MakePartitio
     assert partition.check_lag(now_ms=101 + LAG_TIME_MAX_MS).isr_change is not None
 
 
-def test_a_silent_follower_of_an_idle_partition_stays(make_partition: MakePartition) -> None:
+def test_a_silent_follower_of_an_idle_partition_stays_in_the_isr(make_partition: MakePartition) -> None:
     """The follower has everything, and the controller finds out if it is alive."""
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
@@ -400,7 +404,7 @@ def test_a_silent_follower_of_an_idle_partition_stays(make_partition: MakePartit
     assert partition.check_lag(now_ms=10**9).isr_change is None
 
 
-def test_the_high_watermark_waits_for_a_follower_on_its_way_into_the_set(make_partition: MakePartition) -> None:
+def test_the_high_watermark_waits_for_a_follower_that_is_about_to_join_the_isr(make_partition: MakePartition) -> None:
     """Otherwise a single leader under steady writes would always be a little ahead."""
     partition = make_partition()
     partition.apply(image(isr=(1,)), now_ms=0)
@@ -416,7 +420,7 @@ def test_the_high_watermark_waits_for_a_follower_on_its_way_into_the_set(make_pa
     assert isr_change(fetch(partition, 2, 3, now_ms=20)).isr == (1, 2)
 
 
-def test_a_log_that_parts_from_the_leaders_does_not_count(make_partition: MakePartition) -> None:
+def test_the_position_of_a_diverging_follower_does_not_count(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 3)
@@ -429,7 +433,7 @@ def test_a_log_that_parts_from_the_leaders_does_not_count(make_partition: MakePa
     assert partition.high_watermark == 5
 
 
-def test_offsets_out_of_range_are_told_apart_from_logs_that_part(make_partition: MakePartition) -> None:
+def test_a_fetch_out_of_range_is_refused_and_not_answered_as_a_divergence(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 3)
@@ -442,7 +446,7 @@ def test_offsets_out_of_range_are_told_apart_from_logs_that_part(make_partition:
         fetch(partition, 2, 1)
 
 
-def test_offsets_are_not_told_before_the_high_watermark_reaches_the_epochs_start(
+def test_a_new_leader_reports_no_offsets_until_its_high_watermark_reaches_its_epochs_start(
     make_partition: MakePartition,
 ) -> None:
     partition = make_partition()
@@ -456,7 +460,7 @@ def test_offsets_are_not_told_before_the_high_watermark_reaches_the_epochs_start
     partition.check_high_watermark()
 
 
-def test_ends_of_epochs(make_partition: MakePartition) -> None:
+def test_the_end_offset_of_an_epoch_is_where_the_next_epoch_begins(make_partition: MakePartition) -> None:
     partition = make_partition()
     for leader_epoch, count in ((2, 3), (4, 1), (7, 0)):
         partition.apply(image(isr=(1,), leader_epoch=leader_epoch, partition_epoch=leader_epoch), now_ms=0)
@@ -466,7 +470,7 @@ def test_ends_of_epochs(make_partition: MakePartition) -> None:
     assert found == {2: (2, 3), 3: (2, 3), 4: (4, 4), 5: (4, 4), 7: (7, 4), 8: (-1, -1)}
 
 
-def test_epochs_and_leadership_are_checked(make_partition: MakePartition) -> None:
+def test_a_request_with_a_wrong_leader_epoch_or_to_a_non_leader_is_refused(make_partition: MakePartition) -> None:
     partition = make_partition()
     with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]):
         partition.check_leader()
@@ -482,7 +486,7 @@ def test_epochs_and_leadership_are_checked(make_partition: MakePartition) -> Non
         partition.check_leader(4)
 
 
-def test_consumers_read_where_they_ask_for(make_partition: MakePartition) -> None:
+def test_a_read_is_checked_against_the_leader_epoch_and_the_requested_replica(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     for from_follower in (False, True):
@@ -499,7 +503,7 @@ def test_consumers_read_where_they_ask_for(make_partition: MakePartition) -> Non
         partition.check_reader(2, 0, from_follower=True)
 
 
-def test_the_closest_replica_is_one_in_sync_that_has_what_is_asked_for(make_partition: MakePartition) -> None:
+def test_the_closest_replica_for_a_read_is_in_sync_and_has_the_offset(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 3)
@@ -517,14 +521,14 @@ def test_the_closest_replica_is_one_in_sync_that_has_what_is_asked_for(make_part
     assert closer(1, "a") is None, "which is here"
 
 
-def test_metadata_never_go_back(make_partition: MakePartition) -> None:
+def test_an_image_with_an_older_leader_epoch_is_an_assertion_error(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(leader_epoch=4), now_ms=0)
     with pytest.raises(AssertionError):
         partition.apply(image(leader_epoch=3), now_ms=0)
 
 
-def test_min_insync_replicas(make_partition: MakePartition) -> None:
+def test_appends_below_min_insync_replicas_are_refused(make_partition: MakePartition) -> None:
     partition = make_partition(min_insync_replicas=2)
     partition.apply(image(isr=(1,)), now_ms=0)
     with pytest.raises(EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS], match=r"min\.insync\.replicas=2"):
@@ -543,7 +547,7 @@ def test_an_idempotent_batch_sent_again_is_not_appended_again(make_partition: Ma
     assert partition.log.log_end_offset == 4
 
 
-def test_an_older_owner_is_fenced_also_after_the_leadership_came_back(make_partition: MakePartition) -> None:
+def test_producer_state_survives_a_change_of_the_leader_and_back(make_partition: MakePartition) -> None:
     """The leader's knowledge of producers comes from the log."""
     partition = make_partition()
     partition.apply(image(), now_ms=0)
@@ -570,7 +574,9 @@ def test_a_refused_append_leaves_no_trace_of_its_producer(make_partition: MakePa
 
 
 @pytest.mark.parametrize("damage", ["an older epoch", "a duplicate"])
-def test_what_a_damaged_header_says_of_its_producer_is_not_believed(make_partition: MakePartition, damage: str) -> None:
+def test_a_corrupt_batch_is_refused_before_its_producer_fields_are_used(
+    make_partition: MakePartition, damage: str
+) -> None:
     partition = make_partition()
     partition.apply(image(), now_ms=0)
     partition.append(batch(1, producer=(7, 3, 0)), now_ms=0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from klamm_broker.replica.readable_bytes import APPENDS_MAX, PartitionBytes, ReadableBytes
 
 
-def test_an_append_counts_as_a_whole() -> None:
+def test_the_bytes_of_an_append_become_readable_as_a_whole() -> None:
     readable = ReadableBytes()
     readable.note(3, 100)
     readable.note(5, 50)
@@ -18,7 +18,7 @@ def test_an_append_counts_as_a_whole() -> None:
     assert readable.total == 150
 
 
-def test_what_is_cut_is_never_readable() -> None:
+def test_bytes_of_truncated_records_never_become_readable() -> None:
     readable = ReadableBytes()
     readable.note(3, 100)
     readable.forget()
@@ -28,7 +28,9 @@ def test_what_is_cut_is_never_readable() -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3 * APPENDS_MAX), st.data())
-def test_never_more_than_is_readable_and_all_of_it_in_the_end(sizes: list[int], data: st.DataObject) -> None:
+def test_readable_bytes_never_exceed_the_committed_ones_and_reach_the_total(
+    sizes: list[int], data: st.DataObject
+) -> None:
     """There may be any number of waiting appends. Each has one offset and `size` bytes here."""
     readable = ReadableBytes()
     for offset, size in enumerate(sizes, start=1):
@@ -40,7 +42,7 @@ def test_never_more_than_is_readable_and_all_of_it_in_the_end(sizes: list[int], 
     assert readable.total == sum(sizes)
 
 
-def test_stable_bytes_are_told_apart_from_the_first_transaction_on() -> None:
+def test_stable_bytes_are_counted_separately_after_the_first_transaction() -> None:
     counted = PartitionBytes()
     counted.note(1, 10, is_unstable=False)
     counted.readable.reach(1)

@@ -29,14 +29,14 @@ def test_a_follower_is_closest_in_its_rack() -> None:
     assert selected("b", view(1), view(2)) == 2
 
 
-def test_the_one_that_is_furthest_is_chosen_and_then_the_one_that_was_there_last() -> None:
+def test_the_replica_with_the_highest_end_offset_is_chosen_then_the_last_caught_up() -> None:
     assert selected("b", view(1), view(2, end_offset=9), view(3)) == 3
     assert selected("b", view(1), view(2, caught_up_ms=5), view(3, caught_up_ms=4)) == 2
     assert selected("b", view(3), view(2)) == 2, "the same one each time"
 
 
 @pytest.mark.parametrize("client_rack", ["c", "", "A"])
-def test_nobody_is_close_in_another_rack(client_rack: str) -> None:
+def test_no_replica_is_closest_to_a_client_in_another_rack(client_rack: str) -> None:
     assert selected(client_rack, view(1), view(2), view(5)) is None
 
 
@@ -50,5 +50,5 @@ def test_nobody_is_close_in_another_rack(client_rack: str) -> None:
         ("org.apache.kafka.common.replica.RackAwareReplicaSelector", True),
     ],
 )
-def test_names(name: str | None, is_rack_aware: bool) -> None:
+def test_a_replica_selector_is_chosen_by_its_short_or_java_class_name(name: str | None, is_rack_aware: bool) -> None:
     assert (replica_selector(name, RACKS.get) is not None) is is_rack_aware

@@ -24,7 +24,7 @@ def quota(limit: int) -> ReplicationQuota:
     return made
 
 
-def test_only_what_is_throttled_counts() -> None:
+def test_only_bytes_of_throttled_replicas_count() -> None:
     one = quota(100)
     one.record(OTHER, 10_000, 0)
     one.record(TopicPartition("u", 1), 10_000, 0)
@@ -34,7 +34,7 @@ def test_only_what_is_throttled_counts() -> None:
     assert one.copied_bytes == 101
 
 
-def test_a_burst_is_spread_over_the_time_that_it_should_have_taken() -> None:
+def test_after_a_burst_the_quota_is_exceeded_for_the_time_the_burst_should_have_taken() -> None:
     one = quota(100)
     one.record(THROTTLED, 300, 500)
     assert one.is_exceeded(500)
@@ -43,14 +43,14 @@ def test_a_burst_is_spread_over_the_time_that_it_should_have_taken() -> None:
     assert not one.is_exceeded(3_500)
 
 
-def test_what_is_older_than_eleven_windows_is_forgotten() -> None:
+def test_bytes_older_than_eleven_windows_are_forgotten() -> None:
     one = quota(1)
     one.record(THROTTLED, 10**9, 0)
     assert one.free_at_ms(0) == 11_000
     assert not one.is_exceeded(11_000)
 
 
-def test_at_rest_it_may_copy_a_second_worth_and_when_just_free_a_portion() -> None:
+def test_an_idle_quota_allows_one_second_of_its_rate_and_a_just_freed_one_a_portion() -> None:
     one = quota(1_000)
     assert one.room_bytes(0) == 1_000
     one.record(THROTTLED, 1_000, 0)
@@ -75,7 +75,9 @@ def test_a_limit_of_zero_lets_one_portion_through_in_eleven_seconds() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 10**7)), max_size=30), st.integers(0, 10**6))
-def test_it_is_free_exactly_when_it_says(records: list[tuple[int, int]], limit: int) -> None:
+def test_the_rate_falls_below_the_limit_exactly_at_the_predicted_time(
+    records: list[tuple[int, int]], limit: int
+) -> None:
     now_ms, rate = 0, WindowedRate()
     for pause_ms, size_bytes in records:
         now_ms += pause_ms
@@ -89,7 +91,7 @@ def test_it_is_free_exactly_when_it_says(records: list[tuple[int, int]], limit: 
 
 @settings(deadline=None)
 @given(st.integers(1, 10**6), st.lists(st.integers(1, 10**5), min_size=1, max_size=40))
-def test_who_waits_until_it_is_free_keeps_the_limit(limit: int, sizes: list[int]) -> None:
+def test_a_sender_that_waits_until_the_predicted_time_keeps_the_limit(limit: int, sizes: list[int]) -> None:
     """After the first second, the bytes before the last portion took at least the time that the limit requires."""
     now_ms, sent, rate = 0, 0, WindowedRate()
     for size_bytes in sizes:
@@ -112,7 +114,7 @@ def image(**topics: dict[str, str]) -> MetadataImage:
     return dataclasses.replace(MetadataImage.empty(), configs={**configs, **brokers})
 
 
-def test_the_metadata_name_replicas_by_partition_and_broker() -> None:
+def test_throttled_replicas_are_read_from_topic_configs_by_partition_and_broker() -> None:
     quotas = ReplicationQuotas()
     assert quotas.apply(
         image(
@@ -133,7 +135,7 @@ def test_the_metadata_name_replicas_by_partition_and_broker() -> None:
     assert not quotas.leader.is_throttled(TopicPartition("v", 1))
 
 
-def test_nothing_is_applied_while_no_config_changes() -> None:
+def test_an_image_without_config_changes_does_not_change_the_replication_quotas() -> None:
     quotas = ReplicationQuotas()
     empty = MetadataImage.empty()
     assert quotas.apply(empty, BrokerConfig(node_id=1))

@@ -46,7 +46,7 @@ def resignations():
     return Resignations(BROKER)
 
 
-def test_a_replica_resigns_until_the_metadata_say_so(resignations):
+def test_a_resignation_is_sent_until_the_metadata_contain_it(resignations):
     assert resignations.resign(key(0), "full")
     request = resignations.next_request(image((1, [])), broker_epoch=EPOCH)
     assert (request.broker_id, request.broker_epoch) == (BROKER, EPOCH)
@@ -57,14 +57,14 @@ def test_a_replica_resigns_until_the_metadata_say_so(resignations):
     assert resignations.next_request(image((2, [])), broker_epoch=EPOCH) == request, "after another registration"
 
 
-def test_leaderships_are_handed_over_first(resignations):
+def test_replicas_that_lead_resign_first(resignations):
     for number in range(3):
         resignations.resign(key(number), "full")
     request = resignations.next_request(image((2, []), (2, []), (1, [])), broker_epoch=EPOCH)
     assert named(request.resigned) == [key(2), key(0), key(1)]
 
 
-def test_a_replica_resumes_with_its_last_reason_and_says_so_until_it_is_heard(resignations):
+def test_a_replica_resumes_after_its_last_reason_ends_and_sends_it_until_answered(resignations):
     assert resignations.resign(key(0), "full")
     assert not resignations.resign(key(0), "damaged")
     resignations.resume(key(0), "full")
@@ -78,7 +78,7 @@ def test_a_replica_resumes_with_its_last_reason_and_says_so_until_it_is_heard(re
     assert resignations.next_request(image((2, [1])), broker_epoch=EPOCH) is None
 
 
-def test_who_resigns_again_before_that_was_heard_does_not_resume(resignations):
+def test_a_replica_that_resigns_again_before_its_resumption_is_sent_does_not_resume(resignations):
     resignations.resign(key(0), "full")
     resignations.resume(key(0), "full")
     resignations.resign(key(0), "full")
@@ -86,7 +86,7 @@ def test_who_resigns_again_before_that_was_heard_does_not_resume(resignations):
     assert (named(request.resigned), named(request.resumed)) == ([key(0)], [])
 
 
-def test_who_is_resigned_by_a_late_call_says_again_that_it_has_resumed(resignations):
+def test_a_replica_that_a_late_request_resigned_sends_its_resumption_again(resignations):
     late = image((2, [1]))
     partition = late.topics_by_id[TOPIC].partitions[0]
     assert resignations.note(key(0), partition)
@@ -96,13 +96,13 @@ def test_who_is_resigned_by_a_late_call_says_again_that_it_has_resumed(resignati
     assert not Resignations(2).note(key(0), partition), "of another broker's it knows nothing"
 
 
-def test_what_never_resigned_does_not_resume(resignations):
+def test_a_replica_that_never_resigned_sends_no_resumption(resignations):
     resignations.resume(key(0), "full")
     assert resignations.next_request(image((1, [])), broker_epoch=EPOCH) is None
     assert len(resignations) == 0
 
 
-def test_a_partition_that_is_gone_is_not_named(resignations):
+def test_the_resignation_of_a_deleted_partition_is_not_sent(resignations):
     resignations.resign(key(5), "full")
     resignations.resign((uuid.UUID(int=8).bytes, 0), "full")
     assert resignations.next_request(image((1, [])), broker_epoch=EPOCH) is None
@@ -110,6 +110,6 @@ def test_a_partition_that_is_gone_is_not_named(resignations):
 
 
 @pytest.mark.parametrize(("isr", "elr", "released"), [((2, 3), (), True), ((1,), (), False), ((2,), (1,), False)])
-def test_nobody_counts_on_a_replica_that_is_neither_in_sync_nor_eligible(isr, elr, released):
+def test_a_resigned_replica_is_released_when_it_is_in_neither_isr_nor_elr(isr, elr, released):
     partition = PartitionImage(0, (1, 2, 3), isr, isr[0], 4, 9, elr, resigned_replicas=(1,))
     assert is_released(partition, BROKER) is released

@@ -190,7 +190,7 @@ def leader(make_broker: Callable[[int], Broker]) -> Broker:
     return make_broker(LEADER)
 
 
-def test_records_are_sent_once_until_the_position_is_named_again(leader: Broker) -> None:
+def test_records_are_sent_once_until_the_follower_sends_its_position_again(leader: Broker) -> None:
     partition = leader.host(0)
     size = leader.append(partition)
     leader.ask(at(0, 0))
@@ -202,7 +202,7 @@ def test_records_are_sent_once_until_the_position_is_named_again(leader: Broker)
     assert leader.answer() == [(0, 0, size, 1)]
 
 
-def test_a_partition_without_news_is_not_mentioned_and_its_append_rings(leader: Broker) -> None:
+def test_an_unchanged_partition_is_left_out_and_its_next_append_wakes_the_session(leader: Broker) -> None:
     partitions = [leader.host(number) for number in range(3)]
     leader.ask(*(at(number, 0) for number in range(3)))
     assert [part[0] for part in leader.answer()] == [0, 1, 2], "the high watermark is news to a new session"
@@ -215,7 +215,7 @@ def test_a_partition_without_news_is_not_mentioned_and_its_append_rings(leader: 
     assert leader.answer() == [(1, 0, size, 0)]
 
 
-def test_a_high_watermark_is_news_but_not_urgent(leader: Broker) -> None:
+def test_a_moved_high_watermark_is_sent_but_does_not_complete_the_wait(leader: Broker) -> None:
     partition = leader.host(0)
     leader.append(partition)
     leader.ask(at(0, 0))
@@ -229,7 +229,7 @@ def test_a_high_watermark_is_news_but_not_urgent(leader: Broker) -> None:
     assert not leader.session.has_news
 
 
-def test_a_high_watermark_goes_with_records_that_come_in_time(leader: Broker) -> None:
+def test_a_moved_high_watermark_is_sent_together_with_new_records(leader: Broker) -> None:
     partition = leader.host(0)
     leader.append(partition)
     leader.ask(at(0, 0))
@@ -240,7 +240,7 @@ def test_a_high_watermark_goes_with_records_that_come_in_time(leader: Broker) ->
     assert leader.answer() == [(0, 0, size, 1)]
 
 
-def test_who_found_no_room_is_first_next_time(leader: Broker) -> None:
+def test_a_partition_without_room_in_the_answer_comes_first_in_the_next_one(leader: Broker) -> None:
     partitions = [leader.host(number) for number in range(3)]
     size = max([leader.append(partition) for partition in partitions])
     leader.ask(*(at(number, 0) for number in range(3)))
@@ -285,7 +285,7 @@ def test_a_position_under_an_older_epoch_is_refused_and_leaves_the_session(leade
 
 
 @pytest.mark.parametrize("new_leader", [LEADER, FOLLOWER])
-def test_a_lost_leadership_is_told_at_once(leader: Broker, new_leader: int) -> None:
+def test_a_lost_leadership_is_answered_at_once(leader: Broker, new_leader: int) -> None:
     partition = leader.host(0)
     leader.ask(at(0, 0))
     leader.answer()
@@ -298,7 +298,7 @@ def test_a_lost_leadership_is_told_at_once(leader: Broker, new_leader: int) -> N
     assert leader.answer() == []
 
 
-def test_records_read_under_a_lost_leadership_are_stale(leader: Broker) -> None:
+def test_records_located_before_a_lost_leadership_are_stale(leader: Broker) -> None:
     partition = leader.host(0)
     leader.append(partition)
     leader.ask(at(0, 0))
@@ -308,7 +308,7 @@ def test_records_read_under_a_lost_leadership_are_stale(leader: Broker) -> None:
     assert leader.session.is_stale(found)
 
 
-def test_out_of_range_says_where_the_log_is(leader: Broker) -> None:
+def test_an_out_of_range_answer_has_the_leaders_log_start_and_log_end(leader: Broker) -> None:
     partition = leader.host(0, isr=(LEADER,))
     for _ in range(3):
         leader.append(partition)
@@ -319,7 +319,7 @@ def test_out_of_range_says_where_the_log_is(leader: Broker) -> None:
     assert (part.fetch_offset, part.log_start_offset, part.log_end_offset) == (1, 2, 3)
 
 
-def test_a_new_log_start_is_news(leader: Broker) -> None:
+def test_a_new_log_start_is_sent_to_the_follower(leader: Broker) -> None:
     partition = leader.host(0, isr=(LEADER,))
     leader.append(partition)
     leader.ask(at(0, 1))
@@ -330,7 +330,7 @@ def test_a_new_log_start_is_news(leader: Broker) -> None:
     assert part.log_start_offset == 1
 
 
-def test_what_is_forgotten_is_not_mentioned_any_more(leader: Broker) -> None:
+def test_a_forgotten_partition_is_no_longer_in_answers(leader: Broker) -> None:
     partition = leader.host(0)
     leader.ask(at(0, 0), at(5, 0, leader_epoch=8))
     leader.ask(forgotten=[0, 5])
@@ -356,7 +356,7 @@ def test_a_silent_follower_is_caught_up_as_of_its_last_request(leader: Broker) -
     assert [change.isr for change in leader.observer.isr_changes] == [(LEADER,)]
 
 
-def test_a_session_that_ended_counts_up_to_its_last_request(leader: Broker) -> None:
+def test_a_follower_whose_session_ended_leaves_the_isr_after_its_last_requests_lag_time(leader: Broker) -> None:
     partition = leader.host(0)
     leader.ask(at(0, 0))
     leader.clock.now_ms = 5_000
@@ -401,7 +401,7 @@ def follower(make_broker: Callable[[int], Broker]) -> Broker:
     return make_broker(FOLLOWER)
 
 
-def test_only_what_changed_is_named(follower: Broker) -> None:
+def test_a_follower_sends_only_changed_positions(follower: Broker) -> None:
     one, other = follower.host(0), follower.host(1)
     session = follower_session()
     session.add(one)
@@ -417,7 +417,7 @@ def test_only_what_changed_is_named(follower: Broker) -> None:
     assert named(session) == [(0, 0, 1)]
 
 
-def test_news_end_the_wait_for_an_answer_but_only_once(follower: Broker) -> None:
+def test_an_added_partition_allows_one_more_request_before_the_answer(follower: Broker) -> None:
     session = follower_session()
     session.add(follower.host(0))
     assert named(session) == [(0, 0, 0)]
@@ -430,7 +430,7 @@ def test_news_end_the_wait_for_an_answer_but_only_once(follower: Broker) -> None
     assert named(session) == [(2, 0, 0)]
 
 
-def test_an_answer_that_was_asked_for_before_the_partition_was_added_anew_is_dropped(follower: Broker) -> None:
+def test_an_answer_to_a_request_before_the_partition_was_added_again_is_dropped(follower: Broker) -> None:
     """The answer may belong to another leader epoch with the same offset."""
     partition = follower.host(0)
     session = follower_session()
@@ -443,7 +443,7 @@ def test_an_answer_that_was_asked_for_before_the_partition_was_added_anew_is_dro
     assert told(session, 0) == [0]
 
 
-def test_what_is_followed_no_more_is_forgotten(follower: Broker) -> None:
+def test_a_partition_that_is_no_longer_followed_is_sent_as_forgotten(follower: Broker) -> None:
     partition = follower.host(0)
     session = follower_session()
     session.add(partition)
@@ -457,7 +457,7 @@ def test_what_is_followed_no_more_is_forgotten(follower: Broker) -> None:
     assert named(session) == []
 
 
-def test_an_answer_sent_is_what_was_located(leader: Broker) -> None:
+def test_locating_an_answer_does_not_change_the_session_until_it_is_sent(leader: Broker) -> None:
     size = leader.append(leader.host(0))
     leader.ask(at(0, 0))
     found: SessionAnswer = leader.locate()
@@ -509,7 +509,7 @@ def test_a_throttled_replica_in_sync_is_not_held(leader: Broker) -> None:
     assert leader.replicas.quotas.leader.copied_bytes == 2 * size
 
 
-def test_who_is_held_hears_of_a_log_start_and_of_a_lost_leadership(leader: Broker) -> None:
+def test_a_throttled_replica_still_gets_a_new_log_start_and_a_lost_leadership(leader: Broker) -> None:
     partition = leader.host(0, isr=(LEADER,))
     throttle(leader, 0, 0)
     leader.replicas.quotas.leader.record(partition.topic_partition, 1, 0)
@@ -525,7 +525,7 @@ def test_who_is_held_hears_of_a_log_start_and_of_a_lost_leadership(leader: Broke
     assert leader.answer()[0][1] == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_of_a_throttled_partition_that_is_behind_no_more_is_asked_for_than_may_be_copied(follower: Broker) -> None:
+def test_a_follower_requests_at_most_its_quota_for_a_throttled_partition(follower: Broker) -> None:
     quota = ReplicationQuota()
     quota.configure(50, {f"on-{FOLLOWER}": frozenset({0})})
     session = follower_session(quota)

@@ -85,7 +85,7 @@ def test_the_replicas_of_a_full_dir_resign_and_those_of_others_do_not(world):
     assert (len(world.full), world.a in world.full, world.b in world.full) == (1, True, False)
 
 
-def test_they_resume_when_there_is_much_more_space_than_an_append_needs(world):
+def test_resigned_replicas_resume_only_with_much_more_space_than_an_append_needs(world):
     world.full.on_full(world.a)
     world.disk.usable_bytes = enough_bytes(GIB) - 1
     world.look()
@@ -96,7 +96,7 @@ def test_they_resume_when_there_is_much_more_space_than_an_append_needs(world):
     assert len(world.full) == 0
 
 
-def test_free_space_that_cannot_be_had_is_none(world):
+def test_a_disk_whose_free_space_cannot_be_allocated_counts_as_full(world):
     world.full.on_full(world.a)
     world.disk.usable_bytes, world.disk.allocatable_bytes = GIB, 4096
     world.look()
@@ -106,7 +106,7 @@ def test_free_space_that_cannot_be_had_is_none(world):
     assert world.a not in world.full, "a file system without allocation is not full"
 
 
-def test_replicas_that_come_resign_too_and_those_that_were_moved_out_resume(world):
+def test_replicas_that_move_into_a_full_dir_resign_and_those_that_move_out_resume(world):
     world.full.on_full(world.a)
     world.replicas.append(world.replica(4, world.a))
     world.replicas[0].log.log_dir = world.b
@@ -121,7 +121,7 @@ def test_a_dir_that_failed_is_not_full_any_more(world):
     assert (len(world.full), world.resigned(world.a)) == (0, [])
 
 
-def test_a_line_is_logged_when_it_begins_one_a_minute_and_one_at_the_end(world, told):
+def test_a_full_disk_is_logged_at_its_start_each_minute_and_at_its_end(world, told):
     for _ in range(100):
         world.full.on_full(world.a)
         world.now_ms += 1_000
@@ -135,7 +135,7 @@ def test_a_line_is_logged_when_it_begins_one_a_minute_and_one_at_the_end(world, 
     assert ended == ("WARNING", f"log_dir=a has space again after_s=100 usable_bytes={GIB}")
 
 
-def test_a_broker_that_starts_on_a_full_disk_knows_it_before_anybody_writes(world):
+def test_replicas_resign_at_the_start_on_a_full_disk_before_any_append(world):
     world.disk.usable_bytes = enough_bytes(GIB)
     asyncio.run(world.full.look_first([world.a]))
     assert world.resigned(world.a) == []
@@ -144,12 +144,12 @@ def test_a_broker_that_starts_on_a_full_disk_knows_it_before_anybody_writes(worl
     assert world.resigned(world.a) == [0, 1]
 
 
-def test_what_is_enough_grows_with_the_file_system_up_to_a_bound():
+def test_the_required_free_space_grows_with_the_file_system_up_to_a_bound():
     assert [enough_bytes(size) for size in (0, 100 << 20, 1 << 50)] == [0, 1 << 20, ENOUGH_MAX_BYTES]
     assert ALLOCATED_MAX_BYTES < ENOUGH_MAX_BYTES
 
 
-def test_a_real_disk_allocates_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_allocation_on_a_real_disk_leaves_no_file(tmp_path: Path) -> None:
     Disk().allocate(str(tmp_path), 1 << 16)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):

@@ -123,7 +123,7 @@ def test_a_stream_lasts_while_any_partition_follows_that_leader(logs: LogManager
     asyncio.run(scenario())
 
 
-def test_another_number_of_streams_begins_all_of_them_again(logs: LogManager) -> None:
+def test_a_changed_number_of_fetchers_restarts_all_fetch_streams(logs: LogManager) -> None:
     """An existing stream would be refused for a moved partition, because its session is older."""
 
     async def scenario() -> None:
@@ -148,7 +148,7 @@ def test_another_number_of_streams_begins_all_of_them_again(logs: LogManager) ->
     asyncio.run(scenario())
 
 
-def test_who_waits_for_newer_metadata_keeps_its_place(logs: LogManager) -> None:
+def test_a_partition_that_its_fetcher_skips_still_counts_for_its_fetch_stream(logs: LogManager) -> None:
     """A fetcher skips a partition after its leader's permanent refusal. Newer metadata then moves the partition."""
 
     async def scenario() -> None:

@@ -133,7 +133,7 @@ def test_a_report_without_an_answer_is_sent_again_at_once():
     run(body)
 
 
-def test_a_broker_that_may_not_lead_reports_nothing_before_it_may(often):
+def test_a_broker_reports_its_leaderless_logs_only_when_it_may_become_leader(often):
     async def body(broker):
         broker.activate(False)
         broker.reporter.note(replica(0), is_hosted=True)

@@ -22,7 +22,7 @@ def names(roles: Roles) -> set[tuple[str, ResourceType, str]]:
     return {(entry.operation.name, entry.resource_type, entry.resource_name) for entry in entries}
 
 
-def test_one_entry() -> None:
+def test_one_operation_and_resource_make_one_acl() -> None:
     whom = Whom("User:bob", "10.0.0.1", prefixed=True, deny=True)
     assert entries_of(whom, "Alter-Configs", "topic:a:b", NONE) == [
         AclBinding(
@@ -49,11 +49,11 @@ def test_a_consumer_reads_and_describes() -> None:
     assert names(CONSUMER) == {("READ", TOPIC, "t"), ("DESCRIBE", TOPIC, "t"), ("READ", GROUP, "g")}
 
 
-def test_who_is_both_has_nothing_twice() -> None:
+def test_a_producer_that_is_also_a_consumer_gets_no_acl_twice() -> None:
     assert len(names(CONSUMER._replace(producer=True))) == 5
 
 
-def test_prefixes_are_of_names_and_not_of_the_cluster() -> None:
+def test_a_prefixed_pattern_applies_to_names_and_not_to_the_cluster() -> None:
     entries = entries_of(ALICE._replace(prefixed=True), None, None, PRODUCER._replace(idempotent=True))
     patterns = {entry.resource_type: entry.pattern_type for entry in entries}
     assert patterns == {TOPIC: PatternType.PREFIXED, CLUSTER: PatternType.LITERAL}
@@ -75,7 +75,7 @@ def test_prefixes_are_of_names_and_not_of_the_cluster() -> None:
         (ALICE, None, None, CONSUMER._replace(idempotent=True), "--idempotent: expected with --producer"),
     ],
 )
-def test_what_means_no_entry_is_told(
+def test_arguments_that_make_no_acl_are_refused(
     capsys: pytest.CaptureFixture[str], whom: Whom, operation: str | None, resource: str | None, roles: Roles, told: str
 ) -> None:
     with pytest.raises(typer.Exit) as ended:

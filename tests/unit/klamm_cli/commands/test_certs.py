@@ -40,7 +40,7 @@ def material(files: DevFiles):
     return loaded
 
 
-def test_what_dev_makes_is_what_servers_need_and_nobody_else_may_read_it(klamm, tmp_path: Path) -> None:
+def test_certs_dev_makes_server_certificates_that_only_the_owner_may_read(klamm, tmp_path: Path) -> None:
     status, out, _ = klamm(
         "certs", "dev", "--dir", str(tmp_path / "certs"), "--host", "a.example", "--host", "10.0.0.7"
     )
@@ -57,7 +57,7 @@ def test_what_dev_makes_is_what_servers_need_and_nobody_else_may_read_it(klamm, 
     assert f"ssl.truststore.location={files.ca}\n" in files.client_properties.read_text()
 
 
-def test_made_again_the_ca_stays_and_the_certificates_are_new(klamm, tmp_path: Path) -> None:
+def test_a_second_certs_dev_keeps_the_ca_and_makes_new_certificates(klamm, tmp_path: Path) -> None:
     files = DevFiles(tmp_path)
     klamm("certs", "dev", "--dir", str(tmp_path))
     ca, node = files.ca.read_bytes(), files.node.read_bytes()
@@ -69,7 +69,7 @@ def test_made_again_the_ca_stays_and_the_certificates_are_new(klamm, tmp_path: P
     assert identity(material(files)).names == {"DNS:localhost", "IP:127.0.0.1", "IP:::1"}
 
 
-def test_servers_with_certificates_of_their_own_are_told_apart(klamm, tmp_path: Path) -> None:
+def test_certs_dev_makes_one_certificate_with_its_own_name_for_each_server(klamm, tmp_path: Path) -> None:
     given = ("certs", "dev", "--dir", str(tmp_path), "--host", "localhost", "--server", "a", "--server", "b")
     assert klamm(*given)[0] == 0
     files = DevFiles(tmp_path)
@@ -79,7 +79,7 @@ def test_servers_with_certificates_of_their_own_are_told_apart(klamm, tmp_path: 
         assert (own.subject, set(own.names)) == (f"CN={name}", {f"DNS:{name}", "DNS:localhost"})
 
 
-def test_a_ca_that_expired_or_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_expired_or_invalid_ca_is_refused(tmp_path: Path) -> None:
     files = DevFiles(tmp_path)
     files.make(["h"], now=datetime.now(UTC) - timedelta(days=3_651))
     with pytest.raises(ConfigError, match="the CA expired at"):
@@ -89,7 +89,7 @@ def test_a_ca_that_expired_or_is_none_is_refused(tmp_path: Path) -> None:
         files.make(["h"], now=datetime.now(UTC))
 
 
-def test_show_tells_what_others_see(klamm, tmp_path: Path) -> None:
+def test_certs_show_prints_the_names_the_issuer_and_the_expiry(klamm, tmp_path: Path) -> None:
     file = tmp_path / "node.pem"
     file.write_text(server("node", "a.example").keystore_pem)
 
@@ -114,14 +114,16 @@ def test_show_tells_what_others_see(klamm, tmp_path: Path) -> None:
         (server(valid_days=-3).certificate_pem, "days_left:   -"),
     ],
 )
-def test_show_tells_what_is_wrong(klamm, tmp_path: Path, content: str, told: str) -> None:
+def test_certs_show_reports_a_wrong_key_and_an_expired_certificate(
+    klamm, tmp_path: Path, content: str, told: str
+) -> None:
     file = tmp_path / "some.pem"
     file.write_text(content)
     assert told in klamm("certs", "show", str(file))[1]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xfe\xed", server().certificate_pem.replace("MII", "***").encode()])
-def test_show_refuses_what_is_no_certificate(klamm, tmp_path: Path, content: bytes) -> None:
+def test_certs_show_refuses_a_file_without_a_certificate(klamm, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "some.pem"
     file.write_bytes(content)
     status, _, err = klamm("certs", "show", str(file))

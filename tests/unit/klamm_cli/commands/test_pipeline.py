@@ -17,14 +17,14 @@ def test_every_pipeline_is_listed_with_a_line():
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_pipeline_says_what_it_does_and_what_it_needs(name):
+def test_the_help_of_a_pipeline_has_its_summary_and_options(name):
     ended = klamm("pipeline", "run", name, "--help")
     assert ended.status == 0
     assert PIPELINES[name].summary in " ".join(ended.out.split())
     assert "--bootstrap" in ended.out
 
 
-def test_a_pipeline_that_is_none_is_named():
+def test_an_unknown_pipeline_is_refused_by_name():
     assert "'fly'" in klamm.refused(2, "pipeline", "run", "fly")
 
 

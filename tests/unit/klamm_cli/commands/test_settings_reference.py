@@ -43,7 +43,7 @@ def page() -> str:
     return reference()
 
 
-def test_the_page_is_what_the_command_prints(page: str) -> None:
+def test_the_settings_page_equals_the_output_of_the_command(page: str) -> None:
     printed = KlammCommand("nobody:1").ok("configs", "docs").out
     assert printed == page + "\n"
     assert PAGE.read_text() == printed, "write it again: klamm configs docs > docs/reference/settings.md"
@@ -65,7 +65,7 @@ def test_each_config_without_effect_is_named_once(page: str) -> None:
 
 
 @pytest.mark.parametrize("owner", ALL)
-def test_every_setting_is_there_with_all_that_it_is(page: str, owner: str) -> None:
+def test_every_setting_is_in_the_page_with_its_type_and_documentation(page: str, owner: str) -> None:
     lines = page.splitlines()
     for name, setting in ALL[owner].items():
         rows = [line for line in lines if line.startswith(f"| `{name}` | ")]
@@ -73,7 +73,7 @@ def test_every_setting_is_there_with_all_that_it_is(page: str, owner: str) -> No
 
 
 @pytest.mark.parametrize("owner", ALL)
-def test_a_setting_says_what_it_is_in_whole_sentences(owner: str) -> None:
+def test_the_documentation_of_a_setting_ends_with_a_full_stop(owner: str) -> None:
     for name, setting in ALL[owner].items():
         assert setting.documentation.endswith("."), name
         assert not setting.takes_effect or setting.update_mode is not UpdateMode.READ_ONLY, name

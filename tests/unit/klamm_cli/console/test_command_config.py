@@ -34,7 +34,7 @@ def give(directory: Path, text: str) -> Path:
     return file
 
 
-def test_each_class_gets_what_it_knows_of_a_file_for_all(tmp_path: Path) -> None:
+def test_each_client_gets_only_its_own_settings_of_a_shared_file(tmp_path: Path) -> None:
     give(tmp_path, "security.protocol=SSL\nacks=1\ngroup.id=g\nssl.protocol=TLS\nbootstrap.servers=elsewhere:1\n")
     ours = {"bootstrap.servers": "h:1", "security.protocol": "SSL"}
 
@@ -44,7 +44,7 @@ def test_each_class_gets_what_it_knows_of_a_file_for_all(tmp_path: Path) -> None
     assert client_settings("h:1", ConsumerConfig) == {**ours, "group.id": "g"}
 
 
-def test_without_a_file_there_is_only_the_server() -> None:
+def test_without_a_command_config_file_only_the_server_is_set() -> None:
     assert client_settings("h:1") == {"bootstrap.servers": "h:1"}
 
 
@@ -66,7 +66,7 @@ def test_commands_that_talk_to_a_cluster_have_the_option_and_others_do_not() -> 
             assert any("--command-config" in param.opts for param in each.params) is asks, each.name
 
 
-def test_what_is_wrong_with_the_file_ends_the_command_with_a_line(monkeypatch, capsys, tmp_path: Path) -> None:
+def test_an_invalid_command_config_file_ends_the_command_with_one_line(monkeypatch, capsys, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SSL\nssl.keystore.location=/nowhere.pem\n")
     for source in (["--command-config", str(file)], []):

@@ -22,11 +22,11 @@ from klamm_cli.console.output import explain, one_line_errors, print_rows, statu
         (EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]("no"), ExitStatus.UNREACHABLE),
     ],
 )
-def test_the_exit_status_tells_who_has_to_act(error, status):
+def test_the_exit_status_of_an_error_depends_on_its_kind(error, status):
     assert status_of(error) is status
 
 
-def test_an_unreachable_cluster_is_told_with_the_innermost_reason():
+def test_an_unreachable_cluster_is_reported_with_the_innermost_reason():
     error = NoBrokerError("no server answered: a: b: Connection refused")
     assert explain(error, "host:1").startswith("no server answers at host:1 (Connection refused); ")
     elsewhere = NoBrokerError(
@@ -35,7 +35,7 @@ def test_an_unreachable_cluster_is_told_with_the_innermost_reason():
     assert explain(elsewhere, "host:1") == "host:1 is for others: this is a Kafka listener; dial h:2"
 
 
-def test_of_several_things_refused_each_has_its_line(capsys):
+def test_each_of_several_refusals_is_printed_on_its_own_line(capsys):
     error = KlammError("a: refused")
     error.add_note("also: b: refused")
     with pytest.raises(typer.Exit), one_line_errors():
@@ -43,7 +43,7 @@ def test_of_several_things_refused_each_has_its_line(capsys):
     assert capsys.readouterr().err == "klamm: a: refused\nklamm: also: b: refused\n"
 
 
-def test_what_is_no_error_of_the_library_is_not_swallowed():
+def test_an_exception_that_is_no_klamm_error_is_not_caught():
     with pytest.raises(ZeroDivisionError), one_line_errors():
         _ = 1 / 0
 

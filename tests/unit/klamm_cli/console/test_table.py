@@ -43,7 +43,7 @@ def test_characters_of_two_columns_and_of_none_are_counted():
     assert lines == ["NAME  NOTE", "日本  x", "e\u0301     x", "ab    x"]
 
 
-def test_a_name_cannot_command_the_terminal():
+def test_control_characters_in_a_name_are_escaped():
     assert table_lines(("name",), [("a\x1b[2J\nb",)]) == ["NAME", "a\\x1b[2J\\nb"]
 
 
@@ -51,7 +51,7 @@ def test_a_name_cannot_command_the_terminal():
     rows=st.lists(st.tuples(st.text(max_size=30), st.integers() | st.none(), st.text(max_size=60)), max_size=5),
     width=st.integers(24, 100),
 )
-def test_folding_loses_nothing_and_fits(rows, width):
+def test_folded_tables_keep_all_text_and_fit_the_width(rows, width):
     """Folding may drop only the spaces where it breaks lines."""
     flat = table_lines(COLUMNS, rows)
     folded = table_lines(COLUMNS, rows, width=width)

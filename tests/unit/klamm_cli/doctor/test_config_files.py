@@ -27,7 +27,7 @@ def texts(checked, level):
     return [each.text for each in checked.findings if each.level is level]
 
 
-def test_a_sound_file():
+def test_a_valid_config_file_has_no_problem():
     checked = check()
     assert [(each.level, each.text) for each in checked.findings] == [(Level.OK, "f: 6 settings of a broker")]
     assert checked.config.node_id == 4
@@ -40,7 +40,7 @@ def test_a_sound_file():
         ({"node.id": "1", "controller.quorum.bootstrap.servers": "h:1", "group.max.size": "9"}, "coordinator"),
     ],
 )
-def test_the_service_is_the_one_that_knows_the_names(properties, service):
+def test_the_service_of_a_config_file_is_recognized_by_its_settings(properties, service):
     assert texts(check_config("f", properties), Level.OK) == [f"f: {len(properties)} settings of a {service}"]
 
 
@@ -51,7 +51,7 @@ def test_an_unknown_name_is_a_problem_with_the_nearest_one():
     assert check(zzzzzz="1").findings[0].advice == "remove it"
 
 
-def test_every_value_that_does_not_fit_is_told():
+def test_every_invalid_value_of_a_config_file_is_a_problem():
     found = texts(check(num_partitions="many", log_retention_ms="-9"), Level.PROBLEM)
     assert ["num.partitions" in text or "log.retention.ms" in text for text in found] == [True, True]
 
@@ -62,7 +62,7 @@ def test_fields_that_contradict_each_other_are_a_problem():
     assert "queued.max.request.bytes" in texts(checked, Level.PROBLEM)[0]
 
 
-def test_settings_that_lose_or_refuse_records():
+def test_settings_that_lose_or_refuse_records_are_reported():
     (text,) = texts(check(min_insync_replicas="4"), Level.PROBLEM)
     assert "min.insync.replicas=4, default.replication.factor=3" in text
     assert "unclean" in texts(check(unclean_leader_election_enable="true"), Level.WARNING)[0]
@@ -104,14 +104,14 @@ def test_a_file_that_kafka_comes_with_has_no_problem(file, service):
     assert type(checked.config).__name__.lower() == f"{service}config"
 
 
-def test_telling_others_to_dial_their_own_loopback_is_a_warning():
+def test_an_advertised_loopback_address_is_a_warning():
     checked = check(listeners="GRPC://0.0.0.0:9094", advertised_listeners="GRPC://localhost:9094")
     (text,) = texts(checked, Level.WARNING)
     assert "localhost:9094, their own loopback" in text
     assert not texts(check(listeners="GRPC://127.0.0.1:9094"), Level.WARNING)
 
 
-def test_one_mistake_hides_no_other():
+def test_several_mistakes_in_a_config_file_are_all_reported():
     """The file has an unknown name, an invalid value, a missing setting, and settings that refuse records."""
     checked = check(
         min_insnc_replicas="2",
@@ -126,7 +126,7 @@ def test_one_mistake_hides_no_other():
     assert not texts(checked, Level.OK)
 
 
-def test_listeners_are_looked_at_beside_a_value_that_does_not_fit():
+def test_listeners_are_checked_even_if_another_value_is_invalid():
     checked = check(num_partitions="many", advertised_listeners="GRPC://localhost:9094,KAFKA://h:9092")
     assert "their own loopback" in texts(checked, Level.WARNING)[0]
     assert checked.config is not None

@@ -27,7 +27,7 @@ def check(**changes):
     return [(each.level, each.text) for each in check_data_dir(dataclasses.replace(SOUND, **changes))]
 
 
-def test_a_sound_directory():
+def test_a_usable_data_directory_has_no_problem():
     assert check() == [(Level.OK, "/data: 50000 MiB free on ext4")]
     assert check(exists=False, cluster_ids=()) == [(Level.OK, "/data, not there yet: 50000 MiB free on ext4")]
 
@@ -54,11 +54,11 @@ def test_a_sound_directory():
         ),
     ],
 )
-def test_what_is_wrong_with_a_directory(changes, level, said):
+def test_each_fault_of_a_data_directory_is_reported(changes, level, said):
     assert check(**changes) == [(level, said)]
 
 
-def test_a_real_directory_is_looked_at(tmp_path):
+def test_a_real_data_directory_is_inspected_with_its_cluster_ids(tmp_path):
     for name, text in (("broker", "version=1\ncluster.id=abc\n"), ("controller", "cluster.id=abc\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "meta.properties").write_text(text)
@@ -69,12 +69,12 @@ def test_a_real_directory_is_looked_at(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["nonsense", "version=1\n"])
-def test_properties_without_a_cluster_are_told(tmp_path, text):
+def test_meta_properties_without_a_cluster_id_are_unreadable(tmp_path, text):
     (tmp_path / "meta.properties").write_text(text)
     assert str(tmp_path / "meta.properties") in inspect(str(tmp_path), []).unreadable
 
 
-def test_a_directory_that_is_not_there_yet_is_judged_by_the_one_above(tmp_path):
+def test_a_missing_data_directory_is_checked_by_its_closest_existing_parent(tmp_path):
     found = inspect(str(tmp_path / "a" / "b"), [])
     assert (found.exists, found.writable, found.cluster_ids) == (False, True, ())
 

@@ -37,7 +37,7 @@ def levels(findings):
         ({}, 3, []),
     ],
 )
-def test_settings_that_fit_each_other_badly(settings, brokers, expected):
+def test_replication_settings_that_lose_or_refuse_records_are_reported(settings, brokers, expected):
     found = list(check_durability("settings", "here", settings, brokers))
     assert levels(found) == expected
     assert all(each.text.startswith("here: ") and each.advice for each in found)
@@ -52,13 +52,13 @@ def texts(findings, level):
     return [each.text for each in findings if each.level is level]
 
 
-def test_a_healthy_cluster_has_one_good_word():
+def test_a_healthy_cluster_has_one_finding_that_says_so():
     found = check()
     assert levels(found) == [OK]
     assert found[0].text == "the-id is healthy: 6 servers"
 
 
-def test_problems_of_the_status_are_those_of_the_doctor():
+def test_problems_of_the_status_are_problems_of_the_doctor_too():
     found = check(unknown={"groups": "timed out"})
     assert levels(found) == [PROBLEM]
     assert found[0].advice
@@ -69,12 +69,12 @@ def test_a_directory_of_another_cluster_is_a_problem():
     assert texts(found, PROBLEM) == ["/data is of cluster other; the one that answers is the-id"]
 
 
-def test_settings_that_differ_among_brokers_are_told_and_judged_no_further():
+def test_settings_that_differ_among_brokers_are_a_warning_and_not_checked_further():
     found = check(settings={1: {FACTOR: "3", MIN_ISR: "2"}, 2: {FACTOR: "1", MIN_ISR: "2"}})
     assert texts(found, WARNING) == [f"{FACTOR} differs: 3 on broker 1, 1 on broker 2"]
 
 
-def test_settings_are_judged_by_the_brokers_there_are_not_by_those_that_answer():
+def test_settings_are_checked_against_all_registered_brokers():
     assert not texts(check(settings={1: {FACTOR: "3", MIN_ISR: "2"}}), PROBLEM)
 
 
@@ -107,7 +107,7 @@ def answer(name="broker 1", host="h1", **changes):
     return ProbeAnswer(target=ProbeTarget(name=name, host=host, port=9094), **values)
 
 
-def test_servers_without_a_fault():
+def test_servers_without_a_fault_have_no_problem():
     found = check_servers([answer(), answer("broker 2", skew_ms=-12)], ["h1"])
     assert [each.text for each in found] == [
         "2 of 2 advertised addresses resolve and connect",
@@ -131,17 +131,17 @@ def test_servers_without_a_fault():
         ({"open_files_max": 1_024}, WARNING, "broker 1 may have 1024 files open"),
     ],
 )
-def test_what_is_wrong_with_a_server(bad, level, said):
+def test_each_fault_of_a_server_is_reported(bad, level, said):
     found = [each for each in check_servers([answer(**bad)], ["h1"]) if each.level is not OK]
     assert levels(found) == [level]
     assert said in found[0].text
 
 
-def test_a_slow_answer_says_little_about_a_clock():
+def test_the_clock_skew_of_a_slow_answer_is_ignored_within_its_uncertainty():
     assert set(levels(check_servers([answer(skew_ms=2_000, uncertainty_ms=1_500)], ["h1"]))) == {OK}
 
 
-def test_loopback_is_right_for_who_asked_there():
+def test_an_advertised_loopback_address_is_fine_for_a_client_on_loopback():
     assert set(levels(check_servers([answer(host="127.0.0.1")], ["localhost"]))) == {OK}
 
 
@@ -154,15 +154,15 @@ def test_servers_of_different_versions_are_listed():
     ("host", "expected"),
     [("localhost", True), ("127.0.0.1", True), ("127.8.8.8", True), ("[::1]", True), ("10.0.0.1", False), ("h", False)],
 )
-def test_loopback(host, expected):
+def test_loopback_hosts_are_recognized(host, expected):
     assert is_loopback(host) is expected
 
 
-def test_hosts_of_a_bootstrap_list():
+def test_the_hosts_of_a_bootstrap_list_are_parsed():
     assert hosts_of("a:1, b:2,[::1]:3") == ["a", "b", "[::1]"]
 
 
-def test_who_is_asked():
+def test_all_servers_except_fenced_ones_are_probed():
     brokers = (server(1, kafka_host="k", kafka_port=9092), server(2, fenced=True, kafka_port=9092))
     found = targets(dataclasses.replace(HEALTHY.cluster, brokers=brokers))
     assert [(each.name, each.is_kafka) for each in found] == [

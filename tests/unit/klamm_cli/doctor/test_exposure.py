@@ -19,11 +19,11 @@ def told(**settings: str) -> list[str]:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
-def test_nothing_is_open_at_loopback_addresses(host: str) -> None:
+def test_a_server_at_loopback_addresses_is_not_exposed(host: str) -> None:
     assert not told(listeners=f"GRPC://{host}:9094,PLAINTEXT://{host}:9092", metrics_port="9404")
 
 
-def test_everything_is_open_at_other_addresses() -> None:
+def test_an_unsecured_server_at_another_address_is_reported_as_exposed() -> None:
     encryption, authorizer, metrics = told(listeners="GRPC://b:9094,PLAINTEXT://127.0.0.1:9092", metrics_port="9404")
     assert ENCRYPTED in encryption
     assert "GRPC://b:9094" in encryption
@@ -32,14 +32,14 @@ def test_everything_is_open_at_other_addresses() -> None:
     assert METRICS in metrics
 
 
-def test_a_server_on_its_way_to_security_is_told_until_it_is_there() -> None:
+def test_a_server_in_a_security_migration_is_reported() -> None:
     secured = {"ssl.keystore.location": "/k.pem", "security.migration.enable": "true"}
     plain, migration, _ = told(listeners="GRPC://b:9094,SSL://b:9092", **secured)
     assert ENCRYPTED in plain
     assert migration == "f: security.migration.enable is on"
 
 
-def test_what_is_encrypted_and_authorized_is_not_open() -> None:
+def test_an_encrypted_and_authorized_server_is_not_exposed() -> None:
     secured = {
         "listeners": "GRPC://127.0.0.1:9094,SSL://b:9092",
         "ssl.keystore.location": "/k.pem",

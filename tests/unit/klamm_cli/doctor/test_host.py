@@ -22,12 +22,12 @@ def found(level, **changes):
     return [each.text for each in check_host(dataclasses.replace(SOUND, **changes)) if each.level is level]
 
 
-def test_a_sound_machine():
+def test_a_suitable_machine_has_no_problem():
     assert found(Level.WARNING) == found(Level.PROBLEM) == []
     assert "grpcio 1.85.1, uvloop 0.23.0" in found(Level.OK)
 
 
-def test_this_machine_runs_these_tests():
+def test_the_machine_of_this_test_has_no_problem():
     assert not [each for each in check_host(this_host()) if each.level is Level.PROBLEM]
 
 
@@ -41,7 +41,7 @@ def test_this_machine_runs_these_tests():
         ({"installed": {"grpcio": "2.0", "uvloop": "0.23.0"}}, "grpcio 2.0 is not <2,>=1.80"),
     ],
 )
-def test_what_keeps_klamm_from_working_is_a_problem(changes, said):
+def test_an_unsuitable_python_or_library_is_a_problem(changes, said):
     (text,) = found(Level.PROBLEM, **changes)
     assert said in text
 
@@ -54,9 +54,9 @@ def test_what_keeps_klamm_from_working_is_a_problem(changes, said):
         ({"open_files_hard": OPEN_FILES_MIN - 1}, "a process may have 9999 files open (ulimit -Hn)"),
     ],
 )
-def test_what_may_matter_later_is_a_warning(changes, said):
+def test_a_missing_optional_library_or_a_low_limit_is_a_warning(changes, said):
     assert found(Level.WARNING, **changes) == [said]
 
 
-def test_no_limit_of_open_files_is_no_small_one():
+def test_an_unlimited_number_of_open_files_is_no_warning():
     assert found(Level.WARNING, open_files_hard=-1) == []

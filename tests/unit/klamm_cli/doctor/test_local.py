@@ -23,7 +23,7 @@ def problems_of_keys(directory: Path, stores: certificates.Stores) -> list[str]:
     return [each.text for each in findings if each.check == "keys" and each.level is Level.PROBLEM]
 
 
-def test_a_key_that_everybody_may_read_is_a_problem(tmp_path: Path) -> None:
+def test_a_private_key_that_other_users_may_read_is_a_problem(tmp_path: Path) -> None:
     stores = certificates.write_stores(tmp_path / "keys", certificates.server())
     assert problems_of_keys(tmp_path, stores) == []
     stores.keystore.chmod(0o644)

@@ -38,23 +38,23 @@ def levels(users: set[str], acls: list[AclBinding]) -> list[Level]:
     return [each.level for each in check_users(users, acls)]
 
 
-def test_users_without_an_entry_are_named() -> None:
+def test_users_without_an_acl_are_named() -> None:
     (found,) = check_users({"alice", "bob", "carol"}, [OF_ALICE])
     assert found.level is Level.WARNING
     assert found.text.endswith("bob, carol")
 
 
-def test_nothing_is_wrong_where_everybody_has_one() -> None:
+def test_users_who_all_have_an_acl_are_no_problem() -> None:
     assert levels({"alice"}, [OF_ALICE]) == [Level.OK]
     assert levels(set(), []) == []
     assert levels({"bob"}, [OF_ALICE._replace(principal=WILDCARD_PRINCIPAL)]) == []
 
 
-def test_super_users_need_none() -> None:
+def test_super_users_need_no_acl() -> None:
     admin: Any = Admin({"alice", "root"})
     assert [each.level for each in check_rights(admin, 1_000)] == [Level.OK]
 
 
-def test_nothing_is_said_without_an_authorizer() -> None:
+def test_without_an_authorizer_the_rights_of_users_are_not_checked() -> None:
     admin: Any = Admin({"bob"}, ErrorCode.SECURITY_DISABLED)
     assert check_rights(admin, 1_000) == []

@@ -27,16 +27,18 @@ def found(*has_authorizer: bool | None) -> list[Finding]:
         ([True, False], [Level.PROBLEM]),
     ],
 )
-def test_all_servers_have_an_authorizer_or_none_has(has_authorizer: list[bool | None], levels: list[Level]) -> None:
+def test_an_authorizer_on_only_some_servers_is_a_problem(
+    has_authorizer: list[bool | None], levels: list[Level]
+) -> None:
     assert [each.level for each in found(*has_authorizer)] == levels
 
 
-def test_those_without_are_named() -> None:
+def test_servers_without_an_authorizer_are_named() -> None:
     (problem,) = found(True, False, True)
     assert "at broker 2:" in problem.text
 
 
-def test_servers_on_their_way_to_security_are_named() -> None:
+def test_servers_in_a_security_migration_are_named() -> None:
     answers = [
         ProbeAnswer(target=ProbeTarget(name=f"broker {number}", host="localhost", port=1), is_migrating=number == 2)
         for number in (1, 2)

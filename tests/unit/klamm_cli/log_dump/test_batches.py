@@ -114,7 +114,7 @@ def test_a_batch_whose_bytes_changed_is_not_valid_and_the_dump_goes_on(dump):
         (8, b"\x7f\x00\x00\x00", "takes 2130706444 bytes"),
     ],
 )
-def test_the_dump_goes_on_behind_what_is_no_batch(dump, at, written, said):
+def test_the_dump_continues_after_an_invalid_batch_header(dump, at, written, said):
     data = bytearray(b"".join(THREE))
     data[len(THREE[0]) + at : len(THREE[0]) + at + len(written)] = written
     lines = dump(bytes(data))
@@ -125,7 +125,7 @@ def test_the_dump_goes_on_behind_what_is_no_batch(dump, at, written, said):
     assert said in text
 
 
-def test_a_gap_larger_than_what_is_read_at_once_is_searched_to_its_end(dump):
+def test_the_dump_continues_after_garbage_larger_than_one_read(dump):
     garbage = bytes(range(3, 256)) * 9_000 + b"\x02" * 1_000
     lines = dump(THREE[0] + garbage + THREE[1])
     assert offsets(lines)[0] == 0

@@ -34,7 +34,7 @@ from klamm_coordinator.transaction.states import TxnState
 from klamm_coordinator.transaction_shard.records import encode_shard_record
 
 
-def test_a_committed_offset_and_a_tombstone():
+def test_a_committed_offset_and_its_tombstone_are_decoded():
     key = encode_key(OffsetCommitKey("g", "orders", 3))
     value = encode_value(OffsetCommitValue(41, 2, "why", 1_000, -1))
     shown = {"type": "OffsetCommit", "group_id": "g", "topic": "orders", "partition": 3}
@@ -59,7 +59,7 @@ def member(subscription, assignment):
 
 
 @pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
-def test_what_members_say_is_read_where_it_has_a_schema(protocol_type):
+def test_subscriptions_and_assignments_are_decoded_only_for_consumer_groups(protocol_type):
     subscription = encode_subscription(Subscription(topics=("orders",)))
     assignment = encode_assignment(Assignment(partitions=(TopicPartition("orders", 0),)))
     value = GroupMetadataValue(
@@ -80,7 +80,7 @@ def test_what_members_say_is_read_where_it_has_a_schema(protocol_type):
     assert second["subscription"] == "00"
 
 
-def test_a_member_of_the_new_protocol():
+def test_a_member_of_the_consumer_group_protocol_is_decoded():
     partition = TopicIdPartition(bytes(15) + b"\x01", 2)
     value = Current(
         member_epoch=3,
@@ -95,19 +95,19 @@ def test_a_member_of_the_new_protocol():
     assert shown["assigned"] == ["AAAAAAAAAAAAAAAAAAAAAQ-2"]
 
 
-def test_a_key_of_a_later_version_is_shown_as_it_is():
+def test_a_key_of_a_later_version_is_shown_as_bytes():
     assert decode_offsets(b"\x00\x63ab", b"v") == ({"type": "unknown", "version": 99, "key": "00636162"}, b"v")
     assert decode_transactions(b"\x00\x63ab", b"v") == ({"type": "unknown", "version": 99, "key": "00636162"}, b"v")
 
 
 @pytest.mark.parametrize("decode", [decode_offsets, decode_transactions])
 @pytest.mark.parametrize("key", [None, b"", b"\x00"])
-def test_what_does_not_parse_is_refused(decode, key):
+def test_a_key_that_does_not_parse_is_refused(decode, key):
     with pytest.raises(SchemaError):
         decode(key, None)
 
 
-def test_a_transaction_and_a_ledger():
+def test_a_transaction_and_a_batch_ledger_are_decoded():
     value = TransactionMetadata(
         producer_id=7,
         producer_epoch=1,

@@ -73,7 +73,7 @@ def test_a_damaged_file_ends_the_dump_of_that_file_only(partition, dump):
     assert text.count("baseOffset") == 2
 
 
-def test_what_a_producer_snapshot_says(tmp_path, dump):
+def test_a_producer_snapshot_is_dumped_with_one_line_for_each_producer(tmp_path, dump):
     rows = [ProducerRow(7, 1, Run(10, 100, 5, 1_000), 1_000, 3, 102), ProducerRow(8, 0, None, 2_000)]
     (tmp_path / f"{105:020d}.snapshot").write_bytes(encode_snapshot(rows))
     sound, text = dump()
@@ -86,7 +86,7 @@ def test_what_a_producer_snapshot_says(tmp_path, dump):
     ]
 
 
-def test_checkpoints_and_properties(tmp_path, dump):
+def test_checkpoints_and_meta_properties_are_dumped_and_a_damaged_checkpoint_is_reported(tmp_path, dump):
     (tmp_path / "replication-offset-checkpoint").write_bytes(encode_checkpoint([("a.b", 0, 12)]))
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"0\n2\norders 0 1\n")
     (tmp_path / "meta.properties").write_text("version=1\n\nnode.id=3\n")
@@ -97,7 +97,7 @@ def test_checkpoints_and_properties(tmp_path, dump):
     assert "1 rows, but its second line announces 2" in text
 
 
-def test_json_is_an_object_a_line(partition, dump):
+def test_a_json_dump_has_one_object_on_each_line(partition, dump):
     _, text = dump(partition / f"{0:020d}.log", as_json=True, records=True)
     file, batch, record = map(json.loads, text.splitlines())
     assert file == {"line": "file", "path": f"orders-0/{0:020d}.log"}

@@ -52,7 +52,7 @@ def transaction_index(*entries):
     return index.unwritten()
 
 
-def test_entries_that_the_log_confirms(dump):
+def test_index_entries_that_agree_with_the_log_are_reported_as_valid(dump):
     assert dump(dump_offset_index, offset_index((5, STARTS[1]), (9, STARTS[3]))) == [
         f"offset: 5 position: {STARTS[1]}",
         f"offset: 9 position: {STARTS[3]}",
@@ -73,7 +73,7 @@ def test_entries_that_the_log_confirms(dump):
         ((50, 100_000), "offset 50: no batch begins at position 100000"),
     ],
 )
-def test_offset_entries_that_the_log_contradicts(dump, entry, said):
+def test_an_offset_index_entry_that_contradicts_the_log_is_damage(dump, entry, said):
     assert dump(dump_offset_index, offset_index(entry))[1:] == [f"damage: index: {said}"]
 
 
@@ -84,11 +84,11 @@ def test_offset_entries_that_the_log_contradicts(dump, entry, said):
         ([(9_000, 50)], "timestamp 9000: the log has no offset 50"),
     ],
 )
-def test_time_entries_that_the_log_contradicts(dump, entries, said):
+def test_a_time_index_entry_that_contradicts_the_log_is_damage(dump, entries, said):
     assert dump(dump_time_index, time_index(*entries))[-1] == f"damage: index: {said}"
 
 
-def test_a_time_entry_behind_a_later_time_is_damage(dump):
+def test_a_time_index_entry_after_a_batch_with_a_later_timestamp_is_damage(dump):
     log = BATCHES[3].replace(BATCHES[3][:8], bytes(7) + b"\x02", 1) + BATCHES[1]
     found = dump(dump_time_index, time_index((2_000, 5)), log)
     assert found[-1] == "damage: index: timestamp 2000: a batch before offset 5 has 4000"

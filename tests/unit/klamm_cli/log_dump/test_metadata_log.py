@@ -68,7 +68,7 @@ def texts(path):
     return [line.to_text() for line in dump_metadata_log(str(path))]
 
 
-def test_the_log_of_a_running_controller_is_read_without_a_trace(path, store):
+def test_dumping_the_log_of_a_running_controller_changes_no_file(path, store):
     def seen():
         return {name: os.stat(path / name).st_mtime_ns for name in os.listdir(path)}
 
@@ -101,7 +101,7 @@ def test_a_snapshot_is_shown_record_by_record(path, store):
     assert found[-1].startswith("index: 2 ")
 
 
-def test_what_a_password_could_be_guessed_by_is_not_shown(path, store):
+def test_scram_keys_salts_and_the_cluster_secret_are_not_shown(path, store):
     credential = UserScramCredentialRecord(
         name="alice", mechanism=1, salt=b"salty", stored_key=b"stored", server_key=b"serving", iterations=4096
     )
@@ -115,7 +115,7 @@ def test_what_a_password_could_be_guessed_by_is_not_shown(path, store):
         assert hidden.hex() not in found
 
 
-def test_a_quota_is_shown_with_whom_it_is_for(path, store):
+def test_a_quota_is_shown_with_its_entity(path, store):
     quota = ClientQuotaRecord(
         entity=[QuotaEntityPart(type="client-id"), QuotaEntityPart(type="user", name="alice")],
         key="request_percentage",

@@ -50,7 +50,7 @@ class MovingCluster:
         return cast(Admin, self)
 
 
-def test_each_group_has_its_offsets_and_each_partition_with_a_leader_its_bounds() -> None:
+def test_positions_have_each_groups_offsets_and_the_bounds_of_partitions_with_a_leader() -> None:
     cluster = MovingCluster({"g": {A: 1, LEADERLESS: 3}})
     found = read_positions(cluster.admin(), ["g", "deleted"], {A, B}, also=[B])
     assert found.committed == {"g": {A: 1, LEADERLESS: 3}}

@@ -25,7 +25,7 @@ def problems(facts):
     return [each.text for each in found]
 
 
-def test_a_healthy_cluster_has_none(facts):
+def test_a_healthy_cluster_has_no_problems(facts):
     assert problems(facts()) == []
 
 
@@ -56,11 +56,11 @@ def test_a_healthy_cluster_has_none(facts):
         ({"unknown": {"groups": "timed out"}}, ["groups: not known (timed out)"]),
     ],
 )
-def test_what_is_a_problem(facts, changes, said):
+def test_each_fault_of_a_cluster_is_a_problem(facts, changes, said):
     assert problems(facts(**changes)) == said
 
 
-def test_observers_and_other_servers_may_be_silent(facts):
+def test_silent_observers_and_other_servers_are_no_problem(facts):
     silent = quorum(
         controller(1, silent_ms=99_999),  # the leader itself
         controller(2, is_voter=False, silent_ms=99_999),
@@ -69,7 +69,7 @@ def test_observers_and_other_servers_may_be_silent(facts):
     assert problems(facts(quorum=silent)) == []
 
 
-def test_partitions_are_named_by_what_it_means_for_clients(facts):
+def test_faulty_partitions_are_reported_with_the_effect_on_clients(facts):
     topics = {
         "orders": topic("orders", partition(0, leader=-1, isr=(1,)), partition(1, isr=(1, 2)), partition(2)),
     }
@@ -80,7 +80,7 @@ def test_partitions_are_named_by_what_it_means_for_clients(facts):
     ]
 
 
-def test_a_broker_that_resigned_is_named_and_what_it_leads_nevertheless(facts):
+def test_a_resigned_broker_is_reported_with_the_partitions_that_it_still_leads(facts):
     topics = {
         "orders": topic(
             "orders",
@@ -95,7 +95,7 @@ def test_a_broker_that_resigned_is_named_and_what_it_leads_nevertheless(facts):
     ]
 
 
-def test_more_replicas_wanted_in_sync_than_there_are_is_below_the_minimum(facts):
+def test_a_partition_with_fewer_replicas_than_min_isr_is_below_the_minimum(facts):
     topics = {"orders": topic("orders", partition(0, replicas=(1,), isr=(1,)))}
     (said,) = problems(facts(topics=topics))
     assert "below min.insync.replicas" in said
@@ -141,7 +141,7 @@ def test_a_group_that_lost_records_is_a_problem_and_one_that_is_behind_is_not(fa
     ]
 
 
-def test_of_many_groups_that_lost_records_the_last_ones_share_a_problem(facts):
+def test_many_groups_that_lost_records_are_reported_in_a_bounded_list(facts):
     found = problems(facts(groups=[group(f"g{number}", orders=1) for number in range(12)]))
     assert len(found) == 11
     assert found[0] == "group g0 lost 1 record, deleted before the group read them: orders-0 (1)"
@@ -149,7 +149,7 @@ def test_of_many_groups_that_lost_records_the_last_ones_share_a_problem(facts):
 
 
 @pytest.mark.parametrize(("total", "usable", "percent"), [(0, 0, None), (100, 100, 0), (100, 0, 100), (3, 1, 67)])
-def test_how_full_a_disk_is(total, usable, percent):
+def test_the_used_share_of_a_disk_is_computed_in_percent(total, usable, percent):
     assert used_percent(total, usable) == percent
 
 

@@ -21,7 +21,7 @@ def rows(facts, title):
     return found
 
 
-def test_brokers_have_their_leaders_and_what_is_out_of_sync(facts):
+def test_brokers_are_shown_with_their_leaders_and_out_of_sync_replicas(facts):
     described = facts(
         cluster={"brokers": (server(1), server(2, fenced=True), server(3, in_controlled_shutdown=True, rack="b"))},
         topics={"orders": topic("orders", partition(0, isr=(1, 3)), partition(1, leader=3, isr=(1, 2, 3)))},
@@ -32,7 +32,7 @@ def test_brokers_have_their_leaders_and_what_is_out_of_sync(facts):
     assert shown == [("live", 1, 2, 0), ("fenced", 0, 2, 1), ("shutting down", 1, 2, 0)]
 
 
-def test_without_a_quorum_the_controllers_are_named_nevertheless(facts):
+def test_controllers_are_shown_even_if_the_quorum_is_unknown(facts):
     found = rows(facts(quorum=None), "controllers")
     assert [(each["id"], each["role"], each["lag"]) for each in found] == [(1, "leader", None), (2, None, None)]
 
@@ -44,7 +44,7 @@ def test_only_the_groups_with_the_most_lag_are_on_the_screen(facts):
     assert "groups 43, behind 40, 3 not looked at" in summary(described)
 
 
-def test_what_is_not_known_is_not_said(facts):
+def test_unknown_facts_are_not_shown(facts):
     described = facts(topics=None, groups=None, open_transactions=None, hanging=None)
     assert summary(described) == []
     assert document(described, [])["topics"] is None
@@ -72,7 +72,7 @@ def test_the_document_is_json_and_has_every_part(facts):
     assert len(found["brokers"]) == 3
 
 
-def test_the_headline_counts(facts):
+def test_the_headline_counts_the_problems(facts):
     assert headline(facts(), []) == "cluster the-id: healthy"
     assert headline(facts(), [Problem("a", "")]) == "cluster the-id: degraded, 1 problem"
     assert headline(facts(), [Problem("a", "")] * 2) == "cluster the-id: degraded, 2 problems"
@@ -81,7 +81,7 @@ def test_the_headline_counts(facts):
 GROUP = GroupListing(group_id="g", protocol_type="consumer", state="Empty", type="classic")
 
 
-def test_lag_counts_what_has_an_end_and_is_never_negative():
+def test_lag_counts_only_partitions_with_a_known_end_and_is_never_negative():
     a, b, gone = (TopicPartition("t", number) for number in range(3))
     lag = group_lag(GROUP, {a: 5, b: 9, gone: 1}, {a: LogBounds(0, 12), b: LogBounds(0, 7)})
     assert (lag.lag, lag.partitions, lag.lost) == (7, 2, {})

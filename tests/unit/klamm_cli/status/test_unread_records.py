@@ -22,15 +22,17 @@ A, B, GONE = (TopicPartition("t", number) for number in range(3))
         (12, 4, 10, 0, 0),  # the group committed after the end was read
     ],
 )
-def test_records_are_either_still_there_or_lost(committed: int, start: int, end: int, lag: int, lost: int) -> None:
+def test_unread_records_are_counted_as_lag_or_as_lost(
+    committed: int, start: int, end: int, lag: int, lost: int
+) -> None:
     assert unread(committed, LogBounds(start, end)) == Unread(lag=lag, lost=lost)
 
 
-def test_an_offset_that_leaves_the_beginning_to_the_members_loses_nothing() -> None:
+def test_a_partition_without_a_committed_offset_has_no_lost_records() -> None:
     assert unread(-1, LogBounds(5, 9)) is None
 
 
-def test_totals_leave_out_partitions_without_bounds() -> None:
+def test_lag_and_loss_leave_out_partitions_without_known_bounds() -> None:
     committed = {B: 1, A: 2, GONE: 7, TopicPartition("reset", 0): -1}
     bounds = {A: LogBounds(5, 9), B: LogBounds(3, 4), TopicPartition("reset", 0): LogBounds(3, 4)}
     assert total_lag(committed, bounds) == 4 + 1

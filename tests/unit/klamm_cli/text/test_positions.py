@@ -25,11 +25,11 @@ def position(text: str) -> Position:
 @pytest.mark.parametrize(
     ("text", "age_ms"), [("1500ms", 1_500), ("90s", 90_000), ("15m", 900_000), ("2h", 7_200_000), ("7d", 604_800_000)]
 )
-def test_an_age_is_so_long_ago(text, age_ms):
+def test_an_age_means_a_time_before_now(text, age_ms):
     assert time_ms(text) == NOW_MS - age_ms
 
 
-def test_an_iso_time_has_its_zone_or_the_local_one():
+def test_an_iso_time_without_a_zone_is_local_time():
     assert time_ms("1970-01-02T00:00:00+00:00") == 86_400_000
     assert time_ms("1970-01-02T00:00:00.250Z") == 86_400_250
     local = datetime.datetime(2026, 1, 31, 12, 0)
@@ -37,19 +37,19 @@ def test_an_iso_time_has_its_zone_or_the_local_one():
     assert time_ms("2026-01-31") == time_ms("2026-01-31T00:00:00")
 
 
-def test_now_and_today_are_of_the_local_day():
+def test_today_means_the_start_of_the_local_day():
     assert time_ms("now") == NOW_MS
     today = datetime.datetime.fromtimestamp(NOW_MS / 1000).date()
     assert time_ms("today") == time_ms(today.isoformat())
 
 
 @pytest.mark.parametrize("text", ["1960-01-01", "99999999d", "0001-01-01T00:00:00+00:00"])
-def test_what_lies_before_the_epoch_is_the_epoch(text):
+def test_a_time_before_the_epoch_becomes_the_epoch(text):
     assert time_ms(text) == 0
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "15 m", "-15m", "m", "2026-13-01", "9999999-01-01", "@@1", "@", "-"])
-def test_anything_else_is_refused_with_what_was_expected(text):
+def test_an_invalid_position_is_refused_with_the_expected_forms(text):
     with pytest.raises(ConfigError, match=r"--from .* is not a position: expected beginning, end"):
         position(text)
 
@@ -75,7 +75,7 @@ def test_anything_else_is_refused_with_what_was_expected(text):
         ("@2026-01-01T00:00:00Z", Time(1_767_225_600_000)),
     ],
 )
-def test_a_position_is_what_kcat_and_rpk_understand(text, expected):
+def test_positions_of_kcat_and_rpk_are_understood(text, expected):
     assert position(text) == expected
 
 
@@ -88,7 +88,7 @@ def test_a_position_is_what_kcat_and_rpk_understand(text, expected):
         ("@1767225600000000", ("13 digits",)),
     ],
 )
-def test_what_may_mean_two_things_is_refused_and_both_are_named(text, choices):
+def test_an_ambiguous_position_is_refused_with_its_possible_meanings(text, choices):
     with pytest.raises(ConfigError) as refused:
         position(text)
     assert all(choice in str(refused.value) for choice in choices)

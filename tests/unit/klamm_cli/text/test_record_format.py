@@ -29,7 +29,7 @@ def record(key=b"k", value=b"v", headers=()):
         ("", b""),
     ],
 )
-def test_a_format_is_kcats(text, printed):
+def test_a_record_format_prints_what_kcat_prints(text, printed):
     headers = (("a", b"1"), ("b", None), ("c", b""))
     assert parse_format(text, b"")(record(headers=headers)) == printed
 
@@ -46,12 +46,12 @@ def test_bytes_are_printed_as_they_are():
 
 
 @pytest.mark.parametrize("text", ["%q", "%", "%s%", "%\n"])
-def test_an_unknown_token_is_refused_with_those_there_are(text):
+def test_an_unknown_format_token_is_refused_with_the_known_ones(text):
     with pytest.raises(ConfigError, match="is not a token; expected %t, %p, %o"):
         parse_format(text, b"")
 
 
-def test_a_key_is_told_from_none():
+def test_an_empty_key_is_printed_differently_from_a_null_key():
     formatter = key_and_value_formatter(b"\t", b"null")
     assert formatter(record(b"", b"")) == b"\t\n"
     assert formatter(record(None, None)) == b"null\tnull\n"
@@ -71,17 +71,17 @@ def test_a_key_is_told_from_none():
         ("", b""),
     ],
 )
-def test_escapes_stand_for_bytes(text, meant):
+def test_escapes_in_an_option_become_bytes(text, meant):
     assert unescape(text, "--key-separator") == meant
 
 
 @pytest.mark.parametrize("text", [r"\q", "\\", r"\x1", r"\u12", r"\ud800", r"\U00110000", r"a\é"])
-def test_what_is_not_an_escape_is_refused(text):
+def test_an_invalid_escape_is_refused(text):
     with pytest.raises(ConfigError, match=r"--key-separator: \\.* is not an? (escape|character)"):
         unescape(text, "--key-separator")
 
 
-def test_a_line_says_null_where_the_marker_is():
+def test_the_null_marker_in_a_line_means_null():
     parse = line_parser(b"\t", b"null")
     assert parse(b"k\tv\r\n") == RecordLine(key=b"k", value=b"v")
     assert parse(b"null\tnull\n") == RecordLine(key=None, value=None)

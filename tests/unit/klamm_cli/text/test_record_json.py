@@ -31,7 +31,7 @@ def test_any_bytes_come_back_as_they_were(key, value, headers, timestamp_ms):
     assert parse_json(line) == RecordLine(key=key, value=value, headers=headers, partition=3, timestamp_ms=timestamp_ms)
 
 
-def test_only_what_is_not_utf8_is_base64():
+def test_only_bytes_that_are_not_utf8_become_base64():
     document = json.loads(format_json(record(b"k", b"\xff\x00", (("a", b"1"), ("b", b"\xfe")))))
     assert (document["key"], document["value_base64"]) == ("k", "/wA=")
     assert not {"value", "key_base64"} & document.keys()
@@ -61,7 +61,7 @@ def test_a_json_value_that_looks_like_base64_stays_json():
         (b"\xff", "not JSON"),
     ],
 )
-def test_what_is_not_a_record_is_refused(line, complaint):
+def test_a_json_line_that_is_not_a_record_is_refused(line, complaint):
     with pytest.raises(ConfigError) as refused:
         parse_json(line)
     assert complaint in str(refused.value)

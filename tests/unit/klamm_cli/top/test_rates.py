@@ -36,7 +36,7 @@ def rates(before=None, after=None, limit=10):
     )
 
 
-def test_topics_by_records_then_name():
+def test_topics_are_sorted_by_record_rate_then_name():
     found = rates()
     assert found.topics == [
         {"topic": "a", "partitions": 2, "records_s": 12.0, "in_mib_s": 1.5, "out_mib_s": None, "committed_s": 14.0},
@@ -45,14 +45,14 @@ def test_topics_by_records_then_name():
     assert (found.records_s, found.interval_s) == (12.0, 2.0)
 
 
-def test_brokers_by_what_they_lead():
+def test_the_rates_of_a_broker_are_those_of_the_partitions_that_it_leads():
     assert rates().brokers == [
         {"broker": 1, "leaders": 2, "records_s": 10.0, "in_mib_s": 1.0},
         {"broker": 2, "leaders": 1, "records_s": 2.0, "in_mib_s": 0.5},
     ]
 
 
-def test_groups_with_lag_its_pace_and_theirs():
+def test_a_group_has_its_lag_its_commit_rate_and_the_change_of_its_lag():
     assert rates().groups == [{"group": "g", "state": "Stable", "lag": 6, "committed_s": 14.0, "lag_s": -2.0}]
 
 
@@ -64,7 +64,7 @@ def test_rows_are_limited_to_the_busiest():
     assert [row["topic"] for row in rates(limit=1).topics] == ["a"]
 
 
-def test_what_is_new_or_went_back_has_no_rate_for_once():
+def test_a_new_or_decreased_counter_has_no_rate_in_one_sample():
     found = rates(before={"ends": {A1: 99}, "log_bytes": {A0: 9 * MIB}, "groups": {}})
     assert found.topics[0] == {
         "topic": "a",
@@ -77,11 +77,11 @@ def test_what_is_new_or_went_back_has_no_rate_for_once():
     assert found.groups[0]["lag_s"] is None
 
 
-def test_another_leader_has_another_log():
+def test_a_partition_whose_leader_changed_has_no_byte_rate():
     assert rates(after={"leaders": {A0: 2, A1: 1, B0: 1}}).topics[0]["in_mib_s"] is None
 
 
-def test_metrics_win_over_the_growth_of_logs_and_know_what_goes_out():
+def test_byte_rates_from_metrics_are_preferred_to_the_growth_of_logs():
     before = {"x:1": Counters(bytes_in={"a": 0.0}, bytes_out={"a": 4.0 * MIB, "b": 0.0}, requests=10)}
     after = {
         "x:1": Counters(bytes_in={"a": 8.0 * MIB}, bytes_out={"a": 6.0 * MIB, "b": 2.0 * MIB}, requests=110),
@@ -95,12 +95,12 @@ def test_metrics_win_over_the_growth_of_logs_and_know_what_goes_out():
     ]
 
 
-def test_a_broker_that_began_anew_has_no_rate_for_once():
+def test_a_restarted_broker_has_no_rate_in_one_sample():
     found = rates({"metrics": {"x:1": Counters(requests=9)}}, {"metrics": {"x:1": Counters(requests=3)}})
     assert found.endpoints[0]["requests_s"] is None
 
 
-def test_two_samples_at_one_moment_do_not_divide_by_nothing():
+def test_two_samples_at_the_same_time_have_a_rate_of_zero():
     assert rates(after={"at_s": 100.0, "ends": BEFORE.ends}).records_s == 0
 
 

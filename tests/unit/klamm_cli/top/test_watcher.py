@@ -33,12 +33,12 @@ def test_topics_are_chosen_by_a_pattern(pattern, names):
     assert left_out == ""
 
 
-def test_partitions_without_a_leader_have_nobody_to_ask():
+def test_partitions_without_a_leader_are_not_watched():
     leaders, _ = choose_topics(TOPICS, "orders-*")
     assert leaders == {TopicPartition("orders-a", 0): 3, TopicPartition("orders-b", 0): 1}
 
 
-def test_topics_that_are_too_many_are_left_out_whole():
+def test_topics_beyond_the_partition_limit_are_left_out_as_a_whole():
     large = topic("large", *(partition(number) for number in range(PARTITIONS_MAX)))
     leaders, left_out = choose_topics({**TOPICS, "large": large}, None)
     assert len(leaders) == PARTITIONS_MAX
@@ -68,7 +68,7 @@ def test_metrics_are_read_by_name_and_topic():
     assert (found.bytes_in, found.bytes_out, found.requests) == ({"a": 10.0}, {"a": 2_500.0}, 7.0)
 
 
-def test_endpoints():
+def test_a_metrics_endpoint_must_be_a_host_and_a_port():
     assert parse_endpoint("h:9404") == ("h", 9404)
     assert parse_endpoint("[::1]:9404") == ("::1", 9404)
     for wrong in ("h", ":1", "h:x", "h:0", "h:70000"):

@@ -23,7 +23,7 @@ def entries_of(sizes, first=0):
 
 
 @given(sizes=st.lists(st.integers(1, 20), max_size=40), max_bytes=st.integers(1, 500), group=st.integers(1, 5))
-def test_a_reader_gets_all_or_is_told_to_begin_anew(sizes, max_bytes, group):
+def test_a_reader_gets_all_entries_after_its_index_or_none(sizes, max_bytes, group):
     everything = entries_of(sizes, first=5)
     tail = CommittedTail(max_bytes, 5)
     for start in range(0, len(everything), group):
@@ -45,7 +45,7 @@ def test_a_reader_gets_all_or_is_told_to_begin_anew(sizes, max_bytes, group):
     assert not everything or held >= 1
 
 
-def test_what_fits_is_kept_whole():
+def test_entries_within_the_byte_bound_are_all_kept():
     everything = entries_of([1] * 10)
     tail = CommittedTail(10_000, 0)
     tail.extend(everything)

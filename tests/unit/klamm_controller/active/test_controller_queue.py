@@ -124,7 +124,7 @@ def codes(future):
     return [topic.error_code for topic in future.result().topics]
 
 
-def test_a_reply_waits_for_its_commit(run):
+def test_a_reply_waits_until_its_records_commit(run):
     async def body(f):
         create = f.create("a")
         await f.turn()
@@ -139,7 +139,7 @@ def test_a_reply_waits_for_its_commit(run):
     run(body)
 
 
-def test_a_refusal_waits_for_what_it_saw(run):
+def test_a_refusal_waits_until_the_records_that_caused_it_commit(run):
     """If the first creation were lost, "exists already" would be wrong."""
 
     async def body(f):
@@ -156,7 +156,7 @@ def test_a_refusal_waits_for_what_it_saw(run):
     run(body)
 
 
-def test_commits_in_parts_release_what_they_cover(run):
+def test_a_partial_commit_releases_only_the_replies_it_covers(run):
     async def body(f):
         creates = [f.create(name) for name in "abc"]
         await f.turn()
@@ -173,7 +173,7 @@ def test_commits_in_parts_release_what_they_cover(run):
     run(body)
 
 
-def test_a_caller_that_left_before_its_turn_changes_nothing(run):
+def test_a_request_cancelled_before_its_turn_writes_nothing(run):
     async def body(f):
         create = f.create("a")
         await settle()
@@ -184,7 +184,7 @@ def test_a_caller_that_left_before_its_turn_changes_nothing(run):
     run(body)
 
 
-def test_a_caller_that_left_after_its_turn_harms_nobody(run):
+def test_a_request_cancelled_after_its_turn_does_not_affect_others(run):
     async def body(f):
         gone, stays = f.create("a"), f.create("b")
         await f.turn()
@@ -198,7 +198,7 @@ def test_a_caller_that_left_after_its_turn_harms_nobody(run):
     run(body)
 
 
-def test_urgent_work_goes_first(run):
+def test_urgent_requests_are_handled_first(run):
     async def body(f):
         order = []
 
@@ -214,7 +214,7 @@ def test_urgent_work_goes_first(run):
     run(body)
 
 
-def test_only_the_active_controller_decides(one_broker):
+def test_requests_to_an_inactive_controller_are_refused(one_broker):
     async def body():
         f = Fixture(one_broker)
         with pytest.raises(EXCEPTIONS[ErrorCode.NOT_CONTROLLER]):
@@ -227,7 +227,7 @@ def test_only_the_active_controller_decides(one_broker):
     asyncio.run(body())
 
 
-def test_a_due_snapshot_is_of_what_has_committed(run):
+def test_a_due_snapshot_contains_only_committed_records(run):
     async def body(f):
         f.create("a")
         f.create("b")
@@ -243,7 +243,7 @@ def test_a_due_snapshot_is_of_what_has_committed(run):
     run(body)
 
 
-def test_waiting_for_progress_ends_with_it_or_with_the_controller(run):
+def test_wait_beyond_ends_with_a_commit_or_a_resignation(run):
     async def body(f):
         index = f.controller.committed.end_index
         waiting = asyncio.ensure_future(f.controller.wait_beyond(index))
@@ -261,7 +261,7 @@ def test_waiting_for_progress_ends_with_it_or_with_the_controller(run):
     run(body)
 
 
-def test_watchers_entries_are_the_committed_ones(run):
+def test_entries_after_returns_only_committed_entries(run):
     async def body(f):
         start = f.controller.committed.end_index
         for name in "abc":
@@ -281,7 +281,7 @@ def refusal(future):
     return future.exception().code
 
 
-def test_what_was_appended_and_not_committed_is_forgotten_with_the_leadership(run):
+def test_uncommitted_records_are_dropped_from_the_image_on_resignation(run):
     async def body(f):
         f.create("a")
         await f.turn()
@@ -302,7 +302,7 @@ def test_what_was_appended_and_not_committed_is_forgotten_with_the_leadership(ru
     run(body)
 
 
-def test_what_the_next_leader_commits_of_the_last_one_is_acknowledged(run):
+def test_a_request_of_the_former_leader_that_the_next_leader_commits_is_acknowledged(run):
     async def body(f):
         kept, lost = f.create("a"), f.create("b")
         await f.turn()
@@ -319,7 +319,7 @@ def test_what_the_next_leader_commits_of_the_last_one_is_acknowledged(run):
     run(body)
 
 
-def test_a_snapshot_of_the_next_leader_leaves_the_outcome_open(run):
+def test_a_pending_request_times_out_if_a_snapshot_hides_its_outcome(run):
     async def body(f):
         open_ = f.create("a")
         await f.turn()
@@ -335,7 +335,7 @@ def test_a_snapshot_of_the_next_leader_leaves_the_outcome_open(run):
     run(body)
 
 
-def test_an_event_that_waited_through_the_loss_is_refused(run):
+def test_a_queued_request_is_refused_after_the_leader_resigns(run):
     async def body(f):
         create = f.create("a")
         await settle()
@@ -347,7 +347,7 @@ def test_an_event_that_waited_through_the_loss_is_refused(run):
     run(body)
 
 
-def test_a_new_leader_goes_on_from_what_it_followed(run):
+def test_a_new_leader_continues_from_the_records_it_replicated(run):
     async def body(f):
         f.create("a")
         await f.turn()
@@ -371,7 +371,7 @@ def create_in_parts(f, *names):
     return asyncio.ensure_future(f.controller.submit_parts("create", creation.parts()))
 
 
-def test_between_the_parts_of_a_big_request_others_have_their_turn(run):
+def test_other_requests_are_handled_between_the_parts_of_a_big_request(run):
     async def body(f):
         order = []
 
@@ -409,7 +409,7 @@ def test_a_big_request_is_answered_when_its_last_part_has_committed(run):
     run(body)
 
 
-def test_a_big_request_of_which_nothing_happened_may_be_repeated(run):
+def test_a_big_request_without_a_committed_part_is_refused_as_not_controller(run):
     async def body(f):
         big = create_in_parts(f, "a", "b")
         for _ in range(3):
@@ -422,7 +422,7 @@ def test_a_big_request_of_which_nothing_happened_may_be_repeated(run):
     run(body)
 
 
-def test_of_a_big_request_that_was_stopped_half_way_nobody_knows_how_much_happened(run):
+def test_a_big_request_that_was_partly_committed_times_out(run):
     async def body(f):
         committed, under_way = create_in_parts(f, "a", "b"), create_in_parts(f, "c", "d")
         await f.turn()

@@ -469,5 +469,5 @@ class Sim:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_administration_with_crashes(seed, tmp_path, cluster):
+def test_random_administration_with_crashes_matches_the_model(seed, tmp_path, cluster):
     asyncio.run(Sim(seed, tmp_path, cluster).run(150))

@@ -147,7 +147,7 @@ def run(cluster, body):
     asyncio.run(main())
 
 
-def test_a_silent_broker_is_fenced_when_its_session_ends_and_a_heartbeat_brings_it_back(three_brokers):
+def test_a_silent_broker_is_fenced_at_session_end_and_unfenced_by_a_heartbeat(three_brokers):
     async def body(world):
         for _ in range(6):
             await world.pass_ms(2_000)
@@ -160,7 +160,7 @@ def test_a_silent_broker_is_fenced_when_its_session_ends_and_a_heartbeat_brings_
     run(three_brokers, body)
 
 
-def test_the_session_lasts_to_the_millisecond(one_broker):
+def test_a_session_ends_exactly_at_its_timeout(one_broker):
     async def body(world):
         await world.pass_ms(TIMEOUT_MS - 1, step_ms=1)
         assert not world.fenced(1)
@@ -170,7 +170,7 @@ def test_the_session_lasts_to_the_millisecond(one_broker):
     run(one_broker, body)
 
 
-def test_a_lost_connection_fences_soon(three_brokers):
+def test_a_lost_connection_fences_the_broker_after_the_loss_timeout(three_brokers):
     async def body(world):
         held = world.hold(1)
         await world.settle()
@@ -200,7 +200,7 @@ def test_a_heartbeat_after_a_lost_connection_keeps_the_session(one_broker):
     run(one_broker, body)
 
 
-def test_a_connection_lost_while_the_process_stood_still_fences_nobody(one_broker):
+def test_a_connection_lost_while_the_process_was_paused_fences_no_broker(one_broker):
     async def body(world):
         held = world.hold(1)
         await world.settle()
@@ -213,7 +213,7 @@ def test_a_connection_lost_while_the_process_stood_still_fences_nobody(one_broke
     run(one_broker, body)
 
 
-def test_the_connection_of_an_earlier_registration_says_nothing(one_broker):
+def test_a_lost_connection_of_an_earlier_broker_epoch_is_ignored(one_broker):
     async def body(world):
         epoch = world.controller.committed.brokers[1].broker_epoch
         assert world.brokers.may_hold(1, epoch)
@@ -228,7 +228,7 @@ def test_the_connection_of_an_earlier_registration_says_nothing(one_broker):
     run(one_broker, body)
 
 
-def test_a_controller_that_resigns_lets_go_of_its_sessions(one_broker):
+def test_a_controller_that_resigns_ends_its_broker_connections(one_broker):
     async def body(world):
         held = world.hold(1)
         await world.settle()
@@ -241,7 +241,7 @@ def test_a_controller_that_resigns_lets_go_of_its_sessions(one_broker):
     run(one_broker, body)
 
 
-def test_after_a_start_everybody_has_a_whole_session(one_broker):
+def test_after_a_controller_start_each_broker_has_a_full_session(one_broker):
     async def body(world):
         assert not world.fenced(1)
         await world.pass_ms(TIMEOUT_MS - 1_000)
@@ -250,7 +250,7 @@ def test_after_a_start_everybody_has_a_whole_session(one_broker):
     run(one_broker, body)
 
 
-def test_a_heartbeat_that_changes_nothing_writes_nothing_and_waits_for_nothing(one_broker):
+def test_a_heartbeat_without_a_change_is_answered_immediately_without_a_record(one_broker):
     async def body(world):
         world.log.held = True
         task = asyncio.ensure_future(world.brokers.heartbeat(world.cluster.heartbeat(1)))
@@ -261,7 +261,7 @@ def test_a_heartbeat_that_changes_nothing_writes_nothing_and_waits_for_nothing(o
     run(one_broker, body)
 
 
-def test_a_heartbeat_waits_when_its_broker_is_about_to_change(one_broker):
+def test_a_heartbeat_waits_for_an_uncommitted_change_of_its_broker(one_broker):
     """An answer from the committed state would call the broker unfenced while its fencing is about to commit."""
 
     async def body(world):
@@ -276,7 +276,7 @@ def test_a_heartbeat_waits_when_its_broker_is_about_to_change(one_broker):
     run(one_broker, body)
 
 
-def test_a_process_that_stood_still_fences_nobody(three_brokers):
+def test_a_controller_that_was_paused_fences_no_broker(three_brokers):
     async def body(world):
         await world.pass_ms(2_000)
         world.clock.now_ms += 10 * TIMEOUT_MS
@@ -288,7 +288,7 @@ def test_a_process_that_stood_still_fences_nobody(three_brokers):
     run(three_brokers, body)
 
 
-def test_a_duplicate_is_refused_while_the_session_lasts(one_broker):
+def test_a_duplicate_broker_registration_is_refused_during_the_session(one_broker):
     async def body(world):
         other = one_broker.broker_request(1, life=1, log_dir_ids=[b"x" * 16])
         refused = await world.answer(world.brokers.register(other))
@@ -301,7 +301,7 @@ def test_a_duplicate_is_refused_while_the_session_lasts(one_broker):
     run(one_broker, body)
 
 
-def test_a_shut_down_broker_makes_room_at_once(one_broker):
+def test_the_id_of_a_shut_down_broker_can_be_registered_again_immediately(one_broker):
     async def body(world):
         for _ in range(2):
             beat = world.cluster.heartbeat(1, want_shutdown=True)
@@ -313,7 +313,7 @@ def test_a_shut_down_broker_makes_room_at_once(one_broker):
     run(one_broker, body)
 
 
-def test_coordinators_have_sessions_of_their_own(one_broker):
+def test_a_coordinator_has_its_own_session_beside_the_broker_of_the_same_id(one_broker):
     one_broker.add_coordinator(1)
 
     async def body(world):
@@ -329,7 +329,7 @@ def test_coordinators_have_sessions_of_their_own(one_broker):
 
 
 @pytest.mark.parametrize("what", ["register", "heartbeat"])
-def test_an_inactive_controller_answers_neither(one_broker, what):
+def test_an_inactive_controller_refuses_registrations_and_heartbeats(one_broker, what):
     async def body(world):
         world.controller.resign()
         request = one_broker.broker_request(1, life=3) if what == "register" else one_broker.heartbeat(1)
@@ -339,7 +339,7 @@ def test_an_inactive_controller_answers_neither(one_broker, what):
     run(one_broker, body)
 
 
-def test_who_is_not_active_any_more_fences_nobody_and_starts_afresh_when_it_is_again(one_broker):
+def test_a_resigned_controller_fences_no_broker_and_restarts_sessions_when_active_again(one_broker):
     async def body(world):
         await world.pass_ms(TIMEOUT_MS - 1_000)
         world.log.resign()
@@ -354,7 +354,7 @@ def test_who_is_not_active_any_more_fences_nobody_and_starts_afresh_when_it_is_a
     run(one_broker, body)
 
 
-def test_a_fencing_that_the_log_does_not_take_is_tried_again(one_broker):
+def test_a_fencing_that_cannot_be_appended_is_retried(one_broker):
     async def body(world):
         world.log.refuses = True
         await world.pass_ms(TIMEOUT_MS + 1_000)
@@ -366,7 +366,7 @@ def test_a_fencing_that_the_log_does_not_take_is_tried_again(one_broker):
     run(one_broker, body)
 
 
-def test_the_loss_of_a_broker_with_many_partitions_is_dealt_with_in_several_events(three_brokers):
+def test_a_broker_with_many_partitions_is_fenced_in_several_events(three_brokers):
     for number in range(6):
         three_brokers.create_by_hand(f"t{number}", *[(1, 2)] * 45)
 
@@ -383,7 +383,7 @@ def test_the_loss_of_a_broker_with_many_partitions_is_dealt_with_in_several_even
     run(three_brokers, body)
 
 
-def test_a_new_controller_does_what_the_one_before_left_undone(three_brokers):
+def test_a_new_controller_completes_an_unfinished_leader_change(three_brokers):
     three_brokers.create_by_hand("a", (1, 2))
     fence = handle_broker_session_end(1, three_brokers.image).records[:1]
     three_brokers.replay(fence)
@@ -396,7 +396,7 @@ def test_a_new_controller_does_what_the_one_before_left_undone(three_brokers):
     run(three_brokers, body)
 
 
-def test_brokers_get_their_leaderships_back_in_time(three_brokers):
+def test_preferred_leaders_are_elected_after_the_balance_interval(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), (2, 3))
     three_brokers.apply(handle_broker_session_end(1, three_brokers.image))
     three_brokers.beat(1)

@@ -7,7 +7,7 @@ from klamm_controller.metadata.brokers import handle_broker_session_end
 from klamm_server.metrics.prometheus import registry
 
 
-def test_metrics_follow_the_image(three_brokers):
+def test_the_controller_metrics_show_the_committed_image(three_brokers):
     controller = SimpleNamespace(is_active=True, committed=three_brokers.image)
     watch_controller(controller)
     three_brokers.create_one("a", 4)

@@ -15,7 +15,7 @@ def book(*contacts: str) -> AddressBook:
     return AddressBook(contacts, lambda: VOTERS, PLAIN)
 
 
-def test_what_a_replica_said_counts_more_than_the_voter_set():
+def test_an_address_from_a_replica_overrides_the_voter_set():
     made = book()
     assert [made.address(ONE), made.address(OBSERVER)] == ["one:1", ""]
     assert made.moved_voters() == []
@@ -26,14 +26,14 @@ def test_what_a_replica_said_counts_more_than_the_voter_set():
     assert made.moved_voters() == [Voter(ONE, "elsewhere:1")]
 
 
-def test_another_directory_of_a_node_is_somebody_else():
+def test_an_address_of_another_directory_id_does_not_change_the_voters_address():
     made = book()
     made.learn(ReplicaKey(1, "new"), "new:1")
     assert made.address(ONE) == "one:1"
     assert made.moved_voters() == []
 
 
-def test_contacts_have_ids_that_no_node_has():
+def test_bootstrap_contacts_have_negative_ids():
     made = book("x:1", "y:2")
     ids = enumerate_contacts(["x:1", "y:2"])
     assert all(node_id < 0 for node_id, _ in ids)
@@ -41,7 +41,7 @@ def test_contacts_have_ids_that_no_node_has():
     assert made.address(ReplicaKey(-99, "")) == ""
 
 
-def test_it_is_bounded_and_forgets_whom_it_has_not_heard_of_for_longest(monkeypatch):
+def test_the_address_book_is_bounded_and_drops_the_least_recently_heard(monkeypatch):
     monkeypatch.setattr(address_book, "ADDRESSES_MAX", 2)
     made = book()
     for key in (OBSERVER, ONE, OBSERVER, TWO):
@@ -49,7 +49,7 @@ def test_it_is_bounded_and_forgets_whom_it_has_not_heard_of_for_longest(monkeypa
     assert [made.address(key) for key in (OBSERVER, ONE, TWO)] == ["h3:1", "one:1", "h2:1"]
 
 
-def test_clients_dial_what_a_replica_said_or_else_where_servers_reach_it():
+def test_clients_get_the_listeners_of_a_replica_or_else_its_server_address():
     made = book()
     assert made.listeners("one:1") == plain_listeners("one", 1)
     told = (Listener("GRPC_HOST", SecurityProtocol.GRPC, "localhost", 9097),)
@@ -58,7 +58,7 @@ def test_clients_dial_what_a_replica_said_or_else_where_servers_reach_it():
     assert made.listeners("one:1") == told, "who says nothing of it takes nothing back"
 
 
-def test_it_is_dialled_at_the_listener_that_this_controller_uses_of_others():
+def test_a_controller_is_dialled_at_its_listener_with_this_controllers_listener_name():
     made = AddressBook([], lambda: VOTERS, Listener("INTERNAL", SecurityProtocol.GRPC, "me", 1, ENCRYPTED))
     assert [made.dialled(ONE), made.dialled(OBSERVER)] == ["one:1", ""], "nothing was said of listeners"
     inside = Listener("INTERNAL", SecurityProtocol.GRPC, "one", 9, ENCRYPTED)
@@ -68,5 +68,5 @@ def test_it_is_dialled_at_the_listener_that_this_controller_uses_of_others():
     assert made.moved_voters() == []
 
 
-def test_what_nobody_said_is_not_told_further():
+def test_listeners_that_no_replica_reported_are_not_passed_on():
     assert book().told_listeners("one:1") == ()

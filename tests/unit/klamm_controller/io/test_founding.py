@@ -20,37 +20,37 @@ def begun(voter: Voter, voters: VoterSet = ALL) -> Introduction:
     return Introduction(key=voter.key, voters=voters)
 
 
-def test_the_lowest_of_the_listed_makes_the_set_when_all_others_are_there_and_empty():
+def test_the_lowest_listed_controller_creates_the_voter_set_if_all_others_are_empty():
     assert first_voters(ONE, LISTED, {"h2:1": empty(TWO), "h3:1": empty(THREE)}) == ALL
 
 
 @pytest.mark.parametrize("heard", [{}, {"h2:1": empty(TWO)}, {"h3:1": empty(THREE)}])
-def test_it_waits_for_all(heard):
+def test_the_voter_set_is_not_created_before_all_listed_controllers_answer(heard):
     assert first_voters(ONE, LISTED, heard) is None
 
 
-def test_the_others_make_none():
+def test_a_controller_that_is_not_the_lowest_creates_no_voter_set():
     assert first_voters(TWO, LISTED, {"h1:1": empty(ONE), "h3:1": empty(THREE)}) is None
 
 
 @pytest.mark.parametrize("me", [ONE, TWO])
-def test_a_set_that_somebody_has_is_taken_over_whatever_the_rest_says(me):
+def test_an_existing_voter_set_of_another_controller_is_used(me):
     assert first_voters(me, LISTED, {"h3:1": begun(THREE), "h2:1": empty(TWO)}) == ALL
 
 
-def test_the_lowest_that_lost_its_disk_makes_no_second_set():
+def test_the_lowest_controller_with_an_empty_disk_creates_no_second_voter_set():
     again = Voter(ReplicaKey(1, "new"), "h1:1")
     assert first_voters(again, LISTED, {"h2:1": begun(TWO)}) == ALL
     assert former_directory(again.key, ALL) == ONE.key
     assert first_voters(again, LISTED, {"h2:1": empty(TWO)}) is None, "the third may have the set"
 
 
-def test_who_is_alone_asks_nobody():
+def test_a_single_listed_controller_creates_its_voter_set_alone():
     alone = Voter(ReplicaKey(7, "d"), "h7:1")
     assert first_voters(alone, [alone], {}) == VoterSet([alone])
 
 
-def test_who_joins_takes_the_set_of_those_it_joins_and_makes_none():
+def test_a_controller_that_joins_uses_the_existing_voter_set_and_creates_none():
     four = Voter(ReplicaKey(4, "d4"), "h4:1")
     assert first_voters(four, [], {}) is None
     assert first_voters(four, [], {"h2:1": empty(TWO)}) is None
@@ -59,6 +59,6 @@ def test_who_joins_takes_the_set_of_those_it_joins_and_makes_none():
     assert former_directory(TWO.key, ALL) is None
 
 
-def test_another_controller_at_a_listed_address_is_a_mistake():
+def test_another_controller_id_at_a_listed_address_is_a_config_error():
     with pytest.raises(ConfigError, match=r"lists 2@h2:1, but controller 3 answers there"):
         first_voters(ONE, LISTED, {"h2:1": empty(THREE), "h3:1": empty(THREE)})

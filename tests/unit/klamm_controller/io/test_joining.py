@@ -76,7 +76,7 @@ def follower_after(messages):
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12), st.integers(0, 2)), min_size=1, max_size=8), st.data())
-def test_a_follower_of_joined_requests_ends_as_one_of_the_requests_themselves(steps, data) -> None:
+def test_joined_requests_leave_a_follower_in_the_same_state_as_separate_ones(steps, data) -> None:
     messages, base_index, high_watermark, read_round = [], 0, 0, 0
     for length, watermark, reads in steps:
         end_index = min(base_index + length, len(LOG))
@@ -91,7 +91,7 @@ def test_a_follower_of_joined_requests_ends_as_one_of_the_requests_themselves(st
     assert follower_after(fewer) == follower_after(messages)
 
 
-def test_requests_that_follow_one_another_are_one():
+def test_consecutive_append_requests_are_joined():
     assert all_joined([append(0, 2), append(2, 5, 2, 1), append(5, 5, 5, 1)]) == [append(0, 5, 5, 1)]
 
 
@@ -108,18 +108,18 @@ def test_requests_that_follow_one_another_are_one():
     ],
     ids=["gap", "overlap", "other log", "other term", "other receiver", "response", "time out"],
 )
-def test_requests_that_do_not_follow_stay_apart(second):
+def test_requests_that_are_not_consecutive_are_not_joined(second):
     assert joined(append(0, 2), second) is None
 
 
-def test_what_a_request_may_hold_is_bounded():
+def test_joined_requests_are_bounded_by_bytes():
     half = LogEntry(0, 1, EntryKind.DATA, bytes(JOINED_BYTES_MAX // 2))
     first = replace(append(0, 0), entries=(half,))
     second = replace(append(0, 0), base_index=1, prev_term=1, entries=(replace(half, index=1),))
     assert joined(first, second) is None
 
 
-def test_the_last_acceptance_holds_what_the_others_did():
+def test_several_acceptances_are_joined_into_the_last_one():
     assert all_joined([accepted(3, 2), accepted(5, 1), accepted(5, 4)]) == [accepted(5, 4)]
 
 
@@ -133,5 +133,5 @@ def test_the_last_acceptance_holds_what_the_others_did():
     ],
     ids=["then rejected", "rejected first", "back", "other term"],
 )
-def test_answers_that_say_different_things_stay_apart(first, second):
+def test_answers_with_different_outcomes_are_not_joined(first, second):
     assert joined(first, second) is None

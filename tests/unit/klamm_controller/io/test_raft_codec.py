@@ -53,7 +53,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_what_is_sent_is_received(message):
+def test_each_raft_message_round_trips(message):
     wire = encode(message).SerializeToString()
     assert decode(pb.RaftMessage.FromString(wire)) == message
 
@@ -85,7 +85,7 @@ def changed(message, change):
         ),
     ],
 )
-def test_what_no_controller_sends_is_refused(message, change, said):
+def test_a_malformed_raft_message_is_refused(message, change, said):
     with pytest.raises(MalformedMessageError, match=said):
         decode(changed(message, change))
 

@@ -18,7 +18,7 @@ RECORDS = (
 )
 
 
-def test_records_come_back_until_they_are_removed(tmp_path):
+def test_bootstrap_records_are_read_until_they_are_removed(tmp_path):
     directory = tmp_path / "some" / "controller"
     write_bootstrap_records(directory, RECORDS)
     assert read_bootstrap_records(directory) == RECORDS
@@ -28,14 +28,14 @@ def test_records_come_back_until_they_are_removed(tmp_path):
     assert list(directory.iterdir()) == []
 
 
-def test_nobody_else_may_read_them(tmp_path):
+def test_only_the_owner_may_read_bootstrap_records(tmp_path):
     directory = tmp_path / "controller"
     write_bootstrap_records(directory, RECORDS)
     (file,) = directory.iterdir()
     assert [stat.S_IMODE(path.stat().st_mode) for path in (directory, file)] == [0o700, 0o600]
 
 
-def test_an_empty_directory_that_is_there_will_do(tmp_path):
+def test_bootstrap_records_can_be_written_to_an_existing_empty_directory(tmp_path):
     (tmp_path / ".lock").touch()
     (tmp_path / "bootstrap.records.tmp").write_text("of a command that was killed")
     write_bootstrap_records(tmp_path, RECORDS)
@@ -43,20 +43,20 @@ def test_an_empty_directory_that_is_there_will_do(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["meta.properties", "metadata.db", "bootstrap.records"])
-def test_a_directory_in_use_is_left_alone(tmp_path, name):
+def test_bootstrap_records_are_not_written_to_a_directory_in_use(tmp_path, name):
     (tmp_path / name).write_text("before")
     with pytest.raises(KlammError, match=f"is not empty: it has {name}"):
         write_bootstrap_records(tmp_path, RECORDS)
     assert (tmp_path / name).read_text() == "before"
 
 
-def test_a_directory_that_cannot_be_made(tmp_path):
+def test_bootstrap_records_below_a_file_are_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(KlammError, match="cannot be written"):
         write_bootstrap_records(tmp_path / "file", RECORDS)
 
 
-def test_a_damaged_file_stops_the_start(tmp_path):
+def test_a_damaged_bootstrap_file_is_refused(tmp_path):
     (tmp_path / "bootstrap.records").write_bytes(b"\xff\xff\xff")
     with pytest.raises(KlammError, match="is damaged"):
         read_bootstrap_records(tmp_path)

@@ -14,7 +14,7 @@ def opened(path, node_id=1, cluster_id=""):
     return data_dir
 
 
-def test_an_id_is_a_uuid_in_kafkas_form():
+def test_a_random_uuid_has_kafkas_form():
     ids = {random_uuid() for _ in range(500)}
     assert len(ids) == 500
     for cluster_id in ids:
@@ -43,7 +43,7 @@ def test_a_given_cluster_id_is_taken_by_a_new_directory(tmp_path):
         ({"node_id": 2}, "node.id=1"),
     ],
 )
-def test_a_directory_of_another_is_refused(tmp_path, changes, said):
+def test_a_directory_of_another_cluster_or_node_is_refused(tmp_path, changes, said):
     opened(tmp_path, cluster_id="mine")
     with pytest.raises(KlammError, match=said):
         opened(tmp_path, **changes)
@@ -65,7 +65,7 @@ def test_a_directory_of_a_later_version_is_refused(tmp_path):
         opened(tmp_path)
 
 
-def test_a_log_without_its_meta_file_is_not_formatted_over(tmp_path):
+def test_a_log_without_meta_properties_is_refused_and_not_formatted(tmp_path):
     (tmp_path / "metadata.db").mkdir()
     with pytest.raises(KlammError, match=r"no meta\.properties"):
         opened(tmp_path)

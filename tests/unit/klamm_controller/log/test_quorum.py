@@ -36,7 +36,7 @@ class World:
         )
 
 
-def test_it_names_the_voters_and_the_leader_until_it_has_stopped():
+def test_a_quorum_names_its_voters_and_its_leader_until_it_stops():
     world = World(OTHER, ME)
     quorum = world.quorum
     assert (quorum.leader_id, quorum.leader_address, quorum.votes_alone) == (NO_LEADER_ID, "", False)
@@ -59,7 +59,7 @@ async def change(world, request):
     return event
 
 
-def test_a_change_of_the_voters_is_an_event_whose_outcome_is_not_known_after_a_stop():
+def test_adding_or_removing_a_voter_submits_an_event_and_times_out_after_a_stop():
     world = World(ME)
     added = asyncio.run(change(world, world.quorum.add_voter(2, "b", "")))
     assert added == AddVoter(request_id=7, voter=Voter(OTHER, "there:1"))
@@ -68,14 +68,14 @@ def test_a_change_of_the_voters_is_an_event_whose_outcome_is_not_known_after_a_s
     assert removed == RemoveVoter(request_id=7, key=OTHER)
 
 
-def test_a_voter_must_have_said_where_it_is():
+def test_a_voter_without_a_known_address_cannot_be_added():
     world = World(ME)
     with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match="the address of controller"):
         asyncio.run(world.quorum.add_voter(3, "c", ""))
     assert not world.events
 
 
-def test_only_who_decides_changes_or_describes_the_quorum():
+def test_a_controller_that_is_not_active_neither_changes_nor_describes_the_quorum():
     world = World(ME, OTHER, decides=False)
     for request in (world.quorum.add_voter(2, "b", ""), world.quorum.remove_voter(2, "b")):
         with pytest.raises(NotControllerError):
@@ -86,7 +86,7 @@ def test_only_who_decides_changes_or_describes_the_quorum():
     assert not world.events
 
 
-def test_voters_that_moved_are_written_down_one_at_a_time():
+def test_changed_voter_addresses_are_written_one_at_a_time():
     world = World(ME, OTHER)
     first, second = Voter(ME, "new:1"), Voter(OTHER, "new:2")
     world.quorum.update_voters([])

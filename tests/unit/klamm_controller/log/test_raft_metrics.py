@@ -5,7 +5,7 @@ from klamm_server.metrics.prometheus import registry
 from tests.support.raft_script import Script
 
 
-def test_the_metrics_follow_the_replica() -> None:
+def test_the_raft_metrics_show_the_state_of_the_replica() -> None:
     script = Script()
     script.run("cluster 1 2 3")
     watch_quorum(lambda: script.node(1), lambda: 0)

@@ -140,7 +140,7 @@ def test_several_writes_share_one_sync(path):
     assert stored.hard_state == HardState(term=2, voted_for=ME)
 
 
-def test_what_was_written_survives_a_kill(path, tmp_path):
+def test_written_entries_survive_a_crash(path, tmp_path):
     store = RaftStore(path)
     store.begin(VOTERS)
     for index in range(50):
@@ -155,7 +155,7 @@ def wal_of(path):
     return newest
 
 
-def test_a_torn_tail_is_cut(path, tmp_path):
+def test_a_torn_tail_of_the_write_ahead_log_is_truncated(path, tmp_path):
     store = RaftStore(path)
     store.begin(VOTERS)
     for index in range(20):
@@ -168,7 +168,7 @@ def test_a_torn_tail_is_cut(path, tmp_path):
 
 
 @pytest.mark.parametrize("where", [0.3, 0.6, 0.9])
-def test_a_damaged_middle_of_the_write_ahead_log_refuses_to_open(path, tmp_path, where):
+def test_a_store_with_damage_inside_the_write_ahead_log_does_not_open(path, tmp_path, where):
     store = RaftStore(path)
     store.begin(VOTERS)
     for index in range(200):
@@ -183,7 +183,7 @@ def test_a_damaged_middle_of_the_write_ahead_log_refuses_to_open(path, tmp_path,
         load(crashed)
 
 
-def test_a_damaged_entry_refuses_to_open_and_is_named(path):
+def test_a_store_with_a_damaged_entry_does_not_open_and_names_the_entry(path):
     write(path, persist(entries=entries(0, 3)))
     value = bytearray(raw(path, entry_key(1)))
     value[-1] ^= 1
@@ -193,14 +193,14 @@ def test_a_damaged_entry_refuses_to_open_and_is_named(path):
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_missing_entry_refuses_to_open_and_is_named(path, index):
+def test_a_store_with_a_missing_entry_does_not_open_and_names_the_entry(path, index):
     write(path, persist(entries=entries(0, 3)))
     tamper(path, entry_key(index), None)
     with pytest.raises(CorruptLogError, match=f"the entry at index {index} is missing, the next one is {index + 1}"):
         load(path)
 
 
-def test_a_damaged_vote_refuses_to_open(path):
+def test_a_store_with_a_damaged_hard_state_does_not_open(path):
     write(path, persist(hard_state=HardState(term=3, voted_for=ME)))
     tamper(path, b"mhard-state", raw(path, b"mhard-state")[:-1])
     with pytest.raises(CorruptLogError, match="the hard-state fails its checksum"):
@@ -214,7 +214,7 @@ def test_a_store_of_another_format_is_refused(path):
         RaftStore(path)
 
 
-def test_a_log_begins_once(path):
+def test_the_first_voter_set_of_a_store_is_kept(path):
     store = RaftStore(path)
     assert store.bootstrap_voters() is None
     store.begin(VOTERS)
@@ -230,7 +230,7 @@ def directory_id(path) -> str:
     return store.directory_id
 
 
-def test_every_new_store_has_an_id_of_its_own_and_keeps_it(path, tmp_path):
+def test_each_new_store_gets_a_directory_id_and_keeps_it(path, tmp_path):
     first = directory_id(path)
     assert len(first) == 22
     write(path, persist(entries=entries(0, 1)))
@@ -240,14 +240,14 @@ def test_every_new_store_has_an_id_of_its_own_and_keeps_it(path, tmp_path):
     assert directory_id(path) != first, "an empty disk is another replica"
 
 
-def test_a_store_without_its_id_is_damaged(path):
+def test_a_store_without_its_directory_id_does_not_open(path):
     write(path)
     tamper(path, b"mdirectory-id", None)
     with pytest.raises(CorruptLogError, match="the directory-id is missing"):
         RaftStore(path)
 
 
-def test_a_store_of_the_format_without_ids_goes_on_with_an_empty_one(path):
+def test_a_store_of_the_former_format_has_an_empty_directory_id(path):
     write(path, persist(entries=entries(0, 3), hard_state=HardState(term=1, voted_for=ME)))
     tamper(path, b"mformat", b"2")
     tamper(path, b"mdirectory-id", None)
@@ -268,7 +268,7 @@ FOUR = SnapshotId(end_index=4, term=1)
 SIX = SnapshotId(end_index=6, term=2)
 
 
-def test_a_snapshot_replaces_the_one_before_and_never_a_newer_one(path):
+def test_a_snapshot_replaces_an_older_one_but_never_a_newer_one(path):
     store = RaftStore(path)
     store.begin(VOTERS)
     store.write([persist(entries=entries(0, 8))])
@@ -287,7 +287,7 @@ def test_a_snapshot_replaces_the_one_before_and_never_a_newer_one(path):
 @pytest.mark.parametrize(
     ("position", "said"), [(0, "position 0 .*missing"), (2, "position 2 .*missing"), (4, "is incomplete")]
 )
-def test_a_snapshot_that_is_not_whole_refuses_to_open(path, position, said):
+def test_a_store_with_an_incomplete_snapshot_does_not_open(path, position, said):
     store = RaftStore(path)
     save(store, SIX, VOTERS, [b"01", b"23", b"45"])
     store.close()
@@ -296,7 +296,7 @@ def test_a_snapshot_that_is_not_whole_refuses_to_open(path, position, said):
         load(path)
 
 
-def test_a_snapshot_that_was_not_finished_is_no_snapshot(path):
+def test_an_unfinished_snapshot_is_ignored_and_removed(path):
     store = RaftStore(path)
     saving = SnapshotSaving(store, SIX, VOTERS, iter([b"01", b"23"]))
     assert [saving.advance(), saving.advance()] == [False, False]
@@ -306,7 +306,7 @@ def test_a_snapshot_that_was_not_finished_is_no_snapshot(path):
     assert raw(path, snapshot_key(SIX, 0)) is None
 
 
-def test_a_part_that_found_no_space_is_written_again(path, monkeypatch):
+def test_a_snapshot_part_is_written_again_after_a_full_disk(path, monkeypatch):
     store = RaftStore(path)
     store.begin(VOTERS)
     store.write([persist(entries=entries(0, 6))])
@@ -323,7 +323,7 @@ def test_a_part_that_found_no_space_is_written_again(path, monkeypatch):
     assert snapshot_of(path, SIX) == b"0123"
 
 
-def test_entries_that_do_not_reach_the_snapshot_refuse_to_open(path):
+def test_a_store_with_a_gap_between_snapshot_and_entries_does_not_open(path):
     store = RaftStore(path)
     save(store, SIX, VOTERS, [b"x"])
     store.write([persist(entries=entries(7, 1))])
@@ -336,7 +336,7 @@ def test_entries_that_do_not_reach_the_snapshot_refuse_to_open(path):
         load(path)
 
 
-def test_a_received_snapshot_counts_when_it_is_whole(path):
+def test_a_received_snapshot_is_used_only_if_it_is_complete(path):
     write(path, persist(entries=entries(0, 2)), chunk(SIX, 0, b"01"), chunk(SIX, 2, b"23"))
     assert load(path).snapshot == START
     assert raw(path, snapshot_key(SIX, 0)) is None, "what is left of it is of no use"
@@ -393,7 +393,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_crash_at_any_write_leaves_what_was_promised(seed, tmp_path):
+def test_a_crash_after_any_write_loses_no_synced_state(seed, tmp_path):
     rng = random.Random(seed)
     model = Model()
     path = tmp_path / "0"

@@ -16,7 +16,7 @@ def big_image(end_index: int) -> MetadataImage:
     )
 
 
-def test_a_snapshot_has_marks():
+def test_a_snapshot_marks_its_first_and_last_batch():
     batches = list(snapshot_batches(big_image(4_567), 9))
     assert len(batches) == 3
     assert [b.snapshot_begin for b in batches] == [True, False, False]
@@ -29,14 +29,14 @@ def test_a_snapshot_has_marks():
 
 
 @pytest.mark.parametrize("part_bytes", [1_000, 77_777, 1 << 30])
-def test_however_its_bytes_are_cut_it_gives_the_image_back(part_bytes):
+def test_snapshot_bytes_split_at_any_position_give_the_same_image(part_bytes):
     image = big_image(4_567)
     data = b"".join(snapshot_bytes(image, 9))
     parts = [data[start : start + part_bytes] for start in range(0, len(data), part_bytes)]
     assert image_of_snapshot(parts) == image
 
 
-def test_a_snapshot_that_is_cut_short_is_seen():
+def test_a_truncated_snapshot_is_refused():
     parts = list(snapshot_bytes(big_image(7), 1))
     with pytest.raises(CorruptLogError, match="its end is missing"):
         image_of_snapshot(parts[:-1])

@@ -34,14 +34,14 @@ def chunks(snapshot: SnapshotId, cluster_id: str) -> list[WriteSnapshotChunk]:
 FIRST, SECOND = SnapshotId(end_index=5, term=1), SnapshotId(end_index=9, term=2)
 
 
-def test_a_snapshot_is_what_was_sent():
+def test_a_received_snapshot_gives_the_image_that_was_sent():
     receiving = SnapshotAssembler()
     for chunk in chunks(FIRST, "one"):
         receiving.feed(chunk)
     assert receiving.take(FIRST) == image("one")
 
 
-def test_the_next_may_begin_before_the_disk_has_the_first():
+def test_a_second_snapshot_may_start_before_the_first_is_taken():
     receiving = SnapshotAssembler()
     for chunk in chunks(FIRST, "one"):
         receiving.feed(chunk)
@@ -53,7 +53,7 @@ def test_the_next_may_begin_before_the_disk_has_the_first():
     assert receiving.take(SECOND) == image("two")
 
 
-def test_one_that_was_broken_off_begins_anew():
+def test_an_interrupted_snapshot_starts_again_from_its_first_chunk():
     receiving = SnapshotAssembler()
     receiving.feed(chunks(FIRST, "one")[0])
     for chunk in chunks(FIRST, "uno"):

@@ -43,17 +43,17 @@ def batch() -> StoreBatch:
     return made
 
 
-def test_operations_are_made_in_their_order(db: Rdict) -> None:
+def test_the_operations_of_a_batch_are_applied_in_order(db: Rdict) -> None:
     batch().write(db)
     assert dict(db.items()) == {b"a": b"1"}
 
 
-def test_what_is_refused_is_offered_again(db: Rdict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_the_store_refuses_is_submitted_again(db: Rdict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_batch, "_RETRY_S", 0)
     batch().write(StalledThenReady(db, refusals=3))
     assert dict(db.items()) == {b"a": b"1"}
 
 
-def test_a_failed_flush_is_no_space(db: Rdict) -> None:
+def test_a_failed_flush_is_raised_as_no_space_left(db: Rdict) -> None:
     with pytest.raises(OSError, match="No space left on device"):
         batch().write(StalledThenReady(db, refusals=1, background_errors=1))

@@ -55,11 +55,11 @@ def replied(reply):
         ([replied(APPENDED), committed(5, 2), VoterRequests.give_up], ErrorCode.NONE),
     ],
 )
-def test_a_request_ends_as_its_entry_does(happenings, code):
+def test_a_voter_request_ends_with_the_outcome_of_its_entry(happenings, code):
     assert ended(*happenings) == code
 
 
-def test_who_does_not_wait_any_more_is_forgotten():
+def test_a_discarded_voter_request_gets_no_outcome():
     async def run() -> None:
         requests = VoterRequests()
         done = requests.add(1)

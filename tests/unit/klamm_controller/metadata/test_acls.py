@@ -63,7 +63,7 @@ def outcomes(results: Sequence[pb.AclCreationResult | pb.DeleteAclsFilterResult]
 
 
 @given(st.lists(BINDINGS, max_size=8), st.lists(BINDINGS, max_size=8))
-def test_duplicates_are_no_errors_and_make_no_records(first: list[AclBinding], second: list[AclBinding]) -> None:
+def test_creating_existing_acls_succeeds_without_records(first: list[AclBinding], second: list[AclBinding]) -> None:
     acls = Acls(*first)
     reply = acls.create(*second, *first)
     assert outcomes(reply.results) == [(ErrorCode.NONE, "")] * (len(first) + len(second))
@@ -72,7 +72,7 @@ def test_duplicates_are_no_errors_and_make_no_records(first: list[AclBinding], s
 
 
 @given(st.lists(BINDINGS, max_size=12), st.lists(BINDINGS, min_size=1, max_size=3))
-def test_removes_what_the_filters_mean(created: list[AclBinding], named: list[AclBinding]) -> None:
+def test_delete_removes_the_acls_that_the_filters_match(created: list[AclBinding], named: list[AclBinding]) -> None:
     acls = Acls(*created)
     filters = [AclBindingFilter(resource_name=each.resource_name, principal=each.principal) for each in named]
     reply = acls.delete(*filters)
@@ -81,7 +81,7 @@ def test_removes_what_the_filters_mean(created: list[AclBinding], named: list[Ac
     assert acls.all() == {each for each in created if not any(wanted.matches(each) for wanted in filters)}
 
 
-def test_describes_what_the_filter_means() -> None:
+def test_describe_returns_the_acls_that_the_filter_matches() -> None:
     acls = Acls(ORDERS, TEAM, GROUP)
     topics = AclBindingFilter(resource_type=ResourceType.TOPIC)
     assert described(acls, AclBindingFilter()) == [ORDERS, TEAM, GROUP]
@@ -108,7 +108,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("problem", REFUSED)
-def test_refuses_each_for_itself(problem: str) -> None:
+def test_an_invalid_acl_is_refused_and_the_others_are_created(problem: str) -> None:
     acls = Acls()
     reply = acls.create(ORDERS, REFUSED[problem], TEAM)
     assert outcomes(reply.results) == [
@@ -120,7 +120,7 @@ def test_refuses_each_for_itself(problem: str) -> None:
 
 
 @given(BINDINGS)
-def test_takes_every_value_that_kafka_has(binding: AclBinding) -> None:
+def test_each_acl_that_kafka_allows_is_accepted(binding: AclBinding) -> None:
     assert binding_problem(binding) == ""
     assert binding_problem(CLUSTER) == ""
 
@@ -134,7 +134,7 @@ def test_takes_every_value_that_kafka_has(binding: AclBinding) -> None:
         (AclBindingFilter(permission_type=AclPermissionType.UNKNOWN), "Unknown entryFilter."),
     ],
 )
-def test_an_unknown_filter_means_nothing(wanted: AclBindingFilter, problem: str) -> None:
+def test_a_filter_with_an_unknown_value_is_refused(wanted: AclBindingFilter, problem: str) -> None:
     acls = Acls(ORDERS, GROUP)
     reply = acls.delete(wanted, AclBindingFilter(resource_type=ResourceType.GROUP))
     assert outcomes(reply.results) == [(ErrorCode.INVALID_REQUEST, problem), (ErrorCode.NONE, "")]
@@ -144,7 +144,7 @@ def test_an_unknown_filter_means_nothing(wanted: AclBindingFilter, problem: str)
     assert not answer.acls
 
 
-def test_too_many_at_once_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_with_too_many_acls_is_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ACLS_PER_REQUEST_MAX", 2)
     acls = Acls(ORDERS, TEAM)
     three = [ORDERS._replace(principal=f"User:{number}") for number in range(3)]

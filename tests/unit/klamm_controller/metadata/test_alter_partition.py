@@ -62,26 +62,26 @@ def alter(cluster, *changes, sender=1, **values):
     return cluster.apply(handle_alter_partition(request, cluster.image))
 
 
-def test_a_shrunk_set_is_answered_as_committed_with_the_next_partition_epoch(cluster):
+def test_a_shrunk_isr_is_answered_with_the_next_partition_epoch(cluster):
     (answer,) = alter(cluster, isr_change(cluster, 1, 2)).partitions
     partition = cluster.partition("a")
     assert (answer.error_code, list(answer.isr), answer.leader, answer.partition_epoch) == (0, [1, 2], 1, 1)
     assert (partition.isr, partition.elr, partition.leader_epoch, partition.partition_epoch) == ((1, 2), (), 0, 1)
 
 
-def test_who_leaves_a_set_that_is_too_small_to_commit_stays_eligible_until_it_is_large_enough(cluster):
+def test_a_replica_leaving_an_isr_below_min_isr_stays_in_the_elr_until_min_isr_is_reached(cluster):
     alter(cluster, isr_change(cluster, 1))
     assert (cluster.partition("a").isr, cluster.partition("a").elr) == ((1,), (2, 3))
     alter(cluster, isr_change(cluster, 1, 3))
     assert (cluster.partition("a").isr, cluster.partition("a").elr) == ((1, 3), ())
 
 
-def test_a_leader_that_still_goes_by_a_smaller_minimum_makes_nobody_eligible(cluster):
+def test_a_shrink_by_a_leader_with_a_smaller_min_isr_adds_no_replica_to_the_elr(cluster):
     alter(cluster, isr_change(cluster, 1, min_isr=1))
     assert (cluster.partition("a").isr, cluster.partition("a").elr) == ((1,), ())
 
 
-def test_a_change_to_what_is_already_so_makes_no_record(cluster):
+def test_an_unchanged_isr_makes_no_record(cluster):
     end_index = cluster.image.end_index
     (answer,) = alter(cluster, isr_change(cluster, 1, 2, 3)).partitions
     assert (answer.error_code, list(answer.isr), answer.partition_epoch) == (0, [1, 2, 3], 0)
@@ -102,26 +102,26 @@ def test_a_change_to_what_is_already_so_makes_no_record(cluster):
         ({"new_isr": []}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_changes_that_do_not_know_the_partition_are_refused(cluster, changes, code):
+def test_an_isr_change_of_an_unknown_partition_or_stale_epoch_is_refused(cluster, changes, code):
     (answer,) = alter(cluster, isr_change(cluster, 1, **changes)).partitions
     assert ErrorCode.of(answer.error_code) is code
     assert cluster.partition("a").partition_epoch == 0
 
 
 @pytest.mark.parametrize("isr", [(2, 3), (1, 1, 2), (1, 4)])
-def test_sets_that_cannot_be_are_refused(cluster, isr):
+def test_an_invalid_isr_is_refused(cluster, isr):
     cluster.add_broker(4)
     (answer,) = alter(cluster, isr_change(cluster, *isr)).partitions
     assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
     assert cluster.partition("a").partition_epoch == 0
 
 
-def test_only_the_leader_may_change_the_set(cluster):
+def test_only_the_leader_may_change_the_isr(cluster):
     (answer,) = alter(cluster, isr_change(cluster, 1, 2), sender=2).partitions
     assert ErrorCode.of(answer.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_sender_of_the_past_is_refused_altogether(cluster):
+def test_a_request_with_a_stale_broker_epoch_is_refused_as_a_whole(cluster):
     reply = alter(cluster, isr_change(cluster, 1, 2), broker_epoch=99)
     assert ErrorCode.of(reply.error_code) is ErrorCode.STALE_BROKER_EPOCH
     assert not reply.partitions
@@ -131,21 +131,21 @@ def drop(cluster, broker_id):
     alter(cluster, isr_change(cluster, *(i for i in cluster.partition("a").isr if i != broker_id)))
 
 
-def test_a_fenced_broker_may_not_join(cluster):
+def test_a_fenced_broker_may_not_join_the_isr(cluster):
     cluster.apply(handle_broker_session_end(3, cluster.image))
     (answer,) = alter(cluster, isr_change(cluster, 1, 2, 3)).partitions
     assert ErrorCode.of(answer.error_code) is ErrorCode.INELIGIBLE_REPLICA
     assert "fenced" in answer.error_message
 
 
-def test_a_broker_that_shuts_down_may_not_join(cluster):
+def test_a_broker_that_shuts_down_may_not_join_the_isr(cluster):
     cluster.beat(3, want_shutdown=True)
     (answer,) = alter(cluster, isr_change(cluster, 1, 2, 3)).partitions
     assert ErrorCode.of(answer.error_code) is ErrorCode.INELIGIBLE_REPLICA
     assert "shutting down" in answer.error_message
 
 
-def test_an_earlier_life_of_a_broker_may_not_join(cluster):
+def test_a_broker_with_an_earlier_epoch_may_not_join_the_isr(cluster):
     drop(cluster, 3)
     earlier = cluster.image.brokers[3].broker_epoch
     cluster.add_broker(3, life=1)
@@ -155,7 +155,7 @@ def test_an_earlier_life_of_a_broker_may_not_join(cluster):
     assert answer.error_code == 0
 
 
-def test_a_batch_is_one_decision_and_each_change_stands_for_itself(cluster):
+def test_each_isr_change_of_a_batch_has_its_own_result(cluster):
     cluster.create_by_hand("b", (1, 2), (2, 1), (1, 3))
     (one, other_leader, two, again) = alter(
         cluster,
@@ -179,7 +179,7 @@ def report(cluster, broker_id, *numbers, name="a"):
     return cluster.apply(handle_report_offline_replicas(request, cluster.image))
 
 
-def test_an_offline_replica_leads_nothing_and_cannot_join_until_its_broker_registers_anew(cluster):
+def test_an_offline_replica_cannot_lead_or_join_the_isr_until_its_broker_registers_again(cluster):
     assert not report(cluster, 1, 0).error_code
     partition = cluster.partition("a")
     assert (partition.leader, partition.isr, partition.offline_replicas) == (2, (2, 3), (1,))
@@ -196,20 +196,20 @@ def test_an_offline_replica_leads_nothing_and_cannot_join_until_its_broker_regis
     assert answer.error_code == 0
 
 
-def test_a_replica_that_went_offline_is_not_eligible(cluster):
+def test_an_offline_replica_leaves_the_elr(cluster):
     alter(cluster, isr_change(cluster, 1))
     report(cluster, 2, 0)
     assert (cluster.partition("a").isr, cluster.partition("a").elr) == ((1,), (3,))
 
 
-def test_a_report_of_a_stranger_is_refused(cluster):
+def test_an_offline_report_with_a_stale_broker_epoch_is_refused(cluster):
     request = ReportOfflineReplicasRequest(broker_id=1, broker_epoch=99)
     reply = handle_report_offline_replicas(request, cluster.image).reply
     assert ErrorCode.of(reply.error_code) is ErrorCode.STALE_BROKER_EPOCH
 
 
 @pytest.mark.parametrize("count", [0, 1, CHANGES_PER_EVENT, CHANGES_PER_EVENT + 1, 3 * CHANGES_PER_EVENT])
-def test_a_request_in_parts_asks_for_the_same_changes_in_order(count):
+def test_the_parts_of_an_alter_partition_request_have_the_same_changes_in_order(count):
     changes = [IsrChange(topic_id=bytes(16), partition=number) for number in range(count)]
     parts = alter_partition_parts(AlterPartitionRequest(broker_id=3, broker_epoch=7, partitions=changes))
     assert [change for part in parts for change in part.partitions] == changes
@@ -217,7 +217,7 @@ def test_a_request_in_parts_asks_for_the_same_changes_in_order(count):
     assert all(len(part.partitions) <= CHANGES_PER_EVENT for part in parts)
 
 
-def test_answers_are_joined_in_order_unless_the_sender_is_not_registered_any_more():
+def test_the_answers_of_the_parts_are_joined_in_order_unless_the_broker_epoch_is_stale():
     parts = [AlterPartitionResponse(partitions=[AlteredPartition(partition=number)]) for number in (0, 1)]
     assert [answer.partition for answer in joined_answers(parts).partitions] == [0, 1]
     stale = AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -225,7 +225,7 @@ def test_answers_are_joined_in_order_unless_the_sender_is_not_registered_any_mor
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [1, 2], [CHANGES_PER_EVENT, 1], [250, 30, 70, 1], [30] * 10])
-def test_a_report_in_parts_names_the_same_replicas_in_order(sizes):
+def test_the_parts_of_an_offline_report_name_the_same_replicas_in_order(sizes):
     topics = [OfflineReplicas(topic_id=bytes([n]) * 16, partitions=range(size)) for n, size in enumerate(sizes)]
     parts = offline_replicas_parts(ReportOfflineReplicasRequest(broker_id=3, broker_epoch=7, topics=topics))
 

@@ -32,7 +32,7 @@ def test_a_broker_registers_fenced_and_its_epoch_is_the_index_of_the_record(clus
     assert broker.static_configs == {"log.retention.hours": "3"}
 
 
-def test_its_listeners_are_registered_by_name_and_those_of_an_older_version_by_what_is_spoken_there(cluster):
+def test_listeners_are_registered_by_name_and_those_of_older_brokers_by_protocol(cluster):
     register(cluster, 1, listeners=[listener("PUBLIC"), listener("INTERNAL", 9093)])
     register(cluster, 2, kafka_endpoint=Endpoint(host="k", port=9092))
     named = [(one.name, *one.address) for one in cluster.image.brokers[1].listeners]
@@ -57,7 +57,9 @@ OTHER_DIRS = {"log_dir_ids": [b"x" * 16]}
     ("live", "changes", "accepted"),
     [(True, SAME_DIRS, True), (False, OTHER_DIRS, True), (False, SAME_DIRS, True), (True, OTHER_DIRS, False)],
 )
-def test_who_may_take_over_a_broker_id(one_broker, live, changes, accepted):
+def test_only_a_live_broker_with_other_log_dirs_keeps_its_id_from_a_new_registration(
+    one_broker, live, changes, accepted
+):
     before = one_broker.image.brokers[1]
     reply = register(one_broker, 1, life=1, live=live, **changes)
     if accepted:
@@ -85,14 +87,14 @@ def test_who_may_take_over_a_broker_id(one_broker, live, changes, accepted):
         ({"log_dir_ids": [b"x" * 16, b"x" * 16]}, ErrorCode.INVALID_REGISTRATION, "each once"),
     ],
 )
-def test_registrations_that_are_refused(cluster, changes, code, said):
+def test_an_invalid_broker_registration_is_refused(cluster, changes, code, said):
     reply = register(cluster, 1, **changes)
     assert ErrorCode.of(reply.error_code) is code
     assert said in reply.error_message
     assert not cluster.image.brokers
 
 
-def test_only_a_heartbeat_that_has_seen_the_registration_unfences(cluster):
+def test_only_a_heartbeat_that_has_seen_the_registration_unfences_the_broker(cluster):
     epoch = register(cluster, 1).epoch
     cluster.beat(1, metadata_end_index=epoch)
     assert cluster.image.brokers[1].fenced
@@ -106,7 +108,7 @@ def test_a_heartbeat_in_a_steady_state_makes_no_record(one_broker):
     assert not decision.reply.fenced
 
 
-def test_heartbeats_of_strangers_and_of_the_past_are_refused(one_broker):
+def test_heartbeats_of_unregistered_brokers_and_of_stale_epochs_are_refused(one_broker):
     reply = handle_broker_heartbeat(one_broker.heartbeat(1, broker_id=9), one_broker.image).reply
     assert reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     stale = one_broker.heartbeat(1)
@@ -128,7 +130,7 @@ def test_the_only_replica_stays_eligible_and_leads_again_with_a_new_epoch(one_br
     assert (partition.leader, partition.isr, partition.elr, partition.leader_epoch) == (1, (1,), (), 2)
 
 
-def test_a_fenced_leader_is_followed_by_the_next_replica_in_sync(three_brokers):
+def test_the_next_in_sync_replica_replaces_a_fenced_leader(three_brokers):
     three_brokers.create_one("a", 6, 3)
     before = three_brokers.topic("a").partitions
     three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
@@ -139,7 +141,7 @@ def test_a_fenced_leader_is_followed_by_the_next_replica_in_sync(three_brokers):
         assert new.partition_epoch == 1
 
 
-def test_the_last_in_sync_replica_stays_eligible_so_that_nobody_else_can_lead(three_brokers):
+def test_the_last_in_sync_replica_stays_in_the_elr_and_no_other_replica_can_lead(three_brokers):
     three_brokers.create_one("a", 1, 3)
     for broker_id in (1, 2, 3):
         three_brokers.apply(handle_broker_session_end(broker_id, three_brokers.image))
@@ -154,7 +156,7 @@ def test_the_last_in_sync_replica_stays_eligible_so_that_nobody_else_can_lead(th
     assert three_brokers.partition("a").leader == last
 
 
-def test_a_session_that_ends_twice_or_of_nobody_changes_nothing(one_broker):
+def test_a_session_end_of_a_fenced_or_unknown_broker_changes_nothing(one_broker):
     one_broker.apply(handle_broker_session_end(1, one_broker.image))
     assert handle_broker_session_end(1, one_broker.image).records == ()
     assert handle_broker_session_end(9, one_broker.image).records == ()
@@ -170,7 +172,7 @@ def stop_and_start(cluster, broker_id, life=1):
     register(cluster, broker_id, life=life, previous_broker_epoch=epoch)
 
 
-def test_a_broker_that_stopped_in_order_stays_eligible(three_brokers):
+def test_a_broker_after_a_clean_shutdown_stays_in_the_elr(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
     stop_and_start(three_brokers, 2)
     assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1,), (2,))
@@ -180,7 +182,7 @@ def test_a_broker_that_stopped_in_order_stays_eligible(three_brokers):
     assert (three_brokers.partition("a").leader, three_brokers.partition("a").isr) == (2, (2,))
 
 
-def test_a_broker_that_crashed_is_neither_in_sync_nor_eligible(three_brokers):
+def test_a_broker_after_a_crash_is_neither_in_the_isr_nor_in_the_elr(three_brokers):
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="3")
     three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
     assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1, 3), (2,))
@@ -189,7 +191,7 @@ def test_a_broker_that_crashed_is_neither_in_sync_nor_eligible(three_brokers):
     assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1,), ())
 
 
-def test_with_nobody_left_who_has_everything_those_who_had_it_are_remembered_and_nobody_leads(three_brokers):
+def test_without_isr_and_elr_the_last_known_elr_is_kept_and_the_partition_has_no_leader(three_brokers):
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     for broker_id in (1, 2, 3):
         crash(three_brokers, broker_id)
@@ -201,7 +203,7 @@ def test_with_nobody_left_who_has_everything_those_who_had_it_are_remembered_and
         assert three_brokers.partition("a").leader == -1
 
 
-def test_a_replica_that_may_have_lost_its_tail_is_remembered_until_enough_are_in_sync_again(three_brokers):
+def test_a_crashed_replica_stays_in_the_last_known_elr_until_min_isr_is_reached(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
     crash(three_brokers, 2)
     partition = three_brokers.partition("a")
@@ -211,7 +213,7 @@ def test_a_replica_that_may_have_lost_its_tail_is_remembered_until_enough_are_in
     assert three_brokers.partition("a").last_known_elr == ()
 
 
-def test_an_only_replica_leads_again_however_it_stopped(one_broker):
+def test_the_only_replica_leads_again_even_after_a_crash(one_broker):
     one_broker.create_one("a", unclean_recovery_strategy="None")
     crash(one_broker, 1)
     assert (one_broker.partition("a").leader, one_broker.partition("a").last_known_elr) == (-1, (1,))
@@ -219,7 +221,7 @@ def test_an_only_replica_leads_again_however_it_stopped(one_broker):
     assert (one_broker.partition("a").leader, one_broker.partition("a").last_known_elr) == (1, ())
 
 
-def test_a_broker_without_a_log_dir_that_it_had_is_not_eligible_however_it_stopped(three_brokers):
+def test_a_broker_that_lost_a_log_dir_leaves_the_elr_even_after_a_clean_shutdown(three_brokers):
     """The lost log dir may have had the replica, which is empty now."""
     three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
     three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
@@ -231,7 +233,7 @@ def test_a_broker_without_a_log_dir_that_it_had_is_not_eligible_however_it_stopp
     assert three_brokers.partition("a").last_known_elr == (1,)
 
 
-def test_the_last_leader_does_not_lead_again_with_other_log_dirs(three_brokers):
+def test_a_last_known_leader_with_other_log_dirs_does_not_lead_again(three_brokers):
     """The other replicas may lack records, but have more than an empty replica."""
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     for broker_id in (1, 2, 3):
@@ -244,7 +246,7 @@ def test_the_last_leader_does_not_lead_again_with_other_log_dirs(three_brokers):
     assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (), (2,))
 
 
-def test_a_leader_whose_log_dir_was_changed_before_anybody_missed_it_does_not_lead_again(one_broker):
+def test_a_leader_that_registers_with_other_log_dirs_during_its_session_does_not_lead_again(one_broker):
     one_broker.create_one("a")
     register(one_broker, 1, life=1, **OTHER_DIRS)
     one_broker.beat(1)
@@ -252,7 +254,7 @@ def test_a_leader_whose_log_dir_was_changed_before_anybody_missed_it_does_not_le
     assert (partition.leader, partition.isr, partition.last_known_elr) == (-1, (), ())
 
 
-def test_another_log_dir_beside_those_it_had_costs_a_broker_nothing(three_brokers):
+def test_a_broker_with_an_additional_log_dir_stays_in_the_elr(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
     before = three_brokers.image.brokers[2]
     more = [*before.log_dir_ids, b"x" * 16]
@@ -260,7 +262,7 @@ def test_another_log_dir_beside_those_it_had_costs_a_broker_nothing(three_broker
     assert three_brokers.partition("a").elr == (2,)
 
 
-def test_a_broker_that_was_unregistered_is_not_the_last_leader_any_more(one_broker):
+def test_an_unregistered_broker_does_not_lead_its_partitions_after_a_new_registration(one_broker):
     """The controller no longer knows the log dirs of an unregistered broker."""
     one_broker.create_one("a")
     epoch = one_broker.image.brokers[1].broker_epoch
@@ -270,7 +272,7 @@ def test_a_broker_that_was_unregistered_is_not_the_last_leader_any_more(one_brok
     assert one_broker.partition("a").leader == -1
 
 
-def test_registering_anew_takes_leaderships_until_the_new_life_has_caught_up(one_broker):
+def test_a_new_registration_removes_leaderships_until_the_broker_is_unfenced(one_broker):
     one_broker.create_one("a")
     one_broker.register_broker(1, life=1)
     assert one_broker.partition("a").leader == -1

@@ -71,7 +71,7 @@ def cluster_with_a(one_broker):
     return one_broker
 
 
-def test_set_delete_append_and_subtract(cluster_with_a):
+def test_configs_are_set_deleted_appended_and_subtracted(cluster_with_a):
     (result,) = alter(
         cluster_with_a,
         (TOPIC_A, set_("segment.ms", "7"), delete("retention.ms"), append("cleanup.policy", "compact")),
@@ -83,7 +83,7 @@ def test_set_delete_append_and_subtract(cluster_with_a):
     assert cluster_with_a.image.topic_configs("a")["cleanup.policy"] == "compact"
 
 
-def test_replacing_takes_back_what_is_not_named(cluster_with_a):
+def test_replace_all_deletes_configs_that_are_not_named(cluster_with_a):
     alter(cluster_with_a, (TOPIC_A, set_("segment.ms", "7")))
     replacement = AlterConfigsResource(resource=TOPIC_A, changes=[set_("segment.ms", "8")], replace_all=True)
     request = IncrementalAlterConfigsRequest(resources=[replacement])
@@ -92,14 +92,14 @@ def test_replacing_takes_back_what_is_not_named(cluster_with_a):
     assert cluster_with_a.image.topic_configs("a") == {"segment.ms": "8"}
 
 
-def test_a_change_that_changes_nothing_makes_no_record(cluster_with_a):
+def test_an_unchanged_config_makes_no_record(cluster_with_a):
     end_index = cluster_with_a.image.end_index
     (result,) = alter(cluster_with_a, (TOPIC_A, set_("retention.ms", "1000"), delete("segment.ms")))
     assert result.error_code == 0
     assert cluster_with_a.image.end_index == end_index
 
 
-def test_validate_only_says_the_same_and_changes_nothing(cluster_with_a):
+def test_validate_only_returns_the_same_errors_and_changes_nothing(cluster_with_a):
     end_index = cluster_with_a.image.end_index
     good = alter(cluster_with_a, (TOPIC_A, set_("retention.ms", "5")), validate_only=True)
     bad = alter(cluster_with_a, (TOPIC_A, set_("retention.ms", "x")), validate_only=True)
@@ -143,9 +143,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("resource", "changes", "code", "said"), REFUSED, ids=[str(i) for i in range(len(REFUSED))])
-def test_a_bad_change_is_refused_by_name_with_all_changes_of_its_resource(
-    cluster_with_a, resource, changes, code, said
-):
+def test_a_bad_config_is_refused_with_all_changes_of_its_resource(cluster_with_a, resource, changes, code, said):
     cluster_with_a.create_one("c")
     topic_c = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="c")
     refused, done = alter(
@@ -162,19 +160,19 @@ def test_a_bad_change_is_refused_by_name_with_all_changes_of_its_resource(
     assert not cluster_with_a.image.broker_configs(None)
 
 
-def test_a_resource_named_twice_is_changed_neither_time(cluster_with_a):
+def test_a_resource_that_is_named_twice_is_not_changed(cluster_with_a):
     results = alter(cluster_with_a, (TOPIC_A, set_("segment.ms", "1")), (TOPIC_A, set_("segment.ms", "2")))
     assert [r.error_code for r in results] == [ErrorCode.INVALID_REQUEST] * 2
     assert cluster_with_a.image.topic_configs("a") == {"retention.ms": "1000"}
 
 
-def test_the_outcome_is_checked_with_what_is_set_already(cluster_with_a):
+def test_a_change_is_validated_together_with_the_current_configs(cluster_with_a):
     alter(cluster_with_a, (TOPIC_A, set_("max.compaction.lag.ms", "8")))
     (refused,) = alter(cluster_with_a, (TOPIC_A, set_("min.compaction.lag.ms", "9")))
     assert refused.error_code == ErrorCode.INVALID_CONFIG
 
 
-def test_where_a_topics_values_come_from(cluster):
+def test_a_topics_configs_have_their_values_and_sources(cluster):
     cluster.add_broker(
         1, static_configs={"log.segment.bytes": "2097152", "log.roll.hours": "2", "log.index.interval.bytes": "9"}
     )
@@ -192,7 +190,7 @@ def test_where_a_topics_values_come_from(cluster):
     assert set(found) == set(TOPIC_CONFIGS)
 
 
-def test_where_a_brokers_values_come_from(cluster):
+def test_a_brokers_configs_have_their_values_and_sources(cluster):
     cluster.add_broker(1, static_configs={"log.segment.bytes": "2097152"})
     cluster.add_broker(2)
     alter(
@@ -212,7 +210,7 @@ def test_where_a_brokers_values_come_from(cluster):
     assert (other.value, other.source) == ("false", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER)
 
 
-def test_a_brokers_listeners_show_what_is_set_for_them_and_change_by_a_restart(cluster):
+def test_listener_configs_of_a_broker_are_described_and_read_only(cluster):
     name = "listener.name.kafka.max.connections"
     cluster.add_broker(1, static_configs={name: "5", "max.connections": "7"})
     (found,) = describe(cluster, BROKER_1, name, synonyms=True).configs
@@ -230,7 +228,7 @@ def test_a_brokers_listeners_show_what_is_set_for_them_and_change_by_a_restart(c
 RELOGIN = "sasl.kerberos.min.time.before.relogin"
 
 
-def test_a_config_of_kafka_without_effect_is_kept_and_described_once_it_is_set(cluster):
+def test_a_kafka_config_without_effect_is_stored_and_described_only_if_it_is_set(cluster):
     cluster.add_broker(1, static_configs={"num.network.threads": "9"})
     cluster.add_broker(2)
     assert not describe(cluster, BROKER_1, RELOGIN, "num.io.threads").configs
@@ -258,7 +256,7 @@ def test_a_config_of_kafka_without_effect_is_kept_and_described_once_it_is_set(c
     assert not describe(cluster, BROKER_1, RELOGIN).configs
 
 
-def test_a_list_without_effect_is_added_to(cluster):
+def test_a_list_config_without_effect_can_be_appended_to(cluster):
     cluster.add_broker(1)
     (done,) = alter(cluster, (BROKER_1, append("sasl.kerberos.principal.to.local.rules", "RULE:x")))
     assert done.error_code == 0
@@ -280,14 +278,16 @@ def test_a_list_without_effect_is_added_to(cluster):
         ),
     ],
 )
-def test_a_config_of_kafka_without_effect_is_refused_as_in_kafka(cluster, resource, name, value, message):
+def test_a_kafka_config_without_effect_is_refused_in_the_same_cases_as_in_kafka(
+    cluster, resource, name, value, message
+):
     cluster.add_broker(1)
     (refused,) = alter(cluster, (resource, set_(name, value)))
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert refused.error_message.startswith(message)
 
 
-def test_only_names_that_kafka_does_not_know_either_are_unknown(cluster):
+def test_a_config_name_that_kafka_does_not_know_is_unknown(cluster):
     cluster.add_broker(1)
     (refused,) = alter(cluster, (BROKER_1, set_("num.io.thread", "3")))
     message = "unknown config num.io.thread; did you mean num.io.threads?"
@@ -297,7 +297,7 @@ def test_only_names_that_kafka_does_not_know_either_are_unknown(cluster):
     assert refused.error_code == ErrorCode.INVALID_CONFIG
 
 
-def test_a_password_without_effect_does_not_get_into_the_metadata(cluster):
+def test_a_password_config_without_effect_is_not_stored_in_the_metadata(cluster):
     cluster.add_broker(1)
     (done,) = alter(cluster, (BROKER_1, set_("sasl.jaas.config", "hunter2")))
     assert done.error_code == 0
@@ -307,7 +307,7 @@ def test_a_password_without_effect_does_not_get_into_the_metadata(cluster):
     assert [one.value for one in found.synonyms] == [""]
 
 
-def test_a_change_is_held_to_what_is_in_force_on_every_broker_it_concerns(cluster):
+def test_a_config_change_is_validated_against_the_current_value_of_each_broker(cluster):
     cluster.add_broker(1, static_configs={"log.cleaner.threads": "4"})
     cluster.add_broker(2)
     (refused,) = alter(cluster, (ALL_BROKERS, set_("log.cleaner.threads", "1")))
@@ -323,7 +323,7 @@ def test_a_change_is_held_to_what_is_in_force_on_every_broker_it_concerns(cluste
     assert "expected 4 to 16, because the current value is 8" in refused.error_message
 
 
-def test_a_file_of_another_version_holds_up_no_change(cluster):
+def test_unreadable_static_configs_of_a_broker_do_not_block_a_change(cluster):
     cluster.add_broker(1, static_configs={"log.cleaner.threads": "four", "of.the.future": "7"})
     (done,) = alter(cluster, (BROKER_1, set_("log.cleaner.threads", "9")))
     assert done.error_code == 0
@@ -334,7 +334,7 @@ def synonyms_of(cluster, resource, name):
     return [(one.name, one.value, one.source) for one in config.synonyms]
 
 
-def test_a_topics_synonyms_are_listed_strongest_first_down_to_the_default(cluster):
+def test_a_topics_synonyms_are_listed_by_precedence_down_to_the_default(cluster):
     cluster.add_broker(1, static_configs={"log.retention.bytes": "7", "log.retention.hours": "2"})
     cluster.create_one("a", retention_bytes="5")
     alter(cluster, (ALL_BROKERS, set_("log.retention.bytes", "6")))
@@ -357,7 +357,7 @@ def test_a_topics_synonyms_are_listed_strongest_first_down_to_the_default(cluste
     assert not describe(cluster, TOPIC_A, "retention.bytes").configs[0].synonyms
 
 
-def test_a_brokers_synonyms_are_listed_strongest_first_down_to_the_default(cluster):
+def test_a_brokers_synonyms_are_listed_by_precedence_down_to_the_default(cluster):
     cluster.add_broker(1, static_configs={"log.retention.hours": "2"})
     alter(cluster, (BROKER_1, set_("log.preallocate", "true")), (ALL_BROKERS, set_("log.preallocate", "false")))
 
@@ -376,19 +376,19 @@ def test_a_brokers_synonyms_are_listed_strongest_first_down_to_the_default(clust
     ]
 
 
-def test_no_value_is_told_from_an_empty_one(cluster_with_a):
+def test_a_config_without_a_value_differs_from_an_empty_one(cluster_with_a):
     (unset,) = describe(cluster_with_a, BROKER_1, "log.retention.ms").configs
     (empty,) = describe(cluster_with_a, TOPIC_A, "leader.replication.throttled.replicas").configs
     assert (unset.value, unset.has_no_value) == ("", True)
     assert (empty.value, empty.has_no_value) == ("", False)
 
 
-def test_the_default_of_all_brokers_shows_what_is_set_there(cluster_with_a):
+def test_the_cluster_wide_broker_default_describes_only_its_own_configs(cluster_with_a):
     alter(cluster_with_a, (ALL_BROKERS, set_("log.retention.bytes", "5")))
     assert [(c.name, c.value) for c in describe(cluster_with_a, ALL_BROKERS).configs] == [("log.retention.bytes", "5")]
 
 
-def test_a_described_config_tells_all_about_itself(cluster_with_a):
+def test_a_described_config_has_type_default_and_documentation(cluster_with_a):
     (config,) = describe(cluster_with_a, TOPIC_A, "retention.ms", "nope", docs=True).configs
     assert (config.name, config.value, config.type) == ("retention.ms", "1000", "LONG")
     assert config.default_value == "604800000"
@@ -400,7 +400,7 @@ def test_a_described_config_tells_all_about_itself(cluster_with_a):
     assert read_only.read_only
 
 
-def test_describing_what_does_not_exist(cluster_with_a):
+def test_describing_an_unknown_topic_or_broker_is_refused(cluster_with_a):
     unknown = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="nope")
     assert describe(cluster_with_a, unknown).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     illegal = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="no/pe")

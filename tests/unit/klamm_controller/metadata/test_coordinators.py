@@ -23,7 +23,7 @@ def beat(cluster, coordinator_id, /, **changes):
 
 
 @pytest.mark.parametrize(("live", "port", "accepted"), [(True, 9_501, True), (False, 1, True), (True, 1, False)])
-def test_who_may_take_over_a_coordinator_id(cluster, live, port, accepted):
+def test_only_a_live_coordinator_at_another_address_keeps_its_id_from_a_new_registration(cluster, live, port, accepted):
     cluster.add_coordinator(1)
     before = cluster.image.coordinators[1]
     reply = register(cluster, 1, life=1, live=live, endpoint=Endpoint(host="localhost", port=port))
@@ -40,13 +40,13 @@ def test_a_repeated_registration_is_answered_as_the_first_time(cluster):
     assert register(cluster, 1, live=True, endpoint=Endpoint(host="elsewhere", port=1)) == first
 
 
-def test_registrations_that_are_refused(cluster):
+def test_an_invalid_coordinator_registration_is_refused(cluster):
     assert register(cluster, 1, cluster_id="other").error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert register(cluster, 1, incarnation_id=b"").error_code == ErrorCode.INVALID_REGISTRATION
     assert not cluster.image.coordinators
 
 
-def test_only_a_heartbeat_that_has_seen_the_registration_unfences_and_brings_shards(one_broker):
+def test_only_a_heartbeat_that_has_seen_the_registration_unfences_and_assigns_shards(one_broker):
     one_broker.create(INTERNAL)
     epoch = register(one_broker, 1).epoch
     assert beat(one_broker, 1, metadata_end_index=epoch).fenced
@@ -56,7 +56,7 @@ def test_only_a_heartbeat_that_has_seen_the_registration_unfences_and_brings_sha
     assert handle_coordinator_heartbeat(one_broker.coordinator_heartbeat(1), one_broker.image).records == ()
 
 
-def test_a_controlled_shutdown_hands_the_shards_over_in_one_step(one_broker):
+def test_a_controlled_shutdown_moves_all_shards_in_one_step(one_broker):
     one_broker.create(INTERNAL)
     one_broker.add_coordinator(1)
     one_broker.add_coordinator(2)
@@ -66,13 +66,13 @@ def test_a_controlled_shutdown_hands_the_shards_over_in_one_step(one_broker):
     assert beat(one_broker, 1, want_shutdown=True).should_shutdown
 
 
-def test_heartbeats_of_strangers_and_of_the_past_are_refused(cluster):
+def test_heartbeats_of_unregistered_coordinators_and_of_stale_epochs_are_refused(cluster):
     cluster.add_coordinator(1)
     assert beat(cluster, 1, coordinator_id=5).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert beat(cluster, 1, coordinator_epoch=0).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_producer_ids_are_handed_out_once(one_broker):
+def test_each_producer_id_is_allocated_only_once(one_broker):
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)
     epoch = one_broker.image.coordinators[1].coordinator_epoch
@@ -88,7 +88,9 @@ def test_producer_ids_are_handed_out_once(one_broker):
 
 
 @pytest.mark.parametrize(("coordinator_id", "epoch_change", "code"), [(1, 1, 77), (2, 0, 102)])
-def test_producer_ids_are_for_registered_coordinators(cluster, coordinator_id, epoch_change, code):
+def test_only_registered_coordinators_with_the_current_epoch_get_producer_ids(
+    cluster, coordinator_id, epoch_change, code
+):
     cluster.add_coordinator(1)
     request = AllocateProducerIdsRequest(
         coordinator_id=coordinator_id,
@@ -99,7 +101,7 @@ def test_producer_ids_are_for_registered_coordinators(cluster, coordinator_id, e
 
 
 @pytest.mark.parametrize(("broker_id", "epoch_change", "code"), [(1, 1, 77), (2, 0, 102)])
-def test_producer_ids_are_for_registered_brokers(one_broker, broker_id, epoch_change, code):
+def test_only_registered_brokers_with_the_current_epoch_get_producer_ids(one_broker, broker_id, epoch_change, code):
     epoch = one_broker.image.brokers[1].broker_epoch + epoch_change
     request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
     decision = handle_allocate_producer_ids(request, one_broker.image)

@@ -69,7 +69,7 @@ def test_the_preferred_leader_leads_again_with_a_new_epoch(three_brokers):
         (ELECTION_TYPE_PREFERRED, ("b", 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_elections_that_are_refused_change_nothing(three_brokers, kind, asked, code):
+def test_a_refused_election_changes_nothing(three_brokers, kind, asked, code):
     three_brokers.create_by_hand("a", (1, 2), (2, 3))
     end_session(three_brokers, 1)
     end_index = three_brokers.image.end_index
@@ -77,7 +77,7 @@ def test_elections_that_are_refused_change_nothing(three_brokers, kind, asked, c
     assert three_brokers.image.end_index == end_index
 
 
-def test_an_unclean_election_takes_whoever_is_active_and_is_told_of(three_brokers):
+def test_an_unclean_election_elects_an_active_replica_and_is_reported(three_brokers):
     three_brokers.create_by_hand("a", (1, 2))
     end_session(three_brokers, 2)
     end_session(three_brokers, 1)
@@ -89,7 +89,7 @@ def test_an_unclean_election_takes_whoever_is_active_and_is_told_of(three_broker
     assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (2, (2,), (), ())
 
 
-def test_an_unclean_election_takes_the_most_complete_log_that_was_reported(three_brokers):
+def test_an_unclean_election_elects_the_replica_with_the_most_complete_reported_log(three_brokers):
     three_brokers.create_by_hand("a", (1, 2, 3), unclean_recovery_strategy="None")
     for broker_id in (3, 2, 1):
         end_session(three_brokers, broker_id)
@@ -100,19 +100,19 @@ def test_an_unclean_election_takes_the_most_complete_log_that_was_reported(three
     assert three_brokers.unclean == [("a", 0, 3)]
 
 
-def test_an_unclean_election_without_anybody_is_refused(three_brokers):
+def test_an_unclean_election_without_an_active_replica_is_refused(three_brokers):
     three_brokers.create_by_hand("a", (1,))
     end_session(three_brokers, 1)
     assert elect(three_brokers, ELECTION_TYPE_UNCLEAN) == {("a", 0): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 
-def test_a_clean_election_is_not_told_of(three_brokers):
+def test_a_clean_election_is_not_reported(three_brokers):
     three_brokers.create_by_hand("a", (1, 2))
     end_session(three_brokers, 1)
     assert (three_brokers.partition("a").leader, three_brokers.unclean) == (2, [])
 
 
-def test_a_leader_of_the_eligible_replicas_is_not_told_of(three_brokers):
+def test_an_election_from_the_elr_is_not_reported_as_unclean(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
     end_session(three_brokers, 2)
     three_brokers.beat(2)
@@ -121,7 +121,7 @@ def test_a_leader_of_the_eligible_replicas_is_not_told_of(three_brokers):
     assert (three_brokers.partition("a").leader, three_brokers.unclean) == (2, [])
 
 
-def test_a_leader_that_the_change_itself_takes_into_the_in_sync_set_is_not_told_of(three_brokers):
+def test_a_leader_added_to_the_isr_by_a_reassignment_is_not_reported_as_unclean(three_brokers):
     three_brokers.create_by_hand("a", (1,))
     request = AlterPartitionReassignmentsRequest(
         partitions=[PartitionReassignment(topic="a", replicas=BrokerIds(broker_ids=[2]))]
@@ -153,7 +153,7 @@ def test_an_unknown_kind_of_election_is_refused(three_brokers):
     assert reply.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_leaders_go_home_when_too_many_are_away(three_brokers):
+def test_preferred_leaders_are_elected_if_too_many_partitions_have_another_leader(three_brokers):
     three_brokers.create_by_hand("a", *[(1, 2)] * 9, (2, 1))
     move_away(three_brokers, 1)
     assert unbalanced_brokers(three_brokers.image, percentage=100) == []
@@ -165,7 +165,7 @@ def test_leaders_go_home_when_too_many_are_away(three_brokers):
     assert unbalanced_brokers(three_brokers.image, percentage=10) == []
 
 
-def test_a_broker_that_is_away_or_not_in_sync_is_given_nothing(three_brokers):
+def test_a_preferred_replica_that_is_fenced_or_not_in_sync_is_not_elected(three_brokers):
     three_brokers.create_by_hand("a", (1, 2))
     end_session(three_brokers, 1)
     assert unbalanced_brokers(three_brokers.image, percentage=10) == []
@@ -190,7 +190,7 @@ def configure(cluster, name, value, topic="a"):
 
 
 @pytest.mark.parametrize("topic", ["a", ""])
-def test_where_unclean_elections_are_allowed_the_next_report_elects(three_brokers, topic):
+def test_enabling_unclean_elections_elects_at_the_next_log_report(three_brokers, topic):
     three_brokers.create_by_hand("a", (1, 2))
     end_session(three_brokers, 2)
     end_session(three_brokers, 1)
@@ -201,7 +201,7 @@ def test_where_unclean_elections_are_allowed_the_next_report_elects(three_broker
 
 
 @pytest.mark.parametrize("topic", ["a", ""])
-def test_with_a_smaller_minimum_nobody_stays_eligible_who_may_lack_records(three_brokers, topic):
+def test_a_lower_min_isr_removes_replicas_that_may_lack_records_from_the_elr(three_brokers, topic):
     configure(three_brokers, "min.insync.replicas", "2", "")
     three_brokers.create_by_hand("a", (1, 2), **({"min_insync_replicas": "2"} if topic else {}))
     end_session(three_brokers, 2)
@@ -211,7 +211,7 @@ def test_with_a_smaller_minimum_nobody_stays_eligible_who_may_lack_records(three
     assert (partition.leader, partition.isr, partition.elr) == (1, (1,), ())
 
 
-def test_with_a_smaller_minimum_the_eligible_of_a_partition_that_nobody_leads_stay(three_brokers):
+def test_a_lower_min_isr_keeps_the_elr_of_a_partition_without_a_leader(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
     end_session(three_brokers, 2)
     end_session(three_brokers, 1)
@@ -222,7 +222,7 @@ def test_with_a_smaller_minimum_the_eligible_of_a_partition_that_nobody_leads_st
     assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
 
 
-def test_where_brokers_files_differ_the_smallest_minimum_counts(cluster):
+def test_the_smallest_min_isr_of_the_brokers_static_configs_applies(cluster):
     cluster.add_broker(1, static_configs={"min.insync.replicas": "2"})
     cluster.add_broker(2, static_configs={"min.insync.replicas": "1"})
     cluster.create_by_hand("a", (1, 2))
@@ -235,7 +235,7 @@ def unregister(cluster, broker_id):
     return cluster.apply(handle_unregister_broker(request, cluster.image))
 
 
-def test_an_unregistered_broker_is_neither_in_sync_nor_eligible_and_stays_assigned(three_brokers):
+def test_an_unregistered_broker_leaves_isr_and_elr_but_stays_assigned(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), (2, 1), min_insync_replicas="2")
     end_session(three_brokers, 1)
     assert three_brokers.partition("a").elr == (1,)

@@ -17,7 +17,7 @@ def assigned(partition, *broker_ids):
     return ReplicaAssignment(partition=partition, broker_ids=broker_ids)
 
 
-def test_new_partitions_follow_the_old_ones_which_stay(three_brokers):
+def test_new_partitions_are_added_after_the_unchanged_old_ones(three_brokers):
     before = three_brokers.create_one("a", 2, 2).partitions
     (result,) = grow(three_brokers, NewPartitions(topic="a", total_count=5))
     assert result.error_code == 0
@@ -27,14 +27,14 @@ def test_new_partitions_follow_the_old_ones_which_stay(three_brokers):
     assert all(len(p.replicas) == 2 and p.leader == p.replicas[0] for p in after)
 
 
-def test_new_partitions_by_hand(three_brokers):
+def test_new_partitions_get_the_requested_replicas(three_brokers):
     three_brokers.create_one("a", 1, 2)
     wanted = NewPartitions(topic="a", total_count=3, assignments=[assigned(1, 3, 1), assigned(2, 2, 3)])
     grow(three_brokers, wanted)
     assert [p.replicas for p in three_brokers.topic("a").partitions[1:]] == [(3, 1), (2, 3)]
 
 
-def test_validate_only_grows_nothing(one_broker):
+def test_validate_only_creates_no_partition(one_broker):
     one_broker.create_one("a")
     (result,) = grow(one_broker, NewPartitions(topic="a", total_count=3), validate_only=True)
     assert result.error_code == 0
@@ -67,7 +67,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("wanted", "code", "said"), REFUSED, ids=[str(i) for i in range(len(REFUSED))])
-def test_bad_growth_is_refused_and_harms_nobody(three_brokers, wanted, code, said):
+def test_an_invalid_partition_count_is_refused_without_effect_on_other_topics(three_brokers, wanted, code, said):
     three_brokers.create_one("a", 2)
     three_brokers.create_one("b")
     three_brokers.create(NewTopic(name=GROUP_METADATA_TOPIC, partition_count=-1, replication_factor=-1))
@@ -78,7 +78,7 @@ def test_bad_growth_is_refused_and_harms_nobody(three_brokers, wanted, code, sai
     assert (len(three_brokers.topic("a").partitions), len(three_brokers.topic("b").partitions)) == (2, 2)
 
 
-def test_a_topic_named_twice_grows_neither_time(one_broker):
+def test_a_topic_that_is_named_twice_gets_no_partitions(one_broker):
     one_broker.create_one("a")
     results = grow(one_broker, NewPartitions(topic="a", total_count=2), NewPartitions(topic="a", total_count=3))
     assert [r.error_code for r in results] == [ErrorCode.INVALID_REQUEST] * 2

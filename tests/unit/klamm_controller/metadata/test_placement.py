@@ -39,7 +39,9 @@ def brokers(*images: BrokerImage) -> dict[int, BrokerImage]:
     replication_factor=st.integers(1, 9),
     seed=st.integers(0, 1000),
 )
-def test_what_holds_for_every_placement(racks, fenced, partition_count, replication_factor, seed):
+def test_each_placement_prefers_live_brokers_and_distinct_racks_and_spreads_leaders(
+    racks, fenced, partition_count, replication_factor, seed
+):
     images = brokers(*(broker(i, rack, fenced=i in fenced) for i, rack in enumerate(racks)))
     live = {i for i in images if i not in fenced}
     if replication_factor > len(images) or not live:
@@ -63,7 +65,7 @@ def test_what_holds_for_every_placement(racks, fenced, partition_count, replicat
 
 
 @pytest.mark.parametrize("replication_factor", [1, 2, 3])
-def test_over_equal_racks_every_broker_holds_the_same(replication_factor):
+def test_over_equal_racks_each_broker_gets_the_same_number_of_replicas(replication_factor):
     images = brokers(*(broker(i, rack) for i, rack in enumerate("aabbcc")))
     placed = place_replicas(images, 60, replication_factor, random.Random(4))
     held = Counter(i for replicas in placed for i in replicas)
@@ -77,7 +79,7 @@ def test_followers_of_one_leader_are_spread():
     assert followers == {1, 2, 3, 4}
 
 
-def test_a_broker_that_shuts_down_is_not_used():
+def test_a_broker_that_shuts_down_gets_no_replicas():
     images = brokers(broker(1), broker(2, stopping=True))
     assert set(place_replicas(images, 9, 1, random.Random(1))) == {(1,)}
     with pytest.raises(Refusal):

@@ -62,7 +62,7 @@ def test_quotas_are_set_changed_and_removed(cluster):
         ((("ip", "2001:db8::1"),), "connection_creation_rate"),
     ],
 )
-def test_who_may_have_a_quota_of_what(cluster, entity, key):
+def test_each_entity_type_accepts_its_quota_keys(cluster, entity, key):
     assert alter(cluster, change(entity, **{key: 7})) == {entity: ErrorCode.NONE}
     assert cluster.image.client_quotas == {entity: {key: 7.0}}
 
@@ -90,14 +90,14 @@ def test_who_may_have_a_quota_of_what(cluster, entity, key):
         change(ALICE, producer_byte_rate=1, unheard_of=1),
     ],
 )
-def test_what_is_refused(cluster, alteration):
+def test_an_invalid_quota_is_refused_and_the_others_are_set(cluster, alteration):
     bystander = change(ANYBODY, producer_byte_rate=5)
     entity = entity_of(alteration.entity)
     assert alter(cluster, alteration, bystander) == {entity: ErrorCode.INVALID_REQUEST, ANYBODY: ErrorCode.NONE}
     assert cluster.image.client_quotas == {ANYBODY: {"producer_byte_rate": 5}}
 
 
-def test_a_key_or_an_entity_named_twice_changes_nothing(cluster):
+def test_a_key_or_an_entity_that_is_named_twice_is_refused(cluster):
     twice = ClientQuotaOperation(key="producer_byte_rate", value=1)
     alteration = ClientQuotaAlteration(entity=entity_parts(ALICE), operations=[twice, twice])
     assert alter(cluster, alteration) == {ALICE: ErrorCode.INVALID_REQUEST}
@@ -106,7 +106,7 @@ def test_a_key_or_an_entity_named_twice_changes_nothing(cluster):
     assert cluster.image.client_quotas == {}
 
 
-def test_what_is_so_already_makes_no_record(cluster):
+def test_an_unchanged_quota_makes_no_record(cluster):
     alter(cluster, change(ALICE, producer_byte_rate=1))
     request = AlterClientQuotasRequest(
         alterations=[change(ALICE, producer_byte_rate=1, consumer_byte_rate=None, unheard_of=None)]
@@ -116,13 +116,13 @@ def test_what_is_so_already_makes_no_record(cluster):
     assert [one.error_code for one in decision.reply.results] == [0]
 
 
-def test_checked_only(cluster):
+def test_validate_only_checks_quotas_and_changes_nothing(cluster):
     assert alter(cluster, change(ALICE, producer_byte_rate=1), validate_only=True) == {ALICE: ErrorCode.NONE}
     assert alter(cluster, change(ALICE, x=1), validate_only=True) == {ALICE: ErrorCode.INVALID_REQUEST}
     assert cluster.image.client_quotas == {}
 
 
-def test_described(cluster):
+def test_quotas_are_described_by_filter_components(cluster):
     for entity in (ALICE, ANYBODY, ANY_CLIENT_OF_ALICE):
         alter(cluster, change(entity, producer_byte_rate=1000))
 
@@ -140,5 +140,5 @@ def test_described(cluster):
     assert described(("user", 0, None)) is ErrorCode.INVALID_REQUEST
 
 
-def test_of_two_parts_of_a_type_the_last_counts():
+def test_the_last_of_two_entity_parts_of_one_type_is_used():
     assert quota_entity([("user", "a"), ("client-id", "c"), ("user", None)]) == (("client-id", "c"), ("user", None))

@@ -44,7 +44,7 @@ def state(cluster):
     return {"replicas": p.replicas, "adding": p.adding_replicas, "removing": p.removing_replicas}
 
 
-def test_new_replicas_come_first_and_the_old_ones_go_when_those_are_in_sync(cluster):
+def test_old_replicas_are_removed_when_all_new_replicas_are_in_sync(cluster):
     assert reassign(cluster, wanted([4, 5, 6])) == [ErrorCode.NONE]
     assert state(cluster) == {"replicas": (4, 5, 6, 1, 2, 3), "adding": (4, 5, 6), "removing": (1, 2, 3)}
     assert (cluster.partition("a").leader, cluster.partition("a").leader_epoch) == (1, 0)
@@ -58,7 +58,7 @@ def test_new_replicas_come_first_and_the_old_ones_go_when_those_are_in_sync(clus
     assert (partition.leader, partition.leader_epoch, set(partition.isr), partition.elr) == (4, 1, {4, 5, 6}, ())
 
 
-def test_the_leader_that_completes_a_reassignment_and_stays_goes_on_with_a_new_epoch(cluster):
+def test_a_leader_that_completes_a_reassignment_and_stays_gets_a_new_leader_epoch(cluster):
     reassign(cluster, wanted([1, 2, 4]))
     answer = cluster.bring_into_sync(4)
     partition = cluster.partition("a")
@@ -66,7 +66,7 @@ def test_the_leader_that_completes_a_reassignment_and_stays_goes_on_with_a_new_e
     assert (answer.leader, answer.leader_epoch, answer.partition_epoch) == (1, 1, partition.partition_epoch)
 
 
-def test_a_leader_that_goes_is_told_that_another_leads(cluster):
+def test_a_leader_that_the_reassignment_removes_gets_new_leader_elected(cluster):
     reassign(cluster, wanted([2, 3]))
     assert state(cluster) == {"replicas": (2, 3), "adding": (), "removing": ()}, "they are in sync already"
     reassign(cluster, wanted([3, 4]))
@@ -75,13 +75,13 @@ def test_a_leader_that_goes_is_told_that_another_leads(cluster):
     assert (cluster.partition("a").leader, cluster.partition("a").replicas) == (3, (3, 4))
 
 
-def test_another_order_needs_no_reassignment(cluster):
+def test_a_new_replica_order_is_applied_without_a_reassignment(cluster):
     reassign(cluster, wanted([3, 2, 1]))
     assert state(cluster) == {"replicas": (3, 2, 1), "adding": (), "removing": ()}
     assert (cluster.partition("a").leader, cluster.partition("a").leader_epoch) == (1, 0)
 
 
-def test_the_replication_factor_changes_by_it_unless_it_shall_not(cluster):
+def test_a_reassignment_changes_the_replication_factor_unless_it_is_kept(cluster):
     refused = [ErrorCode.INVALID_REPLICATION_FACTOR]
     assert reassign(cluster, wanted([1, 2, 3, 4]), keep_replication_factor=True) == refused
     assert reassign(cluster, wanted([1, 2, 3, 4])) == [ErrorCode.NONE]
@@ -91,13 +91,13 @@ def test_the_replication_factor_changes_by_it_unless_it_shall_not(cluster):
     assert cluster.partition("a").isr == (1,)
 
 
-def test_nothing_happens_when_it_is_there_already(cluster):
+def test_a_reassignment_to_the_current_replicas_makes_no_record(cluster):
     end_index = cluster.image.end_index
     assert reassign(cluster, wanted([1, 2, 3])) == [ErrorCode.NONE]
     assert cluster.image.end_index == end_index
 
 
-def test_cancelled_everything_is_as_before(cluster):
+def test_a_cancelled_reassignment_restores_the_replicas(cluster):
     reassign(cluster, wanted([4, 5, 6]))
     cluster.bring_into_sync(4)
     assert reassign(cluster, wanted(None)) == [ErrorCode.NONE]
@@ -107,7 +107,7 @@ def test_cancelled_everything_is_as_before(cluster):
     assert reassign(cluster, wanted(None)) == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 
 
-def test_it_cannot_be_cancelled_when_only_new_replicas_have_everything(cluster):
+def test_a_reassignment_cannot_be_cancelled_if_only_new_replicas_are_in_sync(cluster):
     cluster.create_by_hand("b", (1,))
     reassign(cluster, wanted([4, 5], "b"))
     cluster.bring_into_sync(4, "b")
@@ -117,7 +117,7 @@ def test_it_cannot_be_cancelled_when_only_new_replicas_have_everything(cluster):
     assert cluster.partition("b").replicas == (4, 5, 1)
 
 
-def test_another_target_drops_what_the_first_one_added_and_is_not_in_sync_yet(cluster):
+def test_a_second_reassignment_drops_the_replicas_that_the_first_one_added(cluster):
     reassign(cluster, wanted([4, 5, 6]))
     cluster.bring_into_sync(4)
     reassign(cluster, wanted([1, 2, 5]))
@@ -126,7 +126,7 @@ def test_another_target_drops_what_the_first_one_added_and_is_not_in_sync_yet(cl
     assert state(cluster) == {"replicas": (1, 2, 5), "adding": (), "removing": ()}
 
 
-def test_the_last_leader_there_was_stays_until_others_have_everything(cluster):
+def test_the_last_known_leader_stays_a_replica_until_others_are_in_sync(cluster):
     cluster.create_by_hand("b", (1,))
     reassign(cluster, wanted([4, 5], "b"))
     cluster.bring_into_sync(4, "b")
@@ -157,18 +157,18 @@ def test_the_last_leader_there_was_stays_until_others_have_everything(cluster):
         (wanted([1], "nope"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_what_is_refused_changes_nothing_and_harms_nobody(cluster, change, code):
+def test_a_refused_reassignment_does_not_affect_the_others(cluster, change, code):
     cluster.create_by_hand("b", (1,))
     assert reassign(cluster, change, wanted([2, 1], "b")) == [code, ErrorCode.NONE]
     assert cluster.partition("a").partition_epoch == 0
     assert cluster.partition("b").adding_replicas == (2,)
 
 
-def test_a_partition_named_twice_is_moved_neither_way(cluster):
+def test_a_partition_that_is_named_twice_is_not_reassigned(cluster):
     assert reassign(cluster, wanted([4]), wanted([5])) == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_a_big_request_is_several_small_ones():
+def test_a_big_reassignment_request_is_split_into_parts():
     changes = [wanted([1], number=number) for number in range(CHANGES_PER_EVENT + 1)]
     request = AlterPartitionReassignmentsRequest(partitions=changes, keep_replication_factor=True)
     parts = reassignment_parts(request)
@@ -177,7 +177,7 @@ def test_a_big_request_is_several_small_ones():
     assert all(part.keep_replication_factor for part in parts)
 
 
-def test_what_is_under_way_is_listed(cluster):
+def test_reassignments_in_progress_are_listed(cluster):
     cluster.create_by_hand("b", (1,), (2,))
     reassign(cluster, wanted([4, 5, 6]), wanted([3], "b", 1))
     everything = list_partition_reassignments(ListPartitionReassignmentsRequest(), cluster.image).reassignments

@@ -337,7 +337,7 @@ class World:
 
 @settings(max_examples=seeds.examples(150), deadline=None)
 @given(st.lists(step, min_size=1, max_size=60))
-def test_whoever_may_be_elected_has_every_committed_record(steps):
+def test_each_replica_that_may_be_elected_has_every_committed_record(steps):
     world = World()
     for each in steps:
         world.step(*each)

@@ -60,14 +60,14 @@ def alter(cluster, *isr, name="a"):
     return ErrorCode.of(answer.error_code)
 
 
-def test_a_leader_that_resigns_hands_over_and_is_not_waited_for(cluster):
+def test_a_leader_that_resigns_leaves_the_isr_and_another_replica_leads(cluster):
     assert resign(cluster, 1).error_code == 0
     partition = cluster.partition("a")
     assert (partition.leader, partition.leader_epoch) == (2, 1)
     assert (partition.isr, partition.elr, partition.resigned_replicas) == ((2, 3), (), (1,))
 
 
-def test_a_follower_that_resigns_is_not_waited_for_and_cannot_join_until_it_resumes(cluster):
+def test_a_follower_that_resigns_leaves_the_isr_and_cannot_join_until_it_resumes(cluster):
     resign(cluster, 3)
     partition = cluster.partition("a")
     assert (partition.leader, partition.leader_epoch, partition.isr) == (1, 0, (1, 2))
@@ -78,7 +78,7 @@ def test_a_follower_that_resigns_is_not_waited_for_and_cannot_join_until_it_resu
     assert cluster.partition("a").isr == (1, 2, 3)
 
 
-def test_a_replica_that_resigned_below_the_minimum_is_eligible_for_it_has_what_is_committed(cluster):
+def test_a_replica_that_resigns_below_min_isr_stays_in_the_elr(cluster):
     alter(cluster, 1, 2)
     resign(cluster, 1)
     partition = cluster.partition("a")
@@ -87,7 +87,7 @@ def test_a_replica_that_resigned_below_the_minimum_is_eligible_for_it_has_what_i
     assert cluster.partition("a").leader == 1, "rather one that refuses to append than nobody"
 
 
-def test_among_the_eligible_one_leads_that_has_not_resigned(cluster):
+def test_an_elr_member_that_has_not_resigned_is_elected_first(cluster):
     cluster.create_by_hand("b", (1, 2, 3), min_insync_replicas="3")
     resign(cluster, 2, name="b")
     alter(cluster, 1, name="b")
@@ -96,7 +96,7 @@ def test_among_the_eligible_one_leads_that_has_not_resigned(cluster):
     assert cluster.partition("b").leader == 3
 
 
-def test_where_all_that_are_in_sync_resigned_they_stay_until_one_can_lead(cluster):
+def test_the_last_resigned_replica_stays_leader_until_another_one_can_lead(cluster):
     for broker_id in (1, 2, 3):
         resign(cluster, broker_id)
     partition = cluster.partition("a")
@@ -108,13 +108,13 @@ def test_where_all_that_are_in_sync_resigned_they_stay_until_one_can_lead(cluste
     assert (partition.leader, partition.isr, partition.resigned_replicas) == (2, (2,), (1, 3))
 
 
-def test_a_registration_ends_what_was_asked_before(cluster):
+def test_a_new_registration_of_a_broker_ends_its_resignations(cluster):
     resign(cluster, 3)
     cluster.add_broker(3, life=1)
     assert cluster.partition("a").resigned_replicas == ()
 
 
-def test_what_is_known_already_or_not_there_changes_nothing(cluster):
+def test_a_repeated_resignation_or_one_of_an_unknown_partition_makes_no_record(cluster):
     resign(cluster, 3)
     end_index = cluster.image.end_index
     resign(cluster, 3)
@@ -123,13 +123,13 @@ def test_what_is_known_already_or_not_there_changes_nothing(cluster):
     assert cluster.image.end_index == end_index
 
 
-def test_a_stranger_is_refused(cluster):
+def test_a_resignation_with_a_stale_broker_epoch_is_refused(cluster):
     reply = handle_resign_replicas(ResignReplicasRequest(broker_id=1, broker_epoch=99), cluster.image).reply
     assert ErrorCode.of(reply.error_code) is ErrorCode.STALE_BROKER_EPOCH
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [1, 2], [CHANGES_PER_EVENT, 1], [250, 30, 70, 1], [30] * 10])
-def test_a_request_in_parts_names_the_same_replicas_in_order(sizes):
+def test_the_parts_of_a_resignation_request_name_the_same_replicas_in_order(sizes):
     named = [ResignedReplicas(topic_id=bytes([n]) * 16, partitions=range(size)) for n, size in enumerate(sizes)]
     request = ResignReplicasRequest(broker_id=3, broker_epoch=7, resigned=named, resumed=named[::-1])
     parts = resign_replicas_parts(request)

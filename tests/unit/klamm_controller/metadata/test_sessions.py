@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from klamm_controller.metadata.sessions import Sessions
 
 
-def test_silence_expires_once_at_the_deadline():
+def test_a_session_expires_once_at_its_deadline():
     sessions = Sessions(100)
     sessions.touch(1, 0)
     assert sessions.next_deadline_ms() == 100
@@ -18,7 +18,7 @@ def test_silence_expires_once_at_the_deadline():
     assert sessions.next_deadline_ms() is None
 
 
-def test_a_sign_of_life_moves_the_deadline():
+def test_a_touch_moves_the_session_deadline():
     sessions = Sessions(100)
     sessions.touch(1, 0)
     sessions.touch(1, 60)
@@ -27,7 +27,7 @@ def test_a_sign_of_life_moves_the_deadline():
     assert sessions.expire(160) == [1]
 
 
-def test_renewal_and_removal():
+def test_renew_extends_all_sessions_and_remove_ends_one():
     sessions = Sessions(100)
     sessions.touch(1, 0)
     sessions.touch(2, 0)
@@ -44,7 +44,7 @@ def test_renewal_and_removal():
         max_size=60,
     )
 )
-def test_against_a_dict_of_deadlines(steps):
+def test_random_session_steps_match_a_dict_of_deadlines(steps):
     sessions, naive, now = Sessions(50), {}, 0
     for what, node, wait in steps:
         now += wait

@@ -19,7 +19,7 @@ INTERNAL = NewTopic(name=GROUP_METADATA_TOPIC, partition_count=-1, replication_f
     owners=st.lists(st.integers(-1, 5), min_size=1, max_size=50),
     live=st.sets(st.integers(0, 5)).map(sorted),
 )
-def test_balance_is_even_sticky_and_complete(owners, live):
+def test_the_shard_balance_is_even_sticky_and_complete(owners, live):
     after = balance(owners, live)
     if not live:
         assert after == [-1] * len(owners)
@@ -35,7 +35,7 @@ def test_balance_is_even_sticky_and_complete(owners, live):
     assert sum(a == b for a, b in zip(owners, after, strict=True)) == kept_at_most
 
 
-def test_shards_of_a_new_topic_have_each_their_own_producer_id(one_broker):
+def test_each_shard_of_a_new_topic_has_its_own_producer_id(one_broker):
     one_broker.add_coordinator(1)
     one_broker.add_coordinator(2)
     one_broker.create(INTERNAL)
@@ -49,7 +49,7 @@ def test_shards_of_a_new_topic_have_each_their_own_producer_id(one_broker):
     assert {shard.writer_epoch for shard in shards.values()} == {0}
 
 
-def test_a_dead_coordinators_shards_move_with_a_greater_epoch_and_no_other_does(one_broker):
+def test_only_shards_of_a_dead_coordinator_move_and_get_a_greater_writer_epoch(one_broker):
     one_broker.add_coordinator(1)
     one_broker.add_coordinator(2)
     one_broker.create(INTERNAL)
@@ -64,7 +64,7 @@ def test_a_dead_coordinators_shards_move_with_a_greater_epoch_and_no_other_does(
         assert shard.producer_id == before[key].producer_id
 
 
-def test_with_nobody_left_shards_belong_to_nobody_until_somebody_comes(one_broker):
+def test_without_a_live_coordinator_shards_have_no_owner_until_one_registers(one_broker):
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)
     one_broker.apply(handle_coordinator_session_end(1, one_broker.image))
@@ -75,7 +75,7 @@ def test_with_nobody_left_shards_belong_to_nobody_until_somebody_comes(one_broke
     assert all(shard.writer_epoch > 0 for shard in one_broker.image.shards.values())
 
 
-def test_the_same_coordinator_registering_anew_is_a_new_writer(one_broker):
+def test_a_coordinator_that_registers_again_gets_a_greater_writer_epoch(one_broker):
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)
     before = {key: shard.writer_epoch for key, shard in one_broker.image.shards.items()}
@@ -84,13 +84,13 @@ def test_the_same_coordinator_registering_anew_is_a_new_writer(one_broker):
     assert all(shard.writer_epoch > before[key] for key, shard in one_broker.image.shards.items())
 
 
-def test_nothing_changes_when_all_is_well(one_broker):
+def test_a_balanced_assignment_makes_no_records(one_broker):
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)
     assert assignment_records(one_broker.image) == []
 
 
-def test_a_used_up_epoch_gets_a_new_producer_id(one_broker):
+def test_a_shard_at_the_maximum_writer_epoch_gets_a_new_producer_id(one_broker):
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)
     key = (GROUP_METADATA_TOPIC, 3)
@@ -103,7 +103,7 @@ def test_a_used_up_epoch_gets_a_new_producer_id(one_broker):
     assert one_broker.image.next_producer_id == 7
 
 
-def test_the_former_producer_id_is_known_to_every_later_owner(one_broker):
+def test_the_former_producer_id_of_a_shard_is_kept_for_all_later_owners(one_broker):
     """The first owner may have died before it could fence the producer."""
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)

@@ -38,13 +38,13 @@ def slices(cluster, decision):
     return counts
 
 
-def test_a_loss_is_dealt_with_in_slices(cluster):
+def test_the_partitions_of_a_lost_broker_are_changed_in_slices(cluster):
     decision = handle_broker_session_end(1, cluster.image)
     assert slices(cluster, decision) == [CHANGES_PER_EVENT, CHANGES_PER_EVENT, 50]
     assert all((p.leader, p.isr) == (2, (2,)) for p in partitions(cluster))
 
 
-def test_a_shutdown_is_granted_when_its_sweep_is_done(cluster):
+def test_a_controlled_shutdown_is_granted_when_its_sweep_is_done(cluster):
     decision = handle_broker_heartbeat(cluster.heartbeat(1, want_shutdown=True), cluster.image)
     cluster.replay(decision.records)
     beat = cluster.heartbeat(1, want_shutdown=True)
@@ -55,7 +55,7 @@ def test_a_shutdown_is_granted_when_its_sweep_is_done(cluster):
     assert handle_broker_heartbeat(beat, cluster.image).reply.should_shutdown
 
 
-def test_a_broker_that_comes_back_during_the_sweep_of_its_loss_keeps_the_rest(cluster):
+def test_a_broker_that_returns_during_the_sweep_of_its_loss_keeps_the_remaining_partitions(cluster):
     decision = handle_broker_session_end(1, cluster.image)
     cluster.replay(decision.records)
     back = handle_broker_heartbeat(cluster.heartbeat(1), cluster.image)
@@ -64,7 +64,7 @@ def test_a_broker_that_comes_back_during_the_sweep_of_its_loss_keeps_the_rest(cl
     assert sum(p.isr == (1, 2) for p in partitions(cluster)) == MANY - CHANGES_PER_EVENT
 
 
-def test_a_return_finds_leaderless_partitions_behind_many_others(cluster, monkeypatch):
+def test_a_returning_broker_leads_its_leaderless_partition_behind_many_others(cluster, monkeypatch):
     monkeypatch.setattr(sweep_module, "PARTITIONS_PER_EVENT", 100)
     cluster.create_by_hand("z", (3,))
     cluster.apply(handle_broker_session_end(3, cluster.image))
@@ -73,7 +73,7 @@ def test_a_return_finds_leaderless_partitions_behind_many_others(cluster, monkey
     assert cluster.partition("z").leader == 3
 
 
-def test_what_a_controller_left_undone_is_done_by_the_next(cluster):
+def test_a_new_controller_completes_the_unfinished_sweep_of_the_last_one(cluster):
     cluster.replay(handle_broker_session_end(1, cluster.image).records)
     sweep = Sweep("claim", all_partitions(cluster.image))
     while not sweep.is_done:
@@ -81,7 +81,7 @@ def test_what_a_controller_left_undone_is_done_by_the_next(cluster):
     assert all((p.leader, p.isr) == (2, (2,)) for p in partitions(cluster))
 
 
-def test_changes_that_could_not_be_made_are_worked_out_again(cluster):
+def test_sweep_changes_that_are_put_back_are_computed_again(cluster):
     decision = handle_broker_session_end(1, cluster.image)
     cluster.replay(decision.records)
     first = decision.sweep.next_changes(cluster.image)
@@ -89,7 +89,7 @@ def test_changes_that_could_not_be_made_are_worked_out_again(cluster):
     assert decision.sweep.next_changes(cluster.image) == first
 
 
-def test_topics_that_are_gone_by_then_are_passed_over(cluster):
+def test_a_sweep_skips_topics_that_were_deleted_meanwhile(cluster):
     sweep = Sweep("all", all_partitions(cluster.image), end_of_life(1, Stop.UNCLEAN))
     cluster.remove("a0")
     while not sweep.is_done:
@@ -97,7 +97,7 @@ def test_topics_that_are_gone_by_then_are_passed_over(cluster):
     assert all(1 not in p.isr for p in partitions(cluster))
 
 
-def test_a_crashed_broker_registers_when_it_has_left_everything(cluster):
+def test_a_crashed_broker_is_registered_after_it_left_all_isrs_and_leaderships(cluster):
     before = cluster.image.brokers[1]
     registration = BrokerRegistration(cluster.broker_request(1, life=1))
     parts = 0

@@ -75,7 +75,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("topic", "code", "said"), REFUSED, ids=[f"{t.name[:9]}-{c.name}-{i}" for i, (t, c, _) in enumerate(REFUSED)]
 )
-def test_a_bad_topic_is_refused_by_name_and_harms_nobody(three_brokers, topic, code, said):
+def test_an_invalid_topic_is_refused_and_the_others_are_created(three_brokers, topic, code, said):
     three_brokers.create_one("taken")
     three_brokers.create_one("dot.ted")
 
@@ -100,7 +100,7 @@ def test_a_topic_gets_partitions_configs_and_a_leader(three_brokers):
     assert three_brokers.image.topic_configs("orders") == {"retention.ms": "1000"}
 
 
-def test_minus_one_takes_the_defaults_and_the_reply_says_which(three_brokers):
+def test_minus_one_selects_the_defaults_and_the_reply_names_them(three_brokers):
     three_brokers.policy = TopicPolicy(
         num_partitions=5,
         default_replication_factor=2,
@@ -113,7 +113,7 @@ def test_minus_one_takes_the_defaults_and_the_reply_says_which(three_brokers):
     assert created.topic_id == three_brokers.topic("orders").topic_id.bytes
 
 
-def test_validate_only_answers_alike_and_creates_nothing(three_brokers):
+def test_validate_only_returns_the_same_answer_and_creates_nothing(three_brokers):
     before = three_brokers.image
     good, bad = three_brokers.create(new("orders", 2), new("x", 0), validate_only=True)
     assert (good.error_code, good.partition_count) == (0, 2)
@@ -121,7 +121,7 @@ def test_validate_only_answers_alike_and_creates_nothing(three_brokers):
     assert three_brokers.image.topics_by_name == before.topics_by_name
 
 
-def test_a_name_asked_for_twice_is_refused_both_times(one_broker):
+def test_a_topic_name_that_is_requested_twice_is_refused_twice(one_broker):
     first, other, second = one_broker.create(new("a"), new("b"), new("a"))
     assert [first.error_code, other.error_code, second.error_code] == [42, 0, 42]
     assert list(one_broker.image.topics_by_name) == ["b"]
@@ -134,18 +134,18 @@ def test_two_new_names_of_one_request_can_collide(one_broker):
     assert "a.b" in second.error_message
 
 
-def test_a_new_name_without_marks_can_be_the_one_collided_with(one_broker):
+def test_a_topic_created_in_the_same_request_is_found_as_a_collision(one_broker):
     """The table of collisions is built late, and must include topics created before in the same request."""
     assert topic_collision_key("x-y") == "x-y"
     assert [t.error_code for t in one_broker.create(new("x"), new("p.q"), new("p_q"))] == [0, 0, 17]
 
 
-def test_the_bound_on_partitions_counts_the_whole_request(one_broker):
+def test_the_partition_bound_applies_to_the_whole_request(one_broker):
     results = one_broker.create(new("a", 60), new("b", 60), new("c", 40), new("d", 1))
     assert [r.error_code for r in results] == [0, ErrorCode.POLICY_VIOLATION, 0, ErrorCode.POLICY_VIOLATION]
 
 
-def test_without_a_broker_nothing_can_be_created(cluster):
+def test_a_topic_cannot_be_created_without_an_unfenced_broker(cluster):
     (refused,) = cluster.create(new("a"))
     assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
@@ -158,7 +158,7 @@ def test_without_a_broker_nothing_can_be_created(cluster):
     assert "fenced" in refused.error_message
 
 
-def test_replicas_by_hand_are_taken_as_they_are(three_brokers):
+def test_a_topic_gets_the_requested_replicas(three_brokers):
     (created,) = three_brokers.create(by_hand("a", [3, 1], [2, 3]))
     assert (created.partition_count, created.replication_factor) == (2, 2)
     assert [p.replicas for p in three_brokers.topic("a").partitions] == [(3, 1), (2, 3)]
@@ -171,7 +171,7 @@ def test_a_fenced_replica_chosen_by_hand_is_neither_leader_nor_in_sync(three_bro
     assert (three_brokers.partition("a").leader, three_brokers.partition("a").isr) == (1, (1,))
 
 
-def test_an_internal_topic_takes_size_and_configs_from_the_cluster(one_broker):
+def test_an_internal_topic_gets_its_partition_count_and_configs_from_the_cluster(one_broker):
     one_broker.add_coordinator(7)
     asked = new(GROUP_METADATA_TOPIC, 3, 1, configs={"cleanup.policy": "delete", "retention.ms": "1"})
     decision = handle_create_topics(
@@ -205,7 +205,7 @@ def delete(cluster, *names, policy=None):
     return cluster.apply(handle_delete_topics(request, cluster.image, policy or cluster.policy)).results
 
 
-def test_deleted_topics_leave_nothing_behind(one_broker):
+def test_a_deleted_topic_leaves_no_configs_and_a_new_one_gets_a_new_id(one_broker):
     one_broker.create_one("a", 3, retention_ms="5")
     one_broker.create_one("b")
     before = one_broker.topic("a").topic_id
@@ -220,7 +220,7 @@ def test_deleted_topics_leave_nothing_behind(one_broker):
     assert one_broker.create_one("a").topic_id != before
 
 
-def test_deletions_that_are_refused(one_broker):
+def test_duplicate_internal_and_disabled_topic_deletions_are_refused(one_broker):
     one_broker.create_one("a")
     one_broker.create(new(GROUP_METADATA_TOPIC, -1, -1))
     twice = delete(one_broker, "a", "a")
@@ -239,7 +239,7 @@ def test_deletions_that_are_refused(one_broker):
     assert sorted(one_broker.image.topics_by_name) == [GROUP_METADATA_TOPIC, "a"]
 
 
-def test_describe_all_is_by_name_and_by_name_is_in_order(one_broker):
+def test_describe_returns_all_topics_by_name_or_the_named_ones_in_request_order(one_broker):
     one_broker.create_one("b", 2)
     one_broker.create_one("a")
     one_broker.create(new(GROUP_METADATA_TOPIC, -1, -1))
@@ -255,7 +255,7 @@ def test_describe_all_is_by_name_and_by_name_is_in_order(one_broker):
     ]
 
 
-def test_a_request_in_parts_refuses_what_the_whole_would_have(three_brokers):
+def test_a_creation_in_parts_refuses_the_same_topics_as_the_whole_request(three_brokers):
     topics = [new("a", 40), new("b.c", 40), new("d"), new("b_c"), new("d"), new("e", 21)]
     creation = TopicCreation(CreateTopicsRequest(topics=topics), three_brokers.policy, random.Random(1))
     parts = []
@@ -272,7 +272,7 @@ def test_a_request_in_parts_refuses_what_the_whole_would_have(three_brokers):
     ]
 
 
-def test_a_validation_in_parts_sees_the_names_of_the_parts_before(three_brokers):
+def test_a_validation_in_parts_finds_collisions_with_earlier_parts(three_brokers):
     request = CreateTopicsRequest(topics=[new("b.c"), new("b_c")], validate_only=True)
     creation = TopicCreation(request, three_brokers.policy, random.Random(1))
     parts = [creation.next_part(three_brokers.image, partitions_max=1) for _ in creation.parts()]
@@ -283,7 +283,7 @@ def test_a_validation_in_parts_sees_the_names_of_the_parts_before(three_brokers)
     assert not any(part.records for part in parts)
 
 
-def test_a_name_that_another_resembled_is_free_when_that_one_is_gone(one_broker):
+def test_a_colliding_topic_name_can_be_used_after_the_other_topic_is_deleted(one_broker):
     assert [topic.error_code for topic in one_broker.create(new("a.b"))] == [0]
     (refused,) = one_broker.create(new("a_b"))
     assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

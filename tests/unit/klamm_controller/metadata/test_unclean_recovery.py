@@ -46,7 +46,7 @@ def all_lost(three_brokers):
     return three_brokers
 
 
-def test_the_most_complete_log_leads_and_not_the_last_leader_that_lost_its_log(all_lost):
+def test_the_replica_with_the_most_complete_log_is_elected_and_not_the_last_leader(all_lost):
     assert all_lost.report_log(1, -1, 0) == NO_LEADER
     assert all_lost.report_log(3, 0, 20) == NO_LEADER
     assert all_lost.report_log(2, 0, 20) == 2
@@ -55,19 +55,19 @@ def test_the_most_complete_log_leads_and_not_the_last_leader_that_lost_its_log(a
     assert all_lost.unclean == [("a", 0, 2)]
 
 
-def test_a_replica_that_left_earlier_leads_if_it_has_the_most(all_lost):
+def test_a_replica_that_left_the_isr_earlier_is_elected_if_its_log_is_longest(all_lost):
     all_lost.report_log(1, -1, 0)
     all_lost.report_log(2, 0, 15)
     assert all_lost.report_log(3, 0, 20) == 3
 
 
-def test_a_later_epoch_counts_more_than_a_longer_log(all_lost):
+def test_a_log_with_a_later_leader_epoch_wins_over_a_longer_log(all_lost):
     all_lost.report_log(1, 2, 10)
     all_lost.report_log(2, 1, 30)
     assert all_lost.report_log(3, 1, 30) == 1
 
 
-def test_nobody_leads_before_all_that_had_everything_have_reported(three_brokers):
+def test_no_replica_is_elected_before_each_replica_of_elr_and_last_known_elr_has_reported(three_brokers):
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     for broker_id in (3, 2, 1):
         end_session(three_brokers, broker_id)
@@ -80,7 +80,7 @@ def test_nobody_leads_before_all_that_had_everything_have_reported(three_brokers
     assert three_brokers.report_log(1, 0, 20) == 1, "of equal ones the first replica"
 
 
-def test_a_replica_that_has_resigned_leads_only_if_it_has_more(all_lost):
+def test_a_resigned_replica_is_elected_only_if_its_log_is_longer(all_lost):
     request = ResignReplicasRequest(
         broker_id=1,
         broker_epoch=all_lost.image.brokers[1].broker_epoch,
@@ -92,7 +92,7 @@ def test_a_replica_that_has_resigned_leads_only_if_it_has_more(all_lost):
     assert all_lost.report_log(3, 0, 19) == 2
 
 
-def test_a_report_of_an_earlier_life_or_an_earlier_epoch_does_not_count(all_lost):
+def test_a_log_report_with_an_earlier_broker_or_leader_epoch_is_ignored(all_lost):
     for broker_id in (1, 2):
         all_lost.report_log(broker_id, 0, 20)
     epoch = all_lost.partition("a").leader_epoch
@@ -102,7 +102,7 @@ def test_a_report_of_an_earlier_life_or_an_earlier_epoch_does_not_count(all_lost
     assert all_lost.report_log(2, 0, 10) == 1
 
 
-def test_the_report_of_a_broker_that_is_registered_otherwise_is_refused(all_lost):
+def test_a_log_report_with_a_stale_or_unknown_broker_is_refused(all_lost):
     request = ReportReplicaLogsRequest(broker_id=1, broker_epoch=0)
     assert handle_replica_logs(request, all_lost.image, all_lost.logs).reply.error_code == ErrorCode.STALE_BROKER_EPOCH
     request = ReportReplicaLogsRequest(broker_id=9, broker_epoch=0)
@@ -110,7 +110,7 @@ def test_the_report_of_a_broker_that_is_registered_otherwise_is_refused(all_lost
     assert reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_broker_that_was_unregistered_is_not_waited_for(three_brokers):
+def test_the_election_does_not_wait_for_an_unregistered_broker(three_brokers):
     three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
     for broker_id in (3, 2, 1):
         end_session(three_brokers, broker_id)
@@ -121,7 +121,7 @@ def test_a_broker_that_was_unregistered_is_not_waited_for(three_brokers):
     assert three_brokers.report_log(1, 0, 10) == 3
 
 
-def test_a_partition_of_which_every_log_that_had_everything_is_gone_waits_for_an_administrator(three_brokers):
+def test_a_partition_whose_complete_logs_are_all_lost_elects_no_leader(three_brokers):
     three_brokers.create_by_hand("a", (1, 2))
     end_session(three_brokers, 2)
     end_session(three_brokers, 1)
@@ -131,7 +131,7 @@ def test_a_partition_of_which_every_log_that_had_everything_is_gone_waits_for_an
         assert three_brokers.report_log(broker_id, 0, broker_id) == NO_LEADER
 
 
-def test_none_waits_for_an_administrator(three_brokers):
+def test_the_recovery_strategy_none_elects_no_leader(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), unclean_recovery_strategy="None")
     for broker_id in (2, 1):
         end_session(three_brokers, broker_id)
@@ -143,7 +143,7 @@ def test_none_waits_for_an_administrator(three_brokers):
 @pytest.mark.parametrize(
     "configs", [{"unclean_leader_election_enable": "true"}, {"unclean_recovery_strategy": "Aggressive"}]
 )
-def test_with_unclean_elections_the_most_complete_of_the_live_ones_leads_at_once(three_brokers, configs):
+def test_with_unclean_elections_the_most_complete_live_replica_is_elected_immediately(three_brokers, configs):
     three_brokers.create_by_hand("a", (1, 2, 3), **configs)
     for broker_id in (3, 2, 1):
         end_session(three_brokers, broker_id)
@@ -156,7 +156,7 @@ def test_with_unclean_elections_the_most_complete_of_the_live_ones_leads_at_once
     assert (partition.isr, partition.elr) == ((3,), ())
 
 
-def test_who_is_eligible_and_back_leads_before_any_report(three_brokers):
+def test_an_elr_member_that_returns_is_elected_before_any_report(three_brokers):
     three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2", unclean_leader_election_enable="true")
     for broker_id in (2, 1):
         end_session(three_brokers, broker_id)
@@ -164,7 +164,7 @@ def test_who_is_eligible_and_back_leads_before_any_report(three_brokers):
     assert (three_brokers.partition("a").leader, three_brokers.unclean) == (1, [])
 
 
-def test_reports_are_forgotten_with_the_partition_or_when_it_has_a_leader(all_lost, monkeypatch):
+def test_log_reports_are_pruned_if_the_partition_is_gone_or_has_a_leader(all_lost, monkeypatch):
     monkeypatch.setattr(replica_logs, "PRUNE_FROM", 2)
     logs, log = ReplicaLogs(), ReplicaLog(broker_epoch=1, leader_epoch=1, last_epoch=0, log_end_offset=20)
     key = (all_lost.topic("a").topic_id, 0)
@@ -181,7 +181,7 @@ def test_reports_are_forgotten_with_the_partition_or_when_it_has_a_leader(all_lo
     assert len(logs) == 0
 
 
-def test_a_request_looks_at_reported_partitions_only_when_their_number_has_doubled(all_lost, monkeypatch):
+def test_log_reports_are_pruned_only_after_their_number_has_doubled(all_lost, monkeypatch):
     monkeypatch.setattr(replica_logs, "PRUNE_FROM", 4)
     logs, log = ReplicaLogs(), ReplicaLog(broker_epoch=1, leader_epoch=1, last_epoch=0, log_end_offset=20)
     for number in range(3):
@@ -190,7 +190,7 @@ def test_a_request_looks_at_reported_partitions_only_when_their_number_has_doubl
     assert len(logs) == 3
 
 
-def test_what_is_reported_of_other_partitions_is_ignored(all_lost):
+def test_log_reports_of_unknown_or_foreign_partitions_are_ignored(all_lost):
     all_lost.create_by_hand("b", (2, 3))
     known = all_lost.topic("b").topic_id.bytes
     ends = [ReplicaLogEnd(topic_id=b"short"), ReplicaLogEnd(topic_id=bytes(16)), ReplicaLogEnd(topic_id=known)]

@@ -39,7 +39,7 @@ def stored(cluster):
     return {(name, mechanism.number) for name, mechanism in cluster.image.scram_credentials}
 
 
-def test_what_is_stored_is_made_of_the_salted_password(cluster):
+def test_the_stored_credential_is_derived_from_the_salted_password(cluster):
     assert alter(cluster, upsertion(iterations=5000)) == {"alice": ErrorCode.NONE}
     assert cluster.image.scram_credentials == {("alice", SHA_256): credential_of(SHA_256, b"salted", b"salt", 5000)}
 
@@ -55,7 +55,7 @@ def test_a_user_may_have_both_mechanisms(cluster):
 
 
 @pytest.mark.parametrize("iterations", [4096, 16_384])
-def test_the_range_of_iterations_holds_its_ends(cluster, iterations):
+def test_the_limits_of_the_iteration_range_are_accepted(cluster, iterations):
     assert alter(cluster, upsertion(iterations=iterations)) == {"alice": ErrorCode.NONE}
 
 
@@ -80,7 +80,7 @@ def test_the_range_of_iterations_holds_its_ends(cluster, iterations):
         ([upsertion(), deletion()], ErrorCode.RESOURCE_NOT_FOUND),
     ],
 )
-def test_who_is_refused_and_what_is_not(cluster, changes, code):
+def test_an_invalid_scram_change_is_refused_and_the_others_are_applied(cluster, changes, code):
     assert alter(cluster, *changes, upsertion("other")) == {changes[0].name: code, "other": ErrorCode.NONE}
     assert stored(cluster) == {("other", 1)}
 
@@ -95,7 +95,7 @@ def test_the_cluster_gets_its_secret_with_the_first_credential(cluster):
     assert cluster.image.cluster_secret == SECRET
 
 
-def test_described_without_anything_secret(cluster):
+def test_scram_credentials_are_described_without_secrets(cluster):
     alter(cluster, upsertion("bob", 2, iterations=8192))
     alter(cluster, upsertion("bob"), upsertion())
 

@@ -47,7 +47,7 @@ def assert_rejected(script: Script, code: ErrorCode) -> None:
 
 
 class TestRefusals:
-    def test_a_follower_names_the_leader(self) -> None:
+    def test_a_follower_rejects_a_proposal_and_names_the_leader(self) -> None:
         script = leading()
         script.run("heartbeat 1")
         script.run("settle")
@@ -55,13 +55,13 @@ class TestRefusals:
         assert last_reply(script) == Rejected(request_id=1, code=ErrorCode.NOT_CONTROLLER, leader=key(1))
 
     @pytest.mark.parametrize("command", ["propose 1 a", "read 1", "add 1 4", "remove 1 2"])
-    def test_who_knows_no_leader_names_none(self, command: str) -> None:
+    def test_a_node_without_a_known_leader_rejects_requests_and_names_none(self, command: str) -> None:
         script = Script()
         script.run("cluster 1 2 3")
         script.run(command)
         assert last_reply(script) == Rejected(request_id=1, code=ErrorCode.NOT_CONTROLLER, leader=None)
 
-    def test_proposals_are_bounded_by_what_is_not_committed(self) -> None:
+    def test_proposals_are_throttled_by_the_uncommitted_bytes(self) -> None:
         script = leading(replace(SETTINGS, uncommitted_bytes_max=100))
         script.run("cut 1")
         script.run("propose 1 a b")
@@ -73,20 +73,20 @@ class TestRefusals:
             script.run(command)
         assert isinstance(last_reply(script), Appended)
 
-    def test_reads_are_bounded(self) -> None:
+    def test_pending_reads_are_bounded(self) -> None:
         script = leading(replace(SETTINGS, reads_max=2))
         script.run("cut 1")
         for _ in range(3):
             script.run("read 1")
         assert_rejected(script, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
-    def test_a_leader_that_hands_over_takes_nothing_on_and_names_its_successor(self) -> None:
+    def test_a_leader_in_a_transfer_rejects_proposals_and_names_its_successor(self) -> None:
         script = leading()
         script.run("transfer 1 3")
         script.run("propose 1 a")
         assert last_reply(script) == Rejected(request_id=1, code=ErrorCode.NOT_CONTROLLER, leader=key(3))
 
-    def test_reads_that_wait_are_refused_when_the_leader_resigns(self) -> None:
+    def test_pending_reads_are_rejected_when_the_leader_resigns(self) -> None:
         script = leading()
         script.run("cut 1")
         script.run("read 1")
@@ -96,22 +96,22 @@ class TestRefusals:
 
 
 class TestVoterChanges:
-    def test_the_last_voter_stays(self) -> None:
+    def test_the_last_voter_cannot_be_removed(self) -> None:
         script = leading(cluster="cluster 1")
         script.run("remove 1 1")
         assert_rejected(script, ErrorCode.INVALID_REQUEST)
 
-    def test_who_is_no_voter_cannot_be_removed(self) -> None:
+    def test_a_node_that_is_not_a_voter_cannot_be_removed(self) -> None:
         script = leading()
         script.run("remove 1 9")
         assert_rejected(script, ErrorCode.VOTER_NOT_FOUND)
 
-    def test_a_node_cannot_vote_twice_with_two_directories(self) -> None:
+    def test_a_voter_with_another_directory_of_the_same_node_is_rejected(self) -> None:
         script = leading()
         script.step(1, AddVoter(request_id=5, voter=Voter(ReplicaKey(2, "other"), "node-2")))
         assert_rejected(script, ErrorCode.DUPLICATE_VOTER)
 
-    def test_who_does_not_catch_up_is_not_added(self) -> None:
+    def test_a_replica_that_does_not_catch_up_is_not_added_as_a_voter(self) -> None:
         script = leading(replace(SETTINGS, add_voter_timeout_ms=250))
         script.run("add 1 4")
         for _ in range(4):
@@ -120,7 +120,7 @@ class TestVoterChanges:
         assert_rejected(script, ErrorCode.REQUEST_TIMED_OUT)
         assert len(script.node(1).voters) == 3
 
-    def test_no_change_before_the_no_op_of_the_term_is_committed(self) -> None:
+    def test_voters_cannot_be_changed_before_the_no_op_of_the_term_is_committed(self) -> None:
         script = Script()
         script.run("cluster 1 2 3")
         for command in ("timeout 1", "deliver 2", "deliver 1", "sync 1", "deliver 2", "sync 2", "deliver 1"):
@@ -129,7 +129,7 @@ class TestVoterChanges:
         script.run("remove 1 2")
         assert_rejected(script, ErrorCode.REQUEST_TIMED_OUT)
 
-    def test_a_transfer_ends_with_the_time_out(self) -> None:
+    def test_a_leadership_transfer_ends_after_its_timeout(self) -> None:
         script = leading()
         script.run("cut 1 3")
         script.run("propose 1 a")
@@ -142,7 +142,7 @@ class TestVoterChanges:
 
 
 class TestDirectories:
-    def test_a_message_to_another_directory_of_the_node_is_not_for_this_replica(self) -> None:
+    def test_a_message_to_another_directory_of_the_node_is_ignored(self) -> None:
         script = Script()
         script.run("cluster 1 2 3")
         request = VoteRequest(
@@ -151,7 +151,7 @@ class TestDirectories:
         script.step(1, request)
         assert (script.node(1).term, list(script.under_way)) == (0, [])
 
-    def test_one_who_attaches_need_not_know_the_directory(self) -> None:
+    def test_an_attach_request_may_address_any_directory(self) -> None:
         script = leading(cluster="cluster 1 2 3 / 4")
         script.under_way.append(
             AttachRequest(sender=key(4), receiver=ReplicaKey(1, ANY_DIRECTORY), term=0, end_index=0)
@@ -161,7 +161,7 @@ class TestDirectories:
 
 
 class TestObservers:
-    def test_they_never_stand(self) -> None:
+    def test_an_observer_never_becomes_a_candidate(self) -> None:
         script = Script()
         script.run("cluster 1 2 3 / 4")
         for _ in range(5):
@@ -169,21 +169,21 @@ class TestObservers:
         assert script.node(4).role is RoleName.FOLLOWER
         assert script.node(4).term == 0
 
-    def test_they_do_not_count_toward_commit(self) -> None:
+    def test_an_observer_does_not_count_towards_a_commit(self) -> None:
         script = leading(cluster="cluster 1 2 3 / 4")
         for command in ("timeout 4", "settle", "cut 1 2", "cut 1 3", "propose 1 a", "settle"):
             script.run(command)
         assert script.node(1).replicas[key(4)].match_end_index == 2
         assert script.node(1).high_watermark == 1
 
-    def test_they_are_bounded(self) -> None:
+    def test_the_number_of_observers_is_bounded(self) -> None:
         script = leading(replace(SETTINGS, observers_max=1), cluster="cluster 1 2 3 / 4 5")
         for node_id in (4, 5):
             script.step(1, AttachRequest(sender=key(node_id), receiver=key(1), term=0, end_index=0))
         assert key(4) in script.node(1).replicas
         assert key(5) not in script.node(1).replicas
 
-    def test_they_are_forgotten_when_they_are_silent(self) -> None:
+    def test_a_silent_observer_is_forgotten(self) -> None:
         script = leading(cluster="cluster 1 2 3 / 4")
         script.run("timeout 4")
         script.run("settle")
@@ -193,7 +193,7 @@ class TestObservers:
             script.run("settle")
         assert key(4) not in script.node(1).replicas
 
-    def test_who_is_told_of_a_leader_attaches_to_it(self) -> None:
+    def test_an_observer_attaches_to_the_leader_that_a_follower_names(self) -> None:
         script = leading(cluster="cluster 1 2 3 / 4")
         script.run("heartbeat 1")
         script.run("settle")
@@ -202,7 +202,7 @@ class TestObservers:
         assert script.node(4).log_end_index == script.node(1).log_end_index
 
 
-def test_an_idle_leader_shows_that_it_can_commit() -> None:
+def test_an_idle_leader_commits_no_op_entries() -> None:
     script = leading(replace(SETTINGS, idle_no_op_interval_ms=150))
     for _ in range(4):
         script.run("heartbeat 1")
@@ -210,7 +210,7 @@ def test_an_idle_leader_shows_that_it_can_commit() -> None:
     assert script.node(2).high_watermark == 3, "the no-op of the term, and two of idleness"
 
 
-def test_a_sole_voter_reads_and_writes_by_itself() -> None:
+def test_a_sole_voter_reads_and_commits_by_itself() -> None:
     script = leading(cluster="cluster 1")
     script.run("propose 1 a")
     script.run("read 1")
@@ -219,7 +219,7 @@ def test_a_sole_voter_reads_and_writes_by_itself() -> None:
     assert script.node(1).delivered_end_index == 2
 
 
-def test_large_logs_travel_in_bounded_messages() -> None:
+def test_a_large_log_is_sent_in_bounded_messages() -> None:
     script = leading(replace(SETTINGS, append_bytes_max=200, inflight_messages_max=2))
     script.run("cut 1 3")
     for _ in range(20):
@@ -253,13 +253,13 @@ def test_a_replica_restarts_with_its_term_its_vote_and_its_log() -> None:
     assert [entry.payload for entry in script.replicas[2].delivered] == [b"", b"a"]
 
 
-def test_time_must_not_go_back() -> None:
+def test_a_step_with_an_earlier_time_fails() -> None:
     node = RaftNode(key(1), StoredState.empty(VoterSet([Voter(key(1), "")])), SETTINGS, random.Random(1), now_ms=100)
     with pytest.raises(AssertionError):
         node.step(DeadlinePassed(), 99)
 
 
-def test_two_leaders_of_one_term_stop_the_process() -> None:
+def test_a_second_leader_of_the_same_term_is_an_assertion_error() -> None:
     script = leading()
     rival = AppendRequest(
         sender=key(2),
@@ -275,7 +275,7 @@ def test_two_leaders_of_one_term_stop_the_process() -> None:
         script.step(1, rival)
 
 
-def test_a_removed_voter_with_a_newer_term_asks_the_leader_of_the_older_one() -> None:
+def test_a_removed_voter_with_a_newer_term_attaches_to_the_leader_of_the_older_term() -> None:
     """The leader sends nothing to a voter that it removed. Its refusal of the pre-vote carries the older term."""
     voters = VoterSet(Voter(key(node_id), "") for node_id in (1, 2))
     stored = replace(StoredState.empty(voters), hard_state=HardState(term=5, voted_for=None))

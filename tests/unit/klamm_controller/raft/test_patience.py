@@ -16,7 +16,7 @@ from tests.support.raft_script import SETTINGS, Script, key
 BASE_MS, MAX_MS = SETTINGS.election_timeout_ms, 4 * SETTINGS.election_timeout_ms
 
 
-def test_it_doubles_up_to_the_maximum_and_halves_in_calm():
+def test_the_timeout_doubles_after_false_alarms_and_halves_in_calm_periods():
     patience = Patience(400, 1_500)
     assert patience.timeout_ms(0) == 400
     for now_ms, expected_ms in ((1_000, 800), (2_000, 1_500), (4_000, 1_500)):
@@ -28,7 +28,7 @@ def test_it_doubles_up_to_the_maximum_and_halves_in_calm():
     assert patience.timeout_ms(4_000 + 100 * CALM_MS) == 400
 
 
-def test_what_one_silence_brings_counts_once():
+def test_several_false_alarms_of_one_silence_count_once():
     patience = Patience(400, 10_000)
     for now_ms in (1_000, 1_000, 1_001, 1_799):
         patience.on_false_alarm(now_ms)
@@ -38,7 +38,7 @@ def test_what_one_silence_brings_counts_once():
 
 
 @given(st.integers(1, 5_000), st.integers(1, 5_000), st.lists(st.tuples(st.integers(0, 2 * CALM_MS), st.booleans())))
-def test_it_stays_within_its_bounds(base_ms, max_ms, events):
+def test_the_timeout_stays_within_its_bounds(base_ms, max_ms, events):
     patience, now_ms = Patience(base_ms, max_ms), 0
     for pause_ms, is_alarm in events:
         now_ms += pause_ms
@@ -75,7 +75,7 @@ def append(script: Script, receiver: int, term: int) -> AppendRequest:
     )
 
 
-def test_a_follower_whose_leader_speaks_after_all(script):
+def test_a_prospective_follower_doubles_its_timeout_if_the_leader_was_alive(script):
     follower = script.node(2)
     script.run("timeout 2")
     assert follower.role is RoleName.PROSPECTIVE
@@ -83,7 +83,7 @@ def test_a_follower_whose_leader_speaks_after_all(script):
     assert (follower.role, timeout_ms(script, 2), timeout_ms(script, 3)) == (RoleName.FOLLOWER, 2 * BASE_MS, BASE_MS)
 
 
-def test_a_voter_to_whom_the_leader_before_speaks(script):
+def test_a_voter_doubles_its_timeout_if_the_former_leader_was_alive(script):
     voter = script.node(2)
     term = voter.term
     request = VoteRequest(
@@ -95,7 +95,7 @@ def test_a_voter_to_whom_the_leader_before_speaks(script):
     assert (voter.term, timeout_ms(script, 2)) == (term + 1, 2 * BASE_MS)
 
 
-def test_a_leader_that_is_deposed(script):
+def test_a_deposed_leader_doubles_its_timeout(script):
     leader = script.node(1)
     request = VoteRequest(
         sender=key(3), receiver=key(1), term=leader.term + 1, pre_vote=False, end_index=9, last_term=leader.term
@@ -104,7 +104,7 @@ def test_a_leader_that_is_deposed(script):
     assert (leader.role, timeout_ms(script, 1)) == (RoleName.FOLLOWER, 2 * BASE_MS)
 
 
-def test_a_leader_that_resigned_and_is_answered_after_all(script):
+def test_a_resigned_leader_doubles_its_timeout_if_a_late_answer_arrives(script):
     leader = script.node(1)
     term = leader.term
     while leader.role is RoleName.LEADER:
@@ -125,14 +125,14 @@ def test_a_leader_that_resigned_and_is_answered_after_all(script):
     assert timeout_ms(script, 1) == 2 * BASE_MS
 
 
-def test_a_death_is_no_false_alarm(script):
+def test_the_death_of_a_leader_does_not_change_the_timeout(script):
     for command in ("crash 1", "timeout 2", "settle"):
         script.run(command)
     assert {script.node(2).role, script.node(3).role} == {RoleName.LEADER, RoleName.FOLLOWER}
     assert (timeout_ms(script, 2), timeout_ms(script, 3)) == (BASE_MS, BASE_MS)
 
 
-def test_handing_over_is_no_false_alarm(script):
+def test_a_leadership_transfer_does_not_change_the_timeout(script):
     for command in ("transfer 1 2", "settle"):
         script.run(command)
     assert script.node(2).role is RoleName.LEADER

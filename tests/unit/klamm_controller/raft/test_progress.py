@@ -19,7 +19,7 @@ def batch(progress: Progress, count: int = 1, size_bytes: int = 1) -> tuple[LogE
     return tuple(LogEntry(first + offset, 1, EntryKind.DATA, b"x" * size_bytes) for offset in range(count))
 
 
-def test_a_probe_goes_out_once_until_it_may_have_been_lost() -> None:
+def test_a_probe_is_sent_once_until_it_may_be_lost() -> None:
     progress = new_progress()
     assert progress.may_send
     progress.on_sent((), 0)
@@ -48,7 +48,7 @@ def test_the_pipeline_is_bounded_by_bytes() -> None:
     assert progress.may_send
 
 
-def test_one_answer_frees_all_that_it_covers() -> None:
+def test_one_answer_acknowledges_all_messages_that_it_covers() -> None:
     progress = new_progress(messages_max=3)
     progress.become_replicate()
     for _ in range(3):
@@ -60,7 +60,7 @@ def test_one_answer_frees_all_that_it_covers() -> None:
     assert not progress.may_send
 
 
-def test_answers_that_come_late_take_nothing_back() -> None:
+def test_late_answers_do_not_lower_the_match_index() -> None:
     progress = new_progress()
     assert progress.on_accepted(4)
     assert not progress.on_accepted(2)
@@ -77,14 +77,14 @@ def test_a_rejection_of_another_probe_is_stale() -> None:
     assert not progress.is_stale_rejection(2)
 
 
-def test_probing_never_goes_below_what_matches() -> None:
+def test_a_probe_never_starts_below_the_match_index() -> None:
     progress = new_progress()
     progress.on_accepted(4)
     progress.become_probe(1)
     assert progress.next_index == 4
 
 
-def test_no_entries_are_sent_beside_a_snapshot() -> None:
+def test_no_entries_are_sent_during_a_snapshot_transfer() -> None:
     progress = new_progress()
     progress.become_snapshot(SnapshotSending(SnapshotId(end_index=4, term=1), now_ms=0))
     assert not progress.may_send
@@ -94,7 +94,7 @@ def test_no_entries_are_sent_beside_a_snapshot() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["send", "accept", "probe", "replicate"]), st.integers(0, 30)), max_size=60))
-def test_invariants_hold_after_anything(steps: list[tuple[str, int]]) -> None:
+def test_random_steps_keep_the_progress_invariants(steps: list[tuple[str, int]]) -> None:
     progress = new_progress()
     for step, number in steps:
         match step:

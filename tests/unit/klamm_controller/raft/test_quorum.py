@@ -20,7 +20,7 @@ def naive_majority_reached(values: list[int]) -> int:
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=9))
-def test_majority_reached_is_what_more_than_half_reached(values: list[int]) -> None:
+def test_majority_reached_is_the_value_that_more_than_half_reached(values: list[int]) -> None:
     assert majority_reached(values) == naive_majority_reached(values)
 
 

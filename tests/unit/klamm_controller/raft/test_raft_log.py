@@ -55,7 +55,7 @@ def test_last_position_is_the_last_with_a_term_that_is_not_greater(terms: list[i
 
 
 @given(ascending, ascending)
-def test_the_search_for_the_common_point_ends_there(ours: list[int], theirs: list[int]) -> None:
+def test_the_search_for_the_common_point_ends_at_the_divergence(ours: list[int], theirs: list[int]) -> None:
     """Leader and follower go back by `last_position` in turn until they meet.
 
     If equal terms at an index mean equal prefixes, they must not meet below the point where the logs diverge.
@@ -76,7 +76,7 @@ def test_the_search_for_the_common_point_ends_there(ours: list[int], theirs: lis
 
 
 @given(ascending.filter(bool), st.data())
-def test_compaction_changes_no_answer_about_what_remains(terms: list[int], data: st.DataObject) -> None:
+def test_compaction_does_not_change_the_remaining_entries(terms: list[int], data: st.DataObject) -> None:
     log, outbox = new_log(terms)
     outbox.collect()
     log.on_persisted(outbox.issued_id)
@@ -90,13 +90,13 @@ def test_compaction_changes_no_answer_about_what_remains(terms: list[int], data:
     assert [entry.term for entry in log.between(log.start_index, log.end_index)] == terms[log.start_index :]
 
 
-def test_term_before_does_not_guess() -> None:
+def test_term_before_returns_none_for_unknown_positions() -> None:
     log, _ = new_log([1, 1, 2])
     log.compact(SnapshotId(end_index=2, term=1), 0)
     assert [log.term_before(end) for end in range(5)] == [0, None, 1, 2, None]
 
 
-def test_a_write_under_way_does_not_make_entries_durable_that_replace_its_own() -> None:
+def test_a_pending_write_does_not_make_replaced_entries_durable() -> None:
     log, outbox = new_log([1, 1, 1])
     first = outbox.collect().persist
     log.cut_end(1)
@@ -110,7 +110,7 @@ def test_a_write_under_way_does_not_make_entries_durable_that_replace_its_own() 
     assert log.durable_end_index == 3
 
 
-def test_persist_says_what_to_cut_and_what_to_add() -> None:
+def test_a_persist_names_the_truncation_and_the_new_entries() -> None:
     log, outbox = written_log([1, 1, 1])
     log.cut_end(1)
     log.append(entries([2], base_index=1))
@@ -130,7 +130,7 @@ def test_entries_from_is_bounded_but_never_empty() -> None:
     assert log.entries_from(5, 1) == ()
 
 
-def test_a_snapshot_that_the_log_contains_keeps_what_follows() -> None:
+def test_a_snapshot_that_the_log_contains_keeps_the_later_entries() -> None:
     log, _ = new_log([1, 1, 2, 2])
     log.install(SnapshotId(end_index=3, term=2), VOTERS)
     assert (log.start_index, log.end_index, log.last_term) == (3, 4, 2)
@@ -165,7 +165,7 @@ def test_voters_follow_the_log_forward_and_back() -> None:
     assert log.voters.latest == VOTERS
 
 
-def test_a_log_is_behind_by_last_term_first_and_then_by_length() -> None:
+def test_is_behind_compares_the_last_term_first_and_then_the_length() -> None:
     log, _ = new_log([1, 2, 2])
     assert log.is_behind(3, 2)
     assert log.is_behind(1, 3)
@@ -173,7 +173,7 @@ def test_a_log_is_behind_by_last_term_first_and_then_by_length() -> None:
     assert not log.is_behind(9, 1)
 
 
-def test_a_restart_with_retained_entries_knows_where_the_voters_come_from() -> None:
+def test_a_restart_with_entries_below_the_snapshot_has_the_latest_voters() -> None:
     more = VOTERS.with_voter(Voter(ReplicaKey(3, "a"), "three"))
     stored = StoredState(
         hard_state=HardState(term=2, voted_for=None),

@@ -142,7 +142,7 @@ class TestRequestVote:
         assert isinstance(response, VoteResponse)
         assert response.granted is granted
 
-    def test_2_grant_only_if_nobody_else_was_voted_for(self, single: Single) -> None:
+    def test_2_grant_only_if_the_vote_went_to_no_other_candidate(self, single: Single) -> None:
         results = []
         for sender in (2, 3, 2):
             (response,) = single.answers(vote_request(5, sender=sender))
@@ -150,7 +150,7 @@ class TestRequestVote:
             results.append(response.granted)
         assert results == [True, False, True]
 
-    def test_the_vote_leaves_only_when_it_is_durable_and_survives_a_crash(self, single: Single) -> None:
+    def test_the_vote_is_sent_only_when_it_is_durable_and_survives_a_crash(self, single: Single) -> None:
         assert single.receive(vote_request(5)) == []
         single.script.sync(1)
         assert len(single.script.under_way) == 1
@@ -196,7 +196,7 @@ class TestAppendEntries:
         assert (response.rejected, response.end_index) == (False, 3)
         assert single.terms() == [1, 1, 1]
 
-    def test_4_the_acknowledgement_leaves_only_when_they_are_durable(self, single: Single) -> None:
+    def test_4_the_acknowledgement_is_sent_only_when_the_entries_are_durable(self, single: Single) -> None:
         assert single.receive(append(1, [1])) == []
         single.script.sync(1)
         assert [message.describe() for message in single.script.under_way] == ["AppendResponse end=1"]
@@ -214,7 +214,7 @@ class TestAllServers:
         assert [entry.index for entry in single.script.replicas[1].delivered] == [0, 1, 2]
 
     @pytest.mark.parametrize("prepare", [Single.time_out, Single.stand, Single.lead])
-    def test_a_greater_term_makes_a_follower_of_anybody(self, single: Single, prepare: object) -> None:
+    def test_a_greater_term_turns_each_role_into_a_follower(self, single: Single, prepare: object) -> None:
         assert callable(prepare)
         prepare(single)
         single.receive(append(9, []))
@@ -222,7 +222,9 @@ class TestAllServers:
 
 
 class TestFollowers:
-    def test_without_a_word_from_a_leader_it_stands_after_the_election_timeout(self, single: Single) -> None:
+    def test_a_follower_without_messages_of_a_leader_becomes_prospective_after_the_timeout(
+        self, single: Single
+    ) -> None:
         single.answers(append(1, []))
         deadline_ms = single.node.next_deadline_ms()
         single.script.now_ms = deadline_ms - 1
@@ -232,7 +234,7 @@ class TestFollowers:
         single.script.step(1, DeadlinePassed())
         assert single.node.role is RoleName.PROSPECTIVE
 
-    def test_the_timeout_begins_anew_with_every_word_and_is_random(self, single: Single) -> None:
+    def test_each_message_of_the_leader_restarts_the_random_election_timeout(self, single: Single) -> None:
         delays = set()
         for now_ms in range(100, 2_000, 100):
             single.script.now_ms = now_ms
@@ -243,7 +245,7 @@ class TestFollowers:
 
 
 class TestCandidates:
-    def test_it_increments_the_term_votes_for_itself_and_asks_all(self, single: Single) -> None:
+    def test_a_candidate_increments_the_term_votes_for_itself_and_asks_all_voters(self, single: Single) -> None:
         single.time_out()
         single.receive(pre_vote_granted(2, 0))
         assert (single.node.role, single.node.term) == (RoleName.CANDIDATE, 1)
@@ -253,12 +255,12 @@ class TestCandidates:
         asked = [message for message in single.script.under_way if isinstance(message, VoteRequest)]
         assert [(message.receiver, message.pre_vote) for message in asked] == [(key(2), False), (key(3), False)]
 
-    def test_with_the_votes_of_a_majority_it_leads(self, single: Single) -> None:
+    def test_a_candidate_with_a_majority_of_votes_becomes_leader(self, single: Single) -> None:
         single.stand()
         single.receive(vote_granted(3, 1))
         assert single.node.role is RoleName.LEADER
 
-    def test_it_begins_no_other_term_while_its_own_vote_is_not_durable(self, single: Single) -> None:
+    def test_a_candidate_starts_no_new_term_while_its_own_vote_is_not_durable(self, single: Single) -> None:
         """The candidate would otherwise begin one term after another while its disk is full.
 
         The others would follow it to each term without ever electing a leader.
@@ -281,17 +283,17 @@ class TestCandidates:
         single.receive(pre_vote_granted(2, 1))
         assert single.node.role is RoleName.CANDIDATE
 
-    def test_votes_of_those_who_are_no_voters_do_not_count(self, single: Single) -> None:
+    def test_votes_of_replicas_that_are_not_voters_do_not_count(self, single: Single) -> None:
         single.stand()
         single.receive(vote_granted(7, 1))
         assert single.node.role is RoleName.CANDIDATE
 
-    def test_a_leader_of_the_term_makes_it_a_follower(self, single: Single) -> None:
+    def test_a_candidate_becomes_a_follower_of_the_leader_of_its_term(self, single: Single) -> None:
         single.stand()
         single.receive(append(1, []))
         assert (single.node.role, single.node.leader) == (RoleName.FOLLOWER, key(2))
 
-    def test_after_a_timeout_it_asks_again(self, single: Single) -> None:
+    def test_a_candidate_asks_for_pre_votes_again_after_a_timeout(self, single: Single) -> None:
         single.stand()
         messages = single.time_out()
         assert single.node.role is RoleName.PROSPECTIVE
@@ -299,37 +301,37 @@ class TestCandidates:
 
 
 class TestLeaders:
-    def test_it_speaks_to_all_at_once_and_in_idle_times(self, single: Single) -> None:
+    def test_a_leader_sends_append_requests_immediately_and_when_idle(self, single: Single) -> None:
         single.lead()
         assert {message.receiver for message in single.script.under_way} == {key(2), key(3)}
         messages = single.time_out()
         assert [type(message) for message in messages] == [AppendRequest, AppendRequest]
 
-    def test_its_first_entry_is_a_no_op_of_its_term(self, single: Single) -> None:
+    def test_the_first_entry_of_a_leader_is_a_no_op_of_its_term(self, single: Single) -> None:
         single.answers(append(1, [1, 1]))
         single.lead()
         assert single.terms() == [1, 1, 2]
 
-    def test_it_sends_from_the_next_index_on(self, single: Single) -> None:
+    def test_a_leader_sends_entries_from_the_next_index(self, single: Single) -> None:
         single.lead()
         (message,) = single.receive(accepted(0, term=1))
         assert isinstance(message, AppendRequest)
         assert [entry.kind for entry in message.entries] == [EntryKind.NO_OP]
 
-    def test_it_commits_what_a_majority_has_of_its_own_term(self, single: Single) -> None:
+    def test_a_leader_commits_entries_of_its_term_that_a_majority_has(self, single: Single) -> None:
         single.lead()
         single.terms()
         single.receive(accepted(1, term=1))
         assert single.node.high_watermark == 1
 
-    def test_it_does_not_count_itself_before_it_is_durable(self, single: Single) -> None:
+    def test_a_leader_does_not_count_its_own_entries_before_they_are_durable(self, single: Single) -> None:
         single.lead()
         single.receive(accepted(1, term=1))
         assert single.node.high_watermark == 0
         single.script.sync(1)
         assert single.node.high_watermark == 1
 
-    def test_it_does_not_commit_entries_of_earlier_terms_by_counting(self, single: Single) -> None:
+    def test_a_leader_does_not_commit_entries_of_earlier_terms_by_counting_replicas(self, single: Single) -> None:
         single.answers(append(1, [1, 1]))
         single.lead()
         single.terms()
@@ -338,7 +340,7 @@ class TestLeaders:
         single.receive(accepted(3, term=2))
         assert single.node.high_watermark == 3
 
-    def test_it_answers_a_command_only_through_its_commit(self, single: Single) -> None:
+    def test_a_leader_delivers_a_proposal_only_after_its_commit(self, single: Single) -> None:
         single.lead()
         single.script.run("propose 1 a")
         single.terms()
@@ -346,7 +348,7 @@ class TestLeaders:
         single.receive(accepted(2, term=1))
         assert [entry.payload for entry in single.script.replicas[1].delivered] == [b"", b"a"]
 
-    def test_a_stale_rejection_moves_nothing_back(self, single: Single) -> None:
+    def test_a_stale_rejection_does_not_lower_the_match_index(self, single: Single) -> None:
         single.lead()
         single.terms()
         single.receive(accepted(1, term=1))
@@ -365,7 +367,7 @@ class TestLeaders:
 
 
 class TestLaterChapters:
-    def test_4_2_2_a_replica_that_is_no_voter_may_be_needed_to_vote(self) -> None:
+    def test_4_2_2_a_replica_that_is_not_a_voter_grants_votes(self) -> None:
         script = Script()
         script.run("cluster 2 3 / 1")
         script.step(1, vote_request(4))
@@ -374,7 +376,7 @@ class TestLaterChapters:
         assert isinstance(response, VoteResponse)
         assert response.granted
 
-    def test_4_2_2_a_leader_that_removed_itself_may_be_needed_to_lead_again(self) -> None:
+    def test_4_2_2_a_leader_that_removed_itself_stands_again_to_commit_its_removal(self) -> None:
         """No other replica can win, because this log is the longest.
 
         The replica must stand although it is no voter any more.
@@ -391,7 +393,7 @@ class TestLaterChapters:
         assert script.node(1).role is RoleName.FOLLOWER
         assert [voter.key for voter in script.node(2).voters] == [key(2), key(3)]
 
-    def test_4_2_2_who_alone_has_the_entry_of_its_removal_may_be_needed_after_a_restart_too(self) -> None:
+    def test_4_2_2_a_removed_voter_that_alone_has_the_entry_stands_after_a_restart(self) -> None:
         """Replicas 1 and 2 vote. 1 removes 2, but crashes before the entry is durable there.
 
         2 has the entry, and became a voter after the point that it restarts from.
@@ -417,7 +419,7 @@ class TestLaterChapters:
             assert response.granted is granted
         assert (single.node.term, single.node.leader) == (1, key(2))
 
-    def test_6_2_a_leader_that_hears_no_majority_resigns(self, single: Single) -> None:
+    def test_6_2_a_leader_without_answers_of_a_majority_resigns(self, single: Single) -> None:
         single.lead()
         begin_ms = single.script.now_ms
         while single.node.role is RoleName.LEADER:

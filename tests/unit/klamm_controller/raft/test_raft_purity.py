@@ -35,13 +35,13 @@ def imported(tree: ast.AST) -> set[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_a_module_of_the_core_imports_only_what_is_pure(path: Path) -> None:
+def test_a_module_of_the_raft_core_imports_only_pure_modules(path: Path) -> None:
     names = imported(ast.parse(path.read_text()))
     assert {name for name in names if not name.startswith("klamm_controller.raft.")} <= ALLOWED
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_randomness_is_an_argument(path: Path) -> None:
+def test_the_raft_core_never_uses_the_shared_random_generator(path: Path) -> None:
     """The module may use `random` for its type, but must never call the shared generator."""
     used = {
         node.attr

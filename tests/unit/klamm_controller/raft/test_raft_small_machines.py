@@ -52,7 +52,7 @@ def chunk(position: int, data: bytes) -> SnapshotChunkRequest:
 
 
 class TestReadIndex:
-    def test_reads_that_come_during_a_round_wait_for_the_next(self) -> None:
+    def test_reads_added_during_a_round_wait_for_the_next_round(self) -> None:
         reads = ReadIndex()
         reads.add(1, 10)
         assert reads.begin_round(10)
@@ -62,7 +62,7 @@ class TestReadIndex:
         assert reads.begin_round(12)
         assert [(read.request_id, read.end_index) for read in reads.on_confirmed(2)] == [(2, 12)]
 
-    def test_the_confirmation_of_an_older_round_answers_nothing(self) -> None:
+    def test_the_confirmation_of_an_older_round_releases_no_read(self) -> None:
         reads = ReadIndex()
         for request_id in (1, 2):
             reads.add(request_id, 0)
@@ -72,13 +72,13 @@ class TestReadIndex:
         assert reads.on_confirmed(1) == []
         assert len(reads) == 1
 
-    def test_a_read_from_before_the_term_committed_sees_what_committed_since(self) -> None:
+    def test_a_read_added_before_the_terms_first_commit_gets_the_index_of_the_round(self) -> None:
         reads = ReadIndex()
         reads.add(1, 3)
         reads.begin_round(8)
         assert reads.on_confirmed(1)[0].end_index == 8
 
-    def test_abandon_names_all_that_wait(self) -> None:
+    def test_abandon_returns_all_pending_reads(self) -> None:
         reads = ReadIndex()
         reads.add(1, 0)
         reads.begin_round(0)
@@ -88,7 +88,7 @@ class TestReadIndex:
 
 
 class TestSnapshotOnTheMove:
-    def test_only_the_chunk_that_is_next_counts(self) -> None:
+    def test_only_the_next_snapshot_chunk_is_accepted(self) -> None:
         receiving = SnapshotReceiving(SNAPSHOT)
         assert receiving.accept(chunk(0, b"abc"))
         assert not receiving.accept(chunk(0, b"abc"))
@@ -96,13 +96,13 @@ class TestSnapshotOnTheMove:
         assert receiving.accept(chunk(3, b"def"))
         assert receiving.position == 6
 
-    def test_the_sender_goes_where_the_receiver_is(self) -> None:
+    def test_the_snapshot_sender_continues_at_the_receivers_position(self) -> None:
         sending = SnapshotSending(SNAPSHOT, now_ms=0)
         assert sending.on_needed(3, 10)
         assert not sending.on_needed(3, 11), "it is on its way already"
         assert sending.on_needed(0, 12), "the receiver began again"
 
-    def test_a_chunk_is_taken_for_lost_after_the_time_out(self) -> None:
+    def test_a_snapshot_chunk_counts_as_lost_after_the_timeout(self) -> None:
         sending = SnapshotSending(SNAPSHOT, now_ms=0)
         assert not sending.on_timeout(99, 100)
         assert sending.on_timeout(100, 100)
@@ -111,18 +111,18 @@ class TestSnapshotOnTheMove:
 
 class TestVoterSet:
     @given(voters)
-    def test_bytes_bring_back_the_same_set_whatever_the_order(self, listed: list[Voter]) -> None:
+    def test_a_voter_set_round_trips_through_bytes_in_any_order(self, listed: list[Voter]) -> None:
         unique = {voter.key: voter for voter in sorted(listed)}
         one, other = VoterSet(unique.values()), VoterSet(reversed(unique.values()))
         assert VoterSet.from_bytes(one.to_bytes()) == one == other
         assert one.to_bytes() == other.to_bytes()
 
     @pytest.mark.parametrize("payload", [b"", b"{", b"[1]", b'[["x","a","h"]]', b'[[1,"a"]]', b"\xff"])
-    def test_other_bytes_are_refused(self, payload: bytes) -> None:
+    def test_invalid_voter_set_bytes_are_refused(self, payload: bytes) -> None:
         with pytest.raises(ValueError, match="is not a voter set"):
             VoterSet.from_bytes(payload)
 
-    def test_one_more_and_one_less(self) -> None:
+    def test_a_voter_is_added_to_and_removed_from_a_voter_set(self) -> None:
         one = Voter(ReplicaKey(1, "a"), "h:1")
         two = Voter(ReplicaKey(2, "a"), "h:2")
         both = VoterSet([one]).with_voter(two)
@@ -132,14 +132,14 @@ class TestVoterSet:
         assert both.endpoint(ReplicaKey(2, "b")) is None, "the same node with another disk is somebody else"
 
     @pytest.mark.parametrize("endpoint", ["a:1", "z:1"])
-    def test_one_that_moved(self, endpoint: str) -> None:
+    def test_a_voter_set_gets_the_new_endpoint_of_a_voter(self, endpoint: str) -> None:
         one, two = Voter(ReplicaKey(1, "a"), "h:1"), Voter(ReplicaKey(2, "a"), "h:2")
         moved = VoterSet([one, two]).with_endpoint_of(Voter(one.key, endpoint))
         assert list(moved) == [Voter(one.key, endpoint), two]
 
 
 class TestVoterHistory:
-    def test_entries_that_are_cut_off_give_the_voters_back(self) -> None:
+    def test_truncated_entries_restore_the_former_voters(self) -> None:
         sets = [VoterSet([Voter(ReplicaKey(n, "a"), "")]) for n in range(1, 2)]
         sets.append(sets[0].with_voter(Voter(ReplicaKey(2, "a"), "")))
         sets.append(sets[1].with_voter(Voter(ReplicaKey(3, "a"), "")))
@@ -155,12 +155,12 @@ class TestVoterHistory:
 
 
 class TestOutbox:
-    def test_a_promise_without_anything_to_write_leaves_at_once(self) -> None:
+    def test_a_promise_without_a_pending_write_is_sent_immediately(self) -> None:
         outbox = Outbox()
         outbox.promise(promise(1))
         assert outbox.collect().messages == (promise(1),)
 
-    def test_a_promise_waits_for_the_write_of_its_step_also_when_it_was_made_first(self) -> None:
+    def test_a_promise_waits_for_the_write_of_its_step_even_if_made_before_it(self) -> None:
         outbox = Outbox()
         outbox.promise(promise(1))
         outbox.send(promise(2))
@@ -184,7 +184,7 @@ class TestOutbox:
         outbox.on_persisted(2)
         assert outbox.collect().messages == (promise(1),)
 
-    def test_one_persisted_covers_all_writes_before_it(self) -> None:
+    def test_a_persisted_write_covers_all_earlier_writes(self) -> None:
         outbox = Outbox()
         for term in (1, 2, 3):
             outbox.write_hard_state(HardState(term=term, voted_for=None))
@@ -196,7 +196,7 @@ class TestOutbox:
 
 
 class TestSuccessor:
-    def test_it_is_the_voter_that_is_furthest(self) -> None:
+    def test_the_successor_is_the_voter_with_the_longest_matching_log(self) -> None:
         keys = [ReplicaKey(n, "a") for n in (1, 2, 3, 4)]
         peers = {
             key: Progress(next_index=9, now_ms=0, inflight_messages_max=1, inflight_bytes_max=1) for key in keys[1:]
@@ -207,7 +207,7 @@ class TestSuccessor:
         voters = VoterSet(Voter(key, "") for key in keys[:3])
         assert choose_successor(voters, peers) == keys[2], "4 is further, but an observer"
 
-    def test_a_sole_voter_has_none(self) -> None:
+    def test_a_sole_voter_has_no_successor(self) -> None:
         assert choose_successor(VoterSet([Voter(ReplicaKey(1, "a"), "")]), {}) is None
 
 
@@ -222,10 +222,10 @@ class TestSettings:
         with pytest.raises(ConfigError, match=field):
             dataclasses.replace(RaftSettings(), **{field: -1}).validate()
 
-    def test_a_lost_heartbeat_must_not_start_an_election(self) -> None:
+    def test_a_heartbeat_interval_above_a_third_of_the_election_timeout_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="third"):
             RaftSettings(election_timeout_ms=200, heartbeat_interval_ms=100).validate()
 
-    def test_observers_must_not_come_and_go(self) -> None:
+    def test_a_too_short_observer_timeout_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="observer_timeout_ms"):
             RaftSettings(observer_timeout_ms=500).validate()

@@ -69,7 +69,7 @@ def call(rpcs: AclsRpcs) -> list[Any]:
     return asyncio.run(all_of_them())
 
 
-def test_with_an_authorizer_they_are_decided() -> None:
+def test_acl_calls_are_handled_with_an_authorizer() -> None:
     gateway: Any = Gateway()
     created, described, checked, deleted = call(AclsRpcs(gateway, random.Random(1), AUTHORIZER))
     assert [each.error_code for each in created.results] == [ErrorCode.NONE]
@@ -79,7 +79,7 @@ def test_with_an_authorizer_they_are_decided() -> None:
     assert gateway.image.end_index == 2
 
 
-def test_without_one_all_are_refused() -> None:
+def test_acl_calls_are_refused_without_an_authorizer() -> None:
     gateway: Any = Gateway()
     for answer in call(AclsRpcs(gateway, random.Random(1), None)):
         assert answer.error_code == ErrorCode.SECURITY_DISABLED

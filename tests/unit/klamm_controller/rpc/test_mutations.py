@@ -70,7 +70,7 @@ class World:
         return [one.error_code for one in answer.results], answer.throttle_time_ms
 
 
-def test_topics_behind_the_one_that_used_it_up_are_refused(one_broker: Cluster) -> None:
+def test_topics_after_the_one_that_exhausted_the_quota_are_refused(one_broker: Cluster) -> None:
     world = World(one_broker)
     assert world.create("a", "b", "c") == ([0, 0, EXCEEDED], 9_000)
     assert set(world.cluster.image.topics_by_name) == {"a", "b"}
@@ -81,7 +81,7 @@ def test_topics_behind_the_one_that_used_it_up_are_refused(one_broker: Cluster) 
     assert world.grow("b", 11) == ([EXCEEDED], 10_000), "a deletion costs the topic's partitions"
 
 
-def test_what_changes_nothing_costs_nothing(one_broker: Cluster) -> None:
+def test_requests_that_change_nothing_cost_no_quota(one_broker: Cluster) -> None:
     world = World(one_broker)
     for _ in range(3):
         assert world.create("checked", validate_only=True) == ([0], 0)
@@ -95,14 +95,14 @@ def test_what_changes_nothing_costs_nothing(one_broker: Cluster) -> None:
     assert world.create("b") == ([EXCEEDED], 1_000)
 
 
-def test_servers_have_no_quota(one_broker: Cluster) -> None:
+def test_servers_have_no_controller_mutation_quota(one_broker: Cluster) -> None:
     world = World(one_broker, knows_callers=True)
     assert world.create("a", "b", "c") == ([0, 0, 0], 0)
     with called_with(allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)):
         assert world.create("d", "e", "f") == ([0, 0, EXCEEDED], 9_000)
 
 
-def test_internal_topics_cost_nothing(one_broker: Cluster) -> None:
+def test_internal_topics_cost_no_quota(one_broker: Cluster) -> None:
     world = World(one_broker)
     world.create(GROUP_METADATA_TOPIC, partitions=50)
     assert world.create("a") == ([0], 0)

@@ -32,7 +32,7 @@ class Everything:
         (False, {}, False),
     ],
 )
-def test_a_broker_without_an_authorizer_is_told_of(
+def test_a_broker_without_an_authorizer_is_logged_if_the_controller_has_one(
     has_authorizer: bool, configs: dict[str, str], is_told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     everything: Any = Everything()

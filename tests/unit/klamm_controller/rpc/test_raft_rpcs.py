@@ -52,7 +52,7 @@ class Node:
         asyncio.run(self.rpcs.exchange(stream(), None))
 
 
-def test_an_empty_directory_tells_its_name_and_no_voters():
+def test_a_controller_with_an_empty_log_introduces_its_directory_and_no_voters():
     node = Node()
     answer = node.introduce()
     assert (answer.error_code, answer.replica.directory_id, answer.voters) == (0, "mine", b"")
@@ -60,7 +60,7 @@ def test_an_empty_directory_tells_its_name_and_no_voters():
     assert node.learnt == [(OTHER, "b:2", ()), (OTHER, "b:2", LISTENERS)]
 
 
-def test_one_whose_log_has_begun_tells_with_which_voters_to_whoever_asks():
+def test_a_controller_with_a_log_returns_its_voters_to_each_introduction():
     node = Node()
     node.rpcs.bootstrap_voters = VOTERS
     assert VoterSet.from_bytes(node.introduce(voter_ids=[]).voters) == VOTERS
@@ -83,7 +83,7 @@ def test_one_whose_log_has_begun_tells_with_which_voters_to_whoever_asks():
         ),
     ],
 )
-def test_introductions_that_are_refused(changes, code, said):
+def test_an_introduction_of_another_cluster_or_voter_set_is_refused(changes, code, said):
     node = Node()
     answer = node.introduce(**changes)
     assert answer.error_code == code
@@ -93,12 +93,12 @@ def test_introductions_that_are_refused(changes, code, said):
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:0", "host:99999", ":1"])
-def test_an_address_that_is_none_is_refused(address):
+def test_an_invalid_controller_address_is_refused(address):
     with pytest.raises(KlammError, match="the address of a controller"):
         Node().introduce(address=address)
 
 
-def test_messages_and_addresses_are_taken_and_those_of_another_cluster_refused():
+def test_raft_messages_are_accepted_only_from_the_same_cluster():
     node = Node()
     message = TimeoutNowRequest(sender=OTHER, receiver=ME, term=3)
     node.exchange(message, addresses=[(OTHER, "b:2", LISTENERS), (ME, "spoofed:1", ())])
@@ -109,7 +109,7 @@ def test_messages_and_addresses_are_taken_and_those_of_another_cluster_refused()
     assert node.received == [message]
 
 
-def test_an_operator_is_told_once_of_a_voter_that_this_node_was(caplog):
+def test_a_voter_entry_of_a_former_directory_of_this_node_is_logged_once(caplog):
     caplog.set_level(logging.WARNING)
     node = Node()
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_an_operator_is_told_once_of_a_voter_that_this_node_was(caplog):
     assert "remove-controller --controller-id 1" in told
 
 
-def test_a_stop_ends_the_streams_at_once_and_in_order():
+def test_a_stop_ends_the_raft_streams_immediately_without_an_error():
     async def run() -> None:
         node = Node()
 

@@ -68,7 +68,7 @@ def create(cluster: Cluster, *names: str) -> list[tuple[str, int]]:
     return [(one.name, one.error_code) for one in answer.topics]
 
 
-def test_topics_are_created_by_whoever_may_create_that_one_or_any(one_broker: Cluster) -> None:
+def test_a_topic_is_created_only_with_create_on_the_topic_or_the_cluster(one_broker: Cluster) -> None:
     with called_with(allow(AclOperation.CREATE, ResourceType.TOPIC, "mine")):
         assert create(one_broker, "other", "mine", "another") == [("other", DENIED), ("mine", 0), ("another", DENIED)]
     with called_with(allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)):
@@ -77,7 +77,7 @@ def test_topics_are_created_by_whoever_may_create_that_one_or_any(one_broker: Cl
         assert create(one_broker, "mine", "missing") == [("mine", DENIED), ("missing", DENIED)]
 
 
-def test_topics_are_deleted_grown_and_seen_by_whoever_may(one_broker: Cluster) -> None:
+def test_topics_are_deleted_grown_and_described_only_with_the_right_acl(one_broker: Cluster) -> None:
     assert create(one_broker, "canary", "mine") == [("canary", 0), ("mine", 0)]
     rpcs = topics_of(one_broker)
     grow = pb.CreatePartitionsRequest(
@@ -100,7 +100,7 @@ def test_topics_are_deleted_grown_and_seen_by_whoever_may(one_broker: Cluster) -
     assert set(one_broker.image.topics_by_name) == {"canary"}
 
 
-def test_configs_are_those_of_topics_or_of_the_cluster(one_broker: Cluster) -> None:
+def test_topic_configs_need_topic_acls_and_broker_configs_need_cluster_acls(one_broker: Cluster) -> None:
     assert create(one_broker, "mine") == [("mine", 0)]
     gateway: Any = Gateway(one_broker)
     rpcs = ConfigsRpcs(gateway)

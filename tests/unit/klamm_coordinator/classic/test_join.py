@@ -10,7 +10,7 @@ RANGE = ("range", b"range-metadata")
 STICKY = ("sticky", b"sticky-metadata")
 
 
-def test_kip_394_a_first_join_gets_an_id_and_nothing_else(driver):
+def test_kip_394_a_first_join_only_gets_a_member_id(driver):
     member_id = driver.new_member_id(client_id="billing")
 
     assert member_id.startswith("billing-")
@@ -18,7 +18,7 @@ def test_kip_394_a_first_join_gets_an_id_and_nothing_else(driver):
     assert driver.rules.classic.groups["orders"].members == {}
 
 
-def test_kip_394_an_id_whose_owner_never_comes_back_is_forgotten_with_its_group(driver):
+def test_kip_394_an_unused_member_id_expires_and_its_group_is_removed(driver):
     member_id = driver.new_member_id(session_timeout_ms=6_000)
 
     driver.advance(6_000)
@@ -27,7 +27,7 @@ def test_kip_394_an_id_whose_owner_never_comes_back_is_forgotten_with_its_group(
     assert driver.joined(driver.join(member_id)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_kip_394_ids_that_nobody_claims_are_bounded(make_driver):
+def test_kip_394_the_number_of_pending_member_ids_is_bounded(make_driver):
     driver = make_driver(pending_members_max=2)
     driver.new_member_id()
     driver.new_member_id()
@@ -35,7 +35,7 @@ def test_kip_394_ids_that_nobody_claims_are_bounded(make_driver):
     assert driver.joined(driver.join()).error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_kip_394_a_client_that_does_not_know_it_joins_at_once(driver):
+def test_kip_394_an_old_client_joins_immediately_without_a_member_id(driver):
     first, second = driver.join(joins_without_id=True, client_id="old"), driver.join(joins_without_id=True)
     driver.advance(9_000)
 
@@ -45,7 +45,7 @@ def test_kip_394_a_client_that_does_not_know_it_joins_at_once(driver):
     assert replies[0].member_id.startswith("old-")
 
 
-def test_kip_800_the_log_says_why_members_join_and_leave(driver):
+def test_kip_800_the_reasons_of_joins_and_leaves_are_logged_once(driver):
     (member,) = driver.stable(1)
     driver.join(driver.new_member_id(), reason="scaled out")
     driver.join(member, reason="the other came")
@@ -70,7 +70,7 @@ def test_kip_134_the_first_rebalance_waits_for_more_members(driver):
     assert driver.joined(second).members == ()
 
 
-def test_kip_134_members_that_keep_coming_do_not_delay_beyond_the_rebalance_timeout(driver):
+def test_kip_134_the_initial_delay_never_exceeds_the_rebalance_timeout(driver):
     first = driver.join(driver.new_member_id(), rebalance_timeout_ms=7_000)
     for _ in range(3):
         driver.advance(2_400)
@@ -79,7 +79,7 @@ def test_kip_134_members_that_keep_coming_do_not_delay_beyond_the_rebalance_time
     assert driver.joined(first).generation_id == 1
 
 
-def test_without_initial_delay_the_first_member_is_in_at_once(make_driver):
+def test_without_an_initial_delay_the_first_member_joins_immediately(make_driver):
     driver = make_driver(initial_rebalance_delay_ms=0)
 
     reply = driver.joined(driver.join(driver.new_member_id()))
@@ -88,7 +88,7 @@ def test_without_initial_delay_the_first_member_is_in_at_once(make_driver):
     assert reply.leader == reply.member_id
 
 
-def test_the_protocol_is_chosen_by_vote_among_those_all_support(driver):
+def test_the_members_elect_a_protocol_that_all_of_them_support(driver):
     both = [RANGE, STICKY]
     ids = [driver.new_member_id() for _ in range(3)]
     joins = [
@@ -116,14 +116,14 @@ def test_a_member_that_shares_no_protocol_is_refused(driver, protocol_type, prot
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", (RANGE,)), ("consumer", ())])
-def test_an_empty_group_wants_a_type_and_a_protocol(driver, protocol_type, protocols):
+def test_a_first_join_without_a_protocol_type_or_protocol_is_refused(driver, protocol_type, protocols):
     reply = driver.joined(driver.join(protocol_type=protocol_type, protocols=protocols))
 
     assert reply.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.rules.classic.groups == {}
 
 
-def test_a_new_member_makes_everybody_rejoin(driver):
+def test_a_new_member_makes_all_members_rejoin(driver):
     leader, follower = driver.stable(2)
 
     newcomer = driver.join(driver.new_member_id())
@@ -136,7 +136,7 @@ def test_a_new_member_makes_everybody_rejoin(driver):
     assert driver.joined(newcomer).leader == leader
 
 
-def test_who_does_not_rejoin_within_the_rebalance_timeout_is_out(driver):
+def test_a_member_that_does_not_rejoin_within_the_rebalance_timeout_is_removed(driver):
     leader, lazy = driver.stable(2, rebalance_timeout_ms=20_000, session_timeout_ms=30_000)
     driver.join(leader, rebalance_timeout_ms=20_000, session_timeout_ms=30_000)
 
@@ -183,7 +183,7 @@ def test_a_leader_that_rejoins_starts_a_rebalance_even_unchanged(driver):
     assert driver.state() == "PreparingRebalance"
 
 
-def test_a_member_whose_join_was_lost_gets_it_again_while_assignments_are_awaited(driver):
+def test_a_repeated_join_gets_the_same_answer_in_completing_rebalance(driver):
     ids = [driver.new_member_id() for _ in range(2)]
     joins = [driver.join(member_id) for member_id in ids]
     driver.advance(9_000)
@@ -195,7 +195,7 @@ def test_a_member_whose_join_was_lost_gets_it_again_while_assignments_are_awaite
     assert driver.state() == "CompletingRebalance"
 
 
-def test_a_second_join_of_the_same_member_answers_the_first(driver):
+def test_a_second_join_of_a_member_ends_its_first_join_with_rebalance_in_progress(driver):
     leader, _ = driver.stable(2)
     first = driver.join(leader)
 
@@ -224,7 +224,7 @@ class TestGroupMaxSize:
         assert driver.joined(driver.join()).error is ErrorCode.GROUP_MAX_SIZE_REACHED
         assert driver.heartbeat(1, members[1]) is ErrorCode.NONE
 
-    def test_of_members_that_join_at_once_the_last_are_refused(self, make_driver):
+    def test_the_last_of_several_members_that_join_a_full_group_are_refused(self, make_driver):
         driver = make_driver(group_size_max=2)
         ids = [driver.new_member_id() for _ in range(3)]
         joins = [driver.join(member_id) for member_id in ids]
@@ -234,7 +234,7 @@ class TestGroupMaxSize:
 
         assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
 
-    def test_a_loaded_group_beyond_the_limit_is_rebalanced_down(self, make_driver):
+    def test_a_loaded_group_above_the_size_limit_rebalances_and_refuses_a_member(self, make_driver):
         driver = make_driver()
         members = driver.stable(3)
         driver.settings = type(driver.settings)(initial_rebalance_delay_ms=0, group_size_max=2)
@@ -248,7 +248,7 @@ class TestGroupMaxSize:
         assert len(driver.rules.classic.groups["orders"].members) == 2
 
 
-def test_group_count_max_bounds_the_shard(make_driver):
+def test_a_join_that_exceeds_group_count_max_is_refused(make_driver):
     driver = make_driver(group_count_max=1)
     driver.new_member_id(group_id="one")
 
@@ -256,7 +256,7 @@ def test_group_count_max_bounds_the_shard(make_driver):
 
 
 class TestStaticMembers:
-    def test_kip_345_joins_without_the_detour_over_an_id(self, driver):
+    def test_kip_345_a_static_member_joins_without_a_member_id(self, driver):
         join = driver.join(instance_id="worker-1")
         driver.advance(6_000)
 
@@ -265,7 +265,7 @@ class TestStaticMembers:
         assert reply.error is ErrorCode.NONE
         assert reply.member_id.startswith("worker-1-")
 
-    def test_kip_345_comes_back_without_a_rebalance(self, driver):
+    def test_kip_345_a_static_member_returns_without_a_rebalance(self, driver):
         driver.stable(1, instances=("worker-1",))
         former = driver.rules.classic.groups["orders"].static_members["worker-1"]
 
@@ -277,7 +277,7 @@ class TestStaticMembers:
         assignment = driver.synced(driver.sync(1, reply.member_id, instance_id="worker-1"))
         assert assignment.assignment == former.encode()
 
-    def test_kip_345_the_former_id_is_fenced(self, driver):
+    def test_kip_345_the_former_member_id_of_a_static_member_is_fenced(self, driver):
         driver.stable(1, instances=("worker-1",))
         former = driver.rules.classic.groups["orders"].static_members["worker-1"]
         driver.join(instance_id="worker-1")
@@ -312,7 +312,7 @@ class TestStaticMembers:
         assert driver.synced(sync).error is ErrorCode.FENCED_INSTANCE_ID
         assert driver.state() == "PreparingRebalance"
 
-    def test_kip_814_a_leader_that_came_back_skips_the_assignment(self, driver):
+    def test_kip_814_a_static_leader_that_returns_skips_the_assignment(self, driver):
         driver.stable(0, instances=("worker-1", "worker-2"))
         leader = driver.rules.classic.groups["orders"].leader
         instance_id = driver.rules.classic.groups["orders"].members[leader].instance_id
@@ -323,14 +323,14 @@ class TestStaticMembers:
         assert reply.leader == reply.member_id
         assert len(reply.members) == 2
 
-    def test_kip_345_a_return_that_changes_the_protocol_is_a_rebalance(self, driver):
+    def test_kip_345_a_static_member_that_returns_with_another_protocol_causes_a_rebalance(self, driver):
         driver.stable(1, instances=("worker-1",), protocols=(RANGE, STICKY))
 
         driver.join(instance_id="worker-1", protocols=(STICKY,))
 
         assert driver.state() == "PreparingRebalance"
 
-    def test_a_return_is_answered_only_when_it_is_stored(self, driver):
+    def test_the_return_of_a_static_member_is_answered_only_when_it_is_stored(self, driver):
         driver.stable(1, instances=("worker-1",))
         driver.auto_ack = False
 
@@ -340,7 +340,7 @@ class TestStaticMembers:
         driver.ack()
         assert driver.joined(join).error is ErrorCode.NONE
 
-    def test_a_return_that_cannot_be_stored_has_not_happened(self, driver):
+    def test_a_return_that_cannot_be_stored_keeps_the_former_member_id(self, driver):
         driver.stable(1, instances=("worker-1",))
         former = driver.rules.classic.groups["orders"].static_members["worker-1"]
         driver.auto_ack = False
@@ -351,7 +351,7 @@ class TestStaticMembers:
         assert driver.joined(join).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert driver.heartbeat(1, former, instance_id="worker-1") is ErrorCode.NONE
 
-    def test_a_return_that_a_rebalance_overtakes_takes_part_in_it(self, driver):
+    def test_a_static_member_that_returns_during_a_rebalance_joins_it(self, driver):
         leader, _ = driver.stable(1, instances=("worker-1",))
         dynamic = next(m for m in driver.rules.classic.groups["orders"].members if not m.startswith("worker"))
         driver.auto_ack = False
@@ -364,7 +364,7 @@ class TestStaticMembers:
         assert driver.state() == "CompletingRebalance"
         assert leader
 
-    def test_one_that_does_not_rejoin_keeps_its_place_until_its_session_ends(self, driver):
+    def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends(self, driver):
         driver.stable(1, instances=("worker-1",), rebalance_timeout_ms=5_000, session_timeout_ms=30_000)
         dynamic = next(m for m in driver.rules.classic.groups["orders"].members if not m.startswith("worker"))
         driver.join(dynamic, protocols=(("range", b"x"),), rebalance_timeout_ms=5_000)

@@ -15,7 +15,7 @@ def test_a_heartbeat_keeps_the_session(driver):
         assert driver.heartbeat(1, follower) is ErrorCode.NONE
 
 
-def test_silence_for_the_session_timeout_is_the_end_of_it(driver):
+def test_a_member_is_removed_after_the_session_timeout(driver):
     leader, follower = driver.stable(2)
     driver.advance(5_000)
     driver.heartbeat(1, leader)
@@ -29,7 +29,7 @@ def test_silence_for_the_session_timeout_is_the_end_of_it(driver):
     assert driver.heartbeat(1, leader) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_when_the_last_member_is_gone_the_empty_generation_is_stored(driver):
+def test_an_empty_generation_is_stored_when_the_last_member_expires(driver):
     driver.stable(1)
 
     driver.advance(10_000)
@@ -39,7 +39,7 @@ def test_when_the_last_member_is_gone_the_empty_generation_is_stored(driver):
     assert (stored.generation_id, stored.members, stored.protocol_type) == (2, (), "consumer")
 
 
-def test_a_parked_join_is_a_sign_of_life(driver):
+def test_a_parked_join_keeps_the_session(driver):
     leader, follower = driver.stable(2, rebalance_timeout_ms=60_000)
     parked = driver.join(leader)
     for _ in range(5):
@@ -50,7 +50,7 @@ def test_a_parked_join_is_a_sign_of_life(driver):
     assert leader in driver.rules.classic.groups["orders"].members
 
 
-def test_a_commit_is_a_sign_of_life(driver):
+def test_a_commit_keeps_the_session(driver):
     (member,) = driver.stable(1)
     for offset in range(5):
         driver.advance(9_000)
@@ -71,7 +71,7 @@ def test_a_commit_is_a_sign_of_life(driver):
         ({"group_id": "elsewhere"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_may_not_heartbeat(driver, kwargs, error):
+def test_a_heartbeat_of_an_unknown_member_or_another_generation_is_refused(driver, kwargs, error):
     (member,) = driver.stable(1)
 
     assert driver.heartbeat(**({"generation_id": 1, "member_id": member} | kwargs)) is error
@@ -102,7 +102,7 @@ class TestLeaving:
         )
         assert driver.rules.classic.groups["orders"].static_members == {}
 
-    def test_each_member_succeeds_or_fails_by_itself(self, driver):
+    def test_each_member_of_a_leave_request_has_its_own_result(self, driver):
         leader, follower = driver.stable(2)
 
         assert driver.leave(("stranger", None), (follower, None)) == (
@@ -111,13 +111,13 @@ class TestLeaving:
         )
         assert list(driver.rules.classic.groups["orders"].members) == [leader]
 
-    def test_an_id_that_was_given_out_can_be_given_back(self, driver):
+    def test_a_pending_member_id_can_leave(self, driver):
         member_id = driver.new_member_id()
 
         assert driver.leave((member_id, None)) == (ErrorCode.NONE,)
         assert driver.rules.classic.groups == {}
 
-    def test_what_the_leaver_had_parked_is_answered(self, driver):
+    def test_a_parked_join_of_a_member_that_leaves_is_answered(self, driver):
         leader, follower = driver.stable(2)
         join = driver.join(leader)
 
@@ -126,7 +126,7 @@ class TestLeaving:
         assert driver.joined(join).error is ErrorCode.UNKNOWN_MEMBER_ID
         assert follower in driver.rules.classic.groups["orders"].members
 
-    def test_a_parked_sync_of_the_leaver_is_answered(self, driver):
+    def test_a_parked_sync_of_a_member_that_leaves_is_answered(self, driver):
         ids = [driver.new_member_id() for _ in range(2)]
         joins = [driver.join(member_id) for member_id in ids]
         driver.advance(9_000)
@@ -138,7 +138,7 @@ class TestLeaving:
 
         assert driver.synced(sync).error is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_the_rebalance_goes_on_without_the_leaver(self, driver):
+    def test_the_rebalance_completes_without_a_member_that_leaves(self, driver):
         leader, follower = driver.stable(2)
         join = driver.join(leader)
 
@@ -146,11 +146,11 @@ class TestLeaving:
 
         assert driver.joined(join).generation_id == 2
 
-    def test_a_group_that_is_not_there_knows_nobody(self, driver):
+    def test_a_leave_of_an_unknown_group_returns_unknown_member_id(self, driver):
         assert driver.leave(("a", None), ("b", None)) == (ErrorCode.UNKNOWN_MEMBER_ID,) * 2
 
 
-def test_a_description_shows_metadata_and_assignment_only_while_they_are_in_force(driver):
+def test_a_description_shows_metadata_and_assignments_only_in_a_stable_group(driver):
     leader, _ = driver.stable(2)
     stable = driver.rules.classic.describe("orders")
     assert [member.assignment for member in stable.members] == [member.member_id.encode() for member in stable.members]

@@ -16,7 +16,7 @@ PREDECESSORS = {
 }
 
 
-def test_the_table_is_kafkas():
+def test_the_state_transitions_equal_kafkas():
     ours = {
         state.value: {former.value for former, successors in TRANSITIONS.items() if state in successors}
         for state in ClassicGroupState
@@ -28,6 +28,6 @@ def test_the_table_is_kafkas():
 @pytest.mark.parametrize(
     "target", [ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY]
 )
-def test_an_illegal_move_is_refused(target):
+def test_an_illegal_state_transition_is_refused(target):
     with pytest.raises(AssertionError, match="g: Empty ->"):
         ClassicGroup("g").transition_to(target, 0)

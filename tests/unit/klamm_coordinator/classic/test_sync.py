@@ -17,7 +17,7 @@ def pair(driver):
     return driver, leader, next(member_id for member_id in ids if member_id != leader)
 
 
-def test_a_follower_waits_for_the_leader(pair):
+def test_a_sync_of_a_follower_waits_for_the_sync_of_the_leader(pair):
     driver, leader, follower = pair
     sync = driver.sync(1, follower)
     assert sync not in driver.replies
@@ -29,7 +29,7 @@ def test_a_follower_waits_for_the_leader(pair):
     assert driver.state() == "Stable"
 
 
-def test_nobody_is_answered_before_the_assignments_are_stored(pair):
+def test_syncs_are_answered_only_when_the_assignments_are_stored(pair):
     driver, leader, follower = pair
     driver.auto_ack = False
     syncs = [driver.sync(1, follower), driver.sync(1, leader, {follower: b"F"})]
@@ -41,7 +41,7 @@ def test_nobody_is_answered_before_the_assignments_are_stored(pair):
     assert [driver.synced(sync).assignment for sync in syncs] == [b"F", b""]
 
 
-def test_assignments_that_cannot_be_stored_send_everybody_back(pair):
+def test_assignments_that_cannot_be_stored_restart_the_rebalance(pair):
     driver, leader, follower = pair
     driver.auto_ack = False
     syncs = [driver.sync(1, follower), driver.sync(1, leader, {follower: b"F"})]
@@ -52,7 +52,7 @@ def test_assignments_that_cannot_be_stored_send_everybody_back(pair):
     assert driver.state() == "PreparingRebalance"
 
 
-def test_assignments_that_take_too_long_send_everybody_back(pair):
+def test_assignments_that_are_not_stored_in_time_restart_the_rebalance(pair):
     driver, leader, follower = pair
     driver.auto_ack = False
     syncs = [driver.sync(1, follower), driver.sync(1, leader, {follower: b"F"})]
@@ -65,7 +65,7 @@ def test_assignments_that_take_too_long_send_everybody_back(pair):
     assert driver.rules.state.groups["orders"].generation_id == 1
 
 
-def test_an_assignment_stored_for_a_generation_that_is_over_changes_nothing(pair):
+def test_an_assignment_stored_for_a_former_generation_changes_nothing(pair):
     driver, leader, follower = pair
     driver.auto_ack = False
     lost = driver.sync(1, leader, {leader: b"old"})
@@ -79,13 +79,13 @@ def test_an_assignment_stored_for_a_generation_that_is_over_changes_nothing(pair
     assert driver.rules.classic.groups["orders"].generation_id == 2
 
 
-def test_in_a_stable_group_the_assignment_can_be_asked_for_again(driver):
+def test_a_sync_in_a_stable_group_returns_the_assignment_again(driver):
     _, follower = driver.stable(2)
 
     assert driver.synced(driver.sync(1, follower)).assignment == follower.encode()
 
 
-def test_assignments_to_strangers_are_dropped_and_forgotten_members_get_nothing(pair):
+def test_assignments_to_unknown_members_are_dropped_and_members_without_one_get_nothing(pair):
     driver, leader, follower = pair
     sync = driver.sync(1, follower)
 
@@ -95,7 +95,7 @@ def test_assignments_to_strangers_are_dropped_and_forgotten_members_get_nothing(
     assert {m.member_id for m in driver.rules.state.groups["orders"].members} == {leader, follower}
 
 
-def test_kafka_12890_members_that_never_sync_are_out(pair):
+def test_kafka_12890_members_that_never_sync_are_removed(pair):
     driver, leader, follower = pair
     driver.sync(1, leader, {leader: b"L"})
     for _ in range(12):
@@ -119,7 +119,7 @@ def test_kafka_12890_members_that_never_sync_are_out(pair):
         ({"group_id": "elsewhere"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_may_not_sync(pair, kwargs, error):
+def test_a_sync_of_an_unknown_member_or_another_generation_is_refused(pair, kwargs, error):
     driver, _, follower = pair
     wanted = {"generation_id": 1, "member_id": follower} | kwargs
 
@@ -127,7 +127,7 @@ def test_who_may_not_sync(pair, kwargs, error):
     assert driver.state() == "CompletingRebalance"
 
 
-def test_while_members_rejoin_there_is_nothing_to_sync(driver):
+def test_a_sync_while_members_rejoin_returns_rebalance_in_progress(driver):
     leader, follower = driver.stable(2)
     driver.join(leader)
 

@@ -51,7 +51,9 @@ members_of = st.dictionaries(
 
 @given(topics_of, members_of, st.sampled_from(sorted(ASSIGNORS)), topics_of, members_of)
 @settings(max_examples=seeds.examples(150))
-def test_every_partition_that_is_read_has_one_reader_that_wants_it(topics, members, name, former_topics, former):
+def test_each_subscribed_partition_is_assigned_to_exactly_one_subscribed_member(
+    topics, members, name, former_topics, former
+):
     """This also holds after members and topics have changed."""
     former_targets = ASSIGNORS[name](former_topics, former)
     now = {
@@ -78,7 +80,7 @@ def test_every_partition_that_is_read_has_one_reader_that_wants_it(topics, membe
 
 @given(topics_of, members_of, members_of)
 @settings(max_examples=seeds.examples(150))
-def test_uniform_counts_differ_by_one_where_one_could_give_to_the_other(topics, former, members):
+def test_uniform_assignment_counts_differ_by_at_most_one_if_a_partition_could_move(topics, former, members):
     targets = assign_uniformly(topics, after(former, assign_uniformly(topics, former)))
     targets = assign_uniformly(
         topics,
@@ -93,7 +95,7 @@ def test_uniform_counts_differ_by_one_where_one_could_give_to_the_other(topics, 
 
 
 @given(topics_of, members_of)
-def test_nothing_moves_without_a_reason(topics, members):
+def test_an_assignment_is_stable_if_nothing_changed(topics, members):
     """Ranges are stable only if all members read the same topics.
 
     Otherwise the ranges of a topic differ between members.
@@ -104,7 +106,7 @@ def test_nothing_moves_without_a_reason(topics, members):
         assert assign(topics, after(readers, targets)) == targets, assign
 
 
-def test_a_newcomer_takes_its_share_and_nothing_else_moves():
+def test_a_new_member_gets_its_share_and_no_other_partition_moves():
     topics = (topic("a", 6), topic("b", 6))
     two = {"m1": member("a", "b"), "m2": member("a", "b")}
     before = assign_uniformly(topics, two)
@@ -116,14 +118,14 @@ def test_a_newcomer_takes_its_share_and_nothing_else_moves():
     assert targets["m2"] < before["m2"]
 
 
-def test_ranges_of_topics_with_as_many_partitions_meet_in_one_member():
+def test_ranges_of_topics_with_equal_partition_counts_are_co_partitioned():
     topics = (topic("a", 5), topic("b", 5))
     targets = assign_ranges(topics, {name: member("a", "b") for name in ("m1", "m2", "m3")})
 
     assert numbers(targets, "a") == numbers(targets, "b") == {"m1": [0, 1], "m2": [2, 3], "m3": [4]}
 
 
-def test_ranges_keep_their_order_when_somebody_comes():
+def test_range_assignments_keep_the_member_order_when_a_member_joins():
     topics = (topic("a", 6),)
     two = {"m5": member("a"), "m7": member("a")}
     before = assign_ranges(topics, two)
@@ -134,7 +136,7 @@ def test_ranges_keep_their_order_when_somebody_comes():
 
 
 @given(topics_of, members_of)
-def test_ranges_are_ranges(topics, members):
+def test_range_assignments_are_contiguous(topics, members):
     targets = assign_ranges(topics, members)
 
     for one in topics:

@@ -28,7 +28,7 @@ def numbers(member):
 
 
 class TestJoining:
-    def test_the_first_member_gets_everything_at_once(self, driver):
+    def test_the_first_member_gets_all_partitions_immediately(self, driver):
         member = driver.consumer("a")
 
         reply = member.heartbeat()
@@ -37,7 +37,7 @@ class TestJoining:
         assert numbers(member) == [0, 1, 2, 3]
         assert driver.rules.consumers.describe(GROUP).state == "Stable"
 
-    def test_nothing_is_answered_before_it_is_stored(self, driver):
+    def test_a_join_is_answered_only_when_it_is_stored(self, driver):
         driver.auto_ack = False
         reply_id = driver.consumer_heartbeat(
             "a", 0, topics=("t",), owned=frozenset(), rebalance_timeout_ms=REBALANCE_MS
@@ -48,7 +48,7 @@ class TestJoining:
         driver.ack()
         assert driver.replies[reply_id].error is ErrorCode.NONE
 
-    def test_a_steady_member_costs_no_write_and_is_told_nothing_new(self, driver):
+    def test_a_heartbeat_without_changes_writes_nothing_and_returns_no_assignment(self, driver):
         member = driver.consumer("a")
         member.heartbeat()
         written = len(driver.log)
@@ -56,7 +56,7 @@ class TestJoining:
         assert member.heartbeat().assignment is None
         assert len(driver.log) == written
 
-    def test_a_second_member_gets_its_share_when_the_first_has_given_it_up(self, driver):
+    def test_a_second_member_gets_its_share_after_the_first_revoked_it(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
 
@@ -76,7 +76,7 @@ class TestJoining:
 
         assert driver.replies[reply_id].member_id in group_of(driver).members
 
-    def test_members_that_come_while_a_write_is_under_way_come_together(self, driver):
+    def test_members_that_join_during_a_write_share_the_next_write(self, driver):
         driver.auto_ack = False
         ids = [
             driver.consumer_heartbeat(
@@ -91,14 +91,14 @@ class TestJoining:
         driver.ack()
         assert [driver.replies[each].member_epoch for each in ids] == [1, 2, 2, 2, 2]
 
-    def test_a_full_group_takes_nobody(self, make_driver):
+    def test_a_full_group_refuses_a_new_member(self, make_driver):
         driver = make_driver(consumer_size_max=1)
         driver.topics_are(t=1)
         driver.consumer("a").heartbeat()
 
         assert driver.consumer("b").heartbeat().error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
-    def test_a_write_that_fails_has_no_effect_and_says_so(self, driver):
+    def test_a_join_that_cannot_be_stored_has_no_effect_and_returns_an_error(self, driver):
         driver.auto_ack = False
         reply_id = driver.consumer_heartbeat("a", 0, topics=("t",), owned=frozenset(), rebalance_timeout_ms=1)
 
@@ -109,7 +109,7 @@ class TestJoining:
 
 
 class TestEpochs:
-    def test_who_is_ahead_or_far_behind_is_fenced(self, driver):
+    def test_a_heartbeat_with_a_wrong_member_epoch_is_fenced(self, driver):
         member = driver.consumer("a")
         member.heartbeat()
         for epoch in (2, 7):
@@ -123,7 +123,7 @@ class TestEpochs:
 
         assert stranger.send().error is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_lost_answer_is_given_again(self, driver):
+    def test_a_lost_answer_is_repeated_at_the_former_member_epoch(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
         second.heartbeat()
@@ -135,7 +135,7 @@ class TestEpochs:
 
         assert (reply.error, reply.member_epoch, numbers(first)) == (ErrorCode.NONE, 2, [0, 1])
 
-    def test_one_epoch_behind_with_what_is_not_its_own_is_fenced(self, driver):
+    def test_a_member_one_epoch_behind_that_owns_revoked_partitions_is_fenced(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
         everything = first._partitions()
@@ -145,7 +145,7 @@ class TestEpochs:
 
         assert first.send(owned=everything).error is ErrorCode.FENCED_MEMBER_EPOCH
 
-    def test_who_joins_again_with_its_id_is_told_where_it_is(self, driver):
+    def test_a_member_that_joins_again_with_its_id_gets_its_epoch_and_assignment(self, driver):
         member = driver.consumer("a")
         member.heartbeat()
 
@@ -157,7 +157,7 @@ class TestEpochs:
         assert (reply.error, reply.member_epoch) == (ErrorCode.NONE, 1)
         assert [one.partitions for one in reply.assignment] == [(0, 1, 2, 3)]
 
-    def test_a_late_duplicate_of_a_join_gives_nothing_up(self, driver):
+    def test_a_late_duplicate_of_a_join_revokes_no_partition(self, driver):
         """The duplicate claims that the member owns nothing, but by now it has partitions and must revoke some."""
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
@@ -169,7 +169,7 @@ class TestEpochs:
 
         assert numbers(second) == []
 
-    def test_commits_are_fenced_by_the_epoch(self, driver):
+    def test_commits_are_fenced_by_the_member_epoch(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         driver.settle(first, second)
 
@@ -181,7 +181,7 @@ class TestEpochs:
         assert commit(first.epoch, "c") is ErrorCode.UNKNOWN_MEMBER_ID
         assert commit(-1, "") is ErrorCode.UNKNOWN_MEMBER_ID  # the commit names no member, but the group has members
 
-    def test_a_commit_that_was_on_its_way_when_the_epoch_moved_on_counts_for_what_stays(self, driver):
+    def test_a_commit_at_the_former_member_epoch_is_accepted_for_kept_partitions(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
         second.heartbeat()
@@ -199,7 +199,7 @@ class TestEpochs:
         first.heartbeat()
         assert commit(0, 0) is ErrorCode.STALE_MEMBER_EPOCH
 
-    def test_offsets_of_a_transaction_are_fenced_by_the_epoch_too(self, driver):
+    def test_transactional_offset_commits_are_fenced_by_the_member_epoch(self, driver):
         member = driver.consumer("a")
         member.heartbeat()
         producer = TxnProducer(7, 1)
@@ -212,7 +212,7 @@ class TestEpochs:
         assert commit(generation_id=1, member_id="a") is ErrorCode.NONE
         assert commit() is ErrorCode.NONE  # the commit names no member, because the producer epoch fences it
 
-    def test_reads_of_offsets_are_fenced_likewise(self, driver):
+    def test_offset_fetches_are_fenced_by_the_member_epoch(self, driver):
         member = driver.consumer("a")
         member.heartbeat()
 
@@ -223,7 +223,7 @@ class TestEpochs:
 
 
 class TestLeaving:
-    def test_what_a_leaver_had_goes_to_the_others(self, driver):
+    def test_the_partitions_of_a_member_that_leaves_go_to_the_others(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         driver.settle(first, second)
 
@@ -233,7 +233,7 @@ class TestLeaving:
         assert numbers(second) == [0, 1, 2, 3]
         assert second.epoch == group_of(driver).epoch
 
-    def test_who_is_silent_for_its_session_is_gone(self, driver):
+    def test_a_member_is_removed_after_its_session_timeout(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         driver.settle(first, second)
         for _ in range(10):
@@ -245,7 +245,7 @@ class TestLeaving:
         driver.settle(second)
         assert numbers(second) == [0, 1, 2, 3]
 
-    def test_who_does_not_give_up_in_time_is_gone(self, driver):
+    def test_a_member_that_does_not_revoke_within_the_rebalance_timeout_is_removed(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
         everything = first._partitions()
@@ -259,7 +259,7 @@ class TestLeaving:
         assert list(group_of(driver).members) == ["b"]
         assert numbers(second) == [0, 1, 2, 3]
 
-    def test_a_group_without_members_takes_commits_from_outside_and_can_be_deleted(self, driver):
+    def test_a_group_without_members_accepts_outside_commits_and_can_be_deleted(self, driver):
         member = driver.consumer("a")
         member.heartbeat()
         assert driver.replies[driver.delete_groups(GROUP)].errors == (ErrorCode.NON_EMPTY_GROUP,)
@@ -282,7 +282,7 @@ class TestLeaving:
         )
         assert driver.rules.consumers.describe(GROUP).state == "Empty"
 
-    def test_who_is_taken_out_in_the_write_that_answers_it_is_not_put_back(self, driver):
+    def test_a_member_that_leaves_while_its_heartbeat_waits_is_not_restored(self, driver):
         first = driver.consumer("a")
         first.heartbeat()
         driver.auto_ack = False
@@ -298,7 +298,7 @@ class TestLeaving:
 
 
 class TestStaticMembers:
-    def test_an_instance_that_comes_back_has_what_it_had(self, driver):
+    def test_a_static_member_that_returns_has_its_former_partitions(self, driver):
         first, second = driver.consumer("a", instance_id="i"), driver.consumer("b")
         driver.settle(first, second)
         had, epoch = numbers(first), group_of(driver).epoch
@@ -312,7 +312,7 @@ class TestStaticMembers:
         assert (numbers(successor), successor.epoch, group_of(driver).epoch) == (had, epoch, epoch)
         assert list(group_of(driver).members) == ["b", "a2"]
 
-    def test_an_instance_in_use_is_not_released(self, driver):
+    def test_an_instance_id_in_use_is_refused_as_unreleased(self, driver):
         driver.consumer("a", instance_id="i").heartbeat()
 
         assert driver.consumer("a2", instance_id="i").heartbeat().error is ErrorCode.UNRELEASED_INSTANCE_ID
@@ -325,7 +325,7 @@ class TestStaticMembers:
 
         assert former.send().error is ErrorCode.FENCED_INSTANCE_ID
 
-    def test_an_instance_that_stays_away_is_gone_after_its_session(self, driver):
+    def test_a_static_member_that_does_not_return_is_removed_after_its_session(self, driver):
         first, second = driver.consumer("a", instance_id="i"), driver.consumer("b")
         driver.settle(first, second)
         first.leave(-2)
@@ -338,7 +338,7 @@ class TestStaticMembers:
 
 
 class TestTopics:
-    def test_new_partitions_are_shared_out(self, driver):
+    def test_new_partitions_are_assigned(self, driver):
         member = driver.consumer("a")
         member.heartbeat()
         driver.topics_are(t=6)
@@ -348,7 +348,7 @@ class TestTopics:
         assert numbers(member) == [0, 1, 2, 3, 4, 5]
         assert member.epoch == 2
 
-    def test_a_deleted_topic_is_taken_away(self, driver):
+    def test_the_partitions_of_a_deleted_topic_are_revoked(self, driver):
         driver.topics_are(t=2, u=2)
         member = driver.consumer("a", topics=("t", "u"))
         member.heartbeat()
@@ -358,7 +358,7 @@ class TestTopics:
 
         assert member.owned == {("t", 0), ("t", 1)}
 
-    def test_a_topic_that_comes_later_is_read_from_then_on(self, driver):
+    def test_a_subscribed_topic_is_assigned_when_it_is_created(self, driver):
         member = driver.consumer("a", topics=("later",))
         member.heartbeat()
         assert member.owned == set()
@@ -368,7 +368,7 @@ class TestTopics:
 
         assert member.owned == {("later", 0)}
 
-    def test_an_expression_matches_whole_names_and_what_comes_later(self, driver):
+    def test_a_regex_matches_whole_topic_names_and_topics_created_later(self, driver):
         driver.topics_are(**{"orders-1": 1, "orders-2": 1, "old-orders-3": 1})
         member = driver.consumer("a", topics=(), regex="orders-[0-9]+")
         member.heartbeat()
@@ -380,7 +380,7 @@ class TestTopics:
         assert member.owned == {("orders-2", 0), ("orders-77", 0)}
 
     @pytest.mark.parametrize("regex", ["(", "(?=a)", "a{2000}"])
-    def test_an_expression_that_is_none_is_refused(self, driver, regex):
+    def test_an_invalid_regex_is_refused(self, driver, regex):
         reply = driver.consumer("a", topics=(), regex=regex).heartbeat()
 
         assert reply.error is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -403,7 +403,7 @@ class TestTopics:
 
 
 class TestFailOver:
-    def test_a_new_owner_goes_on_where_the_last_one_was(self, driver):
+    def test_a_new_shard_owner_continues_the_rebalance(self, driver):
         first, second = driver.consumer("a", instance_id="i"), driver.consumer("b", topics=(), regex="t.*")
         first.heartbeat()
         second.heartbeat()
@@ -415,7 +415,7 @@ class TestFailOver:
         assert (len(first.owned), len(second.owned)) == (2, 2)
         assert not first.owned & second.owned
 
-    def test_sessions_and_revocations_end_there_too(self, driver):
+    def test_sessions_and_rebalance_timeouts_expire_at_the_new_shard_owner_too(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()
         second.heartbeat()
@@ -427,17 +427,17 @@ class TestFailOver:
 
 
 class TestTheOtherProtocol:
-    def test_a_group_with_classic_members_takes_no_others(self, driver):
+    def test_a_group_with_classic_members_refuses_consumer_members(self, driver):
         driver.stable()
 
         assert driver.consumer("a").heartbeat().error is ErrorCode.GROUP_ID_NOT_FOUND
 
-    def test_a_group_with_consumer_members_takes_no_classic_ones(self, driver):
+    def test_a_group_with_consumer_members_refuses_classic_members(self, driver):
         driver.consumer("a").heartbeat()
 
         assert driver.joined(driver.join()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
-    def test_an_empty_classic_group_becomes_one_of_the_new_protocol_and_keeps_its_offsets(self, driver):
+    def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets(self, driver):
         (member_id,) = driver.stable()
         driver.commit(7, generation_id=1, member_id=member_id)
         driver.leave((member_id, None))
@@ -449,7 +449,7 @@ class TestTheOtherProtocol:
         assert driver.offset() == 7
         assert driver.replayed() == driver.rules.state
 
-    def test_an_empty_group_of_the_new_protocol_becomes_a_classic_one_and_keeps_its_offsets(self, driver):
+    def test_an_empty_consumer_group_becomes_a_classic_group_and_keeps_its_offsets(self, driver):
         member = driver.consumer("a")
         member.heartbeat()
         driver.commit(7, generation_id=1, member_id="a")
@@ -461,7 +461,7 @@ class TestTheOtherProtocol:
         assert driver.offset() == 7
         assert driver.replayed() == driver.rules.state
 
-    def test_members_of_both_protocols_that_come_at_once_are_of_one(self, driver):
+    def test_only_one_of_two_concurrent_joins_with_different_protocols_succeeds(self, driver):
         driver.auto_ack = False
         joined = driver.consumer_heartbeat("a", 0, topics=("t",), owned=frozenset(), rebalance_timeout_ms=1)
         classic = driver.join()
@@ -472,7 +472,7 @@ class TestTheOtherProtocol:
         assert driver.replies[joined].error is ErrorCode.NONE
         assert driver.joined(classic).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
-    def test_a_group_that_is_changing_is_not_deleted(self, driver):
+    def test_a_group_with_a_pending_write_is_not_deleted(self, driver):
         driver.commit(3)
         driver.auto_ack = False
         driver.consumer_heartbeat("a", 0, topics=("t",), owned=frozenset(), rebalance_timeout_ms=1)
@@ -485,7 +485,7 @@ class TestTheOtherProtocol:
 
 
 class TestRetention:
-    def test_offsets_of_topics_in_use_stay_others_expire(self, make_driver):
+    def test_offsets_of_subscribed_topics_stay_and_others_expire(self, make_driver):
         driver = make_driver(offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000)
         driver.topics_are(t=1, u=1)
         driver.commit(3, topic="u")

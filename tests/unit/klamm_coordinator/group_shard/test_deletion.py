@@ -16,7 +16,7 @@ def errors(driver, reply_id):
 
 
 class TestDeleteGroups:
-    def test_takes_the_offsets_with_it(self, driver):
+    def test_deleting_a_group_deletes_its_offsets(self, driver):
         (member,) = driver.stable(1)
         driver.commit(1, generation_id=1, member_id=member)
         driver.commit(2, generation_id=1, member_id=member, topic="u")
@@ -32,12 +32,12 @@ class TestDeleteGroups:
             GroupRecord(GroupMetadataKey("orders"), None),
         ]
 
-    def test_is_refused_while_there_are_members(self, driver):
+    def test_deleting_a_group_with_members_is_refused(self, driver):
         driver.stable(1)
 
         assert errors(driver, driver.delete_groups("orders")) == (ErrorCode.NON_EMPTY_GROUP,)
 
-    def test_meanwhile_the_group_is_dead(self, driver):
+    def test_a_group_is_dead_while_its_deletion_is_stored(self, driver):
         driver.commit(1)
         driver.auto_ack = False
         driver.delete_groups("orders")
@@ -48,7 +48,7 @@ class TestDeleteGroups:
         assert errors(driver, driver.delete_groups("orders")) == (ErrorCode.GROUP_ID_NOT_FOUND,)
         assert driver.rules.classic.describe("orders") is None
 
-    def test_if_it_fails_the_group_is_back(self, driver):
+    def test_a_group_whose_deletion_fails_is_restored(self, driver):
         (member,) = driver.stable(1)
         driver.commit(1, generation_id=1, member_id=member)
         driver.leave((member, None))
@@ -62,7 +62,7 @@ class TestDeleteGroups:
         assert driver.rules.classic.groups["orders"].generation_id == 2
         assert driver.offset() == 1
 
-    def test_if_it_took_too_long_and_worked_after_all_the_state_is_what_the_log_says(self, driver):
+    def test_a_deletion_that_is_stored_after_its_timeout_removes_the_group(self, driver):
         driver.commit(1)
         driver.auto_ack = False
         driver.delete_groups("orders")
@@ -87,7 +87,7 @@ class TestDeleteGroups:
             driver.ack()
         assert errors(driver, reply_id) == (ErrorCode.NONE,)
 
-    def test_if_only_a_part_of_it_could_be_stored_the_rest_is_still_there(self, driver):
+    def test_a_partly_stored_deletion_keeps_the_remaining_offsets(self, driver):
         for partition in range(1_500):
             driver.commit(1, partition=partition)
         driver.auto_ack = False

@@ -24,7 +24,7 @@ def load(*batches: bytes) -> tuple[GroupShardState, GroupReplayer]:
 
 
 @pytest.mark.parametrize("compression", list(CompressionType))
-def test_the_state_is_what_was_written(driver, compression):
+def test_a_replayed_log_gives_the_written_state(driver, compression):
     rng = random.Random(5)
     members = driver.stable(2, instances=("worker-1",))
     for number in range(300):
@@ -47,7 +47,7 @@ def test_the_state_is_what_was_written(driver, compression):
     assert replayer.skipped_count == 0
 
 
-def test_what_is_not_known_here_is_counted():
+def test_unknown_records_are_skipped_and_counted():
     unknown = [(0, b"\x00\x0b" + b"a later kafka", b"?", ()), (0, None, b"no key", ())]
 
     state, replayer = load(encode_batch(unknown))
@@ -55,7 +55,7 @@ def test_what_is_not_known_here_is_counted():
     assert (state, replayer.skipped_count) == (GroupShardState(), 2)
 
 
-def test_control_records_of_another_kind_say_nothing():
+def test_control_records_of_other_types_are_ignored():
     state, replayer = load(encode_batch([(0, b"\x00\x00\x00\x02", b"\x00\x00", ())], is_control=True))
 
     assert (state, replayer.skipped_count) == (GroupShardState(), 0)
@@ -91,7 +91,7 @@ def test_offsets_of_a_transaction_are_pending_until_its_marker(committed):
     assert TopicPartition("t", 1) in state.offsets.of_group("g") if committed else state == GroupShardState()
 
 
-def test_a_batch_of_the_owner_is_not_one_of_a_transaction():
+def test_a_batch_of_the_shard_owner_is_not_transactional():
     key, value = encode_key(OffsetCommitKey("g", "t", 1)), encode_value(OffsetCommitValue(42, 7, "", 0))
 
     state, _ = load(encode_batch([(0, key, value, ())], producer_id=9, producer_epoch=3, base_sequence=0))

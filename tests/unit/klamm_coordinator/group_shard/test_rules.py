@@ -6,7 +6,7 @@ from klamm.errors import ErrorCode
 from klamm_coordinator.runtime.events import TimePassed
 
 
-def test_who_speaks_up_at_the_last_moment_is_heard(driver):
+def test_a_heartbeat_at_the_session_deadline_keeps_the_member(driver):
     (member,) = driver.stable(1)
     driver.now_ms = driver.shard.next_deadline_ms()
 
@@ -28,7 +28,7 @@ def test_a_group_is_not_forgotten_in_the_step_that_commits_its_first_offset(driv
     assert driver.offset() == 42
 
 
-def test_a_loaded_group_goes_on_with_fresh_sessions(driver):
+def test_a_loaded_group_continues_with_new_sessions(driver):
     members = driver.stable(2)
     driver.advance(9_000)
 

@@ -259,8 +259,8 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens(make_driver, seed):
-    print(f"rerun with: pytest {__file__} -k 'test_whatever_happens and {seed}'")
+def test_random_members_and_log_failures_end_in_stable_groups(make_driver, seed):
+    print(f"rerun with: pytest {__file__} -k 'test_random_members_and_log_failures_end_in_stable_groups and {seed}'")
     world = World(make_driver(seed=seed, pending_members_max=100), seed)
     world.driver.auto_ack = False
 
@@ -286,7 +286,7 @@ def test_whatever_happens(make_driver, seed):
 
 
 @pytest.mark.parametrize("seed", range(12, 18))
-def test_a_crash_at_any_moment_loses_nothing_promised(make_driver, seed):
+def test_a_crash_keeps_groups_members_and_generations(make_driver, seed):
     """Members of a Stable group continue by heartbeat in the same generation, without a rebalance."""
     world = World(make_driver(seed=seed), seed)
     world.run(300)

@@ -131,7 +131,7 @@ def test_a_claim_is_the_tombstone_of_a_group_that_cannot_exist() -> None:
     run(scenario)
 
 
-def test_writes_of_one_turn_are_one_batch() -> None:
+def test_writes_of_one_loop_iteration_are_one_batch() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         await link.claim()
@@ -145,7 +145,7 @@ def test_writes_of_one_turn_are_one_batch() -> None:
     run(scenario)
 
 
-def test_a_batch_stays_below_the_bound() -> None:
+def test_a_batch_stays_below_append_max_bytes() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log, append_max_bytes=1_000)
         await link.claim()
@@ -172,7 +172,7 @@ def test_a_batch_stays_below_the_bound() -> None:
         ErrorCode.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_without_a_definite_answer_the_same_batch_is_sent_again(fate: ErrorCode | str) -> None:
+def test_a_batch_without_a_definite_answer_is_sent_again_and_stored_once(fate: ErrorCode | str) -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         log.script.extend([fate, fate])
@@ -188,7 +188,7 @@ def test_without_a_definite_answer_the_same_batch_is_sent_again(fate: ErrorCode 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE])
-def test_a_write_that_is_refused_for_good_does_not_stop_those_after_it(code: ErrorCode) -> None:
+def test_a_refused_write_does_not_block_later_writes(code: ErrorCode) -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log, append_max_bytes=1)
         await link.claim()
@@ -232,7 +232,7 @@ def test_a_former_owner_is_fenced_by_the_claim() -> None:
     run(scenario)
 
 
-def test_a_log_that_lost_what_it_acknowledged_is_not_written_to() -> None:
+def test_a_sequence_gap_reported_by_the_log_stops_the_owner() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         await link.claim()
@@ -244,7 +244,7 @@ def test_a_log_that_lost_what_it_acknowledged_is_not_written_to() -> None:
     run(scenario)
 
 
-def test_the_last_owner_before_the_epoch_began_anew_is_fenced_by_the_claim() -> None:
+def test_an_owner_with_the_former_producer_id_is_fenced_by_the_claim() -> None:
     async def scenario() -> None:
         former = link_to(log, epoch=32_766)
         await former.claim()
@@ -282,7 +282,7 @@ def test_loading_reads_everything_before_the_claim() -> None:
     run(scenario)
 
 
-def test_loading_begins_where_the_log_does() -> None:
+def test_loading_starts_at_the_log_start_offset() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         former = link_to(log, append_max_bytes=1)
         await former.claim()
@@ -299,7 +299,7 @@ def test_loading_begins_where_the_log_does() -> None:
     run(scenario)
 
 
-def test_as_many_loads_as_there_are_slots_hold_records() -> None:
+def test_the_number_of_loads_that_hold_records_is_bounded_by_the_slots() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         slots = asyncio.Semaphore(2)
         links = [link_to(log, epoch=epoch, load_slots=slots) for epoch in range(5)]
@@ -332,7 +332,7 @@ ONE, ONE_ENDED, TWO, TWO_ENDED = (
 )
 
 
-def test_offsets_of_a_transaction_are_a_batch_of_its_producer_under_the_fence_of_the_owner() -> None:
+def test_transactional_offsets_are_batches_of_their_producer() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         await link.claim()
@@ -350,7 +350,7 @@ def test_offsets_of_a_transaction_are_a_batch_of_its_producer_under_the_fence_of
     run(scenario)
 
 
-def test_writes_of_different_transactions_and_markers_are_batches_of_their_own_in_order() -> None:
+def test_each_transaction_and_each_marker_gets_its_own_batch_in_order() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         await link.claim()
@@ -381,7 +381,7 @@ def test_writes_of_different_transactions_and_markers_are_batches_of_their_own_i
 
 
 @pytest.mark.parametrize("fate", [LOST_ANSWER, NO_ANSWER, ErrorCode.NOT_ENOUGH_REPLICAS])
-def test_a_transactions_batch_is_sent_until_there_is_an_answer(fate: ErrorCode | str) -> None:
+def test_a_transactional_batch_is_sent_until_it_is_answered(fate: ErrorCode | str) -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         await link.claim()
@@ -396,7 +396,7 @@ def test_a_transactions_batch_is_sent_until_there_is_an_answer(fate: ErrorCode |
     run(scenario)
 
 
-def test_a_producer_that_is_fenced_does_not_cost_the_owner_its_shard() -> None:
+def test_a_fenced_transactional_producer_does_not_fence_the_shard_owner() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         await link.claim()
@@ -410,7 +410,7 @@ def test_a_producer_that_is_fenced_does_not_cost_the_owner_its_shard() -> None:
     run(scenario)
 
 
-def test_an_owner_that_is_fenced_writes_nothing_of_transactions() -> None:
+def test_a_fenced_owner_cannot_write_transactional_batches_or_markers() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         former, latter = link_to(log, epoch=4), link_to(log, epoch=5)
         await former.claim()
@@ -426,7 +426,7 @@ def test_an_owner_that_is_fenced_writes_nothing_of_transactions() -> None:
 
 
 @pytest.mark.parametrize("late", [write(1, producer=ONE), marker(1, ONE)])
-def test_a_copy_that_comes_late_is_not_appended_behind_what_followed(late) -> None:
+def test_a_delayed_duplicate_batch_is_not_appended_after_later_batches(late) -> None:
     """A client before KIP-890 has one epoch for all its transactions, so the copy would join the next transaction."""
 
     async def scenario(log: FakeOffsetsLog) -> None:
@@ -459,7 +459,7 @@ def test_a_batch_of_a_transaction_that_is_sent_again_is_in_the_log_once(fate) ->
     run(scenario)
 
 
-def test_who_else_writes_to_the_topic_costs_no_write_of_a_transaction() -> None:
+def test_a_foreign_batch_in_the_log_does_not_block_transactional_writes() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         await link.claim()
@@ -474,7 +474,7 @@ def test_who_else_writes_to_the_topic_costs_no_write_of_a_transaction() -> None:
     run(scenario)
 
 
-def test_a_log_that_lost_what_it_acknowledged_is_not_written_on() -> None:
+def test_a_log_that_lost_acknowledged_transactional_writes_stops_the_owner() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         link = link_to(log)
         await link.claim()

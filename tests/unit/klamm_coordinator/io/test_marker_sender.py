@@ -111,7 +111,7 @@ def send(sender: MarkerSender, written: list[int], *partitions: TopicPartition, 
     )
 
 
-def test_every_holder_gets_its_partitions_and_it_is_written_when_all_have_answered():
+def test_a_marker_is_written_when_the_leaders_of_all_partitions_have_answered():
     one, other = Server(), Server()
     other.release.clear()
     written: list[int] = []
@@ -133,7 +133,7 @@ def test_every_holder_gets_its_partitions_and_it_is_written_when_all_have_answer
 @pytest.mark.parametrize(
     "failure", [None, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
-def test_what_fails_is_tried_again(failure):
+def test_a_failed_marker_is_retried(failure):
     server = Server(failure, failure)
     written: list[int] = []
 
@@ -145,7 +145,7 @@ def test_what_fails_is_tried_again(failure):
     run(Holders(t0=server), scenario)
 
 
-def test_it_is_sent_to_whoever_holds_the_partition_by_then():
+def test_a_marker_is_retried_at_the_new_leader_of_the_partition():
     former, latter = Server(ErrorCode.NOT_LEADER_OR_FOLLOWER), Server()
     holders = Holders(t0=former)
     written: list[int] = []
@@ -164,7 +164,7 @@ def test_it_is_sent_to_whoever_holds_the_partition_by_then():
     run(holders, scenario)
 
 
-def test_a_partition_that_is_gone_needs_none():
+def test_a_deleted_partition_needs_no_marker():
     written: list[int] = []
 
     async def scenario(sender: MarkerSender) -> None:
@@ -174,7 +174,7 @@ def test_a_partition_that_is_gone_needs_none():
     run(Holders(), scenario)
 
 
-def test_what_waits_for_a_busy_server_goes_in_one_request():
+def test_markers_that_wait_for_a_busy_server_are_sent_in_one_request():
     server = Server()
     server.release.clear()
     written: list[int] = []
@@ -207,7 +207,7 @@ class LaggingServer(Server):
         return response
 
 
-def test_a_partition_that_lags_holds_up_nobody_elses_transaction(monkeypatch):
+def test_a_slow_partition_does_not_delay_other_transactions(monkeypatch):
     monkeypatch.setattr(marker_sender, "SLOW_MS", 0)
     server = LaggingServer(T0)
     written: list[int] = []
@@ -225,7 +225,7 @@ def test_a_partition_that_lags_holds_up_nobody_elses_transaction(monkeypatch):
     run(Holders(t0=server, t1=server), scenario)
 
 
-def test_no_more_than_so_many_requests_are_under_way_to_a_server_however_slow(monkeypatch):
+def test_the_requests_in_flight_to_a_slow_server_are_bounded(monkeypatch):
     monkeypatch.setattr(marker_sender, "SLOW_MS", 0)
     server = LaggingServer(T0)
     written: list[int] = []
@@ -243,7 +243,7 @@ def test_no_more_than_so_many_requests_are_under_way_to_a_server_however_slow(mo
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
-def test_a_partition_that_saw_a_later_epoch_has_had_its_marker(code):
+def test_a_marker_refused_for_a_later_producer_epoch_counts_as_written(code):
     written: list[int] = []
 
     async def scenario(sender: MarkerSender) -> None:
@@ -253,7 +253,7 @@ def test_a_partition_that_saw_a_later_epoch_has_had_its_marker(code):
     run(Holders(t0=Server(code)), scenario)
 
 
-def test_an_owner_of_the_past_stops():
+def test_a_fenced_coordinator_stops_sending_its_markers():
     server = Server(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
     written: list[int] = []
 
@@ -265,7 +265,7 @@ def test_an_owner_of_the_past_stops():
     run(Holders(t0=server), scenario)
 
 
-def test_nothing_is_said_to_an_owner_that_was_forgotten():
+def test_a_forgotten_owner_gets_no_result():
     server = Server(None)
     server.release.clear()
     written: list[int] = []

@@ -102,7 +102,7 @@ def stored_offset(host: ShardHost) -> int:
     return fetched.offset
 
 
-def test_what_was_acknowledged_is_there_for_the_next_owner():
+def test_an_acknowledged_commit_is_loaded_by_the_next_owner():
     async def scenario() -> None:
         log = HeldLog()
         first = await loaded(host_on(log))
@@ -117,7 +117,7 @@ def test_what_was_acknowledged_is_there_for_the_next_owner():
     asyncio.run(scenario())
 
 
-def test_while_it_loads_it_says_so():
+def test_a_request_during_loading_raises_coordinator_load_in_progress():
     async def scenario() -> None:
         log = HeldLog()
         log.release.clear()
@@ -133,7 +133,7 @@ def test_while_it_loads_it_says_so():
     asyncio.run(scenario())
 
 
-def test_a_commit_waits_for_the_log_and_is_told_when_the_shard_is_let_go():
+def test_a_pending_commit_raises_not_coordinator_when_the_shard_is_closed():
     async def scenario() -> None:
         log = HeldLog()
         host = await loaded(host_on(log))
@@ -152,7 +152,7 @@ def test_a_commit_waits_for_the_log_and_is_told_when_the_shard_is_let_go():
     asyncio.run(scenario())
 
 
-def test_a_client_that_goes_away_while_it_waits_harms_nobody():
+def test_a_cancelled_request_does_not_affect_later_requests():
     async def scenario() -> None:
         log = HeldLog()
         host = await loaded(host_on(log))
@@ -188,7 +188,7 @@ def test_beyond_pending_writes_max_writes_are_refused_but_not_heartbeats():
     asyncio.run(scenario())
 
 
-def test_an_owner_that_is_fenced_lets_go_by_itself():
+def test_a_fenced_owner_closes_its_shard_by_itself():
     async def scenario() -> None:
         log = HeldLog()
         former = await loaded(host_on(log))
@@ -204,7 +204,7 @@ def test_an_owner_that_is_fenced_lets_go_by_itself():
     asyncio.run(scenario())
 
 
-def test_records_of_other_kinds_are_skipped_when_it_loads():
+def test_unknown_records_are_skipped_during_loading():
     async def scenario() -> None:
         log = HeldLog()
         first = await loaded(host_on(log))
@@ -247,7 +247,7 @@ def counters_on(log: FakeOffsetsLog, bells: Bells, *, epoch: int) -> ShardHost:
     )
 
 
-def test_any_kind_of_rules_is_loaded_and_served_and_its_orders_carried_out():
+def test_a_host_loads_and_serves_any_rules_and_executes_their_orders():
     async def scenario() -> None:
         log, bells = HeldLog(), Bells()
         first = await loaded(counters_on(log, bells, epoch=0))
@@ -347,7 +347,7 @@ class TestShards:
         asyncio.run(scenario())
         return log
 
-    def test_opens_what_is_assigned_and_closes_what_is_not_any_more(self, assigned_image):
+    def test_newly_assigned_shards_are_opened_and_unassigned_shards_are_closed(self, assigned_image):
         moved = image_with(assignment(0, 2, 5), base=assigned_image)
 
         assert self.follow(assigned_image, moved) == [
@@ -359,12 +359,12 @@ class TestShards:
             "close 1@4",
         ]
 
-    def test_a_new_writer_epoch_means_that_somebody_else_may_have_written(self, assigned_image):
+    def test_a_shard_with_a_new_writer_epoch_is_opened_again(self, assigned_image):
         again = image_with(assignment(0, 1, 5), base=assigned_image)
 
         assert "open 0@5" in self.follow(assigned_image, again)
 
-    def test_an_assignment_to_an_earlier_process_with_this_id_does_not_count(self, assigned_image):
+    def test_an_assignment_to_an_earlier_coordinator_epoch_is_ignored(self, assigned_image):
         assert self.follow(assigned_image, epoch=9) == ["-"]
 
     def test_a_fenced_coordinator_owns_nothing(self, assigned_image):

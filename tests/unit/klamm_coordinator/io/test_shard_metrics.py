@@ -5,7 +5,7 @@ from klamm_server.metrics.prometheus import registry
 from tests.support.transaction_driver import LEDGER, TransactionDriver
 
 
-def test_groups_are_shown_with_their_members_and_offsets(make_driver):
+def test_the_metrics_show_groups_with_members_and_offsets(make_driver):
     driver = make_driver()
     driver.topics_are(t=3)
     driver.settle(driver.consumer("m1", group_id="new", topics=("t",)))
@@ -27,7 +27,7 @@ def test_groups_are_shown_with_their_members_and_offsets(make_driver):
     assert found("klamm_coordinator_groups", {"protocol": "consumer", "state": "Stable"}) == 1
 
 
-def test_transactions_are_shown_by_state_and_the_oldest_one_with_its_age():
+def test_the_metrics_show_transactions_by_state_and_the_age_of_the_oldest():
     driver = TransactionDriver()
     watch_transactions(lambda: [driver.rules], lambda: driver.now.wall_ms)
     found = registry().get_sample_value
@@ -43,7 +43,7 @@ def test_transactions_are_shown_by_state_and_the_oldest_one_with_its_age():
     assert found("klamm_coordinator_oldest_transaction_seconds") == 6
 
 
-def test_a_ledger_is_shown_with_what_waits_for_its_decision():
+def test_the_metrics_show_the_open_parts_and_the_committed_batch_of_a_ledger():
     driver = TransactionDriver()
     watch_transactions(lambda: [driver.rules], lambda: driver.now.wall_ms)
     labels = {"sink": LEDGER.sink, "query": LEDGER.query_id}

@@ -27,7 +27,9 @@ CONFIG = m.MetadataRecord(
     ("records", "versions"),
     [([TOPIC], [1]), ([ADDED], [1]), ([ADDED, REMOVED], [1, 2]), ([TOPIC, CONFIG], [1, 1]), ([TOPIC, ADDED], [1, 2])],
 )
-def test_topics_and_access_control_lists_do(records: list[m.MetadataRecord], versions: list[int]) -> None:
+def test_the_catalog_version_changes_with_topics_and_acls_only(
+    records: list[m.MetadataRecord], versions: list[int]
+) -> None:
     image = MetadataImage.empty()
     catalog = TopicCatalog(image)
     seen = []

@@ -56,7 +56,7 @@ def add(coordinators: Coordinators, *, has_topic: bool = True) -> None:
     asyncio.run(registry.add("payments", TxnProducer(7, 3), SHARD, verify_only=False))
 
 
-def test_a_producer_whose_epoch_has_ended_is_told_from_a_partition_that_is_not_in_the_transaction() -> None:
+def test_an_ended_producer_epoch_differs_from_a_partition_outside_the_transaction() -> None:
     refused, absent = (
         AddPartitionsToTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE, error_message="it timed out"),
         AddPartitionsToTxnResponse(partitions=[PartitionResult(error_code=ErrorCode.TRANSACTION_ABORTABLE)]),
@@ -69,7 +69,7 @@ def test_a_producer_whose_epoch_has_ended_is_told_from_a_partition_that_is_not_i
     assert not isinstance(raised_for_partition.value, EpochEndedError)
 
 
-def test_the_owner_of_the_transactional_id_is_asked_for_the_shard() -> None:
+def test_the_owner_of_the_transactional_id_verifies_the_transaction() -> None:
     coordinators = Coordinators(AddPartitionsToTxnResponse(partitions=[PartitionResult()]))
 
     assert ask(coordinators) is ErrorCode.NONE
@@ -91,14 +91,14 @@ def test_the_owner_of_the_transactional_id_is_asked_for_the_shard() -> None:
         (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
     ],
 )
-def test_a_coordinator_that_cannot_be_reached_does_not_send_the_client_elsewhere(
+def test_a_retriable_error_of_the_transaction_coordinator_becomes_load_in_progress(
     code: ErrorCode, told: ErrorCode
 ) -> None:
     assert ask(Coordinators(AddPartitionsToTxnResponse(error_code=code))) is told
     assert ask(Coordinators(AddPartitionsToTxnResponse(partitions=[PartitionResult(error_code=code)]))) is told
 
 
-def test_nobody_there_is_the_same() -> None:
+def test_a_missing_or_unreachable_transaction_coordinator_returns_load_in_progress() -> None:
     assert ask(Coordinators(None)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert ask(Coordinators(None), has_topic=False) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert ask(Coordinators(unavailable())) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -27,7 +27,7 @@ def states(driver: TransactionDriver) -> dict[str, TxnState]:
     return {one: value.state for one, value in driver.rules.ids.values.items()}
 
 
-def test_a_batch_commits_with_all_its_parts_and_without_any_other(driver):
+def test_a_batch_commits_all_its_parts_and_aborts_any_other_part(driver):
     assert driver.register(RUN, 0).verdict is Verdict.UNDECIDED
     parts = tuple(driver.prepared_part(RUN, 0, partition) for partition in (0, 1))
     loser = driver.prepared_part(RUN, 0, 1, attempt=1)
@@ -52,7 +52,7 @@ def test_a_decision_is_one_append(driver):
     assert len(write.records) == 4
 
 
-def test_a_crash_before_the_append_decides_nothing_and_after_it_everything(driver):
+def test_a_crash_before_the_write_loses_the_decision_and_after_it_completes_it(driver):
     driver.register(RUN, 0)
     parts = tuple(driver.prepared_part(RUN, 0, partition) for partition in (0, 1))
     driver.auto_ack = False
@@ -70,7 +70,7 @@ def test_a_crash_before_the_append_decides_nothing_and_after_it_everything(drive
     assert set(states(driver).values()) == {TxnState.COMPLETE_COMMIT}
 
 
-def test_the_first_decision_of_a_run_counts(driver):
+def test_the_first_decision_of_a_run_is_final(driver):
     driver.register(RUN, 0)
     part = driver.prepared_part(RUN, 0, 0)
     assert driver.decide(RUN, 0, committed=False).verdict is Verdict.ABORTED
@@ -79,7 +79,7 @@ def test_the_first_decision_of_a_run_counts(driver):
     assert states(driver) == {part.transactional_id: TxnState.COMPLETE_ABORT}
 
 
-def test_a_commit_stays_whatever_is_said_later(driver):
+def test_a_committed_batch_stays_committed_after_later_requests(driver):
     driver.register(RUN, 0)
     part = driver.prepared_part(RUN, 0, 0)
     for committed in (True, True, False):
@@ -89,7 +89,7 @@ def test_a_commit_stays_whatever_is_said_later(driver):
     assert driver.decide(NEXT_RUN, 0, committed=False).verdict is Verdict.COMMITTED
 
 
-def test_an_aborted_batch_is_the_next_runs_to_write(driver):
+def test_the_next_run_may_write_an_aborted_batch(driver):
     driver.register(RUN, 0)
     driver.decide(RUN, 0, committed=False)
     assert driver.register(NEXT_RUN, 0).verdict is Verdict.UNDECIDED
@@ -97,7 +97,7 @@ def test_an_aborted_batch_is_the_next_runs_to_write(driver):
     assert driver.decide(NEXT_RUN, 0, committed=True, parts=(part,)).verdict is Verdict.COMMITTED
 
 
-def test_a_new_run_fences_the_one_before_and_aborts_what_it_left(driver):
+def test_a_new_run_fences_the_last_run_and_aborts_its_open_parts(driver):
     driver.register(RUN, 3)
     part = driver.prepared_part(RUN, 3, 0)
     assert driver.register(NEXT_RUN, 3).verdict is Verdict.UNDECIDED
@@ -111,7 +111,7 @@ def test_a_new_run_fences_the_one_before_and_aborts_what_it_left(driver):
     assert not driver.value(part.transactional_id).is_prepared
 
 
-def test_a_rewound_query_is_told_so_and_fences_nobody(driver):
+def test_a_rewound_query_gets_rewound_and_fences_no_run(driver):
     driver.register(RUN, 7)
     driver.decide(RUN, 7, committed=True)
     assert driver.register("restored", 5).verdict is Verdict.REWOUND
@@ -144,7 +144,7 @@ def test_only_the_ledger_commits_a_part(driver):
     assert driver.decide(RUN, 0, committed=True, parts=(part,)).error is ErrorCode.INVALID_TXN_STATE
 
 
-def test_prepared_transactions_have_a_time_out_of_their_own(driver):
+def test_a_prepared_transaction_is_aborted_after_the_prepared_timeout(driver):
     driver.register(RUN, 0)
     part = driver.prepared_part(RUN, 0, 0)
     driver.advance(PREPARED_TIMEOUT_MS - 1)
@@ -154,7 +154,7 @@ def test_prepared_transactions_have_a_time_out_of_their_own(driver):
     assert driver.decide(RUN, 0, committed=True, parts=(part,)).error is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_decision_waits_for_what_is_changing_and_others_wait_for_it(driver):
+def test_a_decision_waits_for_pending_changes_and_blocks_later_ones(driver):
     driver.register(RUN, 0)
     part = driver.prepared_part(RUN, 0, 0)
     late = LEDGER.part(0, 1)
@@ -173,7 +173,7 @@ def test_a_decision_waits_for_what_is_changing_and_others_wait_for_it(driver):
     assert driver.replies[added].error is not ErrorCode.NONE
 
 
-def test_requests_that_wait_too_long_are_told_so(driver):
+def test_requests_that_wait_too_long_get_concurrent_transactions(driver):
     driver.register(RUN, 0)
     part = driver.prepared_part(RUN, 0, 0)
     driver.auto_ack = False
@@ -194,7 +194,7 @@ def test_a_refused_append_changes_nothing(driver):
     assert driver.decide(RUN, 0, committed=True, parts=(part,)).verdict is Verdict.COMMITTED
 
 
-def test_a_used_up_producer_id_is_replaced_by_the_decision(driver):
+def test_a_decision_replaces_a_producer_id_at_its_last_epoch(driver):
     transactional_id = LEDGER.part(0, 0)
     value = TransactionMetadata(
         producer_id=7, producer_epoch=EPOCH_LAST - 1, timeout_ms=1_000, state=TxnState.EMPTY, last_update_ms=0
@@ -207,14 +207,14 @@ def test_a_used_up_producer_id_is_replaced_by_the_decision(driver):
     assert driver.value(transactional_id).producer_id != 7
 
 
-def test_who_never_registered_decides_nothing(driver):
+def test_a_run_that_is_not_registered_cannot_decide_or_prepare(driver):
     assert driver.decide(RUN, 0, committed=True).error is ErrorCode.INVALID_TXN_STATE
     producer = driver.init(transactional_id=LEDGER.part(0, 0)).producer
     reply = driver.prepare(producer, RUN, 0, transactional_id=LEDGER.part(0, 0))
     assert reply.error is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_deleted_ledger_is_gone_with_what_it_had_open(driver):
+def test_deleting_a_ledger_aborts_its_open_parts(driver):
     driver.register(RUN, 0)
     part = driver.prepared_part(RUN, 0, 0)
     deleted = driver.ask(DeleteLedger, ledger=LEDGER)
@@ -226,7 +226,7 @@ def test_a_deleted_ledger_is_gone_with_what_it_had_open(driver):
     driver.crash()
 
 
-def test_ledgers_count_as_ids():
+def test_ledgers_count_towards_the_limit_of_transactional_ids():
     full = TransactionDriver(id_count_max=1)
     full.register(RUN, 0)
     other = full.ask(RegisterRun, ledger=LedgerId("other", "query"), run_id=RUN, batch_id=0)
@@ -234,7 +234,7 @@ def test_ledgers_count_as_ids():
     assert full.init(transactional_id="x").error is ErrorCode.POLICY_VIOLATION
 
 
-def test_as_many_runs_are_remembered_as_is_said(driver):
+def test_the_number_of_remembered_fenced_runs_is_bounded(driver):
     for number in range(FENCED_RUNS_MAX + 2):
         assert driver.register(f"run-{number}", 0).verdict is Verdict.UNDECIDED
     assert driver.register("run-1", 0).verdict is Verdict.FENCED

@@ -14,7 +14,7 @@ MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 
 
-def test_an_empty_groups_offsets_expire_a_week_after_it_became_so(driver):
+def test_offsets_of_an_empty_group_expire_a_week_after_its_last_member_left(driver):
     (member,) = driver.stable(1, session_timeout_ms=1_800_000)
     driver.commit(1, generation_id=1, member_id=member)
     driver.advance(20 * MINUTE_MS)
@@ -29,7 +29,7 @@ def test_an_empty_groups_offsets_expire_a_week_after_it_became_so(driver):
     assert driver.rules.state.groups == {}
 
 
-def test_offsets_of_no_group_expire_a_week_after_their_commit(driver):
+def test_offsets_of_a_group_without_members_ever_expire_a_week_after_their_commit(driver):
     driver.commit(1)
     driver.advance(3 * DAY_MS)
     driver.commit(2, partition=1)
@@ -41,7 +41,7 @@ def test_offsets_of_no_group_expire_a_week_after_their_commit(driver):
     assert driver.rules.classic.groups == {}
 
 
-def test_of_consumers_topics_that_nobody_subscribes_to_expire(driver):
+def test_offsets_of_topics_without_a_subscribed_member_expire(driver):
     (member,) = driver.stable(1, session_timeout_ms=1_800_000)
     driver.commit(1, generation_id=1, member_id=member)
     driver.commit(1, generation_id=1, member_id=member, topic="old")
@@ -52,7 +52,7 @@ def test_of_consumers_topics_that_nobody_subscribes_to_expire(driver):
     assert (driver.offset(), driver.offset("old")) == (1, -1)
 
 
-def test_an_explicit_expiry_is_obeyed(driver):
+def test_an_explicit_expire_timestamp_is_applied(driver):
     key = OffsetCommitKey("legacy", "t", 0)
     value = OffsetCommitValue(1, -1, "", driver.now.wall_ms, driver.now.wall_ms + 5 * MINUTE_MS)
     driver.log.append(GroupRecord(key, value))
@@ -64,7 +64,7 @@ def test_an_explicit_expiry_is_obeyed(driver):
     assert driver.rules.classic.groups == {}
 
 
-def test_many_offsets_are_looked_at_over_several_turns(driver, monkeypatch):
+def test_the_expiry_of_many_offsets_is_spread_over_several_turns(driver, monkeypatch):
     monkeypatch.setattr(deletion, "OFFSETS_PER_EXPIRY_TURN", 5)
     for number in range(6):
         for partition in range(3):

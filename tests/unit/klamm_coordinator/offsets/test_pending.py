@@ -25,7 +25,7 @@ def errors(driver, reply_id):
     return driver.replies[reply_id].errors
 
 
-def test_an_offset_counts_once_its_transaction_commits(driver):
+def test_a_transactional_offset_is_visible_after_its_transaction_commits(driver):
     driver.commit(7)
 
     assert errors(driver, driver.txn_commit(42, ONE)) == (ErrorCode.NONE,)
@@ -36,7 +36,7 @@ def test_an_offset_counts_once_its_transaction_commits(driver):
     assert (driver.offset(), driver.unstable()) == (42, [])
 
 
-def test_an_offset_of_an_aborted_transaction_never_counts(driver):
+def test_an_offset_of_an_aborted_transaction_is_never_visible(driver):
     driver.commit(7)
     driver.txn_commit(42, ONE)
 
@@ -53,7 +53,7 @@ def test_only_the_partitions_of_the_transaction_are_unstable(driver):
     assert driver.unstable(3, group_id="another") == []
 
 
-def test_it_is_unstable_from_the_moment_it_is_on_its_way(driver):
+def test_an_offset_is_unstable_from_the_start_of_its_write(driver):
     driver.auto_ack = False
 
     driver.txn_commit(42, ONE)
@@ -63,7 +63,7 @@ def test_it_is_unstable_from_the_moment_it_is_on_its_way(driver):
     assert driver.unstable() == []
 
 
-def test_a_write_and_its_marker_are_what_goes_to_the_log(driver):
+def test_a_transactional_write_and_its_marker_are_sent_to_the_log(driver):
     driver.auto_ack = False
 
     driver.txn_commit(42, ONE)
@@ -75,7 +75,7 @@ def test_a_write_and_its_marker_are_what_goes_to_the_log(driver):
     assert (marker.marker.committed, marker.marker.coordinator_epoch, marker.records) == (True, 1, ())
 
 
-def test_pending_offsets_survive_the_owner(driver):
+def test_pending_offsets_survive_a_crash_of_the_owner(driver):
     driver.txn_commit(42, ONE)
     driver.txn_commit(43, TWO, partition=1)
 
@@ -89,7 +89,7 @@ def test_pending_offsets_survive_the_owner(driver):
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_later_commit_outside_of_transactions_counts_whatever_the_marker_says(driver, committed):
+def test_a_later_plain_commit_wins_over_a_transactional_offset_for_each_outcome(driver, committed):
     driver.txn_commit(42, ONE)
 
     driver.commit(50)
@@ -101,7 +101,7 @@ def test_a_later_commit_outside_of_transactions_counts_whatever_the_marker_says(
     assert (driver.offset(), driver.unstable()) == (50, [])
 
 
-def test_an_offset_of_a_transaction_counts_if_it_comes_after_a_commit_outside_of_it(driver):
+def test_a_transactional_offset_wins_over_an_earlier_plain_commit(driver):
     driver.txn_commit(42, ONE)
     driver.commit(50)
     driver.txn_commit(43, ONE)
@@ -111,7 +111,7 @@ def test_an_offset_of_a_transaction_counts_if_it_comes_after_a_commit_outside_of
     assert (driver.offset(), driver.unstable()) == (43, [])
 
 
-def test_the_later_of_two_transactions_wins_whichever_ends_first(driver):
+def test_the_later_offset_of_two_transactions_wins_in_any_order_of_their_ends(driver):
     driver.txn_commit(1, ONE)
     driver.txn_commit(2, TWO)
 
@@ -122,7 +122,7 @@ def test_the_later_of_two_transactions_wins_whichever_ends_first(driver):
     assert (driver.offset(), driver.unstable()) == (2, [])
 
 
-def test_the_earlier_transaction_commits_before_the_later_one_is_decided(driver):
+def test_the_offset_of_an_earlier_transaction_is_visible_until_the_later_one_commits(driver):
     driver.txn_commit(1, ONE)
     driver.txn_commit(2, TWO)
 
@@ -133,7 +133,7 @@ def test_the_earlier_transaction_commits_before_the_later_one_is_decided(driver)
     assert driver.offset() == 1
 
 
-def test_the_last_of_several_commits_in_one_transaction_counts(driver):
+def test_the_last_of_several_offset_commits_in_one_transaction_wins(driver):
     driver.txn_commit(1, ONE)
     driver.txn_commit(2, ONE)
 
@@ -143,7 +143,7 @@ def test_the_last_of_several_commits_in_one_transaction_counts(driver):
 
 
 class TestWhoMay:
-    def test_a_member_of_this_generation(self, driver):
+    def test_a_member_of_the_current_generation_may_commit_in_a_transaction(self, driver):
         (member,) = driver.stable(1)
 
         reply_id = driver.txn_commit(42, ONE, generation_id=1, member_id=member)
@@ -159,37 +159,37 @@ class TestWhoMay:
             ({"generation_id": 1, "group_id": "elsewhere"}, ErrorCode.GROUP_ID_NOT_FOUND),
         ],
     )
-    def test_nobody_who_was_a_member_before(self, driver, kwargs, error):
+    def test_an_unknown_member_or_another_generation_may_not_commit_in_a_transaction(self, driver, kwargs, error):
         (member,) = driver.stable(1)
         wanted = {key: member if value == "MEMBER" else value for key, value in kwargs.items()}
 
         assert errors(driver, driver.txn_commit(42, ONE, **wanted)) == (error,)
         assert driver.unstable() == []
 
-    def test_a_fenced_static_member(self, driver):
+    def test_a_fenced_static_member_may_not_commit_in_a_transaction(self, driver):
         (member,) = driver.stable(0, instances=("i",))
 
         reply_id = driver.txn_commit(1, ONE, generation_id=1, member_id=member + "x", instance_id="i")
 
         assert errors(driver, reply_id) == (ErrorCode.FENCED_INSTANCE_ID,)
 
-    def test_a_producer_that_names_no_member(self, driver):
+    def test_a_producer_that_names_no_member_may_commit_in_a_transaction(self, driver):
         driver.stable(1)
 
         assert errors(driver, driver.txn_commit(42, ONE)) == (ErrorCode.NONE,)
 
-    def test_nobody_whose_transaction_was_not_asked_about(self, driver):
+    def test_a_commit_of_an_unverified_transaction_is_refused(self, driver):
         assert errors(driver, driver.commit(42, producer=ONE)) == (ErrorCode.TRANSACTION_ABORTABLE,)
         assert driver.unstable() == []
 
-    def test_once_is_enough_for_a_transaction(self, driver):
+    def test_a_transaction_is_verified_only_once(self, driver):
         driver.txn_commit(42, ONE)
 
         assert driver.rules.offsets.transactions.is_open(ONE)
         assert errors(driver, driver.commit(43, producer=ONE)) == (ErrorCode.NONE,)
         assert not driver.rules.offsets.transactions.is_open(TxnProducer(ONE.producer_id, ONE.epoch + 1))
 
-    def test_nobody_whose_marker_came_while_the_coordinator_was_asked(self, driver):
+    def test_a_commit_is_refused_if_the_marker_arrived_during_the_verification(self, driver):
         verification = driver.rules.offsets.transactions.begin_verification(ONE)
         driver.auto_ack = False
         driver.end_transaction(ONE, committed=False)
@@ -199,7 +199,7 @@ class TestWhoMay:
         assert errors(driver, reply_id) == (ErrorCode.TRANSACTION_ABORTABLE,)
         assert len(driver.unsent) == 1
 
-    def test_who_asks_while_the_marker_of_the_transaction_before_comes(self, driver):
+    def test_a_commit_is_accepted_if_the_marker_of_the_last_transaction_arrives_meanwhile(self, driver):
         following = TxnProducer(ONE.producer_id, ONE.epoch + 1)
         driver.txn_commit(42, ONE)
         verification = driver.rules.offsets.transactions.begin_verification(following)
@@ -219,13 +219,13 @@ class TestWhoMay:
 
         assert errors(driver, reply_id) == (ErrorCode.TRANSACTION_ABORTABLE,)
 
-    def test_nobody_after_the_marker(self, driver):
+    def test_a_commit_after_the_marker_is_refused(self, driver):
         driver.txn_commit(42, ONE)
         driver.end_transaction(ONE, committed=True)
 
         assert errors(driver, driver.commit(43, producer=ONE)) == (ErrorCode.TRANSACTION_ABORTABLE,)
 
-    def test_who_wrote_before_the_owner_changed_is_asked_about_again(self, driver):
+    def test_a_transaction_is_verified_again_after_the_owner_changed(self, driver):
         driver.txn_commit(42, ONE)
         driver.crash()
 
@@ -237,7 +237,7 @@ class TestWhoMay:
     "code",
     [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_COORDINATOR_FENCED],
 )
-def test_who_is_fenced_by_the_log_hears_so(driver, code):
+def test_a_fencing_error_of_the_log_is_returned_to_the_producer_and_for_the_marker(driver, code):
     driver.auto_ack = False
     commit = driver.txn_commit(42, ONE)
     driver.nack(code)
@@ -249,7 +249,7 @@ def test_who_is_fenced_by_the_log_hears_so(driver, code):
 
 
 class TestGroups:
-    def test_a_group_lives_as_long_as_something_is_pending(self, driver):
+    def test_a_group_exists_while_it_has_pending_offsets(self, driver):
         driver.txn_commit(42, ONE)
         assert driver.state() == "Empty"
 
@@ -268,7 +268,7 @@ class TestGroups:
         driver.advance(DAY_MS)
         assert driver.offset() == -1
 
-    def test_deleting_a_group_deletes_what_is_pending(self, driver):
+    def test_deleting_a_group_deletes_its_pending_offsets(self, driver):
         driver.txn_commit(42, ONE)
 
         assert errors(driver, driver.delete_groups("orders")) == (ErrorCode.NONE,)
@@ -277,7 +277,7 @@ class TestGroups:
         assert driver.offset() == -1
         assert driver.replayed() == driver.rules.state
 
-    def test_deleting_an_offset_deletes_what_is_pending(self, driver):
+    def test_deleting_an_offset_deletes_its_pending_offset(self, driver):
         driver.txn_commit(42, ONE)
 
         assert errors(driver, driver.delete_offsets(("t", 0))) == (ErrorCode.NONE,)
@@ -285,7 +285,7 @@ class TestGroups:
 
         assert driver.offset() == -1
 
-    def test_offsets_of_deleted_topics_do_not_come_back(self, driver):
+    def test_a_commit_does_not_restore_pending_offsets_of_a_deleted_topic(self, driver):
         driver.txn_commit(42, ONE)
 
         driver.step(TopicsDeleted(topics=frozenset({"t"})))
@@ -321,7 +321,7 @@ def _newest(log: list[_Entry], partition: int) -> int | None:
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(STEPS, max_size=25))
-def test_the_newest_decided_record_counts(steps):
+def test_the_newest_decided_offset_record_wins(steps):
     store, log = ShardOffsets(), []
     for number, (kind, producer_id, partition) in enumerate(steps):
         tp = TopicPartition("t", partition)

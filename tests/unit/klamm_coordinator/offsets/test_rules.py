@@ -23,7 +23,7 @@ class TestCommit:
         assert fetched.partition == TopicPartition("t", 0)
         assert (fetched.offset, fetched.leader_epoch, fetched.metadata) == (42, 7, "note")
 
-    def test_anybody_commits_while_nobody_is_in_the_group(self, driver):
+    def test_a_client_may_commit_to_a_group_without_members(self, driver):
         assert errors(driver, driver.commit(42)) == (ErrorCode.NONE,)
         assert driver.state() == "Empty"
 
@@ -40,7 +40,7 @@ class TestCommit:
             ({"member_id": "MEMBER", "generation_id": 1, "metadata": "ü" * 2_049}, ErrorCode.OFFSET_METADATA_TOO_LARGE),
         ],
     )
-    def test_who_may_not_and_what(self, driver, kwargs, error):
+    def test_an_invalid_commit_is_refused(self, driver, kwargs, error):
         (member,) = driver.stable(1)
         wanted = {key: member if value == "MEMBER" else value for key, value in kwargs.items()}
 
@@ -50,7 +50,7 @@ class TestCommit:
     def test_metadata_up_to_the_limit_is_stored(self, driver):
         assert errors(driver, driver.commit(1, metadata="ü" * 2_048)) == (ErrorCode.NONE,)
 
-    def test_nothing_is_committed_while_assignments_are_awaited(self, driver):
+    def test_a_commit_in_completing_rebalance_is_refused(self, driver):
         join = driver.join(driver.new_member_id())
         driver.advance(3_000)
         member = driver.joined(join).member_id
@@ -67,7 +67,7 @@ class TestCommit:
 
         assert errors(driver, reply_id) == (ErrorCode.NONE,)
 
-    def test_it_is_answered_and_read_only_when_it_is_stored(self, driver):
+    def test_a_commit_is_answered_and_visible_only_when_it_is_stored(self, driver):
         driver.auto_ack = False
 
         reply_id = driver.commit(42)
@@ -89,7 +89,7 @@ class TestCommit:
             (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR),
         ],
     )
-    def test_if_it_cannot_be_stored_nothing_has_happened(self, driver, broker_error, error):
+    def test_a_commit_that_cannot_be_stored_keeps_the_former_offset(self, driver, broker_error, error):
         driver.commit(41)
         driver.auto_ack = False
         reply_id = driver.commit(42)
@@ -99,7 +99,7 @@ class TestCommit:
         assert errors(driver, reply_id) == (error,)
         assert driver.offset() == 41
 
-    def test_one_that_takes_too_long_is_told_so_and_may_be_stored_after_all(self, driver):
+    def test_a_commit_that_times_out_may_still_be_stored(self, driver):
         driver.auto_ack = False
         reply_id = driver.commit(42)
 
@@ -123,7 +123,7 @@ class TestCommit:
 
         assert driver.rules.classic.groups == {}
 
-    def test_group_count_max_bounds_it_too(self, make_driver):
+    def test_a_commit_that_exceeds_group_count_max_is_refused(self, make_driver):
         driver = make_driver(group_count_max=1)
         driver.commit(1, group_id="one")
 
@@ -131,7 +131,7 @@ class TestCommit:
 
 
 class TestFetch:
-    def test_what_is_not_there_is_minus_one(self, driver):
+    def test_a_missing_offset_is_minus_one(self, driver):
         driver.commit(5, partition=2)
 
         asked = [TopicPartition("t", 2), TopicPartition("t", 1), TopicPartition("u", 0)]
@@ -139,7 +139,7 @@ class TestFetch:
 
         assert [(one.partition, one.offset) for one in fetched] == list(zip(asked, [5, -1, -1], strict=True))
 
-    def test_everything_is_sorted(self, driver):
+    def test_all_fetched_offsets_are_sorted_by_topic_and_partition(self, driver):
         for topic, partition in [("b", 1), ("a", 10), ("a", 2)]:
             driver.commit(1, topic=topic, partition=partition)
 
@@ -147,12 +147,12 @@ class TestFetch:
 
         assert [str(one.partition) for one in fetched] == ["a-2", "a-10", "b-1"]
 
-    def test_a_group_that_is_not_there_has_nothing(self, driver):
+    def test_an_unknown_group_has_no_offsets(self, driver):
         assert driver.rules.offsets.fetch("elsewhere", None) == ()
 
 
 class TestDeleteOffsets:
-    def test_kip_496_topics_in_use_are_refused(self, driver):
+    def test_kip_496_offsets_of_subscribed_topics_are_not_deleted(self, driver):
         (member,) = driver.stable(1)
         driver.commit(1, generation_id=1, member_id=member)
         driver.commit(1, generation_id=1, member_id=member, topic="old")
@@ -162,7 +162,7 @@ class TestDeleteOffsets:
         assert reply.errors == (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE)
         assert (driver.offset(), driver.offset("old")) == (1, -1)
 
-    def test_of_consumers_whose_subscription_does_not_parse_everything_is_in_use(self, driver):
+    def test_no_offsets_are_deleted_if_a_subscription_does_not_parse(self, driver):
         (member,) = driver.stable(1, protocols=(("range", b"?"),))
         driver.commit(1, generation_id=1, member_id=member)
 
@@ -180,12 +180,12 @@ class TestDeleteOffsets:
         assert driver.offset() == -1
         assert driver.rules.classic.groups == {}
 
-    def test_of_no_group(self, driver):
+    def test_deleting_offsets_of_an_unknown_group_is_refused(self, driver):
         reply = driver.replies[driver.delete_offsets(("t", 0))]
 
         assert reply.error is ErrorCode.GROUP_ID_NOT_FOUND
 
-    def test_of_a_group_with_members_that_are_no_consumers(self, driver):
+    def test_deleting_offsets_of_a_group_with_other_members_than_consumers_is_refused(self, driver):
         driver.stable(1, protocol_type="connect")
 
         reply = driver.replies[driver.delete_offsets(("t", 0))]

@@ -95,7 +95,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("version", KEYS)
-def test_keys(version):
+def test_each_key_has_the_bytes_of_kafkas_schema(version):
     key, laid_out = KEYS[version]
 
     assert encode_key(key) == struct.pack(">h", version) + laid_out
@@ -103,7 +103,7 @@ def test_keys(version):
 
 
 @pytest.mark.parametrize("version", KEYS)
-def test_values(version):
+def test_each_value_has_the_bytes_of_kafkas_schema(version):
     key, (value, laid_out) = KEYS[version][0], VALUES[version]
     expected = b"\x00\x00" + laid_out + b"\x00"
 
@@ -111,20 +111,20 @@ def test_values(version):
     assert decode_consumer_group_value(key, expected) == value
 
 
-def test_racks_of_kafka_3_are_read_over():
+def test_racks_of_kafka_3_are_skipped():
     racks = b"\x02" + struct.pack(">i", 0) + b"\x02" + compact("r1") + b"\x00"
     data = b"\x00\x00" + b"\x02" + ID + compact("t") + struct.pack(">i", 1) + racks + b"\x00" + b"\x00"
 
     assert decode_consumer_group_value(KEYS[4][0], data) == PartitionMetadata((TopicMetadata(ID, "t", 1),))
 
 
-def test_tagged_fields_of_later_kafkas_are_read_over():
+def test_tagged_fields_of_later_kafka_versions_are_skipped():
     data = b"\x00\x00" + struct.pack(">i", 7) + b"\x01" + b"\x00" + b"\x08" + bytes(8)
 
     assert decode_consumer_group_value(KEYS[3][0], data) == GroupEpoch(7)
 
 
-def test_a_state_of_a_later_kafka_is_unknown():
+def test_a_member_state_of_a_later_kafka_version_is_unknown():
     data = b"\x00\x00" + struct.pack(">iib", 9, 8, 77) + b"\x01\x01\x00"
 
     assert decode_consumer_group_value(KEYS[8][0], data).state is MemberState.UNKNOWN
@@ -137,7 +137,7 @@ def test_a_version_that_is_not_known_is_refused(version):
 
 
 @given(st.sampled_from(sorted(KEYS)), st.binary(max_size=60))
-def test_anything_else_is_refused_and_nothing_worse(version, data):
+def test_random_bytes_are_decoded_or_raise_a_schema_error(version, data):
     try:
         value = decode_consumer_group_value(KEYS[version][0], b"\x00\x00" + data)
     except SchemaError:

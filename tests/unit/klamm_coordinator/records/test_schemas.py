@@ -42,21 +42,21 @@ I16, I32, I64 = Int16.encode, Int32.encode, Int64.encode
 
 
 class TestKeys:
-    def test_offset_commit(self):
+    def test_an_offset_commit_key_has_kafkas_bytes(self):
         expected = I16(1) + text("grüppe") + text("orders") + I32(7)
 
         assert encode_key(OffsetCommitKey("grüppe", "orders", 7)) == expected
         assert decode_key(expected) == OffsetCommitKey("grüppe", "orders", 7)
         assert decode_key(I16(0) + expected[2:]) == OffsetCommitKey("grüppe", "orders", 7)
 
-    def test_group_metadata(self):
+    def test_a_group_metadata_key_has_kafkas_bytes(self):
         expected = I16(2) + text("g")
 
         assert encode_key(GroupMetadataKey("g")) == expected
         assert decode_key(expected) == GroupMetadataKey("g")
 
     @pytest.mark.parametrize("version", [9, 11, -1])
-    def test_kinds_of_later_kafkas_are_not_known(self, version):
+    def test_key_versions_of_later_kafka_versions_are_unknown(self, version):
         assert decode_key(I16(version) + b"whatever") is None
 
 
@@ -86,7 +86,7 @@ class TestOffsetCommitValue:
     def test_version_1_is_written_when_there_is_an_expiry(self):
         assert encode_value(OffsetCommitValue(42, -1, "note", 1_700, 9_900)) == OFFSET_VALUES[1]
 
-    def test_tags_of_a_later_kafka_are_skipped(self):
+    def test_tagged_fields_of_a_later_kafka_version_are_skipped(self):
         tagged = OFFSET_VALUES[4][:-1] + b"\x01\x07\x02xy"
 
         assert decode_offset_value(tagged).offset == 42
@@ -101,11 +101,11 @@ class TestOffsetCommitValue:
             st.just(-1),
         )
     )
-    def test_what_is_written_is_what_is_read(self, value):
+    def test_an_offset_commit_value_round_trips(self, value):
         assert decode_offset_value(encode_value(value)) == value
 
     @given(st.integers(0, 4), st.integers(1, 40), st.binary(max_size=60))
-    def test_damage_is_a_schema_error_or_a_value(self, version, cut, noise):
+    def test_damaged_bytes_are_decoded_or_raise_a_schema_error(self, version, cut, noise):
         whole = OFFSET_VALUES[version]
         for damaged in (whole[: max(2, len(whole) - cut)], whole[:2] + noise):
             try:
@@ -164,7 +164,7 @@ class TestGroupMetadataValue:
     def test_version_3_is_written(self):
         assert encode_value(decode_group_value(group_bytes(3))) == group_bytes(3)
 
-    def test_an_empty_group(self):
+    def test_the_metadata_of_an_empty_group_round_trips(self):
         value = GroupMetadataValue(
             protocol_type="",
             generation_id=0,
@@ -179,13 +179,13 @@ class TestGroupMetadataValue:
         assert decode_group_value(expected) == value
 
     @pytest.mark.parametrize("version", range(5))
-    def test_every_cut_is_refused(self, version):
+    def test_truncated_group_metadata_is_refused(self, version):
         whole = group_bytes(version)
         for end in range(len(whole)):
             with pytest.raises(SchemaError):
                 decode_group_value(whole[:end])
 
-    def test_a_count_that_cannot_be_is_refused_before_anything_is_allocated(self):
+    def test_an_impossible_array_count_is_refused(self):
         huge = I16(0) + text("consumer") + I32(3) + text(None) + text(None) + struct.pack(">i", 2**31 - 1)
 
         with pytest.raises(SchemaError, match="array"):
@@ -196,7 +196,7 @@ def test_a_tombstone_has_no_value():
     assert encode_value(None) is None
 
 
-def test_the_primitives_are_those_of_an_independent_decoder():
+def test_the_primitives_are_read_by_an_independent_decoder():
     stream = io.BytesIO(encode_key(OffsetCommitKey("g", "t", 3)))
 
     decoded = (Int16.decode(stream), String().decode(stream), String().decode(stream), Int32.decode(stream))

@@ -62,7 +62,7 @@ def image_of_counters() -> MetadataImage:
     return replay(MetadataImage.empty(), records, len(records))
 
 
-def test_a_third_kind_of_shard_is_a_package_of_rules_and_one_line():
+def test_a_third_kind_of_shard_is_added_with_one_call():
     async def scenario() -> None:
         empty, image = MetadataImage.empty(), image_of_counters()
         coordinator = Coordinator(

@@ -77,7 +77,7 @@ def test_an_answer_is_parked_until_its_records_are_acknowledged():
     assert shard.runtime.rules.totals == {"a": 5}
 
 
-def test_a_write_that_fails_has_not_happened():
+def test_a_failed_write_changes_nothing():
     shard = Shard()
     shard.add(1, "a", 5)
 
@@ -85,7 +85,7 @@ def test_a_write_that_fails_has_not_happened():
     assert shard.runtime.rules.totals == {}
 
 
-def test_what_waits_for_a_write_goes_on_when_it_is_decided():
+def test_requests_that_wait_for_a_write_continue_after_it():
     shard = Shard()
     shard.add(1, "a", 5)
     assert shard.add(2, "a", 6).writes == shard.add(3, "a", 7).writes == []
@@ -98,7 +98,7 @@ def test_what_waits_for_a_write_goes_on_when_it_is_decided():
     assert shard.runtime.pending_write_count == 0
 
 
-def test_who_waits_too_long_is_told_once_and_the_write_keeps_its_place():
+def test_a_request_that_times_out_is_answered_once_and_its_write_stays_pending():
     shard = Shard()
     shard.add(1, "a", 5)
     assert shard.runtime.next_deadline_ms() == WRITE_TIMEOUT_MS
@@ -110,7 +110,7 @@ def test_who_waits_too_long_is_told_once_and_the_write_keeps_its_place():
     assert shard.runtime.rules.totals == {"a": 5}
 
 
-def test_writes_are_decided_in_order():
+def test_writes_must_be_acknowledged_in_order():
     shard = Shard()
     shard.add(1, "a", 5)
     shard.add(2, "b", 6)
@@ -119,7 +119,7 @@ def test_writes_are_decided_in_order():
         shard.ack(1)
 
 
-def test_when_too_many_writes_wait_only_what_the_rules_let_pass_is_taken():
+def test_above_pending_writes_max_only_requests_without_a_write_are_accepted():
     shard = Shard(pending_writes_max=1)
     assert shard.runtime.takes(Add(reply_id=1, name="a", amount=1))
     shard.add(1, "a", 1)
@@ -128,7 +128,7 @@ def test_when_too_many_writes_wait_only_what_the_rules_let_pass_is_taken():
     assert shard.runtime.takes(Add(reply_id=2, name="b", amount=0))
 
 
-def test_a_loaded_shard_goes_on_where_its_log_ends():
+def test_a_loaded_shard_continues_from_the_state_of_its_log():
     shard = Shard(CounterRecord("a", 5), CounterRecord("b", 1), CounterRecord("a", 8), CounterRecord("b", None))
 
     assert shard.runtime.rules.totals == {"a": 8}
@@ -145,7 +145,7 @@ def test_records_that_the_rules_do_not_know_are_skipped_and_counted():
     assert shard.runtime.rules.totals == {"a": 5}
 
 
-def test_a_timer_of_the_rules_may_write_and_something_may_follow_that():
+def test_a_timer_may_write_and_run_a_follow_up_after_the_write():
     shard = Shard(CounterRecord("a", 5))
 
     (write,) = shard.pass_time(FORGOTTEN_AFTER_MS).writes
@@ -156,7 +156,7 @@ def test_a_timer_of_the_rules_may_write_and_something_may_follow_that():
     assert shard.runtime.next_deadline_ms() is None
 
 
-def test_what_follows_a_write_follows_once():
+def test_the_follow_up_of_a_write_runs_once():
     shard = Shard(CounterRecord("a", 5))
     shard.pass_time(FORGOTTEN_AFTER_MS)
 
@@ -164,7 +164,7 @@ def test_what_follows_a_write_follows_once():
     assert shard.nack(0).notes == []
 
 
-def test_an_event_is_heard_before_what_is_due_at_the_same_moment():
+def test_an_event_is_handled_before_a_timer_of_the_same_moment():
     shard = Shard(CounterRecord("a", 5))
     shard.now_ms = FORGOTTEN_AFTER_MS
 
@@ -173,7 +173,7 @@ def test_an_event_is_heard_before_what_is_due_at_the_same_moment():
     assert write.records == (CounterRecord("a", 6),)
 
 
-def test_orders_of_the_rules_are_effects():
+def test_orders_of_the_rules_are_returned_as_effects():
     shard = Shard(CounterRecord("a", 99))
 
     assert shard.add(1, "a", 1).orders == []

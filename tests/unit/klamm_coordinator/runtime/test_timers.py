@@ -9,7 +9,7 @@ import pytest
 from klamm_coordinator.runtime.timers import Timers
 
 
-def test_what_is_due_comes_in_order_of_time():
+def test_due_timers_are_returned_in_order_of_time():
     timers: Timers[str] = Timers()
     timers.schedule("late", 30)
     timers.schedule("early", 10)
@@ -23,7 +23,7 @@ def test_what_is_due_comes_in_order_of_time():
     assert timers.next_deadline_ms() is None
 
 
-def test_what_is_scheduled_for_now_meanwhile_is_due_too():
+def test_timers_scheduled_for_now_during_pop_due_are_due_too():
     timers: Timers[int] = Timers()
     timers.schedule(0, 5)
     seen = []
@@ -36,7 +36,7 @@ def test_what_is_scheduled_for_now_meanwhile_is_due_too():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_as_a_dict_that_is_searched(seed):
+def test_random_timer_steps_match_a_dict_of_deadlines(seed):
     rng = random.Random(seed)
     timers: Timers[int] = Timers()
     naive: dict[int, int] = {}

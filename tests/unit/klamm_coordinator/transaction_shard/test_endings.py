@@ -11,7 +11,7 @@ from tests.support.transaction_driver import FIRST_ID, ID, TIMEOUT_MS, Transacti
 
 
 class TestEnds:
-    def test_a_completion_is_stored_in_the_end(self, driver):
+    def test_a_completion_that_cannot_be_stored_is_retried(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.auto_markers = False
@@ -24,7 +24,7 @@ class TestEnds:
         assert driver.value().state is TxnState.COMPLETE_COMMIT
 
     @pytest.mark.parametrize("committed", [True, False])
-    def test_what_was_decided_is_told_to_the_partitions_by_the_next_owner(self, driver, committed):
+    def test_the_next_owner_sends_the_markers_of_a_decided_transaction(self, driver, committed):
         driver.init()
         driver.add(producer(0), 1, 2)
         driver.auto_markers = False
@@ -42,7 +42,7 @@ class TestTimeOut:
         driver.add(producer(0), 1)
         driver.advance(TIMEOUT_MS + driver.settings.abort_check_interval_ms)
 
-    def test_an_open_transaction_is_aborted(self, driver):
+    def test_an_open_transaction_is_aborted_after_its_timeout(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.advance(TIMEOUT_MS - 1)
@@ -51,29 +51,29 @@ class TestTimeOut:
         assert driver.value().state is TxnState.COMPLETE_ABORT
         assert driver.value().producer == producer(1)
 
-    def test_its_producer_is_told_and_goes_on_after_an_abort(self, driver):
+    def test_the_producer_of_a_timed_out_transaction_continues_after_an_abort(self, driver):
         self.open_and_time_out(driver)
         assert driver.add(producer(0), 2) == ErrorCode.TRANSACTION_ABORTABLE
         assert driver.end(producer(0), committed=True).error == ErrorCode.TRANSACTION_ABORTABLE
         assert driver.end(producer(0), committed=False) == EndReply(producer=producer(1))
         assert driver.add(producer(1), 1) == ErrorCode.NONE
 
-    def test_or_after_it_asked_for_its_id_again(self, driver):
+    def test_the_producer_of_a_timed_out_transaction_continues_after_a_new_init(self, driver):
         self.open_and_time_out(driver)
         assert driver.init(producer(0)).producer == producer(1)
 
-    def test_unless_another_producer_has_taken_over(self, driver):
+    def test_the_producer_of_a_timed_out_transaction_is_fenced_by_a_new_producer(self, driver):
         self.open_and_time_out(driver)
         driver.init()
         assert driver.add(producer(0), 2) == ErrorCode.PRODUCER_FENCED
         assert driver.end(producer(0), committed=False).error == ErrorCode.PRODUCER_FENCED
         assert driver.init(producer(0)).error == ErrorCode.PRODUCER_FENCED
 
-    def test_a_client_of_the_old_protocol_is_fenced(self, driver):
+    def test_an_old_client_is_fenced_after_its_transaction_timed_out(self, driver):
         self.open_and_time_out(driver)
         assert driver.end(producer(0), committed=False, bump_epoch=False).error == ErrorCode.PRODUCER_FENCED
 
-    def test_a_transaction_that_is_being_ended_is_let_end(self, driver):
+    def test_a_transaction_that_is_being_ended_is_not_aborted_by_its_timeout(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.auto_ack = False
@@ -86,7 +86,7 @@ class TestTimeOut:
 
 
 class TestExpiry:
-    def test_an_id_that_nobody_uses_is_forgotten(self):
+    def test_an_unused_transactional_id_expires(self):
         driver = TransactionDriver(id_expiration_ms=1_000, expiration_check_interval_ms=100)
         driver.init()
         driver.advance(900)
@@ -96,14 +96,14 @@ class TestExpiry:
         driver.crash()
         assert driver.init().producer == producer(0, FIRST_ID + 1)
 
-    def test_not_one_with_an_open_transaction(self):
+    def test_a_transactional_id_with_an_open_transaction_does_not_expire(self):
         driver = TransactionDriver(id_expiration_ms=1_000, expiration_check_interval_ms=100)
         driver.init()
         driver.add(producer(0), 1)
         driver.advance(5_000)
         assert driver.value().state is TxnState.ONGOING
 
-    def test_who_comes_back_in_the_last_moment_gets_a_new_id(self):
+    def test_a_producer_that_inits_during_the_expiry_gets_a_new_producer_id(self):
         driver = TransactionDriver(id_expiration_ms=1_000, expiration_check_interval_ms=100)
         driver.init()
         driver.auto_ack = False

@@ -23,7 +23,7 @@ def test_the_next_transaction_begins_when_the_last_one_is_complete(driver):
     assert len(driver.log) == count + 2, "complete, and all of them together"
 
 
-def test_what_was_asked_after_an_end_is_not_added_before_it(driver):
+def test_partitions_requested_after_an_end_are_not_added_before_it(driver):
     driver.init()
     driver.auto_ack = False
     first = driver.ask_add(producer(0), 1)
@@ -35,7 +35,7 @@ def test_what_was_asked_after_an_end_is_not_added_before_it(driver):
     assert driver.replies[late].error == ErrorCode.PRODUCER_FENCED
 
 
-def test_who_waits_for_too_long_is_told_to_try_again(driver):
+def test_a_request_that_waits_too_long_gets_concurrent_transactions(driver):
     driver.init()
     driver.add(producer(0), 1)
     driver.auto_markers = False
@@ -48,7 +48,7 @@ def test_who_waits_for_too_long_is_told_to_try_again(driver):
     assert driver.value().producer == producer(1)
 
 
-def test_not_too_many_wait():
+def test_the_number_of_waiting_requests_is_bounded():
     driver = TransactionDriver(waiting_requests_max=1)
     driver.init()
     driver.add(producer(0), 1)

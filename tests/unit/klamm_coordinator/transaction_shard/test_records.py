@@ -57,7 +57,7 @@ def test_version_1_is_read_and_written():
     assert decode_shard_record(KEY, VALUE_1) == record
 
 
-def test_what_is_of_klamm_alone_is_a_tagged_field_that_others_skip():
+def test_fields_that_only_klamm_has_are_tagged_fields():
     _, value = encode_shard_record(TransactionRecord("x", ongoing(previous_producer_id=6, last_producer_epoch=2)))
     assert value is not None
     assert value.endswith(bytes.fromhex("904e" "02" "0002"))  # fmt: skip
@@ -69,7 +69,7 @@ def test_a_tombstone_deletes():
     assert decode_shard_record(KEY, None) == record
 
 
-def test_keys_of_other_kinds_are_skipped():
+def test_keys_of_other_versions_are_skipped():
     assert decode_shard_record(b"\x00\x01" + KEY[2:], VALUE_1) is None
 
 
@@ -84,7 +84,7 @@ def test_keys_of_other_kinds_are_skipped():
     ],
     ids=["version", "state", "end", "end of version 0", "count"],
 )
-def test_damage_is_named(value):
+def test_a_damaged_transaction_record_raises_a_schema_error(value):
     with pytest.raises(SchemaError):
         decode_shard_record(KEY, value)
 
@@ -109,7 +109,7 @@ VALUES = st.builds(
 
 @given(st.text(min_size=1, max_size=50), VALUES)
 @settings(deadline=None)
-def test_what_is_written_is_read(transactional_id, value):
+def test_a_transaction_record_round_trips(transactional_id, value):
     record = TransactionRecord(transactional_id, value)
     assert decode_shard_record(*encode_shard_record(record)) == record
 

@@ -44,7 +44,7 @@ class TestWithoutTrouble:
         assert driver.init() == InitReply(producer=producer(0))
         assert driver.value().state is TxnState.EMPTY
 
-    def test_a_commit_is_told_to_its_partitions_in_the_next_epoch_and_the_next_transaction_has_it(self, driver):
+    def test_a_commit_writes_markers_with_the_next_epoch_that_the_next_transaction_uses(self, driver):
         driver.init()
         driver.auto_markers = False
         assert driver.add(producer(0), 1) == driver.add(producer(0), 2) == ErrorCode.NONE
@@ -60,7 +60,7 @@ class TestWithoutTrouble:
         assert driver.value().partitions == frozenset()
         assert driver.add(producer(1), 1) == ErrorCode.NONE
 
-    def test_nothing_is_answered_before_it_is_durable(self, driver):
+    def test_requests_are_answered_only_when_their_records_are_stored(self, driver):
         driver.init()
         driver.auto_ack = False
         added = driver.ask_add(producer(0), 1)
@@ -73,14 +73,14 @@ class TestWithoutTrouble:
         driver.ack()
         assert driver.replies[ended] == EndReply(producer=producer(1))
 
-    def test_partitions_that_are_part_of_it_are_added_without_a_record(self, driver):
+    def test_adding_a_partition_again_makes_no_record(self, driver):
         driver.init()
         driver.add(producer(0), 1, 2)
         count = len(driver.log)
         assert driver.add(producer(0), 2) == ErrorCode.NONE
         assert len(driver.log) == count
 
-    def test_without_a_bump_the_epoch_stays(self, driver):
+    def test_an_end_without_an_epoch_bump_keeps_the_epoch(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.auto_markers = False
@@ -93,14 +93,14 @@ class TestWithoutTrouble:
         assert driver.end(producer(0), committed=True, bump_epoch=False).error == ErrorCode.INVALID_TXN_STATE
         assert driver.add(producer(0), 1) == ErrorCode.NONE
 
-    def test_verifying_adds_nothing(self, driver):
+    def test_verifying_partitions_adds_none(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         assert driver.verify(producer(0), 1, 2).partitions == (ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE)
         assert driver.verify(producer(3), 1).error == ErrorCode.PRODUCER_FENCED
         assert driver.value().partitions == partitions(1)
 
-    def test_of_an_id_that_nobody_has_initialised_nothing_is_known(self, driver):
+    def test_requests_of_an_uninitialised_transactional_id_are_refused(self, driver):
         assert driver.add(producer(0), 1) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert driver.end(producer(0), committed=True).error == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert driver.verify(producer(0), 1).error == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -110,7 +110,7 @@ class TestRepeatedEnds:
     """Checks the table of Kafka's TransactionCoordinator.endTransaction for KIP-890."""
 
     @pytest.mark.parametrize("committed", [True, False])
-    def test_the_same_outcome_again_is_fine(self, driver, committed):
+    def test_a_repeated_end_with_the_same_outcome_gets_the_same_answer(self, driver, committed):
         driver.init()
         driver.add(producer(0), 1)
         driver.auto_markers = False
@@ -120,7 +120,7 @@ class TestRepeatedEnds:
         driver.settle()
         assert driver.end(producer(0), committed=committed) == first
 
-    def test_the_other_outcome_is_not(self, driver):
+    def test_a_repeated_end_with_the_other_outcome_is_refused(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.end(producer(0), committed=True)
@@ -135,19 +135,19 @@ class TestRepeatedEnds:
         assert driver.end(producer(0), committed=False).error == ErrorCode.PRODUCER_FENCED
         assert driver.value().state is TxnState.ONGOING
 
-    def test_an_abort_of_nothing_ends_the_epoch(self, driver):
+    def test_an_abort_of_an_empty_transaction_bumps_the_epoch(self, driver):
         driver.init()
         assert driver.end(producer(0), committed=False).producer == producer(1)
         assert driver.end(producer(1), committed=False).producer == producer(2)
         assert driver.add(producer(1), 1) == ErrorCode.TRANSACTION_ABORTABLE
 
-    def test_there_is_no_commit_of_nothing(self, driver):
+    def test_a_commit_of_an_empty_transaction_is_refused(self, driver):
         driver.init()
         assert driver.end(producer(0), committed=True).error == ErrorCode.INVALID_TXN_STATE
 
 
 class TestFencing:
-    def test_a_new_producer_replaces_the_one_before(self, driver):
+    def test_a_new_producer_fences_the_last_one(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.end(producer(0), committed=True)
@@ -159,7 +159,7 @@ class TestFencing:
             assert driver.end(producer(epoch), committed=False).error == ErrorCode.PRODUCER_FENCED
             assert driver.init(producer(epoch)).error == ErrorCode.PRODUCER_FENCED
 
-    def test_what_it_left_open_is_aborted_first(self, driver):
+    def test_the_open_transaction_of_the_last_producer_is_aborted_before_the_init_is_answered(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.auto_markers = False
@@ -172,7 +172,7 @@ class TestFencing:
         assert (order.marker, order.committed) == (producer(1), False)
         assert driver.replies[asked] == InitReply(producer=producer(2))
 
-    def test_meanwhile_the_replaced_one_is_told_that_it_is_fenced(self, driver):
+    def test_the_last_producer_is_fenced_while_its_transaction_is_aborted(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.auto_markers = False
@@ -181,27 +181,27 @@ class TestFencing:
         assert driver.end(producer(0), committed=False).error == ErrorCode.PRODUCER_FENCED
         assert driver.init(producer(0)).error == ErrorCode.PRODUCER_FENCED
 
-    def test_a_producer_that_recovers_is_not_taken_for_another(self, driver):
+    def test_a_repeated_init_of_a_recovering_producer_gets_the_same_epoch(self, driver):
         driver.init()
         assert driver.init(producer(0)).producer == producer(1)
         assert driver.init(producer(0)).producer == producer(1), "a repeated request"
         assert driver.init(producer(1)).producer == producer(2)
         assert driver.init(producer(0)).error == ErrorCode.PRODUCER_FENCED
 
-    def test_nor_is_it_when_the_coordinator_moved_meanwhile(self, driver):
+    def test_a_repeated_init_gets_the_same_epoch_after_the_coordinator_moved(self, driver):
         driver.init()
         driver.init(producer(0))
         driver.crash()
         assert driver.init(producer(0)).producer == producer(1)
 
-    def test_a_late_recovery_does_not_abort_a_newer_transaction(self, driver):
+    def test_a_late_init_of_a_former_epoch_does_not_abort_a_newer_transaction(self, driver):
         driver.init()
         driver.init(producer(0))
         driver.add(producer(1), 1)
         assert driver.init(producer(0)).error == ErrorCode.PRODUCER_FENCED
         assert driver.value().state is TxnState.ONGOING
 
-    def test_a_recovery_ends_the_transaction_that_is_open(self, driver):
+    def test_an_init_of_a_recovering_producer_aborts_its_open_transaction(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         assert driver.init(producer(0)).producer == producer(1)
@@ -214,7 +214,7 @@ class TestFencing:
 
 
 class TestEpochsAreUsedUp:
-    def test_the_next_transaction_has_a_new_producer_id(self):
+    def test_after_the_last_epoch_the_next_transaction_has_a_new_producer_id(self):
         driver = driver_with(last_epoch())
         driver.auto_markers = False
         driver.add(producer(EPOCH_LAST, 7), 1)
@@ -227,18 +227,18 @@ class TestEpochsAreUsedUp:
         assert driver.end(producer(EPOCH_LAST, 7), committed=True) == ended
         assert driver.add(producer(0), 1) == ErrorCode.NONE
 
-    def test_so_has_a_new_producer(self):
+    def test_after_the_last_epoch_a_new_producer_gets_a_new_producer_id(self):
         driver = driver_with(last_epoch())
         assert driver.init().producer == producer(0)
         assert driver.add(producer(EPOCH_LAST, 7), 1) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-    def test_and_one_that_recovers(self):
+    def test_after_the_last_epoch_a_recovering_producer_gets_a_new_producer_id(self):
         driver = driver_with(last_epoch())
         assert driver.init(producer(EPOCH_LAST, 7)).producer == producer(0)
         assert driver.init(producer(EPOCH_LAST, 7)).producer == producer(0)
         assert driver.init(producer(EPOCH_LAST, 7)).producer == producer(0)
 
-    def test_and_one_whose_transaction_timed_out(self):
+    def test_after_the_last_epoch_a_timed_out_producer_gets_a_new_producer_id(self):
         driver = driver_with(
             last_epoch(TxnState.ONGOING, partitions=partitions(1), start_ms=1), abort_check_interval_ms=10
         )
@@ -247,7 +247,7 @@ class TestEpochsAreUsedUp:
         assert driver.add(producer(EPOCH_LAST, 7), 1) == ErrorCode.TRANSACTION_ABORTABLE
         assert driver.end(producer(EPOCH_LAST, 7), committed=False).producer == producer(0)
 
-    def test_without_producer_ids_everybody_is_told_to_try_again(self):
+    def test_without_free_producer_ids_requests_get_coordinator_not_available(self):
         driver = driver_with(last_epoch(TxnState.ONGOING, partitions=partitions(1), start_ms=1), producer_ids=0)
         assert driver.end(producer(EPOCH_LAST, 7), committed=True).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert driver.init().error == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -266,7 +266,7 @@ class TestTheLog:
         assert driver.replies[asked].error == ErrorCode.UNKNOWN_SERVER_ERROR
         assert driver.value().state is TxnState.EMPTY
 
-    def test_a_refused_abort_is_told_to_who_waits_for_it(self, driver):
+    def test_an_abort_that_cannot_be_stored_fails_the_init_that_waits_for_it(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.auto_ack = False
@@ -275,7 +275,7 @@ class TestTheLog:
         assert driver.replies[asked].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert driver.value().state is TxnState.ONGOING
 
-    def test_a_slow_append_is_answered_and_decided_all_the_same(self, driver):
+    def test_an_append_after_its_timeout_is_still_applied(self, driver):
         driver.init()
         driver.auto_ack = False
         asked = driver.ask_add(producer(0), 1)
@@ -284,7 +284,7 @@ class TestTheLog:
         driver.ack()
         assert driver.value().state is TxnState.ONGOING
 
-    def test_what_was_not_decided_stays_open(self, driver):
+    def test_a_transaction_whose_end_was_not_stored_stays_open_after_a_crash(self, driver):
         driver.init()
         driver.add(producer(0), 1)
         driver.auto_ack = False
@@ -295,7 +295,7 @@ class TestTheLog:
         assert driver.end(producer(0), committed=False).producer == producer(1)
 
 
-def test_there_are_not_more_ids_than_configured():
+def test_the_number_of_transactional_ids_is_bounded():
     driver = TransactionDriver(id_count_max=1)
     driver.init()
     assert driver.init(transactional_id="other").error == ErrorCode.POLICY_VIOLATION

@@ -9,7 +9,7 @@ from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
 
 
-def test_kafkas_names_and_defaults() -> None:
+def test_a_broker_accepts_kafkas_names_and_has_kafkas_defaults() -> None:
     config = load(BrokerConfig, {"node.id": "3", "log.retention.hours": "24", "compression.type": "zstd"})
     assert config.auto_create_topics_enable
     assert config.fetch_max_bytes == 55 * 1024**2
@@ -42,7 +42,7 @@ def test_log_dirs_win_over_log_dir_and_count_once() -> None:
         ({"log.retention.hours": "soon"}, "log.retention.hours: 'soon' is not valid"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(properties: dict[str, str], story: str) -> None:
+def test_an_invalid_broker_config_is_refused_in_one_line(properties: dict[str, str], story: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(BrokerConfig, {"node.id": "1", **properties})
     assert story in str(refused.value)

@@ -131,7 +131,7 @@ def test_broker_config_is_as_kafka_documents_it(name: str, type_: str, default: 
     assert (definition.default_text() or "null") == default
 
 
-def test_names_defaults_and_documentation_fit_their_entries() -> None:
+def test_every_config_has_its_name_its_documentation_and_a_valid_default() -> None:
     for name, definition in [*TOPIC_CONFIGS.items(), *BROKER_CONFIGS.items()]:
         assert definition.name == name
         assert definition.documentation.endswith(".")
@@ -164,7 +164,7 @@ defaults of topics. `listeners` and `listener.security.protocol.map` are left to
 OWN_DYNAMIC = {"log.scrub.bytes.per.second", "log.scrub.interval.ms"}
 
 
-def test_settings_change_at_run_time_as_in_kafka() -> None:
+def test_the_update_modes_of_broker_configs_are_kafkas() -> None:
     first_synonyms = {synonyms[0].name for synonyms in SYNONYMS.values()}
     modes = {
         mode.value: {name for name, setting in BROKER_CONFIGS.items() if setting.update_mode is mode}
@@ -192,7 +192,7 @@ def test_settings_change_at_run_time_as_in_kafka() -> None:
         ("segment.bytes", "1048576", 1048576),
     ],
 )
-def test_parse(name: str, text: str, value: object) -> None:
+def test_a_config_text_is_parsed_by_its_type(name: str, text: str, value: object) -> None:
     assert parse(name, text) == value
 
 
@@ -232,7 +232,7 @@ def test_a_bad_value_is_refused_by_name_value_and_expectation(name: str, text: s
     assert f"{name}: {text!r} is not valid, expected {expected}" in str(caught.value)
 
 
-def test_an_unknown_name_is_refused_and_a_broker_config_is_none_of_a_topic() -> None:
+def test_an_unknown_name_and_a_broker_config_are_refused_as_topic_configs() -> None:
     with pytest.raises(InvalidConfigError, match=r"unknown config retention\.sec"):
         parse("retention.sec", "1")
     with pytest.raises(InvalidConfigError, match=r"unknown config log\.dirs"):
@@ -275,7 +275,9 @@ def test_read_only_broker_configs_cannot_be_set_at_run_time() -> None:
         ([{"log.retention.ms": "8"}, {"log.retention.ms": "9"}, {}], "8", CONFIG_SOURCE_DYNAMIC_BROKER),
     ],
 )
-def test_a_topic_takes_the_strongest_broker_value(layers: list[dict[str, str]], value: str, source: int) -> None:
+def test_a_topic_config_inherits_the_broker_value_with_the_highest_precedence(
+    layers: list[dict[str, str]], value: str, source: int
+) -> None:
     sources = [CONFIG_SOURCE_DYNAMIC_BROKER, CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER, CONFIG_SOURCE_STATIC_BROKER]
     numbered = list(zip(sources, layers, strict=True))
     assert resolve_topic_config("retention.ms", {}, numbered) == (value, source)
@@ -289,7 +291,7 @@ def test_a_topic_config_without_synonym_has_only_its_own_value_and_the_default()
     assert resolve_topic_config("local.retention.ms", {}, layers) == ("-2", CONFIG_SOURCE_DEFAULT)
 
 
-def test_a_broker_config_is_the_strongest_value_of_its_own_name() -> None:
+def test_a_broker_config_is_resolved_by_its_own_name_only() -> None:
     layers = [
         (CONFIG_SOURCE_DYNAMIC_BROKER, {}),
         (CONFIG_SOURCE_STATIC_BROKER, {"message.max.bytes": "7", "log.retention.hours": "1"}),
@@ -307,7 +309,7 @@ def test_effective_configs_of_a_topic_are_complete_and_valid() -> None:
     validate_topic_configs(effective)
 
 
-def test_lists_grow_and_shrink_by_item() -> None:
+def test_a_list_config_can_be_appended_and_subtracted_by_item() -> None:
     assert append_to_list("cleanup.policy", "delete", "compact,delete") == "delete,compact"
     assert append_to_list("cleanup.policy", "", "compact") == "compact"
     assert subtract_from_list("cleanup.policy", "delete, compact", "delete,other") == "compact"

@@ -44,7 +44,7 @@ def test_a_config_has_kafkas_type_default_and_update_mode() -> None:
     assert known["sasl.login.refresh.buffer.seconds"].type is ConfigType.SHORT
 
 
-def test_every_config_is_a_setting_that_can_be_parsed_and_described() -> None:
+def test_every_config_without_effect_can_be_parsed_and_described() -> None:
     for name, setting in configs_without_effect().items():
         assert setting.name == name
         assert "has no effect" in setting.documentation
@@ -53,7 +53,7 @@ def test_every_config_is_a_setting_that_can_be_parsed_and_described() -> None:
 
 
 @pytest.mark.parametrize(("servers", "owner"), [("controllers", ControllerConfig), ("coordinators", CoordinatorConfig)])
-def test_a_config_that_other_servers_read_says_so(servers: str, owner: type[ServiceConfig]) -> None:
+def test_a_config_without_effect_names_the_servers_that_read_it(servers: str, owner: type[ServiceConfig]) -> None:
     named = {name for name, setting in configs_without_effect().items() if setting.read_by == servers}
     assert named == configs_without_effect().keys() & known_configs(owner).keys()
 
@@ -80,7 +80,7 @@ def test_a_value_of_another_type_and_a_misspelt_name_are_refused(name: str, text
     assert message in str(caught.value)
 
 
-def test_a_line_for_each_reason_names_what_was_set_and_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+def test_configs_without_effect_are_logged_in_one_line_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
     given = {"num.io.threads": "16", "background.threads": "5", "offsets.retention.minutes": "5", "broker.id": "1"}
     config = load(BrokerConfig, {"node.id": "1", "num.partitions": "3", **given})
     with caplog.at_level(logging.INFO):
@@ -105,12 +105,12 @@ def test_a_server_accepts_the_settings_of_brokers_without_effect(owner: type[Ser
         load(owner, {**given, "log.retention.hours": "many"})
 
 
-def test_the_reason_is_the_same_at_one_listener() -> None:
+def test_a_listeners_config_without_effect_has_the_same_reason() -> None:
     config = load(BrokerConfig, {**LISTENERS, "listener.name.sasl_plaintext.sasl.kerberos.service.name": "kafka"})
     assert list(reasons_without_effect(config)) == ["Klamm has no Kerberos"]
 
 
-def test_a_start_without_such_configs_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_without_configs_without_effect_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         log_effective(load(BrokerConfig, {"node.id": "1", "num.partitions": "3"}))
     assert not caplog.messages
@@ -120,7 +120,7 @@ def test_a_start_without_such_configs_says_nothing(caplog: pytest.LogCaptureFixt
     "name",
     ["sasl.jaas.config", "plain.sasl.jaas.config", "ssl.provider", "num.network.threads", "principal.builder.class"],
 )
-def test_a_listener_may_have_its_own(name: str) -> None:
+def test_a_listener_may_have_its_own_configs_without_effect(name: str) -> None:
     config = load(BrokerConfig, {**LISTENERS, f"listener.name.sasl_plaintext.{name}": "7"})
     assert any(
         f"listener.name.sasl_plaintext.{name}=" in line and "without effect" in line for line in describe(config)
@@ -128,12 +128,12 @@ def test_a_listener_may_have_its_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["listener.name.sasl_plaintext.num.io.threads", "listener.name.gone.sasl.jaas.config"])
-def test_what_no_listener_has_is_refused(name: str) -> None:
+def test_a_config_without_effect_is_refused_at_an_unknown_listener_or_if_it_is_global(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         load(BrokerConfig, {**LISTENERS, name: "7"})
 
 
-def test_a_password_is_shown_nowhere_and_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_password_without_effect_is_neither_logged_nor_stored(caplog: pytest.LogCaptureFixture) -> None:
     config = load(BrokerConfig, {"node.id": "1", "ssl.keystore.password": "hunter2"})
     with caplog.at_level(logging.INFO):
         log_effective(config)
@@ -145,7 +145,7 @@ def test_a_password_is_shown_nowhere_and_not_kept(caplog: pytest.LogCaptureFixtu
     assert kept_text("num.partitions", "5") == "5"
 
 
-def test_a_server_does_not_accept_its_own_settings_without_effect() -> None:
+def test_a_servers_own_settings_are_not_among_its_configs_without_effect() -> None:
     accepted = accepted_without_effect(known_configs(CoordinatorConfig), [])
     assert "group.max.size" not in accepted
     assert "auto.leader.rebalance.enable" in accepted

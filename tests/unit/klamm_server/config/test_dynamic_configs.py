@@ -21,20 +21,20 @@ NAME = "log.cleaner.backoff.ms"
         ({NAME: "1"}, {NAME: "2"}, {NAME: "3"}, 1),
     ],
 )
-def test_the_strongest_layer_is_in_force(
+def test_the_config_layer_with_the_highest_precedence_is_effective(
     of_broker: dict[str, str], of_all: dict[str, str], own: dict[str, str], backoff_ms: int
 ) -> None:
     config = load(BrokerConfig, {"node.id": "1", **own})
     assert in_force(config, of_broker, of_all).log_cleaner_backoff_ms == backoff_ms
 
 
-def test_what_cannot_be_changed_at_run_time_is_not() -> None:
+def test_read_only_and_unknown_dynamic_configs_are_ignored() -> None:
     config = load(BrokerConfig, {"node.id": "1"})
     layer = {"node.id": "7", "log.retention.ms": "5", "of.the.future": "x", "max.parked.requests": "none"}
     assert in_force(config, layer) == config
 
 
-def test_values_must_fit_by_themselves_and_with_the_others() -> None:
+def test_a_dynamic_value_that_is_invalid_or_contradicts_another_is_refused() -> None:
     config = load(BrokerConfig, {"node.id": "1", "log.cleaner.threads": "2"})
     with pytest.raises(ConfigError, match=r"^log\.cleaner\.threads: '0' is not valid, expected at least 1$"):
         in_force(config, {"log.cleaner.threads": "0"})
@@ -56,7 +56,7 @@ def test_a_number_of_threads_doubles_or_halves_at_most(name: str) -> None:
             check_step(five, load(BrokerConfig, {"node.id": "1", name: str(count)}))
 
 
-def test_the_file_of_a_registered_broker() -> None:
+def test_a_registered_brokers_config_is_parsed_without_unknown_names() -> None:
     config = own_config(3, {"log.cleaner.threads": "2", "of.the.future": "x", "log.retention.ms": "5"})
     assert (config.node_id, config.log_cleaner_threads) == (3, 2)
     with pytest.raises(ConfigError, match=r"^log\.cleaner\.threads"):

@@ -16,7 +16,7 @@ from klamm_server.config.server_config import ServiceConfig, accepted_configs
 NAMES = ("node.id", "min.insync.replicas")
 
 
-def test_a_variable_is_a_setting_in_capitals() -> None:
+def test_the_variable_of_a_setting_is_its_name_in_capitals() -> None:
     environment = {"KLAMM_NODE_ID": "1", "KLAMM_MIN_INSYNC_REPLICAS": "2", "HOME": "/", "KLAMM_BOOTSTRAP": "h:1"}
     assert environment_properties(environment, NAMES) == {"node.id": "1", "min.insync.replicas": "2"}
 
@@ -35,7 +35,7 @@ def test_a_variable_of_no_setting_is_refused_with_the_nearest_one(name: str, hin
     assert str(caught.value) == f"unknown configuration in the environment: {name}{hint}"
 
 
-def test_more_names_are_asked_for_only_if_a_variable_is_none_of_the_first() -> None:
+def test_more_setting_names_are_loaded_only_for_a_variable_that_is_unknown() -> None:
     asked = []
 
     def more() -> list[str]:
@@ -55,6 +55,6 @@ def test_no_two_settings_share_a_variable(config_class: type[ServiceConfig]) -> 
     assert [name for name, count in variables.items() if count > 1] == []
 
 
-def test_a_server_that_is_told_its_settings_does_not_see_those_of_others() -> None:
+def test_the_environment_of_a_started_server_has_no_settings_of_its_parent() -> None:
     environment = {"KLAMM_NODE_ID": "1", "PATH": "/bin", "KLAMM_BOOTSTRAP": "h:1"}
     assert without_settings(environment) == {"PATH": "/bin", "KLAMM_BOOTSTRAP": "h:1"}

@@ -63,21 +63,21 @@ def test_kafkas_own_files_start_a_server(
     assert listeners(kind, dict(STOCK_FILES[file])) == (bound, advertised)
 
 
-def test_the_servers_of_one_file_have_listeners_for_grpc_of_one_name() -> None:
+def test_the_servers_of_one_kafka_file_have_grpc_listeners_with_one_name() -> None:
     """Otherwise a broker could not give its clients the address of the controller."""
     for config in KINDS.values():
         advertised = load(config, COMBINED).resolved_listeners().advertised
         assert [one.name for one in advertised if one.protocol_name == "GRPC"] == ["GRPC"]
 
 
-def test_a_controller_that_names_itself_only_begins_its_quorum_alone() -> None:
+def test_a_controller_whose_file_names_only_itself_does_not_join_a_quorum() -> None:
     for file in ("server.properties", "controller.properties"):
         config = load(ControllerConfig, STOCK_FILES[file])
         assert not config.joins_a_quorum
         assert config.contacts() == []
 
 
-def test_a_controller_that_names_another_joins_it() -> None:
+def test_a_controller_whose_file_names_another_joins_its_quorum() -> None:
     given = {
         **COMBINED,
         "cluster.id": "c",
@@ -90,7 +90,7 @@ def test_a_controller_that_names_another_joins_it() -> None:
         load(ControllerConfig, {**given, "cluster.id": ""})
 
 
-def test_a_controllers_listener_is_for_grpc_and_as_secure_as_in_the_file() -> None:
+def test_a_controllers_listener_becomes_grpc_with_the_security_of_the_file() -> None:
     spoken = {}
     for protocol in ("PLAINTEXT", "SASL_PLAINTEXT", "GRPC"):
         given = {**COMBINED, "listener.security.protocol.map": f"CONTROLLER:{protocol}"}
@@ -113,7 +113,7 @@ def _fields(given: dict[str, str]) -> dict[str, object]:
     }
 
 
-def test_a_listener_for_grpc_in_the_file_is_the_one_that_counts() -> None:
+def test_a_grpc_listener_in_the_file_replaces_the_added_one() -> None:
     given = {
         **COMBINED,
         "listeners": "PLAINTEXT://:9092,GRPC://:7000,CONTROLLER://:9093",
@@ -122,13 +122,13 @@ def test_a_listener_for_grpc_in_the_file_is_the_one_that_counts() -> None:
     assert listeners("broker", given) == (["KAFKA :9092", "GRPC :7000"], ["KAFKA h:9092", "GRPC h:7000"])
 
 
-def test_no_listener_in_plain_text_is_added_to_a_secured_one() -> None:
+def test_no_plaintext_listener_is_added_to_a_secured_one() -> None:
     given = {**COMBINED, "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT"}
     with pytest.raises(ConfigError, match=r"no gRPC listener, expected a GRPC://host:port besides 'PLAINTEXT://:9092'"):
         load(BrokerConfig, given)
 
 
-def test_without_process_roles_the_listeners_are_klamms() -> None:
+def test_without_process_roles_no_grpc_listener_is_added() -> None:
     given = {name: text for name, text in COMBINED.items() if name != "process.roles"}
     with pytest.raises(ConfigError, match="no gRPC listener, expected a GRPC://host:port besides"):
         load(BrokerConfig, given)
@@ -143,13 +143,13 @@ def test_a_file_without_a_listener_of_the_server_gives_it_its_default() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_process_roles_leave_listeners_for_grpc_as_they_are(kind: str) -> None:
+def test_grpc_listeners_stay_unchanged_with_process_roles(kind: str) -> None:
     given = {"node.id": "1", "process.roles": "broker,controller", "listeners": "GRPC://localhost:7000"}
     assert listeners(kind, given)[0] == ["GRPC localhost:7000"]
     assert listeners(kind, {**given, "controller.listener.names": "CONTROLLER"})[0] == ["GRPC localhost:7000"]
 
 
-def test_a_setting_of_another_servers_listener_may_stand_in_the_file() -> None:
+def test_a_file_may_have_settings_of_another_servers_listener() -> None:
     given = {
         **COMBINED,
         "listener.name.controller.ssl.client.auth": "none",
@@ -165,7 +165,7 @@ def test_a_controller_understands_a_registered_broker_with_such_a_file() -> None
     assert in_force(own, {"log.cleaner.threads": "2"}).log_cleaner_threads == 2
 
 
-def test_the_log_tells_where_the_server_listens_and_what_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_listeners_and_the_configs_without_effect(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         log_effective(load(BrokerConfig, COMBINED))
     assert (

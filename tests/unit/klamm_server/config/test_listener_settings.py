@@ -20,14 +20,14 @@ def _load(**own: str) -> BrokerConfig:
     return load(BrokerConfig, {**COMMON, **{f"listener.name.{name}": text for name, text in own.items()}})
 
 
-def test_a_listener_has_only_what_is_set_for_it() -> None:
+def test_a_listener_setting_applies_to_that_listener_only() -> None:
     config = _load(**{"in_house.max.connections": "7"})
     assert config.at_listener("IN_HOUSE") == {"max_connections": 7}
     assert config.at_listener("KAFKA") == {}
     assert config.max_connections == BROKER_CONFIGS["max.connections"].default
 
 
-def test_it_is_shown_where_it_is_set_and_nowhere_else() -> None:
+def test_a_listener_setting_is_described_for_that_listener_only() -> None:
     config = _load(**{"in_house.max.connections": "7"})
     assert [line for line in describe(config) if line.startswith("listener.name.")] == [
         "listener.name.in_house.max.connections=7 (set)"
@@ -63,28 +63,28 @@ def test_it_is_shown_where_it_is_set_and_nowhere_else() -> None:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(name: str, text: str, message: str) -> None:
+def test_invalid_listener_settings_are_refused(name: str, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(BrokerConfig, {**COMMON, name: text})
     assert str(caught.value) == message
 
 
-def test_a_setting_that_is_the_same_at_all_listeners_is_none_of_one() -> None:
+def test_a_setting_without_listener_scope_is_refused_at_a_listener() -> None:
     with pytest.raises(ConfigError, match=r"configuration listener\.name\.kafka\.fetch\.max\.bytes"):
         load(BrokerConfig, {**COMMON, "listener.name.kafka.fetch.max.bytes": "7"})
 
 
-def test_a_service_has_those_of_its_own_settings() -> None:
+def test_a_services_own_setting_without_listener_scope_is_refused_at_a_listener() -> None:
     with pytest.raises(ConfigError, match=r"configuration listener\.name\.grpc\.metadata\.log\.dir"):
         load(ControllerConfig, {"node.id": "1", "listener.name.grpc.metadata.log.dir": "7"})
 
 
-def test_a_controller_accepts_those_of_a_broker_without_effect() -> None:
+def test_a_controller_accepts_the_listener_settings_of_a_broker_without_effect() -> None:
     config = load(ControllerConfig, {"node.id": "1", "listener.name.grpc.max.connections": "7"})
     assert "listener.name.grpc.max.connections=7 (set, without effect)" in describe(config)
 
 
-def test_variables_go_by_the_names_of_the_listeners() -> None:
+def test_an_environment_variable_can_set_a_listener_setting() -> None:
     environment = {
         "KLAMM_LISTENERS": LISTENERS,
         "KLAMM_LISTENER_NAME_IN_HOUSE_MAX_CONNECTIONS": "7",
@@ -104,7 +104,7 @@ def test_a_variable_of_no_listener_is_refused() -> None:
         environment_properties(environment, known_configs(BrokerConfig, listeners_in(environment)))
 
 
-def test_one_at_any_listener_is_described_and_changes_by_a_restart() -> None:
+def test_a_listener_setting_is_described_as_read_only() -> None:
     setting = listener_setting(BROKER_CONFIGS, "listener.name.x.max.connections")
     assert isinstance(setting, Setting)
     assert (setting.name, setting.default) == ("listener.name.x.max.connections", None)
@@ -114,7 +114,7 @@ def test_one_at_any_listener_is_described_and_changes_by_a_restart() -> None:
         assert listener_setting(BROKER_CONFIGS, other) is None
 
 
-def test_what_it_follows() -> None:
+def test_a_listener_setting_falls_back_to_the_setting_without_the_prefix() -> None:
     assert followed("listener.name.x.max.connections") == "max.connections"
     assert followed("max.connections") is None
 
@@ -130,7 +130,7 @@ LOGINS = {
 AT = "listener.name.sasl_plaintext."
 
 
-def test_a_mechanism_has_what_is_set_for_it_at_a_listener() -> None:
+def test_a_mechanisms_setting_at_a_listener_overrides_the_listeners_setting() -> None:
     own = {
         f"{AT}connections.max.reauth.ms": "3",
         f"{AT}scram-sha-256.connections.max.reauth.ms": "1",
@@ -156,12 +156,12 @@ def test_a_mechanism_has_what_is_set_for_it_at_a_listener() -> None:
         ("oauthbearer.sasl.oauthbearer.jwks.endpoint.url", "http://i", "expected a URL that begins with"),
     ],
 )
-def test_what_no_mechanism_has_is_refused(name: str, text: str, message: str) -> None:
+def test_an_unknown_or_invalid_setting_of_a_sasl_mechanism_is_refused(name: str, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(BrokerConfig, {**LOGINS, f"{AT}{name}": text})
 
 
-def test_one_of_a_mechanism_is_described_and_may_be_a_variable() -> None:
+def test_a_mechanisms_setting_is_described_and_can_be_an_environment_variable() -> None:
     name = f"{AT}scram-sha-512.connections.max.reauth.ms"
     setting = listener_setting(BROKER_CONFIGS, name)
     assert setting is not None

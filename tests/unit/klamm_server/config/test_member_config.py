@@ -27,7 +27,7 @@ def test_controllers_are_hosts_and_ports() -> None:
         ({"listeners": ""}, "listeners: the list is empty"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(properties: dict[str, str], message: str) -> None:
+def test_an_invalid_member_config_is_refused_by_name(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load(MemberConfig, {**NEEDED, **properties})
 

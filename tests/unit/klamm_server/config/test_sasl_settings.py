@@ -20,12 +20,12 @@ def without(*names: str) -> dict[str, str]:
     return {name: text for name, text in OAUTH.items() if name not in names}
 
 
-def test_scram_is_what_nobody_has_to_ask_for() -> None:
+def test_the_scram_mechanisms_are_enabled_by_default() -> None:
     assert ListenerSaslSettings.parse({}).sasl_enabled_mechanisms == ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @pytest.mark.parametrize("text", ["", "GSSAPI", "PLAIN,GSSAPI", "plain", "PLAIN,PLAIN"])
-def test_other_mechanisms_are_refused(text: str) -> None:
+def test_unknown_or_repeated_mechanisms_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected a list of SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER"):
         ListenerSaslSettings.parse({"sasl.enabled.mechanisms": text})
 
@@ -33,7 +33,7 @@ def test_other_mechanisms_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "url", ["https://issuer/keys", "https://issuer:8443", "file:///etc/keys", "file://localhost/k"]
 )
-def test_where_keys_may_be(url: str) -> None:
+def test_a_jwks_endpoint_may_be_an_https_or_file_url(url: str) -> None:
     settings = ListenerSaslSettings.parse({**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": url})
     assert settings.sasl_oauthbearer_jwks_endpoint_url == url
 
@@ -42,7 +42,7 @@ def test_where_keys_may_be(url: str) -> None:
     "url",
     ["http://issuer/keys", "ftp://issuer", "/etc/keys", "file://other/k", "file:k", "https://", "https://u:p@i/", ""],
 )
-def test_where_keys_may_not_be(url: str) -> None:
+def test_a_jwks_endpoint_with_another_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="expected a URL that begins with https:// or file:///"):
         ListenerSaslSettings.parse({**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": url})
 
@@ -59,14 +59,14 @@ def test_where_keys_may_not_be(url: str) -> None:
         (without("sasl.oauthbearer.expected.issuer"), "sasl.oauthbearer.allow.unverified.issuer=true"),
     ],
 )
-def test_tokens_need_keys_and_somebody_to_be_of(given: Mapping[str, str], message: str) -> None:
+def test_oauthbearer_without_keys_audience_or_issuer_is_refused(given: Mapping[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         ListenerSaslSettings.parse(given, "listener.name.x.")
     assert str(refused.value).startswith("listener.name.x.sasl.oauthbearer.")
     assert message in str(refused.value)
 
 
-def test_who_says_so_takes_tokens_for_anybody_of_anybody() -> None:
+def test_tokens_of_any_audience_and_issuer_can_be_allowed_explicitly() -> None:
     given = without("sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer")
     allowed = {f"sasl.oauthbearer.allow.unverified.{what}": "true" for what in ("audience", "issuer")}
     assert ListenerSaslSettings.parse({**given, **allowed}).sasl_oauthbearer_expected_issuer is None
@@ -83,7 +83,7 @@ def test_who_says_so_takes_tokens_for_anybody_of_anybody() -> None:
         ("broker", Security(is_encrypted=True, wants_sasl=True), "", True),
     ],
 )
-def test_passwords_and_tokens_are_not_sent_as_they_are(
+def test_plain_and_oauthbearer_need_tls_or_loopback_or_an_explicit_setting(
     mechanism: str, host: str, security: Security, allows: str, is_taken: bool
 ) -> None:
     allowed = [one for one in ("plain", "oauthbearer") if allows and (one == mechanism.lower()) is (allows == "itself")]
@@ -97,7 +97,7 @@ def test_passwords_and_tokens_are_not_sent_as_they_are(
         settings.check_listener(listener)
 
 
-def test_scram_needs_no_tls() -> None:
+def test_scram_is_allowed_without_tls() -> None:
     ListenerSaslSettings.parse({}).check_listener(
         Listener("OUTSIDE", SecurityProtocol.KAFKA, "broker", 9092, Security(wants_sasl=True))
     )

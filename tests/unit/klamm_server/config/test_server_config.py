@@ -45,7 +45,7 @@ def _load(**properties: str) -> ExampleConfig:
     return load(ExampleConfig, {"node.id": "1", **{name.replace("_", "."): v for name, v in properties.items()}})
 
 
-def test_values_are_typed_and_the_rest_takes_kafkas_defaults() -> None:
+def test_config_values_are_typed_and_missing_ones_get_kafkas_defaults() -> None:
     config = _load(broker_heartbeat_interval_ms="500", log_segment_bytes="2000000")
     assert config.node_id == 1
     assert config.heartbeat_interval_ms == 500
@@ -89,7 +89,7 @@ def test_a_refusal_is_one_line_naming_what_is_wrong(properties: dict[str, str], 
     assert str(caught.value) == message
 
 
-def test_what_is_required_is_asked_for_by_name() -> None:
+def test_a_missing_required_config_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^node\.id is not set: The id of this server"):
         load(ExampleConfig, {})
 
@@ -103,7 +103,7 @@ def test_listening_everywhere_needs_an_advertised_address(listeners: str) -> Non
     assert dialled.address == ("broker1", 19094)
 
 
-def test_servers_are_host_and_port() -> None:
+def test_a_server_address_must_be_a_host_and_a_port() -> None:
     assert parse_server("controllers", "c1:9093") == ("c1", 9093)
     assert parse_server("controllers", "[::1]:9093") == ("[::1]", 9093)
     for wrong in ("c1", "c1:0", "c1:65536", ":9093", "c1:x"):
@@ -111,7 +111,7 @@ def test_servers_are_host_and_port() -> None:
             parse_server("controllers", wrong)
 
 
-def test_known_configs_are_fields_and_what_else_is_legal() -> None:
+def test_the_known_configs_are_the_fields_and_the_broker_configs() -> None:
     known = known_configs(ExampleConfig)
     assert {"node.id", "listeners", "store.password", "log.segment.bytes"} <= known.keys()
     assert known["node.id"] == BROKER_CONFIGS["node.id"]
@@ -140,6 +140,6 @@ def test_the_effective_config_shows_everything_but_secrets(caplog: pytest.LogCap
         ({"metrics.host": ""}, ""),
     ],
 )
-def test_metrics_are_shown_where_clients_are_served_unless_said(settings: dict[str, str], host: str) -> None:
+def test_the_metrics_host_is_that_of_the_grpc_listener_unless_it_is_set(settings: dict[str, str], host: str) -> None:
     given = {"node.id": "1", "listeners": "GRPC://127.0.0.1:0", "store.password": "x", **settings}
     assert load(ExampleConfig, given).resolved_metrics_host() == host

@@ -36,7 +36,7 @@ def _load(own: Mapping[str, str]) -> BrokerConfig:
     return load(BrokerConfig, {**COMMON, **own})
 
 
-def test_a_listener_follows_the_settings_without_its_prefix() -> None:
+def test_a_listener_falls_back_to_the_tls_settings_without_its_prefix() -> None:
     config = _load({**MUTUAL, "listener.name.inside.ssl.handshake.timeout.ms": "77"})
     inside, other = config.tls_settings("INSIDE"), config.tls_settings("SSL")
     assert (inside.ssl_client_auth, inside.ssl_handshake_timeout_ms) == ("required", 77)
@@ -84,13 +84,13 @@ def test_a_listener_follows_the_settings_without_its_prefix() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_together_is_refused(own: Mapping[str, str], message: str) -> None:
+def test_contradictory_tls_settings_are_refused(own: Mapping[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         _load(own)
     assert str(caught.value) == message
 
 
-def test_servers_that_know_each_other_by_certificates_may_listen_anywhere() -> None:
+def test_servers_that_authenticate_each_other_with_certificates_may_listen_anywhere() -> None:
     properties = {
         "node.id": "1",
         "listeners": "SSL://broker:9092,GRPC_SSL://broker:9094,CLIENTS://broker:9095",
@@ -104,7 +104,7 @@ def test_servers_that_know_each_other_by_certificates_may_listen_anywhere() -> N
         load(BrokerConfig, {**properties, "inter.broker.listener.name": "CLIENTS"})
 
 
-def test_servers_on_their_way_to_security_may_still_use_what_is_open_to_everybody() -> None:
+def test_servers_may_use_an_open_listener_during_a_security_migration() -> None:
     properties = {
         "node.id": "1",
         "listeners": "GRPC://broker:9094,SSL://broker:9092",
@@ -124,7 +124,7 @@ def test_servers_on_their_way_to_security_may_still_use_what_is_open_to_everybod
         load(BrokerConfig, {**properties, "listeners": "GRPC_SASL_SSL://broker:9094"})
 
 
-def test_servers_do_not_log_in_to_each_other() -> None:
+def test_a_listener_with_sasl_is_refused_as_the_listener_between_servers() -> None:
     for host in ("broker", "127.0.0.1"):
         with pytest.raises(ConfigError, match=r"GRPC_SASL_PLAINTEXT, and servers do not log in to each other"):
             load(BrokerConfig, {"node.id": "1", "listeners": f"GRPC_SASL_PLAINTEXT://{host}:9094"})
@@ -132,7 +132,7 @@ def test_servers_do_not_log_in_to_each_other() -> None:
     assert load(BrokerConfig, {"node.id": "1", "listeners": listeners}).resolved_listeners().secured
 
 
-def test_principals_of_nodes_want_certificates_to_tell_them_by() -> None:
+def test_node_principals_need_client_certificates_between_servers() -> None:
     with pytest.raises(
         ConfigError,
         match=r"node\.principals: servers do not authenticate each other with"
@@ -148,13 +148,13 @@ def test_a_listener_with_tls_needs_a_key() -> None:
         load(BrokerConfig, {name: text for name, text in COMMON.items() if not name.startswith("ssl.")})
 
 
-def test_metrics_ask_nobody_who_he_is_and_are_local_where_clients_are_told_apart() -> None:
+def test_the_metrics_of_a_server_with_secured_listeners_are_local_by_default() -> None:
     local = {"listeners": "GRPC://127.0.0.1:9094,SSL://broker:9092,INSIDE://broker:9093"}
     assert _load(local).resolved_metrics_host() == "localhost"
     assert _load({**local, "metrics.host": "broker"}).resolved_metrics_host() == "broker"
 
 
-def test_a_secret_is_in_no_text_of_the_config_and_not_in_what_is_registered() -> None:
+def test_a_secret_is_in_no_text_of_the_config_and_not_in_the_registration() -> None:
     config = _load({"ssl.key.password": CANARY, "listener.name.inside.ssl.key.password": CANARY})
     assert config.tls_settings("INSIDE").ssl_key_password == Secret(CANARY)
     texts = [repr(config), *describe(config), *map(str, config.originals.items())]
@@ -165,22 +165,20 @@ def test_a_secret_is_in_no_text_of_the_config_and_not_in_what_is_registered() ->
     own_config(1, {name: str(text) for name, text in config.originals.items()}).validate()
 
 
-def test_an_error_about_a_secret_does_not_tell_it() -> None:
+def test_an_error_about_a_secret_does_not_contain_it() -> None:
     with pytest.raises(ConfigError) as caught:
         _load({"ssl.keystore.location": CANARY, "ssl.keystore.key": CANARY})
     assert CANARY not in str(caught.value)
 
 
-def test_every_server_knows_them_and_brokers_describe_them() -> None:
+def test_every_server_accepts_tls_settings_and_brokers_describe_them() -> None:
     assert BROKER_CONFIGS["ssl.keystore.key"].sensitive
     assert BROKER_CONFIGS["ssl.client.auth"].per_listener
     load(ControllerConfig, {"node.id": "1", "ssl.client.auth": "required"})
 
 
 @pytest.mark.parametrize(("own", "expected"), [({}, "none"), ({"ssl.client.auth": "requested"}, "requested")])
-def test_where_clients_log_in_only_the_listeners_own_setting_wants_certificates(
-    own: dict[str, str], expected: str
-) -> None:
+def test_at_a_sasl_listener_only_its_own_ssl_client_auth_applies(own: dict[str, str], expected: str) -> None:
     properties = {
         "node.id": "1",
         "listeners": "SSL://broker:9092,SASL_SSL://broker:9093,GRPC://127.0.0.1:9094",

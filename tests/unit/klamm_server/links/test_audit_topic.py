@@ -38,7 +38,7 @@ def without_leader() -> MetadataImage:
     return replay(MetadataImage.empty(), records, 0)
 
 
-def test_a_topic_that_is_not_there_is_created() -> None:
+def test_a_missing_audit_topic_is_created() -> None:
     created: list[str] = []
     topic = AuditTopic(
         nobody_is_dialled(), MetadataImage.empty, OWN, SystemClock(), lambda: created.append(AUDIT_TOPIC)
@@ -48,7 +48,7 @@ def test_a_topic_that_is_not_there_is_created() -> None:
     assert created == [AUDIT_TOPIC]
 
 
-def test_without_a_leader_lines_wait_within_the_bound_and_the_rest_is_counted() -> None:
+def test_without_a_leader_audit_lines_wait_within_a_bound_and_dropped_ones_are_counted() -> None:
     image = without_leader()
     topic = AuditTopic(nobody_is_dialled(), lambda: image, OWN, SystemClock())
     with pytest.raises(EXCEPTIONS[ErrorCode.LEADER_NOT_AVAILABLE]):

@@ -33,7 +33,7 @@ def found(index: AclIndex, resource_type: ResourceType, name: str) -> list[AclBi
     RESOURCE_TYPES,
     st.lists(NAMES, min_size=1, max_size=4),
 )
-def test_deltas_are_as_the_whole(
+def test_an_acl_index_after_deltas_equals_one_built_from_all_acls(
     deltas: list[list[AclBinding | int]], resource_type: ResourceType, names: list[str]
 ) -> None:
     """A drawn number removes the ACL at that position, if there is one. Each delta makes a new index."""
@@ -63,20 +63,20 @@ def test_deltas_are_as_the_whole(
 
 
 @given(BINDINGS, BINDINGS)
-def test_contains_bindings(one: AclBinding, other: AclBinding) -> None:
+def test_the_acl_index_contains_only_the_bindings_that_were_added(one: AclBinding, other: AclBinding) -> None:
     index = whole({ID: one})
     assert one in index
     assert (other in index) is (other == one)
     assert one not in AclIndex()
 
 
-def test_without_a_change_the_index_stays_the_same_object() -> None:
+def test_an_acl_draft_without_changes_returns_the_same_index() -> None:
     index = AclIndex()
     assert AclDraft(index).finish() is index
 
 
 @given(BINDINGS)
-def test_what_no_controller_writes_is_noticed(binding: AclBinding) -> None:
+def test_an_impossible_acl_change_is_an_assertion_error(binding: AclBinding) -> None:
     index = whole({ID: binding})
     with pytest.raises(AssertionError, match="exists"):
         AclDraft(index).add(ID, binding._replace(principal="User:carol"))
@@ -87,13 +87,13 @@ def test_what_no_controller_writes_is_noticed(binding: AclBinding) -> None:
 
 
 @given(BINDINGS)
-def test_the_last_one_leaves_nothing_behind(binding: AclBinding) -> None:
+def test_removing_the_last_acl_leaves_an_empty_index(binding: AclBinding) -> None:
     draft = AclDraft(whole({ID: binding}))
     draft.remove(ID)
     assert draft.finish() == AclIndex()
 
 
-def test_prefixes_are_looked_up_by_length() -> None:
+def test_prefixed_acls_are_looked_up_by_prefix_length() -> None:
     """A thousand prefixes of two lengths need two look-ups."""
     acls = [
         AclBinding(

@@ -382,7 +382,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 @given(st.data())
 @settings(max_examples=seeds.examples(60), deadline=None)
-def test_replay_equals_the_naive_twin_and_leaves_older_images_alone(data: st.DataObject) -> None:
+def test_replayed_records_equal_a_naive_model_and_older_images_do_not_change(data: st.DataObject) -> None:
     twin = Twin(data.draw)
     image = MetadataImage.empty()
     for batch_length in data.draw(st.lists(st.integers(1, 12), max_size=8)):
@@ -412,7 +412,7 @@ def test_a_snapshot_replays_to_the_same_image_in_batches_of_any_size(data: st.Da
 
 @given(st.data())
 @settings(max_examples=seeds.examples(40), deadline=None)
-def test_deltas_name_exactly_what_differs(data: st.DataObject) -> None:
+def test_the_delta_of_two_images_names_exactly_the_changed_topics_and_configs(data: st.DataObject) -> None:
     twin = Twin(data.draw)
     old = replay(MetadataImage.empty(), [twin.step() for _ in range(30)], twin.index)
     new = replay(old, [twin.step() for _ in range(data.draw(st.integers(0, 10)))], twin.index)
@@ -539,7 +539,7 @@ def test_the_end_index_never_goes_back() -> None:
         replay(_small_cluster(), [], 6)
 
 
-def test_lookups() -> None:
+def test_an_image_finds_topics_partitions_and_live_servers() -> None:
     image = _small_cluster()
     assert image.topic("t") is image.topics_by_id[uuid.UUID(bytes=TOPIC_ID)]
     assert image.topic("u") is None
@@ -585,7 +585,7 @@ def test_configs_of_topics_brokers_and_the_default_of_brokers() -> None:
     assert image.broker_configs(2) == {}
 
 
-def test_images_share_what_did_not_change() -> None:
+def test_images_share_unchanged_parts() -> None:
     image = _small_cluster()
     after = replay(image, [MetadataRecord(producer_ids=ProducerIdsRecord(next_producer_id=2000))], 8)
     assert after.topics_by_id is image.topics_by_id

@@ -92,7 +92,7 @@ def random_records(rng, image):
             yield MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=topic_id))
 
 
-def test_the_index_says_of_every_image_what_counting_would():
+def test_the_partition_index_equals_a_count_of_every_image():
     for seed in range(60):
         rng = random.Random(seed)
         image = MetadataImage.empty()

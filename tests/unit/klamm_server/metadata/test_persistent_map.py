@@ -39,7 +39,7 @@ def test_every_version_equals_its_dict_for_ever(versions: list[list[tuple[int, i
 
 
 @given(CHANGES, CHANGES)
-def test_exactly_the_keys_with_other_objects_differ(first, second) -> None:
+def test_keys_that_differ_returns_exactly_the_keys_with_different_objects(first, second) -> None:
     old, old_twin = apply(PersistentMap(), {}, first)
     new, new_twin = apply(old, old_twin, second)
     expected = sorted(key for key in old_twin | new_twin if old_twin.get(key) is not new_twin.get(key))
@@ -47,7 +47,7 @@ def test_exactly_the_keys_with_other_objects_differ(first, second) -> None:
     assert sorted(new.keys_that_differ(old)) == expected
 
 
-def test_a_draft_that_writes_nothing_ends_as_its_base() -> None:
+def test_a_map_draft_without_writes_returns_its_base() -> None:
     base, _ = apply(PersistentMap(), {}, [(1, 1)])
     assert MapDraft(base).finish() is base
 

@@ -32,7 +32,7 @@ def described(*components: tuple[str, int, str | None], strict: bool = False) ->
     return [ENTITIES.index(entity) for entity, _ in described_quotas(IMAGE, wanted, strict=strict)]
 
 
-def test_each_component_must_hold() -> None:
+def test_a_quota_entity_must_match_every_component_of_the_filter() -> None:
     assert described() == [0, 1, 2, 3, 4, 5]
     assert described(("user", EXACT, "a")) == [0, 2]
     assert described(("user", DEFAULT, None)) == [1, 3]
@@ -42,7 +42,7 @@ def test_each_component_must_hold() -> None:
     assert described(("ip", EXACT, "10.0.0.1")) == []
 
 
-def test_strict_leaves_out_who_has_other_types() -> None:
+def test_a_strict_quota_filter_excludes_entities_with_other_types() -> None:
     assert described(("user", ANY, None), strict=True) == [0, 1]
     assert described(("user", ANY, None), ("client-id", ANY, None), strict=True) == [2, 3]
     assert described(strict=True) == []
@@ -61,7 +61,7 @@ def test_strict_leaves_out_who_has_other_types() -> None:
         ([("group", 2, None)], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_cannot_be_asked(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
+def test_an_invalid_quota_filter_is_refused(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
     with pytest.raises(BrokerError) as raised:
         described(*components)
     assert raised.value.code is code

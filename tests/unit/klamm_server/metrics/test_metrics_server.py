@@ -52,7 +52,7 @@ def is_ended(connection: socket.socket) -> bool:
     return True
 
 
-def test_it_listens_where_it_is_told_to(server: MetricsServer) -> None:
+def test_the_metrics_server_listens_only_at_its_host_and_refuses_a_port_in_use(server: MetricsServer) -> None:
     """A listener with the same port at another address may be in the same process."""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", server.port), timeout=DEADLINE_S)
@@ -66,7 +66,7 @@ def test_it_listens_where_it_is_told_to(server: MetricsServer) -> None:
             MetricsServer("", port)
 
 
-def test_it_answers_as_prometheus_asks(server: MetricsServer) -> None:
+def test_the_metrics_are_served_in_the_format_that_prometheus_requests(server: MetricsServer) -> None:
     counter("klamm_metrics_server_test", "Of this test.").inc(3)
     status, headers, body = ask(server, "GET", "/metrics")
     assert status == 200
@@ -86,24 +86,26 @@ def test_it_answers_as_prometheus_asks(server: MetricsServer) -> None:
     ("method", "path", "status"),
     [("GET", "/", 404), ("GET", "/metrics/", 404), ("GET", "/favicon.ico", 404), ("POST", "/metrics", 405)],
 )
-def test_nothing_else_is_here(server: MetricsServer, method: str, path: str, status: int) -> None:
+def test_other_paths_and_methods_of_the_metrics_port_are_refused(
+    server: MetricsServer, method: str, path: str, status: int
+) -> None:
     found, _, body = ask(server, method, path)
     assert found == status
     assert b"klamm_" not in body
 
 
-def test_a_request_without_end_is_refused(server: MetricsServer) -> None:
+def test_an_endless_request_to_the_metrics_port_is_refused(server: MetricsServer) -> None:
     with connect(server, b"GET /metrics HTTP/1.1\r\n" + b"x" * 20_000) as connection:
         assert connection.recv(4096).startswith(b"HTTP/1.1 431 ")
         assert is_ended(connection)
 
 
-def test_what_is_not_http_is_ended(server: MetricsServer) -> None:
+def test_a_connection_to_the_metrics_port_without_http_is_closed(server: MetricsServer) -> None:
     with connect(server, b"\0" * 20) as connection:
         assert is_ended(connection)
 
 
-def test_idle_connections_keep_nobody_out(server: MetricsServer) -> None:
+def test_idle_connections_do_not_block_a_scrape(server: MetricsServer) -> None:
     """The server closes the connection that has waited longest. It needs one thread for any number of connections."""
     before = set(threading.enumerate())
     idle = [connect(server) for _ in range(3 * CONNECTIONS_MAX)]
@@ -119,7 +121,7 @@ def test_idle_connections_keep_nobody_out(server: MetricsServer) -> None:
             one.close()
 
 
-def test_a_reading_that_fails_is_told_and_the_next_scrape_goes_on(server: MetricsServer, caplog) -> None:
+def test_a_failing_reading_is_logged_and_the_next_scrape_works(server: MetricsServer, caplog) -> None:
     readings = Readings("klamm_metrics_server_test_readings", "Of this test.", ("a",))
     readings.set_function(lambda: [(("b",), 1 / 0)])
     try:
@@ -130,7 +132,7 @@ def test_a_reading_that_fails_is_told_and_the_next_scrape_goes_on(server: Metric
     assert ask(server, "GET", "/metrics")[0] == 200
 
 
-def test_who_came_to_the_wrong_port_is_logged_once(server: MetricsServer, caplog) -> None:
+def test_a_client_of_another_protocol_at_the_metrics_port_is_logged_once(server: MetricsServer, caplog) -> None:
     kafka = b"\0\0\0\x20\0\x12\0\3\0\0\0\1"
     for first in (kafka, kafka, b"\x16\x03\x01\x02\0\1\0", kafka):
         with connect(server, first) as connection:
@@ -144,7 +146,7 @@ def test_who_came_to_the_wrong_port_is_logged_once(server: MetricsServer, caplog
     assert tls_line.startswith("a TLS client from 127.0.0.1 connected")
 
 
-def test_a_grpc_client_is_told_in_words(server: MetricsServer, caplog) -> None:
+def test_a_grpc_client_at_the_metrics_port_gets_an_error_message(server: MetricsServer, caplog) -> None:
     with grpc.insecure_channel(f"{HOST}:{server.port}") as channel:
         for _ in range(2):
             with pytest.raises(grpc.RpcError) as refused:

@@ -66,7 +66,7 @@ def test_a_counter_counts_each_combination_of_labels_by_itself() -> None:
     assert found("test_labelled_total", {"kind": "LATE", "number": "2"}) == 1
 
 
-def test_an_observation_belongs_to_the_bucket_whose_bound_it_reaches() -> None:
+def test_an_observation_equal_to_a_buckets_bound_belongs_to_that_bucket() -> None:
     spread = histogram("klamm_metrics_test_seconds", "Of this test.")
     for observed in (0.001, 0.005, 0.006, 100):
         spread.observe(observed)
@@ -78,7 +78,7 @@ def test_an_observation_belongs_to_the_bucket_whose_bound_it_reaches() -> None:
     assert found("klamm_metrics_test_seconds_count") == 4
 
 
-def test_readings_are_looked_up_when_they_are_read_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readings_are_computed_at_each_scrape_and_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instruments, "SERIES_MAX", 2)
     offsets = {"a": 1.0}
     readings = Readings("test_readings", "Of this test.", ("topic",))
@@ -91,7 +91,7 @@ def test_readings_are_looked_up_when_they_are_read_and_bounded(monkeypatch: pyte
     assert found("klamm_metrics_truncated", {"metric": "test_readings"}) == 1
 
 
-def test_what_is_forgotten_is_not_shown() -> None:
+def test_a_forgotten_label_is_no_longer_shown() -> None:
     family = counters("test_forgotten", "Of this test.", ["topic"])
     family.labels("a").inc()
     family.labels("b").inc()
@@ -101,7 +101,7 @@ def test_what_is_forgotten_is_not_shown() -> None:
     assert registry().get_sample_value("test_forgotten_total", {"topic": "b"}) == 1
 
 
-def test_a_loop_that_stands_still_shows_it_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_event_loop_shows_its_delay_while_it_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller in another thread sees the delay while the loop is still blocked."""
     loop = LoopWithOwnTime()
     monkeypatch.setattr(process_metrics, "time", SimpleNamespace(monotonic=loop.time))
@@ -124,7 +124,7 @@ def test_a_loop_that_stands_still_shows_it_is_late(monkeypatch: pytest.MonkeyPat
         assert runner.run(scenario()) == (pytest.approx(6), pytest.approx(6))
 
 
-def test_disks_are_watched_also_when_they_are_gone(tmp_path: Path) -> None:
+def test_the_free_space_of_a_missing_disk_is_nan(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "gone"):
         watch_disk(str(directory))
     found = registry().get_sample_value

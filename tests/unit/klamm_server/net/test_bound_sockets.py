@@ -54,7 +54,7 @@ def addresses(host: str, port: int = 0) -> list[tuple[str, int]]:
     return names
 
 
-def test_a_name_stands_for_all_of_its_addresses_at_one_port(both: str) -> None:
+def test_a_host_name_is_bound_at_all_of_its_addresses_with_one_port(both: str) -> None:
     (first, port), (second, other_port) = addresses(both)
     assert (first, second, port > 0) == ("::1", "127.0.0.1", True)
     assert port == other_port
@@ -71,14 +71,16 @@ def test_a_name_stands_for_all_of_its_addresses_at_one_port(both: str) -> None:
         ("127.0.0.1", {"127.0.0.1"}),
     ],
 )
-def test_an_address_is_itself(host: str, found: set[str]) -> None:
+def test_an_address_is_bound_alone_and_an_empty_host_at_every_interface(host: str, found: set[str]) -> None:
     names = addresses(host)
     assert {name for name, _ in names} == found
     assert len({port for _, port in names}) == 1
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1")])
-def test_half_of_a_name_is_refused_by_address(both: str, family: socket.AddressFamily, host: str) -> None:
+def test_binding_fails_if_one_address_of_a_host_name_is_in_use(
+    both: str, family: socket.AddressFamily, host: str
+) -> None:
     with taken(family, host) as port:
         shown = f"[{host}]" if family is socket.AF_INET6 else host
         with pytest.raises(KlammError) as refused:
@@ -88,12 +90,12 @@ def test_half_of_a_name_is_refused_by_address(both: str, family: socket.AddressF
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")])
-def test_half_of_every_interface_is_refused(family: socket.AddressFamily, host: str) -> None:
+def test_binding_every_interface_fails_if_one_family_is_in_use(family: socket.AddressFamily, host: str) -> None:
     with taken(family, host) as port, pytest.raises(KlammError, match="Address already in use"):
         bound_sockets("", port)
 
 
-def test_a_free_port_is_free_at_all_addresses(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chosen_port_is_free_at_all_addresses_of_the_host(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first port that the system offers for ::1 is in use at 127.0.0.1."""
     with taken(socket.AF_INET, "127.0.0.1") as port:
         offered = [port]
@@ -109,7 +111,7 @@ def test_a_free_port_is_free_at_all_addresses(both: str, monkeypatch: pytest.Mon
     assert len({port, *(found for _, found in names)}) == 2, names
 
 
-def test_a_machine_without_ipv6_listens_where_it_can(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_ipv6_listens_at_its_ipv4_addresses(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bind = socket.socket.bind
 
     def without_ipv6(self: socket.socket, address: tuple[object, ...]) -> None:
@@ -153,20 +155,22 @@ async def serve_kafka(host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize("serve", [serve_grpc, serve_kafka])
-def test_a_server_has_every_address_or_none(serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_does_not_start_if_one_interface_is_in_use(serve, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(serve("", 0))
     with taken(socket.AF_INET6, "::") as port, pytest.raises(KlammError, match=f"^cannot listen on :{port}: "):
         asyncio.run(serve("", port))
 
 
 @pytest.mark.parametrize("serve", [serve_grpc, serve_kafka])
-def test_so_it_is_with_names(serve, both: str) -> None:
+def test_a_server_does_not_start_if_one_address_of_its_host_name_is_in_use(serve, both: str) -> None:
     with taken(socket.AF_INET6, "::1") as port, pytest.raises(KlammError, match=f"^cannot listen on both:{port}: "):
         asyncio.run(serve(both, port))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "", "both"])
-def test_nobody_is_given_the_port_before_grpc_listens(host: str, both: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_process_can_bind_the_port_before_grpc_listens(
+    host: str, both: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused: list[int] = []
     add_insecure_port = grpc_aio.Server.add_insecure_port
 

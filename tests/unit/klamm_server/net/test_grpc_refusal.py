@@ -15,7 +15,7 @@ DEADLINE_S = 60
 
 
 @pytest.mark.parametrize("message", ["short", "it is 100% elsewhere: ü\n", "long " * 3_000])
-def test_calls_end_with_the_message(message: str) -> None:
+def test_refused_grpc_calls_end_with_the_message(message: str) -> None:
     """The client is gRPC's own, and makes one call after the other."""
 
     def serve(listening: socket.socket) -> None:
@@ -39,7 +39,7 @@ def test_calls_end_with_the_message(message: str) -> None:
         assert not thread.is_alive()
 
 
-def test_pings_and_settings_are_acknowledged_and_bodies_are_not_kept() -> None:
+def test_a_grpc_refusal_acknowledges_pings_and_settings_and_drops_bodies() -> None:
     refusal = GrpcRefusal("no")
     assert refusal.answer(PREFACE[:10]) == SETTINGS
     assert refusal.answer(PREFACE[10:] + SETTINGS) == SETTINGS_ACK

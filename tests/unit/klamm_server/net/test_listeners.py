@@ -23,14 +23,14 @@ from klamm_server.net.listeners import (
 GRPC, KAFKA = SecurityProtocol.GRPC, SecurityProtocol.KAFKA
 
 
-def test_names_of_protocols_need_no_map_and_plaintext_is_kafka() -> None:
+def test_listeners_named_after_a_protocol_need_no_map_and_plaintext_means_kafka() -> None:
     made = listener_set(["GRPC://localhost:1", "KAFKA://[::1]:2", "plaintext://localhost:3"], None, [])
     assert made.of(GRPC) == (Listener("GRPC", GRPC, "localhost", 1),)
     assert made.of(KAFKA) == (Listener("KAFKA", KAFKA, "[::1]", 2), Listener("PLAINTEXT", KAFKA, "localhost", 3))
     assert made.advertised == made.bound
 
 
-def test_several_of_a_protocol_are_told_apart_by_name_and_mapped() -> None:
+def test_several_listeners_of_one_protocol_are_mapped_by_name() -> None:
     made = listener_set(
         ["INTERNAL://:29092", "EXTERNAL://:9092", "GRPC://b1:9094"],
         ["EXTERNAL://localhost:9092", "INTERNAL://broker-1:29092"],
@@ -115,7 +115,7 @@ def test_the_bound_port_stands_for_port_0_only() -> None:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_contradictory_or_invalid_listener_settings_are_refused(
     listeners: list[str], advertised: list[str] | None, protocol_map: list[str], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -123,12 +123,12 @@ def test_what_cannot_be_meant_is_refused(
     assert str(caught.value) == message
 
 
-def test_a_port_may_be_shared_by_one_address_of_each_family_and_a_free_one_by_all() -> None:
+def test_listeners_may_share_a_port_in_different_address_families_and_port_0_always() -> None:
     listener_set(["GRPC://127.0.0.1:1", "KAFKA://[::1]:1"], None, [])
     listener_set(["GRPC://h:0", "KAFKA://h:0"], None, [])
 
 
-def test_who_came_in_by_a_listener_sees_those_of_its_name_and_protocol() -> None:
+def test_a_caller_gets_the_endpoints_of_the_listener_name_and_protocol_that_it_used() -> None:
     server = (*plain_listeners("b1", 1, Endpoint(host="b1", port=2)), Listener("OUT", GRPC, "example.com", 443))
     assert find(server, "KAFKA", KAFKA) == Listener("KAFKA", KAFKA, "b1", 2)
     assert find(server, "OUT", KAFKA) is None
@@ -141,7 +141,7 @@ def test_who_came_in_by_a_listener_sees_those_of_its_name_and_protocol() -> None
 
 
 @pytest.mark.parametrize("door", ["", "GRPC_"])
-def test_listeners_where_clients_log_in_are_secured(door: str) -> None:
+def test_listeners_with_sasl_count_as_secured(door: str) -> None:
     made = listener_set(["GRPC://h:1", f"{door}SASL_PLAINTEXT://h:2", "IN://h:3"], None, [f"IN:{door}SASL_SSL"])
     assert [one.name for one in made.secured] == [f"{door}SASL_PLAINTEXT", "IN"]
     assert all(one.security.wants_sasl for one in made.secured)
@@ -184,7 +184,7 @@ def test_only_loopback_is_local(host: str, is_local: bool) -> None:
     assert Listener("A", GRPC, host, 1).is_local is is_local
 
 
-def test_a_protocol_is_told_by_kafkas_name() -> None:
+def test_an_advertised_listener_has_kafkas_protocol_name() -> None:
     told = [
         Listener("A", KAFKA, "a", 1),
         Listener("B", KAFKA, "b", 2, Security(is_encrypted=True)),
@@ -194,7 +194,7 @@ def test_a_protocol_is_told_by_kafkas_name() -> None:
     assert list(decode(encode(told))) == told
 
 
-def test_on_the_wire_and_off_it_but_for_protocols_of_later_versions() -> None:
+def test_decoding_advertised_listeners_skips_protocols_of_later_versions() -> None:
     told = (Listener("A", GRPC, "a", 1), Listener("B", KAFKA, "b", 2))
     later = AdvertisedListener(name="C", protocol="QUIC", endpoint=Endpoint(host="c", port=3))
     assert decode([*encode(told), later]) == told
@@ -219,7 +219,7 @@ TOLD = (
         (Listener("INTERNAL", GRPC, "me", 9), 1),
     ],
 )
-def test_a_server_dials_the_listener_of_its_own_ones_name_or_else_the_first_that_is_secured_alike(
+def test_a_server_dials_the_listener_with_its_own_name_or_the_first_with_equal_security(
     own: Listener, port: int
 ) -> None:
     found = between_servers(TOLD, own)

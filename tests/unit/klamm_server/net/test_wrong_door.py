@@ -22,11 +22,11 @@ from klamm_server.net.wrong_door import REPEAT_AFTER_MS, Porter, Visitor, recogn
         (b"", None),
     ],
 )
-def test_visitors_are_known_by_what_they_say_first(first: bytes, visitor: Visitor | None) -> None:
+def test_clients_of_other_protocols_are_recognized_by_their_first_bytes(first: bytes, visitor: Visitor | None) -> None:
     assert recognised(first) is visitor
 
 
-def test_each_kind_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_kind_of_wrong_client_is_logged_once_per_interval(caplog: pytest.LogCaptureFixture) -> None:
     times_ms = iter((0, 1, REPEAT_AFTER_MS - 1, REPEAT_AFTER_MS, REPEAT_AFTER_MS))
     porter = Porter(logging.getLogger("porter-test"), "the Kafka listener 9092", lambda: next(times_ms))
     said = []
@@ -39,7 +39,7 @@ def test_each_kind_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -
     assert len(caplog.messages) == 3
 
 
-def test_a_refusal_is_logged_once_in_a_while_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_reason_of_a_refusal_is_logged_once_per_interval(caplog: pytest.LogCaptureFixture) -> None:
     times_ms = iter([0, 1, 2, REPEAT_AFTER_MS])
     porter = Porter(logging.getLogger("porter-test"), "the Kafka listener 9092", lambda: next(times_ms))
     for reason in ("expired", "expired", "foreign", "expired"):

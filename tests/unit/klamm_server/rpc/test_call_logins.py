@@ -114,7 +114,7 @@ def refused(status: Status) -> Any:
     return pytest.raises(CallFailed, check=lambda error: error.status is status)
 
 
-def test_a_login_is_known_by_its_id_at_its_connection_until_it_is_over() -> None:
+def test_a_login_continues_only_with_its_handshake_id_at_its_connection() -> None:
     async def scenario(world: World) -> None:
         begun = await world.handshake()
         assert list(begun.mechanisms) == ["PLAIN", "SCRAM-SHA-256"]
@@ -131,7 +131,7 @@ def test_a_login_is_known_by_its_id_at_its_connection_until_it_is_over() -> None
     run(scenario)
 
 
-def test_a_login_that_failed_is_over() -> None:
+def test_a_failed_login_cannot_be_continued() -> None:
     async def scenario(world: World) -> None:
         begun = await world.handshake()
         answer = await world.authenticate(begun.handshake_id, PlainClient("alice", Secret("guess")).first())
@@ -144,7 +144,7 @@ def test_a_login_that_failed_is_over() -> None:
     run(scenario)
 
 
-def test_a_credential_that_changes_during_the_login_asks_for_another_login() -> None:
+def test_a_login_whose_credential_changes_is_answered_with_unavailable() -> None:
     """The error does not ask for another password.
 
     The server has not compared the client's password with the new one.
@@ -162,7 +162,7 @@ def test_a_credential_that_changes_during_the_login_asks_for_another_login() -> 
     run(scenario)
 
 
-def test_a_message_of_a_stranger_has_a_bound() -> None:
+def test_the_size_of_a_login_message_is_bounded() -> None:
     async def scenario(world: World) -> None:
         begun = await world.handshake()
         with refused(Status.INVALID_ARGUMENT):
@@ -174,7 +174,7 @@ def test_a_message_of_a_stranger_has_a_bound() -> None:
     run(scenario)
 
 
-def test_logins_under_way_have_a_bound() -> None:
+def test_unfinished_logins_of_one_address_are_bounded() -> None:
     async def scenario(world: World) -> None:
         for port in range(LOGINS_MAX_BY_ADDRESS):
             await world.handshake(peer=f"ipv4:10.0.0.1:{port}")
@@ -185,7 +185,7 @@ def test_logins_under_way_have_a_bound() -> None:
     run(scenario)
 
 
-def test_an_unknown_mechanism_is_told_with_the_others() -> None:
+def test_an_unknown_mechanism_is_refused_with_the_enabled_ones() -> None:
     async def scenario(world: World) -> None:
         answer = await world.handshake("GSSAPI")
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -195,7 +195,7 @@ def test_an_unknown_mechanism_is_told_with_the_others() -> None:
     run(scenario)
 
 
-def test_a_call_is_known_by_what_it_says_at_its_connection() -> None:
+def test_a_call_is_authenticated_by_its_session_token_at_its_connection() -> None:
     async def scenario(world: World) -> None:
         async def answer(request: Any, context: Any) -> Any:
             return request, LOGGED_IN.get()
@@ -212,7 +212,7 @@ def test_a_call_is_known_by_what_it_says_at_its_connection() -> None:
     run(scenario)
 
 
-def test_servers_calls_are_not_answered_to_who_logs_in() -> None:
+def test_calls_between_servers_are_not_served_at_a_listener_with_logins() -> None:
     async def scenario(world: World) -> None:
         async def answer(request: Any, context: Any) -> Any:
             raise AssertionError("it was called")
@@ -281,7 +281,7 @@ def test_no_answer_follows_the_end_of_the_session() -> None:
     run(scenario)
 
 
-def test_who_is_cancelled_by_others_is_cancelled() -> None:
+def test_a_cancelled_call_at_a_listener_with_logins_raises_the_cancellation() -> None:
     async def scenario(world: World) -> None:
         async def answer(request: Any, context: Any) -> AsyncIterator[str]:
             await asyncio.Event().wait()

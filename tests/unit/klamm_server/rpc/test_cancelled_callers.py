@@ -278,7 +278,9 @@ async def forward_to_coordinator(transport: Transport) -> None:
     ],
     ids=lambda call: call.__name__,
 )
-def test_a_cancelled_caller_ends(call: Callable[[Transport], Coroutine[Any, Any, None]]) -> None:
+def test_a_cancelled_task_that_calls_another_server_ends(
+    call: Callable[[Transport], Coroutine[Any, Any, None]],
+) -> None:
     async def scenario() -> None:
         transport = SlippingTransport()
         await end_by_one_cancellation(transport, call(transport))

@@ -77,7 +77,7 @@ def ask(channel: ControllerChannel[AdminStub], timeout_ms: int = LONG_MS) -> asy
     return asyncio.ensure_future(call)
 
 
-def test_the_time_out_of_one_call_leaves_the_others_their_connection() -> None:
+def test_a_call_that_times_out_does_not_close_the_connection_of_other_calls() -> None:
     async def scenario(dialler: Dialler, channel: ControllerChannel[AdminStub]) -> None:
         impatient, patient = ask(channel, timeout_ms=1_000), ask(channel)
         await settle()
@@ -99,7 +99,7 @@ def test_the_time_out_of_one_call_leaves_the_others_their_connection() -> None:
     run(scenario)
 
 
-def test_whoever_closes_the_channel_ends_the_calls_at_former_controllers_too() -> None:
+def test_closing_the_channel_ends_the_calls_to_former_controllers_too() -> None:
     async def scenario(dialler: Dialler, channel: ControllerChannel[AdminStub]) -> None:
         impatient, patient = ask(channel, timeout_ms=1_000), ask(channel)
         await settle()

@@ -9,14 +9,14 @@ A = Endpoint(host="a", port=1)
 ONE, TWO, THREE, FOUR = (("a", 1), ("b", 2), ("c", 3), ("d", 4))
 
 
-def test_the_configured_ones_are_all_there_is_at_first():
+def test_at_first_only_the_configured_controllers_are_known():
     known = Controllers([ONE, TWO])
     assert known.current == known.to_try == (ONE, TWO)
     known.learn([])
     assert known.current == (ONE, TWO)
 
 
-def test_those_that_the_cluster_named_come_first_and_the_configured_ones_stay():
+def test_controllers_that_the_cluster_named_are_tried_before_the_configured_ones():
     known = Controllers([ONE, TWO])
     known.learn([Endpoint(host="b", port=2), Endpoint(host="c", port=3)])
     assert known.current == (TWO, THREE)
@@ -25,12 +25,12 @@ def test_those_that_the_cluster_named_come_first_and_the_configured_ones_stay():
     assert (known.current, known.to_try) == ((FOUR,), (FOUR, ONE, TWO))
 
 
-def test_everybody_is_tried_in_turn_whoever_was_asked_last():
+def test_controllers_are_tried_in_turn():
     known = Controllers([ONE, TWO])
     assert [known.following(ONE), known.following(TWO), known.following(FOUR)] == [TWO, ONE, ONE]
 
 
-def test_a_server_dials_their_listener_of_the_name_that_it_uses_itself():
+def test_a_server_dials_the_controllers_listener_with_its_own_listeners_name():
     inside = Listener("INTERNAL", SecurityProtocol.GRPC, "a", 9, ENCRYPTED)
     told = [ControllerListeners(controller=A, listeners=encode([*plain_listeners("a", 1), inside]))]
     for own, expected in ((inside, ("a", 9)), (plain_listeners("me", 5)[0], ONE), (None, ONE)):

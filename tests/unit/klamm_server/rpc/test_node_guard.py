@@ -64,14 +64,14 @@ def method(methods: Sequence[Method], name: str) -> Method:
     return found
 
 
-def test_what_speaks_for_no_node_is_served_as_it_is(guard: NodeGuard) -> None:
+def test_a_call_that_names_no_node_is_served_without_a_check(guard: NodeGuard) -> None:
     async def answer(request: Any, context: Any) -> None:
         raise AssertionError("nobody called")
 
     assert guard.guarded(method(CONTROLLER.methods, "watch_metadata"), answer) is answer
 
 
-def test_a_request_is_refused_before_it_is_looked_at(guard: NodeGuard) -> None:
+def test_a_request_for_another_node_is_refused_before_its_handler_is_called(guard: NodeGuard) -> None:
     async def answer(request: Any, context: Any) -> int:
         return int(request.broker_id)
 
@@ -94,7 +94,7 @@ async def _of(*requests: Any) -> AsyncIterator[Any]:
         yield request
 
 
-def test_a_stream_of_fetches_ends_with_the_first_that_speaks_for_another(guard: NodeGuard) -> None:
+def test_a_replica_fetch_stream_ends_at_the_first_request_for_another_broker(guard: NodeGuard) -> None:
     async def answer(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[int]:
         async for request in requests:
             yield request.max_wait_ms
@@ -113,7 +113,7 @@ def test_a_stream_of_fetches_ends_with_the_first_that_speaks_for_another(guard: 
     assert asyncio.run(scenario()) == [0, 1]
 
 
-def test_messages_of_the_quorum_are_believed_from_their_sender(guard: NodeGuard) -> None:
+def test_raft_messages_are_accepted_only_from_the_principal_of_their_sender(guard: NodeGuard) -> None:
     async def answer(requests: AsyncIterator[Any], context: Any) -> list[int]:
         return [one.messages[0].term async for one in requests]
 

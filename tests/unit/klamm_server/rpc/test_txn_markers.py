@@ -12,7 +12,7 @@ GOOD = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 0, "transact
 
 
 @pytest.mark.parametrize("producer_epoch", [0, (1 << 15) - 1])
-def test_what_may_be(producer_epoch: int) -> None:
+def test_a_marker_with_a_valid_producer_epoch_is_accepted(producer_epoch: int) -> None:
     check_marker(TxnMarker(**{**GOOD, "producer_epoch": producer_epoch}))
 
 
@@ -26,7 +26,7 @@ def test_what_may_be(producer_epoch: int) -> None:
         ("transaction_version", -2),
     ],
 )
-def test_what_may_not(name: str, value: int) -> None:
+def test_a_marker_with_an_invalid_field_is_refused(name: str, value: int) -> None:
     with pytest.raises(BrokerError, match=str(value)) as refusal:
         check_marker(TxnMarker(**{**GOOD, name: value}))
     assert refusal.value.code is ErrorCode.INVALID_REQUEST

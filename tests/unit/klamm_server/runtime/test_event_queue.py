@@ -64,7 +64,7 @@ def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
 
 
 @in_loop
-async def test_due_then_urgent_then_ordinary_each_in_its_order() -> None:
+async def test_due_events_run_first_then_urgent_then_ordinary_ones_in_order() -> None:
     world = World()
     world.append("a1")
     world.append("a2")
@@ -129,7 +129,7 @@ async def test_rescheduling_without_end_does_not_grow_the_schedule() -> None:
 
 
 @in_loop
-async def test_the_result_or_exception_goes_to_the_caller() -> None:
+async def test_the_result_or_exception_of_an_event_goes_to_its_caller() -> None:
     world = World()
     good = world.queue.append("good", lambda: 7)
     bad = world.queue.append("bad", lambda: 1 // 0)
@@ -158,7 +158,7 @@ async def test_a_broken_invariant_reaches_the_caller_and_ends_the_run() -> None:
 
 
 @in_loop
-async def test_what_a_scheduled_handler_raises_ends_the_run() -> None:
+async def test_an_exception_of_a_scheduled_event_ends_the_queue() -> None:
     world = World()
 
     def broken() -> None:
@@ -170,7 +170,7 @@ async def test_what_a_scheduled_handler_raises_ends_the_run() -> None:
 
 
 @in_loop
-async def test_a_full_queue_refuses_and_still_takes_urgent_events() -> None:
+async def test_a_full_event_queue_refuses_ordinary_events_and_accepts_urgent_ones() -> None:
     world = World(capacity=2)
     world.append("a1")
     world.append("a2")
@@ -197,7 +197,7 @@ async def test_an_event_whose_caller_went_away_is_dropped() -> None:
 
 
 @in_loop
-async def test_a_turn_is_bounded_and_an_event_may_bring_another() -> None:
+async def test_a_turn_handles_a_bounded_number_of_events_and_an_event_may_add_another() -> None:
     world = World(events_per_turn=2)
     for name in ("a", "b", "c"):
         world.append(name)
@@ -241,7 +241,7 @@ async def test_run_wakes_for_new_events_and_for_an_earlier_deadline() -> None:
 
 
 @in_loop
-async def test_closing_handles_what_waits_drops_what_is_scheduled_and_takes_no_more() -> None:
+async def test_a_closed_queue_handles_waiting_events_drops_scheduled_ones_and_refuses_new_ones() -> None:
     world = World(events_per_turn=1)
     world.append("a")
     world.append("b")
@@ -255,7 +255,7 @@ async def test_closing_handles_what_waits_drops_what_is_scheduled_and_takes_no_m
 
 
 @in_loop
-async def test_the_loop_gets_a_turn_when_events_have_taken_long() -> None:
+async def test_a_turn_ends_after_a_slow_event_so_that_the_loop_can_run() -> None:
     world = World()
 
     def slow() -> None:

@@ -26,7 +26,7 @@ def spoken(one: logging.LogRecord) -> dict[str, Any]:
     return found
 
 
-def test_a_line_for_machines_has_what_one_for_people_has() -> None:
+def test_a_json_log_line_has_the_contents_of_a_text_line() -> None:
     one = record("broker=%d serving host=%s", 2, "a.example")
     assert spoken(one) == {
         "ts": "2023-11-14T22:13:20.250Z",
@@ -56,13 +56,13 @@ def test_a_line_for_machines_has_what_one_for_people_has() -> None:
         ("stars=%*d", (5, 1), None),
     ],
 )
-def test_fields_are_the_arguments_that_have_a_name(
+def test_only_named_arguments_become_fields_of_a_json_log_line(
     template: str, arguments: tuple[object, ...], fields: dict[str, object] | None
 ) -> None:
     assert spoken(record(template, *arguments)).get("fields") == fields
 
 
-def test_a_traceback_stays_on_the_line() -> None:
+def test_a_traceback_is_a_field_of_the_json_log_line() -> None:
     try:
         raise ValueError("of ours")
     except ValueError as error:
@@ -72,7 +72,7 @@ def test_a_traceback_stays_on_the_line() -> None:
     assert found["exception"].endswith("ValueError: of ours")
 
 
-def test_what_is_no_text_for_json_is_said_all_the_same() -> None:
+def test_a_json_log_line_can_contain_undecodable_text() -> None:
     strange = b"\xff".decode(errors="surrogateescape")
     found = JsonFormatter("n").format(record("path=%s", strange))
     assert found.isascii()

@@ -5,7 +5,7 @@ import asyncio
 from klamm_server.runtime.switch import Switch
 
 
-def test_who_waits_is_woken_by_the_turn() -> None:
+def test_a_waiter_is_woken_when_the_switch_turns() -> None:
     async def scenario() -> list[str]:
         switch, story = Switch(), []
 
@@ -25,7 +25,7 @@ def test_who_waits_is_woken_by_the_turn() -> None:
     assert asyncio.run(scenario()) == ["on", "off", "on"]
 
 
-def test_what_is_so_is_not_waited_for() -> None:
+def test_a_wait_for_the_current_position_of_the_switch_returns_at_once() -> None:
     switch = Switch()
     asyncio.run(asyncio.wait_for(switch.wait(False), 60))
     switch.turn(True)

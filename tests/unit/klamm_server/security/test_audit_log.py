@@ -19,7 +19,7 @@ def write(log: AuditLog, *lines: bytes) -> None:
     asyncio.run(log.write(lines))
 
 
-def test_lines_are_appended_to_a_file_that_nobody_else_may_read(tmp_path: Path) -> None:
+def test_audit_lines_are_appended_to_a_file_that_only_its_owner_may_read(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_text("before\n")
     path.chmod(0o644)
@@ -31,7 +31,7 @@ def test_lines_are_appended_to_a_file_that_nobody_else_may_read(tmp_path: Path) 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_new_file_is_private_from_its_beginning(tmp_path: Path) -> None:
+def test_a_new_audit_file_is_created_with_owner_permissions_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         log = AuditLog(str(tmp_path / "audit.log"))
@@ -41,7 +41,7 @@ def test_a_new_file_is_private_from_its_beginning(tmp_path: Path) -> None:
     asyncio.run(log.close())
 
 
-def test_a_file_that_was_moved_away_gets_no_more(tmp_path: Path) -> None:
+def test_after_the_audit_file_was_moved_a_new_one_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     log = AuditLog(str(path))
     write(log, b"a")
@@ -52,7 +52,7 @@ def test_a_file_that_was_moved_away_gets_no_more(tmp_path: Path) -> None:
     assert path.read_text() == "b\n"
 
 
-def test_a_write_that_was_torn_is_written_again_on_a_line_of_its_own(
+def test_audit_lines_of_a_partial_write_are_written_again_on_a_new_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.log"
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) 
         AuditLog(str(tmp_path / "none" / "audit.log"))
 
 
-def test_without_a_file_it_is_a_logger(capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_an_audit_file_the_lines_go_to_a_logger(capfd: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger(LOGGER)
     log, other = AuditLog(None), AuditLog(None)
     try:

@@ -46,13 +46,13 @@ def auditor(output: Output, **settings: str) -> Auditor:
     return Auditor(config(**settings), NODE, SystemClock(), {"out": output})
 
 
-def test_off_by_default() -> None:
+def test_the_audit_is_off_by_default() -> None:
     off = load(ServiceConfig, {"node.id": "1"})
     assert auditor_of(off, "broker", SystemClock()) is None
     assert "audit.enable" in definitions(ServiceConfig)
 
 
-def test_lines_come_in_order_and_wait_for_an_output_that_fails() -> None:
+def test_audit_lines_wait_for_a_failing_output_and_arrive_in_order() -> None:
     async def run() -> None:
         output = Output()
         output.is_failing = True
@@ -70,7 +70,7 @@ def test_lines_come_in_order_and_wait_for_an_output_that_fails() -> None:
     run_without_waiting(run())
 
 
-def test_the_last_events_are_told_at_the_end() -> None:
+def test_counted_events_are_written_when_the_auditor_closes() -> None:
     async def run() -> None:
         output = Output()
         one = auditor(output)
@@ -83,7 +83,7 @@ def test_the_last_events_are_told_at_the_end() -> None:
     asyncio.run(run())
 
 
-def test_an_output_that_fails_does_not_hold_up_the_end() -> None:
+def test_a_failing_output_does_not_block_the_close_of_the_auditor() -> None:
     async def run() -> None:
         output = Output()
         output.is_failing = True
@@ -95,7 +95,7 @@ def test_an_output_that_fails_does_not_hold_up_the_end() -> None:
     asyncio.run(run())
 
 
-def test_what_finds_no_room_is_a_metric() -> None:
+def test_dropped_audit_events_are_counted_in_a_metric() -> None:
     one = auditor(Output())
     before = audit.DROPPED.labels("out").value
     number = 0
@@ -105,7 +105,7 @@ def test_what_finds_no_room_is_a_metric() -> None:
     assert audit.DROPPED.labels("out").value == before + 1
 
 
-def test_logins_are_told_where_they_are_wanted() -> None:
+def test_logins_are_audited_only_if_their_category_is_enabled() -> None:
     async def told(events: str) -> list[object]:
         output = Output()
         one = auditor(output, audit_events=events)
@@ -118,7 +118,7 @@ def test_logins_are_told_where_they_are_wanted() -> None:
     assert asyncio.run(told(Category.MANAGEMENT.value)) == []
 
 
-def test_nothing_is_told_of_the_decisions_about_an_excluded_principal() -> None:
+def test_decisions_about_an_excluded_principal_are_not_audited() -> None:
     one = auditor(Output(), audit_excluded_principals="User:alice")
     assert one.of_session(ALICE, HOST) is None
     assert one.of_session("User:bob", HOST) is not None

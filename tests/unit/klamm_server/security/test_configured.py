@@ -17,12 +17,12 @@ ON = {"node.id": "1", "authorizer.class.name": "StandardAuthorizer"}
 LOCAL = {**ON, "super.users": "User:ANONYMOUS"}
 
 
-def test_without_the_setting_there_is_none() -> None:
+def test_without_an_authorizer_class_there_is_no_authorizer() -> None:
     assert authorizer_of(load(BrokerConfig, {"node.id": "1"})) is None
 
 
 @pytest.mark.parametrize("name", ["StandardAuthorizer", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"])
-def test_super_users_stand_between_semicolons(name: str) -> None:
+def test_super_users_are_separated_by_semicolons(name: str) -> None:
     users = "User:ANONYMOUS; User:CN=broker,O=shop"
     authorizer = authorizer_of(load(BrokerConfig, {**ON, "authorizer.class.name": name, "super.users": users}))
     assert authorizer is not None
@@ -42,7 +42,7 @@ def test_super_users_stand_between_semicolons(name: str) -> None:
         ({**LOCAL, "listeners": "GRPC://localhost:9094,PLAINTEXT://broker:9092"}, "User:ANONYMOUS is every client"),
     ],
 )
-def test_what_would_protect_nothing_is_refused(properties: dict[str, str], named: str) -> None:
+def test_authorizer_settings_that_protect_nothing_are_refused(properties: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         load(BrokerConfig, properties)
 

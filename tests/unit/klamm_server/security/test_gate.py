@@ -110,13 +110,13 @@ def call(
 
 
 @pytest.mark.parametrize("path", OF_CLUSTER)
-def test_what_is_of_the_cluster_never_reaches_the_servicer(path: str) -> None:
+def test_a_cluster_call_without_the_right_never_reaches_the_servicer(path: str) -> None:
     assert_denied(path, ALICE)
     assert_denied(path, ALICE, allow(AclOperation.ALL, ResourceType.TOPIC, "*"))
 
 
 @pytest.mark.parametrize("path", OF_CLUSTER)
-def test_each_operation_that_will_do_does(path: str) -> None:
+def test_each_sufficient_cluster_operation_allows_the_call(path: str) -> None:
     for operation in check_of_rpc(path).of_cluster:
         (caller,) = call(path, ALICE, allow(operation, ResourceType.CLUSTER, CLUSTER_NAME))
         # A caller that may do CLUSTER_ACTION is a server, which acts for itself.
@@ -124,7 +124,7 @@ def test_each_operation_that_will_do_does(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", OTHERS)
-def test_what_is_of_resources_is_called_by_somebody(path: str) -> None:
+def test_a_resource_call_reaches_the_servicer_with_its_caller(path: str) -> None:
     (caller,) = call(path, ALICE)
     assert caller is not None
     assert (caller.principal, caller.host) == (ALICE, HOST)
@@ -132,7 +132,7 @@ def test_what_is_of_resources_is_called_by_somebody(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in METHODS if METHODS[path].server_streaming])
-def test_a_servers_stream_ends_with_its_right(path: str) -> None:
+def test_a_servers_stream_ends_when_the_server_loses_its_right(path: str) -> None:
     """The stream then belongs to a client, which has no right to the calls between servers."""
     indexes = [index_of([IS_SERVER])]
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
@@ -164,7 +164,7 @@ def test_a_servers_stream_ends_with_its_right(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_servers_call_for_themselves_or_for_a_client(path: str) -> None:
+def test_a_server_may_call_for_itself_or_forward_a_clients_call(path: str) -> None:
     assert call(path, SERVER, IS_SERVER) == [None]
     alice = session_of(principal=ALICE)
     if path in OF_CLUSTER:
@@ -176,7 +176,7 @@ def test_servers_call_for_themselves_or_for_a_client(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_nobody_else_speaks_for_others(path: str) -> None:
+def test_a_client_must_not_forward_calls_of_another_principal(path: str) -> None:
     """The rights of the claimed principal do not help."""
     admin = allow(AclOperation.ALL, ResourceType.CLUSTER, CLUSTER_NAME, "User:admin")
     claims = Context(forwarded(session_of(principal="User:admin")))
@@ -184,7 +184,7 @@ def test_nobody_else_speaks_for_others(path: str) -> None:
 
 
 @pytest.mark.parametrize("told", [b"\xff\nUser:admin", b"10.0.0.1\n\xff", b"no line", b""])
-def test_what_cannot_be_read_of_whose_request_it_is_is_refused(told: bytes) -> None:
+def test_a_call_with_a_malformed_forwarded_principal_is_refused(told: bytes) -> None:
     """A client without the right to forward gets the same refusal as for a readable claim."""
     path, claims = "/klamm.v1.Admin/DescribeCluster", Context((FORWARDED, told))
     assert_denied(path, ALICE, context=claims)
@@ -195,7 +195,7 @@ def test_what_cannot_be_read_of_whose_request_it_is_is_refused(told: bytes) -> N
     assert refused.value.status is Status.INVALID_ARGUMENT
 
 
-def test_calls_for_a_caller_say_so() -> None:
+def test_a_call_for_a_caller_carries_the_forwarded_principal() -> None:
     assert CALL_METADATA.get() == ()
     with for_caller():
         assert CALL_METADATA.get() == ()
@@ -213,12 +213,12 @@ def test_calls_for_a_caller_say_so() -> None:
         ("unix:/tmp/socket", "unix:/tmp/socket"),
     ],
 )
-def test_hosts_of_peers(peer: str, host: str) -> None:
+def test_the_host_of_a_caller_is_parsed_from_its_grpc_peer(peer: str, host: str) -> None:
     assert host_of(peer) == host
 
 
 @pytest.mark.parametrize("default", [True, False])
-def test_until_the_lists_are_loaded_super_users_alone_pass(default: bool) -> None:
+def test_until_the_acls_are_loaded_only_super_users_are_allowed(default: bool) -> None:
     is_loaded = False
     who = ALICE
     authorizer = StandardAuthorizer(super_users=["User:root"], allow_everyone_if_no_acl_found=default)
@@ -284,7 +284,7 @@ CREATE_ACLS = "/klamm.v1.Admin/CreateAcls"
 ALTER = allow(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def test_the_audit_hears_what_the_gate_refuses_and_of_each_certificate_once() -> None:
+def test_the_audit_has_each_denied_call_and_each_certificate_once() -> None:
     assert Told().after(CREATE_ACLS, ALICE) == [
         (3002, True, ALICE, "", 1),
         (6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1),
@@ -292,12 +292,12 @@ def test_the_audit_hears_what_the_gate_refuses_and_of_each_certificate_once() ->
     ]
 
 
-def test_who_has_logged_in_is_not_told_to_have_shown_a_certificate() -> None:
+def test_a_client_that_logged_in_is_not_audited_as_authenticated_by_certificate() -> None:
     denied = (6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1)
     assert Told().after(CREATE_ACLS, ALICE, logged_in=ALICE) == [denied, denied]
 
 
-def test_the_audit_hears_what_was_changed_and_by_whom() -> None:
+def test_the_audit_has_each_change_and_its_principal() -> None:
     entry = allow(AclOperation.READ, ResourceType.TOPIC, "orders", "User:bob")
     request = CreateAclsRequest(creations=[binding_message(entry)])
     answer = CreateAclsResponse(results=[AclCreationResult()])
@@ -311,7 +311,7 @@ def test_the_audit_hears_what_was_changed_and_by_whom() -> None:
     assert again["count"] == 1
 
 
-def test_a_server_that_changes_something_for_itself_is_named() -> None:
+def test_the_audit_names_a_server_that_changes_something_for_itself() -> None:
     answer = CreateAclsResponse(results=[AclCreationResult()])
     request = CreateAclsRequest(creations=[binding_message(IS_SERVER)])
     told = Told()
@@ -319,7 +319,7 @@ def test_a_server_that_changes_something_for_itself_is_named() -> None:
     assert {event["actor"]["user"]["name"] for event in told.events} == {"CN=broker"}
 
 
-def test_the_audit_hears_who_claims_to_be_a_server() -> None:
+def test_the_audit_has_clients_that_claim_to_be_a_server() -> None:
     context = Context(forwarded(session_of(principal="User:victim")))
     told = Told()
     told.after(CREATE_ACLS, ALICE, context=context, logged_in=ALICE)
@@ -327,7 +327,7 @@ def test_the_audit_hears_who_claims_to_be_a_server() -> None:
     assert {event["unmapped"]["operation"] for event in told.events} == {"CLUSTER_ACTION"}
 
 
-def test_the_audit_hears_of_certificates_that_make_no_name() -> None:
+def test_the_audit_has_certificates_that_match_no_rule() -> None:
     def principal_of(_: Any) -> str:
         raise CallFailed(Status.UNAUTHENTICATED, "no rule takes it")
 

@@ -27,7 +27,7 @@ def secured(directory: Path) -> dict[str, str]:
     }
 
 
-def test_each_listener_with_tls_has_its_own_and_servers_are_shown_those_of_theirs(tmp_path: Path) -> None:
+def test_each_tls_listener_has_its_own_certificate_and_servers_use_that_of_their_listener(tmp_path: Path) -> None:
     tls = ListenersTls(load(BrokerConfig, secured(tmp_path)))
     inside, outside = tls.of("GRPC_SSL"), tls.of("SSL")
     assert inside is not None
@@ -38,7 +38,7 @@ def test_each_listener_with_tls_has_its_own_and_servers_are_shown_those_of_their
     assert tls.of("KAFKA") is None
 
 
-def test_a_server_in_plain_text_shows_nothing() -> None:
+def test_a_server_without_tls_has_no_certificate() -> None:
     tls = ListenersTls(load(BrokerConfig, PLAIN))
     assert tls.between_servers is None
     assert tls.of("GRPC") is None
@@ -52,7 +52,7 @@ def test_a_certificate_that_the_other_servers_would_refuse_is_refused_at_once(tm
         ListenersTls(load(BrokerConfig, properties))
 
 
-def test_a_server_says_that_ssl_client_auth_is_not_for_listeners_where_clients_log_in(
+def test_a_warning_says_that_ssl_client_auth_has_no_effect_at_a_sasl_listener(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     properties = {**secured(tmp_path), "listener.security.protocol.map": "SSL:SASL_SSL", "ssl.client.auth": "required"}

@@ -21,7 +21,7 @@ def bound() -> NodePrincipals:
     return made
 
 
-def test_a_node_is_believed_from_its_principal() -> None:
+def test_a_request_for_a_node_is_allowed_from_the_principal_of_that_node() -> None:
     bound().check([BROKER_1, BROKER_1], "User:b=1")
     bound().check([], "User:anybody")
 
@@ -36,24 +36,24 @@ def test_a_node_is_believed_from_its_principal() -> None:
         (Node(NodeKind.BROKER, 3), "User:b=1"),
     ],
 )
-def test_and_from_nobody_else_nor_is_one_that_nobody_named(node: Node, principal: str) -> None:
+def test_a_request_for_a_node_from_another_principal_is_refused(node: Node, principal: str) -> None:
     with pytest.raises(CallFailed) as caught:
         bound().check([node], principal)
     assert caught.value.status is Status.PERMISSION_DENIED
     assert f"{principal} is not allowed to act as {node.kind} {node.node_id}" in str(caught.value)
 
 
-def test_without_the_setting_nobody_is_asked() -> None:
+def test_without_node_principals_there_is_no_check() -> None:
     assert NodePrincipals.parse([]) is None
 
 
-def test_a_node_has_one_principal() -> None:
+def test_a_node_with_two_principals_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         NodePrincipals.parse(["broker:1=User:a", "broker:1=User:b"])
     assert str(caught.value) == "node.principals: broker:1 is listed twice, expected each server once"
 
 
-def test_every_call_with_a_servers_epoch_says_for_whom_it_speaks() -> None:
+def test_every_call_with_a_server_epoch_names_its_node() -> None:
     asked = {
         f"{service.name}/{method.name}"
         for contract in (broker_pb2, pb, coordinator_pb2, raft_pb2)
@@ -98,12 +98,12 @@ def test_every_call_with_a_servers_epoch_says_for_whom_it_speaks() -> None:
         ),
     ],
 )
-def test_for_whom_a_request_speaks(path: str, request_: object, nodes: list[Node]) -> None:
+def test_the_node_of_a_request_is_found_in_its_fields(path: str, request_: object, nodes: list[Node]) -> None:
     speaks_for = nodes_of(f"/klamm.v1.{path}")
     assert speaks_for is not None
     assert speaks_for(request_) == nodes
 
 
-def test_clients_speak_for_no_server() -> None:
+def test_calls_of_clients_name_no_node() -> None:
     for path in ("Broker/Produce", "Admin/CreateTopics", "Controller/WatchMetadata"):
         assert nodes_of(f"/klamm.v1.{path}") is None

@@ -65,12 +65,12 @@ def test_every_rpc_has_a_check() -> None:
 
 
 @pytest.mark.parametrize("api", [api_key.name for api_key in SPOKEN])
-def test_every_api_that_is_spoken_has_a_check(api: str) -> None:
+def test_every_supported_kafka_api_has_a_check(api: str) -> None:
     assert check_of_api(api) is KAFKA_APIS[api]
 
 
 @pytest.mark.parametrize(("service", "api"), [(service, api) for service in SAME for api in sorted(SAME[service])])
-def test_both_doors_ask_the_same(service: str, api: str) -> None:
+def test_a_grpc_call_and_its_kafka_api_have_the_same_check(service: str, api: str) -> None:
     name = api.title().replace("_", "")
     assert check_of_rpc(f"/klamm.v1.{service}/{name}") == check_of_api(api)
 
@@ -79,7 +79,7 @@ def all_checks() -> list[Check]:
     return [*KAFKA_APIS.values(), *(check for service in RPCS.values() for check in service.values())]
 
 
-def test_only_operations_that_an_entry_can_allow_are_asked_for() -> None:
+def test_every_check_uses_only_operations_that_an_acl_can_allow() -> None:
     for check in all_checks():
         assert {operation.name for operation in check.of_cluster} <= SUPPORTED[ResourceType.CLUSTER]
         for operation, resource_type in check.of_resources:
@@ -87,13 +87,13 @@ def test_only_operations_that_an_entry_can_allow_are_asked_for() -> None:
         assert not (check.of_cluster and check.of_resources)
 
 
-def test_servers_alone_call_what_servers_call() -> None:
+def test_calls_between_servers_require_cluster_action() -> None:
     for service in ("Controller", "Raft", "Replication"):
         assert {check.of_cluster for check in RPCS[service].values()} == {(AclOperation.CLUSTER_ACTION,)}
 
 
 @pytest.mark.parametrize("path", ["/klamm.v1.Broker/Steal", "/klamm.v1.Vault/Open"])
-def test_a_call_without_a_check_is_named(path: str) -> None:
+def test_an_unknown_call_is_an_error_that_names_it(path: str) -> None:
     with pytest.raises(UncheckedCallError, match=path):
         check_of_rpc(path)
     with pytest.raises(UncheckedCallError, match="STEAL"):

@@ -41,22 +41,22 @@ def principals(tmp_path: Path) -> Iterator[PeerPrincipals]:
     CAME_BY.reset(came_by)
 
 
-def test_who_calls_is_known_by_the_rules_of_the_listener(principals: PeerPrincipals) -> None:
+def test_a_callers_principal_is_its_certificates_name_by_the_listeners_rules(principals: PeerPrincipals) -> None:
     one, two = (Caller(certificates.server(name).certificate_pem) for name in ("one", "two"))
     assert [principals.of(caller) for caller in (one, two, one)] == ["User:one", "User:two", "User:one"]
     assert principals.of(Caller(None)) == "User:ANONYMOUS"
 
 
-def test_a_server_knows_what_it_is_to_others(principals: PeerPrincipals) -> None:
+def test_a_server_knows_its_own_principal(principals: PeerPrincipals) -> None:
     assert principals.own() == "User:one"
 
 
-def test_a_name_that_no_rule_takes_is_nobodys(principals: PeerPrincipals) -> None:
+def test_a_certificate_name_that_matches_no_rule_is_unauthenticated(principals: PeerPrincipals) -> None:
     with pytest.raises(CallFailed) as caught:
         principals.of(Caller(certificates.client("9").certificate_pem))
     assert caught.value.status is Status.UNAUTHENTICATED
 
 
-def test_at_a_listener_without_tls_everybody_is_anonymous(principals: PeerPrincipals) -> None:
+def test_every_caller_at_a_listener_without_tls_is_anonymous(principals: PeerPrincipals) -> None:
     CAME_BY.set("GRPC")
     assert principals.of(Caller(certificates.server("one").certificate_pem)) == "User:ANONYMOUS"

@@ -25,7 +25,7 @@ from tests.support.callers import ALICE, allow, called_with, session_of
 READ_ORDERS = allow(AclOperation.READ, ResourceType.TOPIC, "orders")
 
 
-def test_nobody_is_asked_where_there_is_no_caller() -> None:
+def test_without_a_caller_every_operation_is_allowed() -> None:
     assert CALLER.get() is None
     assert may(AclOperation.READ, ResourceType.TOPIC, "orders")
     assert may_with_cluster(AclOperation.ALTER)
@@ -34,7 +34,7 @@ def test_nobody_is_asked_where_there_is_no_caller() -> None:
     require_cluster(AclOperation.CLUSTER_ACTION)
 
 
-def test_a_caller_may_what_its_acls_say() -> None:
+def test_a_caller_may_do_what_its_acls_allow() -> None:
     alter = allow(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     with called_with(READ_ORDERS, alter):
         assert may(AclOperation.READ, ResourceType.TOPIC, "orders")
@@ -58,14 +58,14 @@ def test_a_caller_may_what_its_acls_say() -> None:
         (ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_a_refusal_names_nothing(resource_type: ResourceType, code: ErrorCode) -> None:
+def test_a_refusal_names_neither_the_resource_nor_the_principal(resource_type: ResourceType, code: ErrorCode) -> None:
     with called_with(), pytest.raises(EXCEPTIONS[code]) as refused:
         require(AclOperation.DESCRIBE, resource_type, "canary")
     assert "canary" not in str(refused.value)
     assert ALICE not in str(refused.value)
 
 
-def test_a_request_is_its_sessions_while_it_is_answered() -> None:
+def test_a_request_runs_as_its_session_until_it_is_answered() -> None:
     session = session_of(READ_ORDERS)
     seen: list[object] = []
 

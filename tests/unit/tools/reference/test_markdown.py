@@ -16,13 +16,13 @@ from tools.reference.markdown import prose, table
         ("tests/unit/test_x.py", "tests/unit/test_x.py"),
     ],
 )
-def test_names_are_code_and_nothing_else_is_marked_up(said: str, written: str) -> None:
+def test_only_names_become_code_in_generated_prose(said: str, written: str) -> None:
     assert prose(said) == written
 
 
-def test_a_cell_is_one_line_and_keeps_its_bars() -> None:
+def test_a_table_cell_is_one_line_with_escaped_bars() -> None:
     assert list(table(("A", "B"), [("x\ny", "1 | 2")])) == ["| A | B |", "| --- | --- |", r"| x y | 1 \| 2 |", ""]
 
 
-def test_a_table_without_rows_is_none() -> None:
+def test_a_table_without_rows_is_left_out() -> None:
     assert list(table(("A",), [])) == []

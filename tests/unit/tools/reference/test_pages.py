@@ -41,7 +41,7 @@ def test_every_command_has_its_section(name: str) -> None:
 
 
 @pytest.mark.parametrize("contract", [path.stem for path in (ROOT / "proto" / "klamm" / "v1").glob("*.proto")])
-def test_every_call_and_message_of_a_contract_is_there(contract: str) -> None:
+def test_every_call_and_message_of_a_contract_is_in_its_page(contract: str) -> None:
     source = (ROOT / "proto" / "klamm" / "v1" / f"{contract}.proto").read_text()
     text = page(f"grpc/{contract}.md")
     for service in re.findall(r"^service (\w+)", source, re.MULTILINE):
@@ -52,7 +52,7 @@ def test_every_call_and_message_of_a_contract_is_there(contract: str) -> None:
         assert f"\n### {message}\n" in text
 
 
-def test_every_metric_is_there() -> None:
+def test_every_metric_is_in_the_metrics_page() -> None:
     # The names come from the sources, because other tests of this process create instruments too.
     made = re.compile(r"\b(?:counters?|gauges?|histograms?|Readings)\(\s*\"(klamm_\w+)\"")
     names = {name for path in (ROOT / "services").rglob("*.py") for name in made.findall(path.read_text())}
@@ -61,7 +61,7 @@ def test_every_metric_is_there() -> None:
     assert not [name for name in names if f"\n| `{name}` " not in text and f"\n| `{name}_total` " not in text]
 
 
-def test_every_alert_is_there_with_what_to_do() -> None:
+def test_every_alert_and_recording_rule_has_a_heading_in_the_alerts_page() -> None:
     rules = [
         rule
         for path in RULES.glob("*.yml")
@@ -73,14 +73,14 @@ def test_every_alert_is_there_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("code", EXCEPTIONS, ids=lambda code: code.name)
-def test_every_code_has_a_remedy_or_is_said_not_to_be_sent(code: ErrorCode) -> None:
+def test_every_error_code_is_in_the_errors_page_with_a_remedy_or_as_never_sent(code: ErrorCode) -> None:
     if code in NOT_SENT:
         assert f"{code.name} ({code.value})" in page("errors.md")
     else:
         assert f"\n| {code.value} | `{code.name}`<br>" in page("errors.md")
 
 
-def test_codes_that_are_said_not_to_be_sent_are_in_no_server() -> None:
+def test_error_codes_that_are_documented_as_never_sent_are_used_by_no_server() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "services").rglob("*.py"))
     assert not [code.name for code in NOT_SENT if re.search(rf"\b{code.name}\b", sources)]
 

@@ -60,7 +60,7 @@ def test_kafka_python_reads_our_subscription(subscription, version):
 
 
 @given(subscription=subscriptions, version=st.integers(0, 3))
-def test_a_subscription_survives_as_far_as_its_version_goes(subscription, version):
+def test_a_subscription_round_trips_the_fields_of_its_version(subscription, version):
     read = decode_subscription(encode_subscription(subscription, version))
     assert read.topics == subscription.topics
     assert read.user_data == subscription.user_data
@@ -86,24 +86,24 @@ def test_we_read_kafka_pythons_subscription():
 
 
 @given(assignment=assignments)
-def test_what_a_newer_version_appends_is_left_alone(assignment):
+def test_bytes_appended_by_a_newer_version_are_ignored(assignment):
     newer = b"\x00\x63" + encode_assignment(assignment)[2:] + b"future"
     assert decode_assignment(newer) == assignment
 
 
-def test_no_bytes_are_no_partitions():
+def test_an_empty_assignment_has_no_partitions():
     assert decode_assignment(b"") == Assignment(partitions=())
 
 
 @given(subscription=subscriptions, data=st.data())
-def test_a_cut_subscription_is_refused(subscription, data):
+def test_a_truncated_subscription_is_refused(subscription, data):
     whole = encode_subscription(subscription)
     with pytest.raises(ConsumerProtocolError):
         decode_subscription(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
 
 @given(noise=st.binary(max_size=60))
-def test_noise_is_read_or_refused_but_never_more(noise):
+def test_random_bytes_are_decoded_or_raise_a_consumer_protocol_error(noise):
     for decode in (decode_subscription, decode_assignment):
         with contextlib.suppress(ConsumerProtocolError):
             decode(noise)

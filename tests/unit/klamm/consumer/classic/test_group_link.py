@@ -100,7 +100,7 @@ def scenario(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
 
 
 @scenario
-async def test_a_leader_rebalances_when_the_partitions_change(world):
+async def test_the_group_leader_rebalances_when_the_partition_count_changes(world):
     assert await world.poll()
     assert not await world.poll(), "nothing has changed"
     world.client.partition(3)
@@ -109,7 +109,7 @@ async def test_a_leader_rebalances_when_the_partitions_change(world):
 
 
 @scenario
-async def test_partitions_that_change_while_the_group_syncs_are_seen_by_the_next_poll(world):
+async def test_a_partition_count_changed_during_a_sync_rebalances_at_the_next_poll(world):
     world.client.may_sync.clear()
     assert await world.poll()
     world.client.partition(3)
@@ -121,7 +121,7 @@ async def test_partitions_that_change_while_the_group_syncs_are_seen_by_the_next
 
 
 @scenario
-async def test_a_former_leader_leaves_it_to_the_new_one(world):
+async def test_a_former_group_leader_does_not_rebalance_when_the_partition_count_changes(world):
     await world.poll()
     world.client.leader = "another"
     world.link.request_rejoin("a test")

@@ -14,7 +14,7 @@ def heartbeat() -> HeartbeatTimer:
     return made
 
 
-def test_one_is_due_after_the_interval_unless_one_is_under_way(heartbeat):
+def test_a_heartbeat_is_due_after_the_interval_unless_one_is_in_flight(heartbeat):
     assert heartbeat.next_deadline_ms() == 1_030
     assert not heartbeat.take_due(1_029)
     assert heartbeat.take_due(1_030)
@@ -33,7 +33,7 @@ def test_a_session_expires_without_answers_and_then_begins_again(heartbeat):
     assert heartbeat.take_due(1_121), "the one under way is not waited for"
 
 
-def test_a_retry_comes_when_it_is_told_to(heartbeat):
+def test_a_heartbeat_retry_is_due_at_the_given_time(heartbeat):
     heartbeat.take_due(1_030)
     heartbeat.reset()
     heartbeat.retry_at(1_045)

@@ -117,7 +117,7 @@ def test_nothing_happens_before_the_first_poll():
     assert group.membership.due
 
 
-def test_a_new_member_joins_with_the_id_it_is_given():
+def test_a_new_member_joins_again_with_the_member_id_that_it_received():
     group = Group()
     join = group.join_sent()
     assert join.member_id == ""
@@ -125,7 +125,7 @@ def test_a_new_member_joins_with_the_id_it_is_given():
     assert (again.member_id, again.protocols) == ("me", PROTOCOLS)
 
 
-def test_a_follower_syncs_with_nothing_and_takes_its_assignment():
+def test_a_member_that_is_not_leader_syncs_without_assignments_and_receives_its_own():
     group = Group()
     (sync,) = group.answer_join(group.join_sent(), generation_id=7)
     assert sync == SendSync(token=sync.token, identity=Identity(7, "me"), protocol_name="range", assignments={})
@@ -134,7 +134,7 @@ def test_a_follower_syncs_with_nothing_and_takes_its_assignment():
     assert group.step(Polled()) == []
 
 
-def test_the_leader_computes_for_everybody():
+def test_the_group_leader_computes_the_assignment_of_all_members():
     group = Group()
     members = (JoinGroupMember("me", None, b"a"), JoinGroupMember("you", "static", b"b"))
     (compute,) = group.answer_join(group.join_sent(), leader="me", members=members)
@@ -143,14 +143,14 @@ def test_the_leader_computes_for_everybody():
     assert sync.assignments == {"me": b"1", "you": b"2"}
 
 
-def test_a_static_leader_that_came_back_leaves_the_assignment_alone():
+def test_a_returning_static_leader_does_not_compute_a_new_assignment():
     group = Group("static")
     (sync,) = group.answer_join(group.join_sent(), leader="me", skip_assignment=True)
     assert isinstance(sync, SendSync)
     assert sync.assignments == {}
 
 
-def test_an_assignor_that_fails_is_the_next_polls_error():
+def test_an_assignor_failure_is_raised_and_the_next_poll_joins_again():
     group = Group()
     (compute,) = group.answer_join(group.join_sent(), leader="me")
     bug = ValueError("bug")
@@ -170,7 +170,7 @@ def test_polls_while_a_join_is_under_way_do_not_join_again():
     "code",
     [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION],
 )
-def test_a_join_looks_for_a_coordinator_that_is_gone_and_tries_again(code):
+def test_a_join_looks_up_a_lost_coordinator_again_and_retries(code):
     group = Group()
     join = group.join_sent()
     assert group.step(JoinAnswered(token=join.token, code=code)) == [ForgetCoordinator()]
@@ -180,14 +180,14 @@ def test_a_join_looks_for_a_coordinator_that_is_gone_and_tries_again(code):
     assert again.token != join.token
 
 
-def test_a_loading_coordinator_is_asked_again():
+def test_a_join_is_retried_while_the_coordinator_is_loading():
     group = Group()
     join = group.join_sent()
     assert group.step(JoinAnswered(token=join.token, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) == []
     assert isinstance(group.tick(BACKOFF_MS)[0], SendJoin)
 
 
-def test_an_answer_to_a_join_given_up_is_ignored():
+def test_an_answer_to_a_join_that_was_cancelled_by_leaving_is_ignored():
     group = Group()
     join = group.join_sent()
     group.step(LeaveRequested(reason="bye"))
@@ -205,14 +205,14 @@ def test_a_refused_join_is_an_error_and_the_next_poll_tries_again(code):
     assert isinstance(group.step(Polled())[0], PrepareJoin)
 
 
-def test_the_error_of_a_refused_join_is_the_one_of_its_code():
+def test_the_error_of_a_refused_join_has_the_class_of_its_code():
     group = Group()
     code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     error = group.one(JoinAnswered(token=group.join_sent().token, code=code), Fail).error
     assert isinstance(error, InconsistentGroupProtocolError)
 
 
-def test_sync_during_another_rebalance_joins_at_once():
+def test_a_sync_refused_by_another_rebalance_joins_again_immediately():
     group = Group()
     (sync,) = group.answer_join(group.join_sent())
     (join,) = group.step(SyncAnswered(token=sync.token, code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -220,7 +220,7 @@ def test_sync_during_another_rebalance_joins_at_once():
     assert join.member_id == "me"
 
 
-def test_heartbeats_go_out_by_interval_and_never_two_at_once():
+def test_heartbeats_are_sent_by_interval_with_at_most_one_in_flight():
     group = Group()
     group.stable()
     assert group.membership.next_deadline_ms() == group.now_ms + HEARTBEAT_MS
@@ -232,7 +232,7 @@ def test_heartbeats_go_out_by_interval_and_never_two_at_once():
     assert isinstance(group.tick(0)[0], SendHeartbeat)
 
 
-def test_a_rebalance_heard_of_by_heartbeat_waits_for_the_poll_and_is_not_a_loss():
+def test_a_rebalance_learned_from_a_heartbeat_starts_at_the_poll_and_loses_no_partitions():
     group = Group()
     group.stable()
     assert group.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS) == [WakePoll()]
@@ -254,7 +254,7 @@ def test_the_member_heartbeats_while_the_listener_runs():
 @pytest.mark.parametrize(
     ("code", "member_id"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")]
 )
-def test_an_expelled_member_has_lost_its_partitions(code, member_id):
+def test_a_member_refused_by_the_coordinator_loses_its_partitions(code, member_id):
     group = Group()
     group.stable()
     assert group.heartbeat(code) == [WakePoll()]
@@ -263,7 +263,7 @@ def test_an_expelled_member_has_lost_its_partitions(code, member_id):
     assert group.one(JoinPrepared(protocols=PROTOCOLS), SendJoin).member_id == member_id
 
 
-def test_expelled_while_the_listener_runs_it_prepares_again():
+def test_a_member_refused_during_the_listener_prepares_the_join_again_as_lost():
     group = Group()
     group.stable()
     group.step(RejoinRequested(reason="test"))
@@ -273,7 +273,7 @@ def test_expelled_while_the_listener_runs_it_prepares_again():
     assert group.one(Polled(), PrepareJoin).lost
 
 
-def test_a_heartbeat_answer_of_a_former_generation_says_nothing():
+def test_a_heartbeat_answer_of_a_former_generation_is_ignored():
     group = Group()
     group.stable(generation_id=1)
     group.step(RejoinRequested(reason="test"))
@@ -283,7 +283,7 @@ def test_a_heartbeat_answer_of_a_former_generation_says_nothing():
     assert group.state is ClassicMemberState.STABLE
 
 
-def test_a_fenced_static_member_is_out_for_good():
+def test_a_fenced_static_member_never_joins_again():
     group = Group("static")
     group.stable()
     failure = next(effect for effect in group.heartbeat(ErrorCode.FENCED_INSTANCE_ID) if isinstance(effect, Fail))
@@ -294,7 +294,7 @@ def test_a_fenced_static_member_is_out_for_good():
     assert group.step(LeaveRequested(reason="bye")) == []
 
 
-def test_too_long_between_polls_leaves_the_group():
+def test_a_member_that_exceeds_max_poll_interval_leaves_the_group():
     group = Group()
     group.stable()
     for _ in range(POLL_MS // HEARTBEAT_MS - 1):
@@ -305,7 +305,7 @@ def test_too_long_between_polls_leaves_the_group():
     assert group.one(Polled(), PrepareJoin).lost
 
 
-def test_a_noted_poll_keeps_the_member_as_a_poll_does():
+def test_note_poll_restarts_max_poll_interval_as_a_poll_does():
     group = Group()
     group.stable()
     group.now_ms += POLL_MS - 1
@@ -314,13 +314,13 @@ def test_a_noted_poll_keeps_the_member_as_a_poll_does():
     assert group.state is ClassicMemberState.STABLE
 
 
-def test_a_static_member_that_polls_too_late_does_not_leave():
+def test_a_static_member_that_exceeds_max_poll_interval_sends_no_leave():
     group = Group("static")
     group.stable()
     assert group.tick(POLL_MS) == [WakePoll()]
 
 
-def test_a_silent_coordinator_is_looked_up_anew_after_the_session_timeout():
+def test_a_silent_coordinator_is_looked_up_again_after_the_session_timeout():
     group = Group()
     group.stable()
     (beat,) = group.tick(HEARTBEAT_MS)
@@ -328,14 +328,14 @@ def test_a_silent_coordinator_is_looked_up_anew_after_the_session_timeout():
     assert effects == [ForgetCoordinator(), beat]
 
 
-def test_a_heartbeat_that_did_not_arrive_is_sent_again_after_a_backoff():
+def test_a_failed_heartbeat_is_retried_after_a_backoff():
     group = Group()
     group.stable()
     assert group.heartbeat(ErrorCode.NOT_COORDINATOR) == [ForgetCoordinator()]
     assert group.membership.next_deadline_ms() == group.now_ms + BACKOFF_MS
 
 
-def test_a_commit_of_a_stale_generation_tells_of_the_loss():
+def test_a_commit_refused_for_a_stale_generation_loses_the_partitions():
     group = Group()
     group.stable()
     effects = group.step(CommitRefused(identity=Identity(1, "me"), code=ErrorCode.ILLEGAL_GENERATION))
@@ -343,7 +343,7 @@ def test_a_commit_of_a_stale_generation_tells_of_the_loss():
     assert group.one(Polled(), PrepareJoin).lost
 
 
-def test_leaving_is_said_once_and_the_member_can_come_back():
+def test_a_leave_is_sent_once_and_the_member_can_join_again():
     group = Group()
     group.stable()
     assert group.step(LeaveRequested(reason="bye")) == [SendLeave(member_id="me", reason="bye")]
@@ -352,7 +352,7 @@ def test_leaving_is_said_once_and_the_member_can_come_back():
     assert group.one(JoinPrepared(protocols=PROTOCOLS), SendJoin).member_id == ""
 
 
-def test_a_static_member_leaves_only_when_told_to():
+def test_a_static_member_sends_a_leave_only_if_the_request_asks_for_it():
     for told in (False, True):
         group = Group("static")
         group.stable()
@@ -360,7 +360,7 @@ def test_a_static_member_leaves_only_when_told_to():
         assert [type(effect) for effect in effects] == ([SendLeave] if told else [])
 
 
-def test_a_rejoin_requested_during_a_join_follows_it():
+def test_a_rejoin_requested_during_a_join_starts_after_it():
     group = Group()
     join = group.join_sent()
     (sync,) = group.answer_join(join)
@@ -370,7 +370,7 @@ def test_a_rejoin_requested_during_a_join_follows_it():
 
 
 @given(data=st.data())
-def test_no_order_of_events_breaks_it(data):
+def test_no_order_of_events_breaks_the_members_invariants(data):
     """Answers come late, twice, and with any code. The invariants are checked after every step."""
     group = Group(data.draw(st.sampled_from([None, "static"])))
     codes = st.sampled_from([ErrorCode.NONE] * 6 + list(ErrorCode))

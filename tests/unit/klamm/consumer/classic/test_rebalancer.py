@@ -147,13 +147,13 @@ def cooperative() -> World:
     return world
 
 
-def test_eager_gives_everything_up_before_it_joins(eager):
+def test_eager_revokes_all_partitions_before_the_join(eager):
     assert eager.rebalance() == ["commit", ("revoked", [A, B], [A, B]), "join"]
     assert eager.subscription.assignment == frozenset()
     assert eager.receive(B, C) == [("assigned", [B, C], [B, C])]
 
 
-def test_eager_sticky_brings_what_it_had_as_user_data(eager):
+def test_eager_sticky_sends_its_former_assignment_as_user_data(eager):
     eager.receive(A, C, generation_id=5)
     eager.rebalance()
     subscription = decode_subscription(eager.link.protocols["sticky"])
@@ -162,14 +162,14 @@ def test_eager_sticky_brings_what_it_had_as_user_data(eager):
     assert decode_subscription(eager.link.protocols["range"]).user_data is None
 
 
-def test_cooperative_keeps_everything_while_it_joins(cooperative):
+def test_cooperative_keeps_all_partitions_during_the_join(cooperative):
     assert cooperative.rebalance() == ["commit", "join"]
     assert cooperative.subscription.assignment == {A, B}
     subscription = decode_subscription(cooperative.link.protocols["cooperative-sticky"])
     assert (subscription.owned, subscription.generation_id) == ((A, B), 1)
 
 
-def test_cooperative_revokes_what_the_assignment_lacks_and_joins_again(cooperative):
+def test_cooperative_revokes_partitions_missing_in_the_assignment_and_joins_again(cooperative):
     assert cooperative.receive(B, C) == [
         "commit",
         "rejoin",
@@ -178,13 +178,13 @@ def test_cooperative_revokes_what_the_assignment_lacks_and_joins_again(cooperati
     ]
 
 
-def test_cooperative_keeps_positions_of_what_stays(cooperative):
+def test_cooperative_keeps_the_positions_of_partitions_that_stay(cooperative):
     cooperative.subscription.require(B).seek(77)
     cooperative.receive(B, C)
     assert cooperative.subscription.require(B).position == 77
 
 
-def test_nothing_is_revoked_when_nothing_goes(cooperative):
+def test_an_unchanged_assignment_revokes_nothing(cooperative):
     assert cooperative.receive(A, B) == [("assigned", [], [A, B])]
 
 
@@ -195,7 +195,7 @@ def test_a_lost_membership_commits_nothing_and_reports_everything_lost(world, re
     assert world.subscription.assignment == frozenset()
 
 
-def test_who_does_not_listen_for_losses_hears_of_a_revocation(cooperative):
+def test_a_listener_without_on_partitions_lost_gets_on_partitions_revoked(cooperative):
     class Listener:
         heard = None
 
@@ -207,7 +207,7 @@ def test_who_does_not_listen_for_losses_hears_of_a_revocation(cooperative):
     assert listener.heard == {A, B}
 
 
-def test_topics_no_longer_subscribed_to_are_given_up_before_the_join(cooperative):
+def test_partitions_of_unsubscribed_topics_are_revoked_before_the_join(cooperative):
     cooperative.subscription.subscribe_topics(["t", "u"])
     cooperative.receive(A, OTHER)
     cooperative.subscription.subscribe_topics(["u"])
@@ -215,7 +215,7 @@ def test_topics_no_longer_subscribed_to_are_given_up_before_the_join(cooperative
     assert cooperative.subscription.assignment == {OTHER}
 
 
-def test_partitions_of_a_subscription_that_has_changed_are_not_taken(eager):
+def test_assigned_partitions_outside_the_current_subscription_are_ignored_and_cause_a_rejoin(eager):
     eager.rebalance()
     assert eager.receive(A, OTHER) == ["rejoin", ("assigned", [A], [A])]
 
@@ -237,7 +237,7 @@ def test_a_listener_that_raises_stops_neither_the_join_nor_the_assignment(eager)
     assert eager.subscription.assignment == {C}
 
 
-def test_no_poll_waits_for_the_commit_before_a_join_but_the_join_does(eager):
+def test_the_join_waits_for_the_commit_but_no_poll_does(eager):
     async def story() -> None:
         eager.link.prepare = PrepareJoin(lost=False)
         assert await eager.poll_while_the_commit_lasts() == ["commit"]
@@ -253,7 +253,7 @@ def test_no_poll_waits_for_the_commit_before_a_join_but_the_join_does(eager):
     assert eager.rebalance() == ["commit", ("revoked", [C], [C]), "join"], "the next rebalance commits again"
 
 
-def test_no_poll_waits_for_the_commit_of_what_an_assignment_takes_away(cooperative):
+def test_no_poll_waits_for_the_commit_before_a_cooperative_revocation(cooperative):
     async def story() -> None:
         cooperative.give(B, C)
         assert await cooperative.poll_while_the_commit_lasts() == ["commit"]
@@ -270,7 +270,7 @@ def test_no_poll_waits_for_the_commit_of_what_an_assignment_takes_away(cooperati
 
 
 @pytest.mark.parametrize("world", ["eager", "cooperative"])
-def test_a_membership_lost_while_the_commit_lasts_ends_it(world, request):
+def test_a_membership_lost_during_the_commit_ends_the_wait_for_the_commit(world, request):
     world = request.getfixturevalue(world)
 
     async def story() -> None:
@@ -284,7 +284,7 @@ def test_a_membership_lost_while_the_commit_lasts_ends_it(world, request):
     asyncio.run(story())
 
 
-def test_an_assignment_of_a_membership_that_ended_meanwhile_is_not_taken(cooperative):
+def test_an_assignment_is_dropped_if_the_membership_ends_during_the_commit(cooperative):
     async def story() -> None:
         cooperative.give(B, C)
         await cooperative.poll_while_the_commit_lasts()
@@ -296,14 +296,14 @@ def test_an_assignment_of_a_membership_that_ended_meanwhile_is_not_taken(coopera
     asyncio.run(story())
 
 
-def test_what_nobody_expected_of_a_commit_is_raised_from_the_poll(eager):
+def test_an_unexpected_error_of_the_commit_is_raised_from_the_poll(eager):
     eager.commit_may_end = object()  # This object cannot be awaited.
     with pytest.raises(AttributeError):
         eager.rebalance()
     assert not eager.rebalancer.waits
 
 
-def test_without_automatic_commits_nothing_waits():
+def test_without_automatic_commits_the_join_does_not_wait():
     world = World("range")
     world.receive(A)
     world.rebalancer = ClassicRebalancer(
@@ -315,7 +315,7 @@ def test_without_automatic_commits_nothing_waits():
     assert world.rebalance() == ["join"]
 
 
-def test_closing_revokes_or_reports_lost(eager):
+def test_closing_reports_partitions_as_revoked_or_as_lost_without_a_membership(eager):
     asyncio.run(eager.rebalancer.give_up())
     assert eager.story[-1] == ("revoked", [A, B], [A, B])
     eager.link.identity = Identity(-1, "")

@@ -49,7 +49,7 @@ class World:
         self.store.answers.set()
 
 
-def test_a_commit_that_a_rebalance_overtakes_is_not_the_new_members():
+def test_a_commit_during_a_rebalance_is_sent_as_the_old_member():
     async def story() -> None:
         world = World()
         world.committer.commit_async({TP: OffsetAndMetadata(3)}, lambda *outcome: world.told.append(outcome))
@@ -61,7 +61,7 @@ def test_a_commit_that_a_rebalance_overtakes_is_not_the_new_members():
     asyncio.run(story())
 
 
-def test_the_last_commit_is_not_the_new_members_either():
+def test_the_commit_before_revocation_is_sent_as_the_old_member():
     async def story() -> None:
         world = World()
         last = asyncio.create_task(world.committer.commit_before_revocation(10_000))
@@ -72,7 +72,7 @@ def test_the_last_commit_is_not_the_new_members_either():
     asyncio.run(story())
 
 
-def test_the_last_commit_gives_up_in_time_also_when_the_store_does_not():
+def test_the_commit_before_revocation_times_out_if_the_store_hangs():
     async def story() -> None:
         world = World()
         async with asyncio.timeout(60):
@@ -82,7 +82,7 @@ def test_the_last_commit_gives_up_in_time_also_when_the_store_does_not():
     run_without_waiting(story())
 
 
-def test_before_the_first_join_there_is_nothing_to_commit_and_nothing_to_warn_of(caplog):
+def test_before_the_first_join_nothing_is_committed_and_no_warning_is_logged(caplog):
     async def story() -> None:
         world = World()
         world.subscription.assign_from_group([])

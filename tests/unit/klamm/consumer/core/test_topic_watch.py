@@ -80,7 +80,7 @@ class World:
                 await asyncio.sleep(0)
 
 
-def test_that_no_server_is_accepted_is_for_the_next_poll_to_raise():
+def test_a_tls_failure_is_kept_for_the_next_poll_and_the_request_is_retried():
     async def story() -> None:
         world = World(failures=1)
         world.client.error = SslAuthenticationError
@@ -93,7 +93,7 @@ def test_that_no_server_is_accepted_is_for_the_next_poll_to_raise():
     asyncio.run(story())
 
 
-def test_a_pattern_is_asked_for_beside_the_polls_until_somebody_answers():
+def test_topics_of_a_pattern_are_requested_outside_the_poll_until_a_server_answers():
     async def story() -> None:
         world = World(failures=3)
         world.subscribe("a-.*")
@@ -108,7 +108,7 @@ def test_a_pattern_is_asked_for_beside_the_polls_until_somebody_answers():
     asyncio.run(story())
 
 
-def test_a_pattern_goes_on_to_follow_the_cluster_and_may_be_replaced():
+def test_a_pattern_matches_topics_created_later_until_it_is_replaced():
     async def story() -> None:
         world = World()
         world.subscribe("a-.*")
@@ -122,7 +122,7 @@ def test_a_pattern_goes_on_to_follow_the_cluster_and_may_be_replaced():
     asyncio.run(story())
 
 
-def test_who_unsubscribes_meanwhile_is_left_alone():
+def test_a_pattern_is_not_applied_after_an_unsubscribe():
     async def story() -> None:
         world = World()
         world.subscribe("a-.*")
@@ -145,7 +145,7 @@ def test_missing_topics_are_asked_for_by_name():
     asyncio.run(story())
 
 
-def test_that_a_topic_is_kept_from_the_client_is_for_the_next_poll_to_raise_until_it_is_not():
+def test_an_unauthorized_topic_is_kept_as_an_error_for_the_next_poll_and_retried():
     async def story() -> None:
         world = World()
         world.client.denials = 2
@@ -159,7 +159,7 @@ def test_that_a_topic_is_kept_from_the_client_is_for_the_next_poll_to_raise_unti
     asyncio.run(story())
 
 
-def test_closing_ends_it():
+def test_closing_the_topic_watch_ends_its_requests():
     async def story() -> None:
         world = World(failures=10**9)
         world.subscribe("a-.*")

@@ -44,7 +44,7 @@ def wanted(buffer: FetchBuffer) -> list[tuple[TopicPartition, int]]:
     return [(each.tp, each.offset) for each in buffer.wanted()]
 
 
-def test_fetching_begins_at_the_position_and_goes_on_after_what_came(buffer):
+def test_fetching_starts_at_the_position_and_continues_after_the_fetched_data(buffer):
     assert wanted(buffer) == [(A, 10), (B, 20)]
     assert buffer.put(fetched(buffer, A, 15))
     assert wanted(buffer) == [(B, 20)], "one fetch of a waits already"
@@ -61,7 +61,7 @@ def test_only_partitions_with_a_position_that_are_not_paused_are_fetched(buffer,
     assert wanted(buffer) == [(B, 20)]
 
 
-def test_bytes_count_until_they_are_released(buffer):
+def test_fetched_bytes_count_as_buffered_until_they_are_released(buffer):
     buffer.put(fetched(buffer, A, 11))
     buffer.put(fetched(buffer, B, 21))
     taken = buffer.take()
@@ -73,7 +73,7 @@ def test_bytes_count_until_they_are_released(buffer):
     assert wanted(buffer) == [(B, 21)]
 
 
-def test_the_second_answer_for_one_position_is_forgotten(buffer):
+def test_a_second_answer_for_the_same_position_is_dropped(buffer):
     first, second = fetched(buffer, A, 15), fetched(buffer, A, 15)
     assert buffer.put(first)
     assert not buffer.put(second), "while the first waits"
@@ -83,7 +83,7 @@ def test_the_second_answer_for_one_position_is_forgotten(buffer):
     assert (A, 15) in wanted(buffer)
 
 
-def test_an_answer_for_a_position_that_was_left_is_forgotten(buffer, subscription):
+def test_an_answer_for_the_position_before_a_seek_is_dropped(buffer, subscription):
     late = fetched(buffer, A, 15)
     subscription.require(A).seek(100)
     assert not buffer.put(late)
@@ -91,7 +91,7 @@ def test_an_answer_for_a_position_that_was_left_is_forgotten(buffer, subscriptio
     assert (A, 100) in wanted(buffer)
 
 
-def test_what_waits_for_a_position_that_was_left_is_dropped(buffer, subscription):
+def test_buffered_data_of_the_position_before_a_seek_is_dropped(buffer, subscription):
     buffer.put(fetched(buffer, A, 15))
     subscription.require(A).seek(10)
     assert not buffer.has_ready()
@@ -100,7 +100,7 @@ def test_what_waits_for_a_position_that_was_left_is_dropped(buffer, subscription
     assert (A, 10) in wanted(buffer)
 
 
-def test_a_partition_that_went_away_and_came_back_begins_anew(buffer, subscription):
+def test_buffered_data_of_a_partition_that_was_unassigned_and_assigned_again_is_dropped(buffer, subscription):
     buffer.put(fetched(buffer, A, 15))
     subscription.assign([B])
     subscription.assign([A, B])
@@ -109,7 +109,7 @@ def test_a_partition_that_went_away_and_came_back_begins_anew(buffer, subscripti
     assert (A, 10) in wanted(buffer)
 
 
-def test_what_a_paused_partition_has_waits_for_it(buffer, subscription):
+def test_buffered_data_of_a_paused_partition_is_kept_until_it_resumes(buffer, subscription):
     buffer.put(fetched(buffer, A, 15))
     subscription.require(A).paused = True
     assert buffer.take() == []
@@ -117,7 +117,7 @@ def test_what_a_paused_partition_has_waits_for_it(buffer, subscription):
     assert [data.tp for data in buffer.take()] == [A]
 
 
-def test_it_is_saturated_while_something_waits_to_be_read(buffer):
+def test_the_buffer_is_saturated_while_it_holds_unread_data(buffer):
     assert not buffer.saturated()
     buffer.put(fetched(buffer, A, 15))
     assert buffer.saturated()
@@ -125,7 +125,7 @@ def test_it_is_saturated_while_something_waits_to_be_read(buffer):
     assert not buffer.saturated()
 
 
-def test_a_fetch_says_the_epoch_of_the_batch_before_it(buffer, subscription):
+def test_a_fetch_names_the_leader_epoch_of_the_batch_before_its_offset(buffer, subscription):
     """The fetch names the epoch of the batch before its offset.
 
     At first this is the batch before the position, later the last batch that was fetched ahead.
@@ -143,7 +143,7 @@ def test_a_fetch_says_the_epoch_of_the_batch_before_it(buffer, subscription):
     assert epochs()[A] == -1
 
 
-def test_the_last_header_is_that_of_the_last_batch():
+def test_last_header_returns_the_header_of_the_last_batch():
     first = encode_batch([(0, None, b"v", ())] * 3, base_offset=7)
     second = encode_batch([(0, None, b"v", ())] * 2, base_offset=50)
     assert last_header(memoryview(first)).next_offset == 10

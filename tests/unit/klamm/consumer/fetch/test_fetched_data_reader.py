@@ -52,7 +52,7 @@ def offsets(one: FetchedDataReader, at_once: int = 2) -> list[int]:
     return [record.offset for record in drain(one, at_once)]
 
 
-def test_a_record_has_everything_the_batch_says():
+def test_a_record_has_all_fields_of_its_batch():
     one = reader(batch(5, [b"v"], partition_leader_epoch=9), fetch_offset=5)
     (record,) = one.read(10)
     assert record.topic_partition == TP
@@ -63,7 +63,7 @@ def test_a_record_has_everything_the_batch_says():
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
 @pytest.mark.parametrize("compression", list(CompressionType))
-def test_reads_end_at_batches_and_positions_follow(at_once, compression):
+def test_each_read_advances_the_next_offset_past_its_last_record(at_once, compression):
     one = reader(batch(0, [b"a", b"b", b"c"], compression=compression), batch(3, [b"d"], compression=compression))
     seen = []
     while not one.exhausted:
@@ -78,12 +78,12 @@ def test_records_before_the_fetch_offset_are_left_out():
     assert offsets(reader(batch(0, [b"a", b"b", b"c"]), fetch_offset=2)) == [2]
 
 
-def test_null_values_are_records():
+def test_a_record_with_a_null_value_is_returned():
     (record,) = drain(reader(batch(0, [None])))
     assert record.value is None
 
 
-def test_control_batches_move_the_position_only():
+def test_control_batches_advance_the_next_offset_and_return_no_record():
     marker = end_transaction_marker(
         ControlRecordType.COMMIT,
         producer_id=1,
@@ -115,7 +115,7 @@ def end(first: int, producer_id: int, kind: ControlRecordType) -> bytes:
     )
 
 
-def test_read_committed_leaves_out_aborted_transactions_and_no_others():
+def test_read_committed_skips_only_aborted_transactions():
     log = [
         transactional(0, producer_id=1),
         transactional(2, producer_id=2),
@@ -129,12 +129,12 @@ def test_read_committed_leaves_out_aborted_transactions_and_no_others():
     assert offsets(reader(*log, aborted=[(1, 0)])) == [0, 1, 2, 3, 4, 6, 7]
 
 
-def test_an_abort_that_began_before_the_fetch_counts():
+def test_an_aborted_transaction_that_began_before_the_fetch_offset_is_skipped():
     log = [transactional(10, producer_id=1), end(12, 1, ControlRecordType.ABORT), transactional(13, producer_id=1)]
     assert offsets(reader(*log, fetch_offset=10, aborted=[(1, 4)], read_committed=True)) == [13, 14]
 
 
-def test_two_aborts_of_one_producer_in_one_fetch():
+def test_two_aborted_transactions_of_one_producer_in_one_fetch_are_skipped():
     log = [
         transactional(0, 1),
         end(2, 1, ControlRecordType.ABORT),
@@ -146,12 +146,12 @@ def test_two_aborts_of_one_producer_in_one_fetch():
     assert offsets(reader(*log, aborted=[(1, 3), (1, 0)], read_committed=True)) == [6, 7]
 
 
-def test_deserializers_get_bytes_but_never_null():
+def test_deserializers_are_not_called_for_null():
     one = reader(batch(0, [b"[1]", None]), key_deserializer=bytes.decode, value_deserializer=json.loads)
     assert [(record.key, record.value) for record in drain(one)] == [("k", [1]), ("k", None)]
 
 
-def test_a_deserializer_that_fails_stops_before_its_record_until_somebody_seeks():
+def test_a_deserializer_error_stops_before_its_record_and_repeats_on_each_read():
     one = reader(batch(0, [b"1", b"2", b"no", b"4"]), value_deserializer=int)
     assert [record.value for record in one.read(10)] == [1, 2]
     assert one.next_offset == 2
@@ -163,7 +163,7 @@ def test_a_deserializer_that_fails_stops_before_its_record_until_somebody_seeks(
     assert not one.exhausted
 
 
-def test_a_deserializer_that_fails_on_the_first_record_of_a_batch():
+def test_a_deserializer_error_on_the_first_record_of_a_batch_keeps_the_batch_before():
     one = reader(batch(0, [b"1"]), batch(1, [b"no"]), value_deserializer=int)
     assert [record.value for record in one.read(10)] == [1]
     assert one.next_offset == 1
@@ -172,7 +172,7 @@ def test_a_deserializer_that_fails_on_the_first_record_of_a_batch():
     assert raised.value.offset == 1
 
 
-def test_a_damaged_batch_stops_after_the_whole_ones_before_it():
+def test_records_before_a_damaged_batch_are_returned_before_its_error():
     damaged = bytearray(batch(2, [b"c"]))
     damaged[-1] ^= 1
     one = reader(batch(0, [b"a", b"b"]), bytes(damaged))
@@ -182,7 +182,7 @@ def test_a_damaged_batch_stops_after_the_whole_ones_before_it():
     assert isinstance(raised.value.__cause__, ChecksumMismatchError)
 
 
-def test_checksums_are_looked_at_only_when_asked():
+def test_checksums_are_verified_only_with_check_crcs():
     damaged = bytearray(batch(0, [b"c"]))
     damaged[17] ^= 1
     assert offsets(reader(bytes(damaged), check_crcs=False)) == [0]

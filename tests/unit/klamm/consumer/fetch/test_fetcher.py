@@ -214,7 +214,7 @@ async def test_every_leader_gets_one_long_poll_for_all_of_its_partitions():
 
 
 @scenario
-async def test_what_came_is_buffered_and_the_others_are_asked_without_waiting():
+async def test_fetched_data_is_buffered_and_the_other_partitions_are_fetched_without_waiting():
     world = World()
     await world.pump()
     await world.open_at(1).answer({A: batch(0, 3)})
@@ -227,7 +227,7 @@ async def test_what_came_is_buffered_and_the_others_are_asked_without_waiting():
 
 
 @scenario
-async def test_a_broker_that_said_how_long_to_rest_is_asked_nothing_before_that_is_over():
+async def test_a_broker_that_throttles_gets_no_fetch_before_the_throttle_time_is_over():
     world = World()
     await world.pump()
     await world.open_at(1).answer({A: batch(0, 3)}, throttle_ms=3_600_000)
@@ -238,7 +238,7 @@ async def test_a_broker_that_said_how_long_to_rest_is_asked_nothing_before_that_
     await world.fetcher.close()
 
 
-def test_after_its_rest_a_fetcher_goes_on_by_itself():
+def test_a_fetcher_continues_by_itself_after_the_throttle_time():
     async def story() -> None:
         world = World()
         await world.pump()
@@ -250,7 +250,7 @@ def test_after_its_rest_a_fetcher_goes_on_by_itself():
 
 
 @scenario
-async def test_an_empty_answer_that_did_not_wait_is_not_asked_for_again_before_something_is_read():
+async def test_after_an_empty_answer_without_waiting_no_fetch_is_sent_before_data_is_read():
     world = World()
     await world.pump()
     await world.open_at(1).answer({A: batch(0, 3)})
@@ -266,7 +266,7 @@ async def test_an_empty_answer_that_did_not_wait_is_not_asked_for_again_before_s
 
 
 @scenario
-async def test_a_fetch_goes_on_while_what_came_is_being_read():
+async def test_the_next_fetch_is_sent_while_the_fetched_data_is_read():
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: batch(0, 5)})
@@ -291,7 +291,7 @@ async def test_a_full_buffer_stops_fetching():
 
 
 @scenario
-async def test_a_seek_gives_the_waiting_request_up_and_its_answer_with_it():
+async def test_a_seek_cancels_the_pending_fetch_and_sends_a_new_one():
     world = World()
     await world.pump()
     old = world.open_at(2)
@@ -303,7 +303,7 @@ async def test_a_seek_gives_the_waiting_request_up_and_its_answer_with_it():
 
 
 @scenario
-async def test_an_answer_that_a_seek_overtook_is_not_buffered():
+async def test_an_answer_that_arrives_after_a_seek_is_dropped():
     world = World()
     await world.pump()
     world.subscription.require(C).seek(500)
@@ -314,7 +314,7 @@ async def test_an_answer_that_a_seek_overtook_is_not_buffered():
 
 
 @scenario
-async def test_a_pause_keeps_the_waiting_request_and_a_resume_replaces_it():
+async def test_a_resume_replaces_the_pending_fetch_to_include_the_partition():
     world = World()
     world.subscription.require(B).paused = True
     await world.pump()
@@ -328,7 +328,7 @@ async def test_a_pause_keeps_the_waiting_request_and_a_resume_replaces_it():
 
 
 @scenario
-async def test_out_of_range_resets_by_policy():
+async def test_offset_out_of_range_resets_the_position_by_the_policy():
     world = World(reset="earliest")
     await world.pump()
     await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
@@ -338,7 +338,7 @@ async def test_out_of_range_resets_by_policy():
 
 
 @scenario
-async def test_nearest_goes_by_the_bounds_of_the_log_in_the_refusal():
+async def test_the_nearest_policy_uses_the_log_bounds_in_the_out_of_range_answer():
     world = World(reset="nearest")
     world.subscription.require(C).seek(30)
     await world.pump()
@@ -350,7 +350,7 @@ async def test_nearest_goes_by_the_bounds_of_the_log_in_the_refusal():
 
 
 @scenario
-async def test_out_of_range_without_a_policy_is_an_error_of_the_next_poll():
+async def test_offset_out_of_range_without_a_policy_is_raised_by_the_next_poll():
     world = World(reset="none")
     await world.pump()
     await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
@@ -361,7 +361,7 @@ async def test_out_of_range_without_a_policy_is_an_error_of_the_next_poll():
 
 
 @scenario
-async def test_out_of_range_ahead_of_what_is_still_unread_waits_until_it_is_read():
+async def test_offset_out_of_range_is_raised_only_after_the_unread_data_before_it_is_read():
     world = World(reset="none")
     await world.pump()
     await world.open_at(2).answer({C: batch(0, 5)})
@@ -377,7 +377,7 @@ async def test_out_of_range_ahead_of_what_is_still_unread_waits_until_it_is_read
 
 
 @scenario
-async def test_a_moved_leader_is_looked_up_and_asked():
+async def test_a_moved_leader_is_looked_up_and_gets_the_fetch():
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: ErrorCode.NOT_LEADER_OR_FOLLOWER})
@@ -391,7 +391,7 @@ async def test_a_moved_leader_is_looked_up_and_asked():
 
 
 @scenario
-async def test_what_an_old_leader_and_the_new_one_both_answer_is_buffered_once():
+async def test_the_same_records_from_the_old_and_the_new_leader_are_buffered_once():
     world = World()
     await world.pump()
     old = world.open_at(2)
@@ -408,7 +408,7 @@ async def test_what_an_old_leader_and_the_new_one_both_answer_is_buffered_once()
 
 
 @scenario
-async def test_a_broker_that_does_not_answer_is_asked_again():
+async def test_a_failed_fetch_is_retried():
     world = World()
     await world.pump()
     await world.open_at(2).fail(ErrorCode.NETWORK_EXCEPTION)
@@ -419,7 +419,7 @@ async def test_a_broker_that_does_not_answer_is_asked_again():
 
 
 @scenario
-async def test_what_no_retry_can_help_is_an_error_of_the_next_poll():
+async def test_a_fatal_fetch_error_is_raised_by_the_next_poll():
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: ErrorCode.TOPIC_AUTHORIZATION_FAILED})
@@ -432,7 +432,7 @@ async def test_what_no_retry_can_help_is_an_error_of_the_next_poll():
 
 
 @scenario
-async def test_what_nobody_expected_is_an_error_of_the_next_poll_and_the_leader_is_asked_again():
+async def test_an_unexpected_exception_is_raised_by_the_next_poll_and_the_fetch_is_retried():
     world = World()
     await world.pump()
     progress = world.progress
@@ -448,7 +448,7 @@ async def test_what_nobody_expected_is_an_error_of_the_next_poll_and_the_leader_
 
 
 @scenario
-async def test_an_answer_about_what_was_not_asked_for_is_an_error_and_the_leader_is_asked_again():
+async def test_an_answer_with_an_unrequested_partition_is_an_error_and_the_fetch_is_retried():
     world = World()
     await world.pump()
     header = broker_pb2.FetchHeader(partitions=[broker_pb2.FetchedPartition(topic="another", partition=0)])
@@ -460,7 +460,7 @@ async def test_an_answer_about_what_was_not_asked_for_is_an_error_and_the_leader
 
 
 @scenario
-async def test_closing_gives_everything_up():
+async def test_closing_cancels_all_pending_fetches():
     world = World()
     await world.pump()
     await world.fetcher.close()
@@ -469,7 +469,7 @@ async def test_closing_gives_everything_up():
 
 
 @scenario
-async def test_a_fetch_says_which_epoch_what_was_read_is_of():
+async def test_a_fetch_names_the_leader_epoch_of_the_last_batch_read():
     world = World()
     await world.pump()
     assert epochs(world.open_at(2)) == {C: (7, -1)}
@@ -480,7 +480,7 @@ async def test_a_fetch_says_which_epoch_what_was_read_is_of():
 
 
 @scenario
-async def test_what_was_read_is_validated_before_a_new_leader_is_asked_for_more():
+async def test_the_position_is_validated_before_the_first_fetch_from_a_new_leader():
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
@@ -502,7 +502,7 @@ async def test_what_was_read_is_validated_before_a_new_leader_is_asked_for_more(
 
 
 @scenario
-async def test_a_leader_is_looked_for_as_long_as_there_is_none_whatever_its_epoch_and_what_was_read():
+async def test_metadata_is_refreshed_until_the_partition_has_a_leader_to_validate_the_position():
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
@@ -521,7 +521,7 @@ async def test_a_leader_is_looked_for_as_long_as_there_is_none_whatever_its_epoc
 
 
 @scenario
-async def test_a_leader_is_looked_for_who_can_tell_where_the_logs_part():
+async def test_metadata_is_refreshed_until_a_leader_can_answer_where_the_logs_diverge():
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
@@ -535,7 +535,7 @@ async def test_a_leader_is_looked_for_who_can_tell_where_the_logs_part():
 
 
 @scenario
-async def test_a_log_that_parts_from_what_was_read_is_not_asked_again_before_that_is_looked_into():
+async def test_a_diverging_log_is_not_fetched_before_the_position_is_validated():
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
@@ -553,7 +553,7 @@ async def test_a_log_that_parts_from_what_was_read_is_not_asked_again_before_tha
 
 
 @scenario
-async def test_a_divergence_ahead_of_the_first_records_read_is_fetched_again_from_the_position():
+async def test_a_divergence_before_any_record_is_read_fetches_again_from_the_position():
     """If the consumer does not know the epoch before its position, it cannot ask where the logs diverge."""
     world = World()
     await world.pump()
@@ -570,7 +570,7 @@ async def test_a_divergence_ahead_of_the_first_records_read_is_fetched_again_fro
 
 
 @scenario
-async def test_a_hint_is_followed_without_metadata_also_to_a_broker_that_was_not_known():
+async def test_a_leader_hint_to_an_unknown_broker_is_followed_without_a_metadata_refresh():
     world = World()
     await world.pump()
     node = common_pb2.Node(node_id=9, endpoint=common_pb2.Endpoint(host="new", port=9))
@@ -583,7 +583,7 @@ async def test_a_hint_is_followed_without_metadata_also_to_a_broker_that_was_not
 
 
 @scenario
-async def test_a_hint_beside_records_asks_nothing_twice():
+async def test_an_answer_with_a_leader_hint_and_records_causes_no_duplicate_fetch():
     world = World()
     await world.pump()
     hint = part(error_code=ErrorCode.FENCED_LEADER_EPOCH, current_leader=2, current_leader_epoch=8)
@@ -595,7 +595,7 @@ async def test_a_hint_beside_records_asks_nothing_twice():
 
 
 @scenario
-async def test_a_broker_that_lags_behind_the_metadata_is_asked_again_without_new_ones():
+async def test_a_broker_with_older_metadata_is_retried_without_a_metadata_refresh():
     world = World()
     await world.pump()
     await world.open_at(2).answer({C: ErrorCode.UNKNOWN_LEADER_EPOCH})
@@ -618,7 +618,7 @@ async def near() -> tuple[World, Call]:
 
 
 @scenario
-async def test_the_closest_replica_is_read_from():
+async def test_the_preferred_read_replica_gets_the_fetches():
     world, call = await near()
     assert (call.asked, epochs(call), call.request.rack_id) == ({C: 0}, {C: (7, -1)}, "here")
     assert [call.node_id for call in world.open] == [1, 3]
@@ -629,7 +629,7 @@ async def test_the_closest_replica_is_read_from():
 
 
 @scenario
-async def test_what_is_out_of_range_of_the_closest_replica_is_asked_of_the_leader_first():
+async def test_an_offset_out_of_range_on_the_preferred_replica_is_first_fetched_from_the_leader():
     world, call = await near()
     await call.answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
     again = world.open_at(2)
@@ -641,7 +641,7 @@ async def test_what_is_out_of_range_of_the_closest_replica_is_asked_of_the_leade
 
 
 @scenario
-async def test_a_closest_replica_that_dies_is_left_for_the_leader():
+async def test_fetches_return_to_the_leader_when_the_preferred_replica_fails():
     world, call = await near()
     await call.fail(ErrorCode.NETWORK_EXCEPTION)
     await until(lambda: any(call.node_id == 2 for call in world.open))
@@ -652,7 +652,7 @@ async def test_a_closest_replica_that_dies_is_left_for_the_leader():
 
 
 @scenario
-async def test_a_closest_replica_that_the_metadata_do_not_know_is_not_asked():
+async def test_a_preferred_replica_missing_in_the_metadata_is_not_used():
     world = World(client_rack="here")
     await world.pump()
     await world.open_at(2).answer({C: part(preferred_read_replica=3)})
@@ -662,7 +662,7 @@ async def test_a_closest_replica_that_the_metadata_do_not_know_is_not_asked():
 
 
 @scenario
-async def test_a_closest_replica_whose_log_parts_from_what_was_read_has_not_the_last_word():
+async def test_after_a_divergence_on_the_preferred_replica_the_leader_gets_the_fetch():
     world, call = await near()
     await call.answer({C: batch(0, 3, leader_epoch=7)})
     await world.read(C, 3, 7)
@@ -675,7 +675,7 @@ async def test_a_closest_replica_whose_log_parts_from_what_was_read_has_not_the_
 
 
 @scenario
-async def test_that_a_topic_is_kept_from_the_client_is_an_error_again_and_again():
+async def test_an_unauthorized_topic_is_an_error_of_every_poll():
     world = World()
     world.client.cluster = ClusterView(topic_errors={"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
     world.client.backoff = Backoff(initial_ms=0, max_ms=0)
@@ -688,7 +688,7 @@ async def test_that_a_topic_is_kept_from_the_client_is_an_error_again_and_again(
 
 
 @scenario
-async def test_a_topic_that_is_not_there_may_come_yet():
+async def test_an_unknown_topic_is_not_an_error_because_it_may_be_created():
     world = World()
     world.client.cluster = ClusterView(topic_errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
     await world.pump()

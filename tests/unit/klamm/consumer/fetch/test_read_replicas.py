@@ -17,25 +17,25 @@ def preferring() -> ReadReplicas:
     return replicas
 
 
-def test_the_leader_is_read_from_until_it_names_another() -> None:
+def test_the_leader_is_read_until_it_names_a_preferred_replica() -> None:
     replicas = preferring()
     assert replicas.node_for(A, LEADER, EPOCH, 399) == FOLLOWER
     assert replicas.node_for(B, LEADER, EPOCH, 100) == LEADER
 
 
-def test_after_its_time_the_leader_is_asked_again() -> None:
+def test_a_preferred_replica_expires_and_the_leader_is_read_again() -> None:
     replicas = preferring()
     assert replicas.node_for(A, LEADER, EPOCH, 400) == LEADER
     assert replicas.node_for(A, LEADER, EPOCH, 100) == LEADER, "for good"
 
 
-def test_another_leader_has_not_named_anybody() -> None:
+def test_a_preferred_replica_of_the_former_leader_is_not_used() -> None:
     replicas = preferring()
     assert replicas.node_for(A, 3, EPOCH + 1, 100) == 3
     assert not replicas.fall_back(A, 200)
 
 
-def test_who_fell_back_is_served_by_the_leader_for_a_moment() -> None:
+def test_after_a_fall_back_the_fetch_asks_for_the_leaders_data_for_a_short_time() -> None:
     replicas = preferring()
     assert not replicas.needs_leader([A, B], 100)
     assert replicas.fall_back(A, 110)
@@ -45,20 +45,20 @@ def test_who_fell_back_is_served_by_the_leader_for_a_moment() -> None:
     assert not replicas.needs_leader([A, B], 110)
 
 
-def test_falling_back_is_news_once() -> None:
+def test_fall_back_returns_true_only_the_first_time() -> None:
     replicas = preferring()
     assert replicas.fall_back(A, 110)
     assert not replicas.fall_back(A, 110)
 
 
-def test_a_follower_is_not_asked_as_a_leader_for_the_sake_of_another_partition() -> None:
+def test_a_fall_back_of_one_partition_does_not_affect_a_partition_read_from_the_follower() -> None:
     replicas = preferring()
     replicas.prefer(B, FOLLOWER, EPOCH, 100)
     assert replicas.fall_back(A, 110)
     assert not replicas.needs_leader([A, B], 105)
 
 
-def test_what_is_not_assigned_any_more_is_forgotten() -> None:
+def test_the_preferred_replica_of_an_unassigned_partition_is_forgotten() -> None:
     replicas = preferring()
     replicas.keep_only(frozenset([B]))
     assert replicas.node_for(A, LEADER, EPOCH, 100) == LEADER

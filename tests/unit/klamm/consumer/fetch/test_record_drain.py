@@ -61,13 +61,13 @@ def test_a_partition_that_filled_a_poll_waits_for_the_others(drain, subscription
     ]
 
 
-def test_positions_follow_what_is_returned(drain, subscription):
+def test_positions_advance_with_the_returned_records(drain, subscription):
     load_all(drain, subscription)
     drain.read(6)
     assert [subscription.require(tp).position for tp in (A, B, C)] == [4, 2, 0]
 
 
-def test_what_a_seek_overtook_makes_room_for_what_was_fetched_since(drain, subscription):
+def test_data_before_a_seek_is_dropped_for_the_data_fetched_after_it(drain, subscription):
     drain.load(data(subscription, tp, [b"0"] * 4) for tp in (A, B))
     subscription.require(B).seek(2)
     drain.read(4)
@@ -79,14 +79,14 @@ def test_what_a_seek_overtook_makes_room_for_what_was_fetched_since(drain, subsc
     assert [each.tp for each in drain.finished()] == [A, B, B]
 
 
-def test_finished_fetches_are_given_back_once(drain, subscription):
+def test_finished_fetches_are_returned_once(drain, subscription):
     load_all(drain, subscription)
     drain.read(6)
     assert [each.tp for each in drain.finished()] == [A]
     assert drain.finished() == []
 
 
-def test_what_was_sought_away_from_is_dropped(drain, subscription):
+def test_data_of_a_partition_is_dropped_after_a_seek(drain, subscription):
     load_all(drain, subscription)
     drain.read(1)
     subscription.require(A).seek(100)
@@ -95,14 +95,14 @@ def test_what_was_sought_away_from_is_dropped(drain, subscription):
     assert not drain.reading()
 
 
-def test_what_was_taken_away_is_dropped(drain, subscription):
+def test_data_of_unassigned_partitions_is_dropped(drain, subscription):
     load_all(drain, subscription)
     subscription.assign([B])
     assert shape(drain.read(100)) == {"b": [0, 1, 2, 3]}
     assert {each.tp for each in drain.finished()} == {A, B, C}
 
 
-def test_a_paused_partition_goes_on_where_it_was(drain, subscription):
+def test_a_resumed_partition_continues_at_its_position(drain, subscription):
     load_all(drain, subscription)
     drain.read(2)
     subscription.require(A).paused = True
@@ -165,13 +165,13 @@ def position_of(subscription, tp) -> int:
     return subscription.require(tp).position
 
 
-def test_positions_follow_the_loop_and_not_the_poll(iteration, subscription):
+def test_positions_advance_with_the_iteration_and_not_with_the_poll(iteration, subscription):
     seen = [iteration.next().offset for _ in range(4)]
     assert seen == [0, 1, 2, 0]
     assert [position_of(subscription, tp) for tp in (A, B, C)] == [3, 1, 0]
 
 
-def test_the_loop_ends_where_the_poll_did(iteration, subscription):
+def test_the_iteration_ends_after_the_records_of_the_poll(iteration, subscription):
     assert len(list(iter(iteration.next, None))) == 9
     assert [position_of(subscription, tp) for tp in (A, B, C)] == [3, 3, 3]
     assert not iteration

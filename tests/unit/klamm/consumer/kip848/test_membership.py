@@ -87,7 +87,7 @@ def driver():
     return Driver()
 
 
-def test_the_first_poll_joins_and_says_everything(driver):
+def test_the_first_poll_joins_with_a_full_heartbeat(driver):
     assert driver.step(SubscriptionChanged(subscription=ORDERS)) == []
     assert driver.member.due
 
@@ -99,11 +99,11 @@ def test_the_first_poll_joins_and_says_everything(driver):
     assert driver.member.identity == Identity(4, "m")
 
 
-def test_without_a_subscription_nobody_joins(driver):
+def test_a_poll_without_a_subscription_does_not_join(driver):
     assert driver.step(Polled()) == []
 
 
-def test_what_was_taken_is_said_at_once_and_once(driver):
+def test_reconciled_partitions_are_sent_immediately_and_only_once(driver):
     driver.step(SubscriptionChanged(subscription=ORDERS))
     driver.step(Polled())
     driver.answer(assignment=BOTH)
@@ -118,7 +118,7 @@ def test_what_was_taken_is_said_at_once_and_once(driver):
     assert (sent.is_full, sent.subscription, sent.owned) == (False, None, None)
 
 
-def test_what_changes_while_a_heartbeat_is_under_way_follows_its_answer(driver):
+def test_a_change_during_a_heartbeat_is_sent_after_its_answer(driver):
     driver.join()
     driver.pass_time(INTERVAL_MS)
     assert driver.step(Reconciled(owned=ONE)) == []
@@ -129,7 +129,7 @@ def test_what_changes_while_a_heartbeat_is_under_way_follows_its_answer(driver):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
-def test_after_a_failure_everything_is_said_again(driver, code):
+def test_a_failed_heartbeat_is_retried_as_a_full_heartbeat(driver, code):
     driver.join()
     driver.pass_time(INTERVAL_MS)
 
@@ -143,7 +143,7 @@ def test_after_a_failure_everything_is_said_again(driver, code):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_who_is_expelled_joins_again_when_the_user_has_heard_of_the_loss(driver, code):
+def test_a_fenced_or_unknown_member_joins_again_after_the_loss_was_reported(driver, code):
     driver.join()
     driver.pass_time(INTERVAL_MS)
 
@@ -157,7 +157,7 @@ def test_who_is_expelled_joins_again_when_the_user_has_heard_of_the_loss(driver,
     assert (sent.member_epoch, sent.is_full, sent.owned) == (0, True, {})
 
 
-def test_a_refusal_is_the_users_to_hear_and_the_next_poll_tries_again(driver):
+def test_a_refused_heartbeat_is_raised_to_the_user_and_joining_is_retried(driver):
     driver.step(SubscriptionChanged(subscription=ORDERS))
     driver.step(Polled())
 
@@ -169,7 +169,7 @@ def test_a_refusal_is_the_users_to_hear_and_the_next_poll_tries_again(driver):
     assert driver.sent.member_epoch == 0
 
 
-def test_a_fenced_instance_stays_out(driver):
+def test_a_fenced_static_member_never_joins_again(driver):
     driver.join()
     driver.pass_time(INTERVAL_MS)
     driver.answer(ErrorCode.FENCED_INSTANCE_ID)
@@ -180,7 +180,7 @@ def test_a_fenced_instance_stays_out(driver):
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
-def test_who_does_not_poll_leaves(instance_id, epoch):
+def test_a_member_that_exceeds_max_poll_interval_leaves_the_group(instance_id, epoch):
     driver = Driver(instance_id)
     driver.join()
     assert driver.member.next_deadline_ms() == driver.now_ms + INTERVAL_MS
@@ -190,7 +190,7 @@ def test_who_does_not_poll_leaves(instance_id, epoch):
 
 
 @pytest.mark.parametrize(("instance_id", "static", "epoch"), [(None, False, -1), ("i", False, -2), ("i", True, -1)])
-def test_leaving(instance_id, static, epoch):
+def test_a_leave_sends_the_member_epoch_of_a_dynamic_or_static_member(instance_id, static, epoch):
     driver = Driver(instance_id)
     driver.join()
 
@@ -198,7 +198,7 @@ def test_leaving(instance_id, static, epoch):
     assert driver.member.state is ConsumerMemberState.UNJOINED
 
 
-def test_an_answer_that_comes_too_late_says_nothing(driver):
+def test_a_heartbeat_answer_after_leaving_is_ignored(driver):
     driver.join()
     driver.pass_time(INTERVAL_MS)
     late = driver.sent
@@ -209,7 +209,7 @@ def test_an_answer_that_comes_too_late_says_nothing(driver):
     assert driver.member.identity.generation_id == -1
 
 
-def test_a_commit_at_a_stale_epoch_ends_nothing_one_of_a_stranger_does(driver):
+def test_an_unknown_member_commit_loses_the_membership_but_a_stale_epoch_does_not(driver):
     driver.join()
     identity = driver.member.identity
 

@@ -93,7 +93,7 @@ def commit(*script, identity: Identity = ME, once: bool = False):
     return commits[0]
 
 
-def test_a_commit_carries_who_commits_what():
+def test_a_commit_names_the_member_and_the_offsets():
     client, refused = commit()
     (request,) = client.requests
     assert (request.generation_id, request.member_id, request.group_instance_id) == (4, "me", "static")
@@ -104,7 +104,7 @@ def test_a_commit_carries_who_commits_what():
     assert refused == []
 
 
-def test_outside_the_group_no_membership_is_claimed():
+def test_a_commit_from_outside_the_group_names_no_member():
     client, _ = commit(identity=OUTSIDE_THE_GROUP)
     (request,) = client.requests
     assert (request.generation_id, request.member_id, request.group_instance_id) == (-1, "", "")
@@ -119,14 +119,14 @@ def test_outside_the_group_no_membership_is_claimed():
         (EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]("scripted"), True),
     ],
 )
-def test_passing_failures_are_tried_again(outcome, forgets):
+def test_retriable_errors_are_retried(outcome, forgets):
     client, _ = commit(outcome)
     assert len(client.requests) == 2
     assert bool(client.forgotten) is forgets
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-def test_a_group_that_moved_on_fails_the_commit_and_the_membership_hears_of_it(code):
+def test_a_commit_of_a_former_generation_fails_and_the_membership_is_notified(code):
     with pytest.raises(CommitFailedError, match=r"max\.poll\.records") as raised:
         commit(code)
     client, refused = raised.value.commits  # type: ignore[attr-defined]
@@ -134,7 +134,7 @@ def test_a_group_that_moved_on_fails_the_commit_and_the_membership_hears_of_it(c
     assert refused[0][:2] == (ME, code)
 
 
-def test_a_commit_from_outside_a_group_that_has_members_is_told_so():
+def test_the_error_of_a_commit_from_outside_says_that_the_group_has_members():
     with pytest.raises(CommitFailedError, match=r"group group has members, and this consumer is none of them"):
         commit(ErrorCode.UNKNOWN_MEMBER_ID, identity=OUTSIDE_THE_GROUP)
 
@@ -146,26 +146,26 @@ def test_a_commit_from_outside_a_group_that_has_members_is_told_so():
         (ErrorCode.FENCED_INSTANCE_ID, FencedInstanceIdError),
     ],
 )
-def test_what_else_concerns_the_membership_is_passed_on_too(code, error):
+def test_rebalance_and_fencing_errors_are_raised_and_the_membership_is_notified(code, error):
     with pytest.raises(error) as raised:
         commit(code)
     _, refused = raised.value.commits
     assert refused[0][:2] == (ME, code)
 
 
-def test_other_refusals_name_the_partition():
+def test_other_commit_errors_name_the_partition():
     with pytest.raises(OffsetMetadataTooLargeError, match="t-0"):
         commit(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 
-def test_committing_once_is_once():
+def test_a_commit_with_once_is_not_retried():
     with pytest.raises(CoordinatorLoadInProgressError) as raised:
         commit(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, once=True)
     client, _ = raised.value.commits  # type: ignore[attr-defined]
     assert len(client.requests) == 1
 
 
-def test_fetching_leaves_out_what_is_not_stored():
+def test_fetch_leaves_out_partitions_without_a_committed_offset():
     async def main():
         client = Client(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         found = await OffsetStore(client, "group").fetch([B, A], timeout_ms=TIMEOUT_MS)
@@ -180,7 +180,7 @@ def test_fetching_leaves_out_what_is_not_stored():
     assert client.requests[2].all_topics
 
 
-def test_commits_go_out_in_the_order_they_were_asked_for():
+def test_commits_are_sent_in_the_order_of_their_calls():
     async def main() -> list[int]:
         client = Client(*[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3)
         store = OffsetStore(client, "group")

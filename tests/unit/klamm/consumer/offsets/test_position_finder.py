@@ -83,7 +83,7 @@ class World:
         return self.finder.take_failure()
 
 
-def test_what_may_pass_is_tried_again():
+def test_a_retriable_error_is_retried():
     async def story() -> None:
         world = World(NoBrokerError("scripted"), NoBrokerError("scripted"))
         assert await world.look_up() is None
@@ -93,7 +93,7 @@ def test_what_may_pass_is_tried_again():
 
 
 @pytest.mark.parametrize("error", [TopicAuthorizationFailedError("scripted"), TypeError("a bug")])
-def test_anything_else_is_an_error_of_the_next_poll_and_the_one_after_it_tries_again(error):
+def test_a_fatal_error_is_raised_once_and_the_next_look_up_succeeds(error):
     async def story() -> None:
         world = World(error)
         assert await world.look_up() is error
@@ -106,7 +106,7 @@ def test_anything_else_is_an_error_of_the_next_poll_and_the_one_after_it_tries_a
 OTHER = TopicPartition("t", 1)
 
 
-def test_a_seek_ends_an_error_that_no_poll_has_raised_yet():
+def test_a_seek_drops_an_error_that_no_poll_has_raised():
     async def story() -> None:
         world = World(reset="none")
         world.finder.start()
@@ -131,7 +131,7 @@ def test_a_lost_position_is_reported_with_the_new_one(caplog):
     assert "group 'g' lost its position 2 in t-0" in caplog.text
 
 
-def test_a_lost_position_is_still_known_when_the_end_has_to_be_looked_up_in_a_second_round():
+def test_a_lost_position_is_reported_after_a_second_look_up_for_the_end_offset():
     async def story() -> None:
         world = World()
         world.offsets = {1234: -1, LATEST_TIMESTAMP: 9}
@@ -153,7 +153,7 @@ def test_a_reset_that_the_user_asked_for_is_not_reported():
     asyncio.run(story())
 
 
-def test_a_position_that_goes_back_to_where_the_logs_part_is_reported():
+def test_a_position_reset_to_the_point_of_divergence_is_reported():
     async def story() -> None:
         world = World()
         world.subscription.require(TP).seek(9, 3)
@@ -164,7 +164,7 @@ def test_a_position_that_goes_back_to_where_the_logs_part_is_reported():
     asyncio.run(story())
 
 
-def test_positions_with_an_epoch_are_validated_and_go_on():
+def test_a_position_with_an_epoch_is_fetchable_after_its_validation():
     async def story() -> None:
         world = World()
         world.subscription.require(TP).seek(9, 3)
@@ -182,7 +182,7 @@ def test_positions_with_an_epoch_are_validated_and_go_on():
     asyncio.run(story())
 
 
-def test_a_partition_that_cannot_be_asked_about_keeps_no_other_waiting():
+def test_a_partition_that_cannot_be_validated_does_not_delay_the_others():
     async def story() -> None:
         world = World()
         world.subscription.assign([TP, OTHER])
@@ -199,7 +199,7 @@ def test_a_partition_that_cannot_be_asked_about_keeps_no_other_waiting():
     asyncio.run(story())
 
 
-def test_a_failing_look_up_of_one_kind_does_not_hold_up_another():
+def test_failing_offset_look_ups_do_not_delay_validations():
     async def story() -> None:
         world = World(*[NoBrokerError("no offsets")] * 1_000)
         world.subscription.assign([TP, OTHER])
@@ -230,7 +230,7 @@ def test_truncation_without_a_policy_is_an_error_of_every_poll_until_a_seek():
     asyncio.run(story())
 
 
-def test_truncation_with_a_policy_is_said_in_the_log(caplog):
+def test_truncation_with_a_policy_resets_the_position_and_is_logged(caplog):
     async def story() -> None:
         world = World()
         world.subscription.require(TP).seek(9, 3)
@@ -242,7 +242,7 @@ def test_truncation_with_a_policy_is_said_in_the_log(caplog):
     assert "t-0: what was read from offset 7" in caplog.text
 
 
-def test_records_that_another_epoch_replaced_are_said_in_the_log_even_if_it_reaches_the_position(caplog):
+def test_a_divergence_that_cannot_be_located_is_logged(caplog):
     async def story() -> None:
         world = World(reset="none")
         world.subscription.require(TP).seek(9, 3)

@@ -20,7 +20,7 @@ async def invoke(function, argument) -> None:
     function(argument)
 
 
-def test_the_callback_gets_each_reset_once():
+def test_the_reset_callback_is_called_once_for_each_reset():
     heard = []
     resets = PositionResets(ConsumerConfig.parse(group_id="g", on_position_reset=heard.append), invoke)
     assert not resets.are_due
@@ -36,7 +36,7 @@ def test_the_callback_gets_each_reset_once():
     assert (resets.resets_total, resets.skipped_total) == (2, 8_000)
 
 
-def test_an_error_of_the_callback_is_raised_and_the_next_reset_is_told_later():
+def test_an_error_of_the_reset_callback_is_raised_and_the_next_reset_is_delivered_later():
     heard = []
 
     def fail_first(reset: PositionReset) -> None:
@@ -53,7 +53,7 @@ def test_an_error_of_the_callback_is_raised_and_the_next_reset_is_told_later():
     assert heard == [TP, OTHER]
 
 
-def test_without_a_callback_the_reset_is_logged_and_counted(caplog):
+def test_a_position_reset_without_a_callback_is_logged_and_counted(caplog):
     resets = PositionResets(ConsumerConfig.parse(), invoke)
     resets.add(TP, LostPosition(100, 5_860, 8_100), 5_860)
     assert not resets.are_due
@@ -63,6 +63,6 @@ def test_without_a_callback_the_reset_is_logged_and_counted(caplog):
     assert resets.skipped_total == 5_760
 
 
-def test_what_cannot_be_called_is_refused():
+def test_a_reset_callback_that_is_not_callable_is_refused():
     with pytest.raises(ConfigError, match=r"on\.position\.reset.*a function that takes a PositionReset"):
         ConsumerConfig.parse(on_position_reset="print")

@@ -43,7 +43,7 @@ def process_all(ledger: WorkLedger, count_max: int = 1_000) -> list[tuple[int, i
     return processed
 
 
-def test_a_partition_is_with_one_worker_at_a_time() -> None:
+def test_a_partition_is_held_by_one_worker_at_a_time() -> None:
     ledger = WorkLedger()
     ledger.add(A, records(A, 0, 3))
 
@@ -69,7 +69,7 @@ def test_partitions_take_turns() -> None:
     assert order == [0, 1] * 4
 
 
-def test_only_what_is_done_is_committed_and_once() -> None:
+def test_only_processed_records_are_committed_and_only_once() -> None:
     ledger = WorkLedger()
     ledger.add(A, records(A, 10, 13))
     assert ledger.to_commit() == {}
@@ -85,7 +85,7 @@ def test_only_what_is_done_is_committed_and_once() -> None:
     assert ledger.to_commit() == {}
 
 
-def test_of_a_partition_that_goes_nothing_more_is_begun() -> None:
+def test_no_more_records_of_a_revoked_partition_are_processed() -> None:
     ledger = WorkLedger()
     ledger.add(A, records(A, 0, 3))
     ledger.add(B, records(B, 0, 1))
@@ -105,7 +105,7 @@ def test_of_a_partition_that_goes_nothing_more_is_begun() -> None:
     assert process_all(ledger) == [(1, 0)]
 
 
-def test_a_partition_that_waits_for_a_worker_may_go() -> None:
+def test_a_queued_partition_can_be_revoked_before_a_worker_takes_it() -> None:
     ledger = WorkLedger()
     ledger.add(A, records(A, 0, 3))
 
@@ -116,7 +116,7 @@ def test_a_partition_that_waits_for_a_worker_may_go() -> None:
     assert process_all(ledger) == [(0, 7)]
 
 
-def test_what_a_late_worker_says_of_a_former_assignment_is_not_committed() -> None:
+def test_records_processed_after_their_partition_was_reassigned_are_not_committed() -> None:
     ledger = WorkLedger()
     ledger.add(A, records(A, 0, 3))
     late = ledger.take()
@@ -140,7 +140,7 @@ STEPS = st.lists(
 
 @settings(deadline=None)
 @given(STEPS)
-def test_whatever_happens_offsets_only_rise_and_nothing_is_left_out(steps) -> None:
+def test_in_any_order_of_events_offsets_only_rise_and_no_record_is_skipped(steps) -> None:
     ledger = WorkLedger()
     ends: dict[int, int] = defaultdict(int)
     processed: dict[int, list[int]] = defaultdict(list)

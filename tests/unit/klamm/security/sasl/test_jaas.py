@@ -18,7 +18,7 @@ def options(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("module", LoginModule)
-def test_known_modules(module: LoginModule) -> None:
+def test_each_known_login_module_is_parsed(module: LoginModule) -> None:
     login = parse_jaas(Secret(f'{module.value} required username="a" password="b";'))
     assert login.module is module
     assert {name: value.reveal() for name, value in login.options.items()} == {"username": "a", "password": "b"}
@@ -63,7 +63,7 @@ def test_values_are_read_as_in_java(text: str, value: str) -> None:
         ("org.apache.kafka.common.security.scram.hunter2 required;", "not known"),
     ],
 )
-def test_errors_show_nothing_of_the_text(text: str, problem: str) -> None:
+def test_jaas_errors_do_not_show_the_text(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=r"^sasl\.jaas\.config ") as refused:
         parse_jaas(Secret(text))
     assert problem in str(refused.value)
@@ -71,6 +71,6 @@ def test_errors_show_nothing_of_the_text(text: str, problem: str) -> None:
 
 
 @given(st.text() | st.text("orgaku.;=\"'\\/* \n1-").map(lambda text: f"{SCRAM} required {text};"))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_jaas_text_is_parsed_or_raises_a_config_error(text: str) -> None:
     with contextlib.suppress(ConfigError):
         parse_jaas(Secret(text))

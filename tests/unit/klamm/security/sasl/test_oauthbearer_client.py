@@ -7,7 +7,7 @@ from klamm.secret import Secret
 from klamm.security.sasl.oauthbearer_client import OAuthBearerClient
 
 
-def test_the_message_has_token_and_extensions() -> None:
+def test_the_oauthbearer_message_has_token_and_extensions() -> None:
     client = OAuthBearerClient(Secret("abc.def"), {"a": "1", "b": "2 3"})
     assert client.first() == b"n,,\x01auth=Bearer abc.def\x01a=1\x01b=2 3\x01\x01"
     assert client.step(b"") is None
@@ -21,7 +21,7 @@ def test_the_message_has_token_and_extensions() -> None:
         (b'{"status":"<script>"}', "without a status"),
     ],
 )
-def test_a_refusal_is_answered_once_and_told(problem: bytes, status: str) -> None:
+def test_a_servers_refusal_is_acknowledged_once_and_then_raised(problem: bytes, status: str) -> None:
     client = OAuthBearerClient(Secret("abc"))
     assert client.step(problem) == b"\x01"
     with pytest.raises(EXCEPTIONS[ErrorCode.SASL_AUTHENTICATION_FAILED], match=status):
@@ -29,7 +29,7 @@ def test_a_refusal_is_answered_once_and_told(problem: bytes, status: str) -> Non
 
 
 @pytest.mark.parametrize("token", ["", "hunter2 x", "hunter2\x01", "hunter2\n", "hünter2"])
-def test_what_is_no_token(token: str) -> None:
+def test_an_invalid_bearer_token_is_refused_without_showing_it(token: str) -> None:
     with pytest.raises(ValueError, match="no bearer token") as refused:
         OAuthBearerClient(Secret(token))
     assert "nter2" not in str(refused.value)
@@ -38,7 +38,7 @@ def test_what_is_no_token(token: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("auth", "x"), ("a1", "x"), ("", "x"), ("a", ""), ("a", "x\x01"), ("a", "é")]
 )
-def test_what_is_no_extension(name: str, value: str) -> None:
+def test_an_invalid_extension_is_refused(name: str, value: str) -> None:
     with pytest.raises(ValueError, match="cannot be sent") as refused:
         OAuthBearerClient(Secret("abc"), {name: value})
     assert "abc" not in str(refused.value)

@@ -22,7 +22,7 @@ def client() -> SaslClient:
     return ScramClient(ScramMechanism.SHA_256, "user", Secret("pencil"), nonce="rOprNGfwEbeRWgbNEkqO")
 
 
-def test_the_login_of_the_rfc() -> None:
+def test_the_client_sends_the_messages_of_the_rfc_example() -> None:
     me = client()
     assert me.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     assert me.step(SERVER_FIRST) == (
@@ -42,7 +42,7 @@ def test_the_login_of_the_rfc() -> None:
         (b"", "expected"),
     ],
 )
-def test_a_wrong_first_answer_ends_the_login(server_first: bytes, problem: str) -> None:
+def test_an_invalid_server_first_message_ends_the_login(server_first: bytes, problem: str) -> None:
     with pytest.raises(SaslAuthenticationFailedError, match=problem):
         client().step(server_first)
 
@@ -50,7 +50,7 @@ def test_a_wrong_first_answer_ends_the_login(server_first: bytes, problem: str) 
 @pytest.mark.parametrize(
     "server_final", [SERVER_FINAL.replace(b"v=6", b"v=7"), b"v=YQ==", b"v=", b"e=invalid-proof", b"", SERVER_FIRST]
 )
-def test_a_server_that_does_not_know_the_password_is_found_out(server_final: bytes) -> None:
+def test_a_server_final_message_with_a_wrong_signature_is_refused(server_final: bytes) -> None:
     me = client()
     me.step(SERVER_FIRST)
     with pytest.raises(SaslAuthenticationFailedError):
@@ -58,13 +58,13 @@ def test_a_server_that_does_not_know_the_password_is_found_out(server_final: byt
 
 
 @given(st.lists(st.binary() | st.sampled_from([SERVER_FIRST, SERVER_FINAL]), max_size=3))
-def test_any_bytes_are_answered_or_refused(answers: list[bytes]) -> None:
+def test_any_server_bytes_are_answered_or_raise_an_authentication_error(answers: list[bytes]) -> None:
     me = client()
     with contextlib.suppress(SaslAuthenticationFailedError):
         for answer in answers:
             me.step(answer)
 
 
-def test_a_name_may_hold_what_separates_attributes() -> None:
+def test_equals_signs_and_commas_in_a_user_name_are_escaped() -> None:
     me = ScramClient(ScramMechanism.SHA_512, "a=b,c=2C", Secret("x"), nonce="n")
     assert me.first() == b"n,,n=a=3Db=2Cc=3D2C,r=n"

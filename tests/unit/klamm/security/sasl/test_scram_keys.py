@@ -33,27 +33,27 @@ def credential(mechanism: ScramMechanism, password: str) -> ScramCredential:
     return credential_of(mechanism, salted, SALT, 4096)
 
 
-def test_proof_of_the_rfc() -> None:
+def test_the_client_proof_equals_the_rfc_example() -> None:
     salted = salted_password(ScramMechanism.SHA_256, Secret("pencil"), SALT, 4096)
     assert client_proof(ScramMechanism.SHA_256, salted, AUTH_MESSAGE) == PROOF
     assert proves(ScramMechanism.SHA_256, PROOF, credential(ScramMechanism.SHA_256, "pencil"), AUTH_MESSAGE)
 
 
 @pytest.mark.parametrize("at", range(len(PROOF)))
-def test_a_proof_with_another_byte_proves_nothing(at: int) -> None:
+def test_a_proof_with_a_changed_byte_is_rejected(at: int) -> None:
     changed = PROOF[:at] + bytes([PROOF[at] ^ 1]) + PROOF[at + 1 :]
     assert not proves(ScramMechanism.SHA_256, changed, credential(ScramMechanism.SHA_256, "pencil"), AUTH_MESSAGE)
 
 
 @pytest.mark.parametrize("length", [0, 31, 33, 64])
-def test_a_proof_of_another_length_proves_nothing(length: int) -> None:
+def test_a_proof_of_another_length_is_rejected(length: int) -> None:
     proof = (PROOF + PROOF)[:length]
     assert not proves(ScramMechanism.SHA_256, proof, credential(ScramMechanism.SHA_256, "pencil"), AUTH_MESSAGE)
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 @pytest.mark.parametrize("password", ["pencil", "päßword", "a,b=c", "\u00a0 \u2000"])
-def test_only_the_password_matches(mechanism: ScramMechanism, password: str) -> None:
+def test_only_the_right_password_matches_a_credential(mechanism: ScramMechanism, password: str) -> None:
     stored = credential(mechanism, password)
     assert matches(mechanism, Secret(password), stored)
     assert not matches(mechanism, Secret(password + "x"), stored)
@@ -64,13 +64,13 @@ def test_passwords_are_not_normalized() -> None:
     assert not matches(ScramMechanism.SHA_256, Secret("a b"), credential(ScramMechanism.SHA_256, "a\u00a0b"))
 
 
-def test_a_credential_shows_no_key() -> None:
+def test_the_repr_of_a_credential_shows_no_key() -> None:
     shown = repr(ScramCredential(salt=b"salty", iterations=4096, stored_key=b"stored", server_key=b"serving"))
     assert "4096" in shown
     assert not any(secret in shown for secret in ("salty", "stored'", "serving"))
 
 
-def test_mechanisms_have_the_numbers_and_names_of_kafka() -> None:
+def test_scram_mechanisms_have_kafkas_numbers_and_names() -> None:
     assert ScramMechanism.of_number(1) is ScramMechanism.of_name("SCRAM-SHA-256") is ScramMechanism.SHA_256
     assert ScramMechanism.of_number(2) is ScramMechanism.of_name("SCRAM-SHA-512") is ScramMechanism.SHA_512
     assert ScramMechanism.of_number(0) is ScramMechanism.of_number(3) is ScramMechanism.of_name("SCRAM-SHA-1") is None

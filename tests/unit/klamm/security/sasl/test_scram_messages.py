@@ -34,37 +34,37 @@ BYTES = st.one_of(
 
 
 @given(NAMES, NAMES | st.just(""), NONCES, st.sampled_from(["n", "y"]))
-def test_client_first_comes_back(name: str, authzid: str, nonce: str, flag: str) -> None:
+def test_the_client_first_message_round_trips(name: str, authzid: str, nonce: str, flag: str) -> None:
     message = ClientFirst(name=name, authzid=authzid, nonce=nonce, gs2_flag=flag, extensions=(("x", "a=b"),))
     assert parse_client_first(message.encode()) == message
 
 
 @given(NONCES, SOME, st.integers(1, 999_999_999))
-def test_server_first_comes_back(nonce: str, salt: bytes, iterations: int) -> None:
+def test_the_server_first_message_round_trips(nonce: str, salt: bytes, iterations: int) -> None:
     message = ServerFirst(nonce=nonce, salt=salt, iterations=iterations)
     assert parse_server_first(message.encode()) == message
 
 
 @given(SOME, NONCES, SOME)
-def test_client_final_comes_back(binding: bytes, nonce: str, proof: bytes) -> None:
+def test_the_client_final_message_round_trips(binding: bytes, nonce: str, proof: bytes) -> None:
     signed = client_final_without_proof(binding, nonce)
     final = parse_client_final(with_proof(signed, proof))
     assert (final.channel_binding, final.nonce, final.proof, final.without_proof) == (binding, nonce, proof, signed)
 
 
 @given(SOME)
-def test_server_final_comes_back(signature: bytes) -> None:
+def test_the_server_final_message_round_trips(signature: bytes) -> None:
     assert parse_server_final(server_final(signature)) == signature
 
 
 @given(st.sampled_from(PARSERS), BYTES)
-def test_any_bytes_are_a_message_or_refused(parse, data: bytes) -> None:
+def test_any_bytes_are_parsed_or_raise_a_scram_message_error(parse, data: bytes) -> None:
     with contextlib.suppress(ScramMessageError):
         parse(data)
 
 
 @given(BYTES)
-def test_what_is_signed_is_what_was_sent(data: bytes) -> None:
+def test_a_parsed_client_first_message_encodes_to_the_received_bytes(data: bytes) -> None:
     # The server signs the message as it writes it again, so reading must keep all of it.
     with contextlib.suppress(ScramMessageError):
         assert parse_client_first(data).encode() == data
@@ -92,7 +92,7 @@ def test_what_is_signed_is_what_was_sent(data: bytes) -> None:
         "",
     ],
 )
-def test_client_first_is_refused(message: str) -> None:
+def test_an_invalid_client_first_message_is_refused(message: str) -> None:
     with pytest.raises(ScramMessageError):
         parse_client_first(message.encode())
 
@@ -103,12 +103,12 @@ def test_iterations_are_a_plain_number(iterations: str) -> None:
         parse_server_first(f"r=nonce,s=YQ==,i={iterations}".encode())
 
 
-def test_server_error_is_told() -> None:
+def test_a_server_error_in_the_final_message_is_raised() -> None:
     with pytest.raises(ScramMessageError, match="refuses the login"):
         parse_server_final(b"e=other-error")
 
 
-def test_errors_show_nothing_of_the_message() -> None:
+def test_scram_errors_do_not_show_the_message() -> None:
     for data in (b"n,,n=hunter2=,r=x", b"hunter2", b"n,,hunter2,r=x", b"n,,n=u,r=x,hunter2", b"\xffhunter2"):
         with pytest.raises(ScramMessageError) as refused:
             parse_client_first(data)

@@ -49,7 +49,7 @@ def test_a_log_that_was_never_cleaned_is_all_dirty() -> None:
     assert (offsets(to_clean), amounts(to_clean), to_clean.cleanable_ratio) == ((0, 30), (0, 400, 0), 1.0)
 
 
-def test_the_ratio_is_of_what_could_be_cleaned_to_all_below_its_end() -> None:
+def test_the_cleanable_ratio_divides_cleanable_bytes_by_all_bytes_below_the_limit() -> None:
     to_clean = found(segments(100, 100, 200, 800), cleaned_to=20, limit=30)
     assert (offsets(to_clean), amounts(to_clean), to_clean.cleanable_ratio) == ((20, 30), (200, 200, 800), 0.5)
 
@@ -58,28 +58,28 @@ def test_a_segment_cleaned_in_part_counts_as_dirty() -> None:
     assert amounts(found(segments(100, 100), cleaned_to=15)) == (100, 100, 0)
 
 
-def test_a_limit_within_a_segment_excludes_it() -> None:
+def test_a_segment_that_reaches_beyond_the_limit_is_not_cleanable() -> None:
     assert offsets(found(segments(100, 100, 100), limit=29)) == (0, 20)
     assert offsets(found(segments(100, 100, 100), limit=9)) == (0, 0)
 
 
-def test_a_checkpoint_before_the_log_start_counts_as_there() -> None:
+def test_a_cleaner_checkpoint_before_the_log_start_counts_as_the_log_start() -> None:
     assert offsets(found(segments(100, start=50), cleaned_to=3)) == (50, 60)
 
 
-def test_only_an_active_segment_is_nothing_to_clean() -> None:
+def test_a_log_with_only_an_active_segment_has_nothing_to_clean() -> None:
     to_clean = found([])
     assert (amounts(to_clean), to_clean.cleanable_ratio) == ((0, 0, 0), 0.0)
 
 
-def test_records_younger_than_the_lag_wait() -> None:
+def test_records_younger_than_the_min_compaction_lag_are_not_cleanable() -> None:
     sealed = segments(100, 100, 100)
     assert offsets(found(sealed, now_ms=3_500, min_compaction_lag_ms=2_000)) == (0, 10)
     assert offsets(found(sealed, now_ms=3_500, min_compaction_lag_ms=0)) == (0, 30)
     assert offsets(found(sealed, now_ms=4_000, min_compaction_lag_ms=2_000)) == (0, 20)
 
 
-def test_what_is_clean_already_does_not_wait() -> None:
+def test_the_min_compaction_lag_does_not_apply_to_records_that_are_already_clean() -> None:
     sealed = segments(100, 100, 100)
     assert offsets(found(sealed, now_ms=1_000, min_compaction_lag_ms=5_000, cleaned_to=20)) == (20, 20)
 
@@ -90,7 +90,9 @@ def test_what_is_clean_already_does_not_wait() -> None:
     st.sampled_from([0, 100]),
     st.sampled_from([120, 10**6]),
 )
-def test_groups_are_as_long_as_they_fit(sizes: list[int], span: int, interval_bytes: int, index_bytes: int) -> None:
+def test_adjacent_segments_are_merged_up_to_the_size_limits(
+    sizes: list[int], span: int, interval_bytes: int, index_bytes: int
+) -> None:
     sealed = [SealedSegment(at * span * 10**7, (at + 1) * span * 10**7, size, 0) for at, size in enumerate(sizes)]
     config = LogConfig(segment_bytes=1_000, index_interval_bytes=interval_bytes, segment_index_bytes=index_bytes)
     groups = list(group_by_size(sealed, config))

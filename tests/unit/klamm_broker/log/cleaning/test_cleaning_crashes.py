@@ -22,7 +22,7 @@ class TestCrashes:
             append(log, [(b"k%d" % (number % 3), b"%d" % number), (b"t%d" % number, None)], roll=number % 2 == 1)
         seal(log)
 
-    def test_a_kill_at_any_moment_leaves_the_old_segments_or_the_new_one(self, harness) -> None:
+    def test_a_crash_at_any_moment_of_a_cleaning_leaves_the_old_segments_or_the_new_one(self, harness) -> None:
         harness.config = CONFIG
         log = harness.open(now_ms=NOW)
         self.fill(log)
@@ -62,7 +62,7 @@ class TestCrashes:
         last = {key: offset for offset, key, _ in old}
         return [record for record in old if last[record[1]] == record[0]]
 
-    def test_a_power_failure_before_the_renames_are_on_disk(self, harness) -> None:
+    def test_a_cleaned_segment_is_synced_before_it_is_renamed(self, harness) -> None:
         """The new segment is synced before it is announced."""
         harness.config = CONFIG
         log = harness.open(now_ms=NOW)
@@ -91,7 +91,7 @@ class TestCrashes:
         assert events[4:7] == [f"rename {base}.{kind}.swap" for kind in ("index", "timeindex", "log")]
         assert events[-3:] == [f"rename {base}.{kind}" for kind in ("log", "timeindex", "index")]
 
-    def test_a_full_disk_at_any_moment_changes_nothing_or_takes_the_dir_offline(self, harness) -> None:
+    def test_a_full_disk_during_a_cleaning_changes_nothing_or_takes_the_dir_offline(self, harness) -> None:
         harness.config = CONFIG
         log = harness.open(now_ms=NOW)
         self.fill(log)

@@ -35,7 +35,7 @@ def log(harness) -> PartitionLog:
     return harness.open(now_ms=NOW)
 
 
-def test_the_last_record_of_each_key_stays_where_it_was(log) -> None:
+def test_a_cleaning_keeps_the_last_record_of_each_key_at_its_offset(log) -> None:
     append(log, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
     append(log, [(b"c", b"1"), (b"b", b"2")], roll=True)
     append(log, [(b"a", b"3")])
@@ -46,7 +46,7 @@ def test_the_last_record_of_each_key_stays_where_it_was(log) -> None:
     log.check_invariants()
 
 
-def test_the_active_segment_is_not_touched_and_not_looked_at(log) -> None:
+def test_a_cleaning_neither_changes_nor_reads_the_active_segment(log) -> None:
     append(log, [(b"a", b"1")], roll=True)
     append(log, [(b"a", b"2"), (b"a", b"3")])
     compact(log)
@@ -54,7 +54,7 @@ def test_the_active_segment_is_not_touched_and_not_looked_at(log) -> None:
 
 
 @pytest.mark.parametrize("stable", [0, 1, 2])
-def test_only_whole_segments_below_the_last_stable_offset(log, stable) -> None:
+def test_only_whole_segments_below_the_last_stable_offset_are_cleaned(log, stable) -> None:
     append(log, [(b"a", b"1"), (b"a", b"2")], roll=True)
     append(log, [(b"a", b"3")], roll=True)
     compact(log, last_stable_offset=stable)
@@ -62,7 +62,7 @@ def test_only_whole_segments_below_the_last_stable_offset(log, stable) -> None:
     assert [offset for offset, _, _ in pairs(log)] == ([1, 2] if stable == 2 else [0, 1, 2])
 
 
-def test_only_what_is_on_disk(log) -> None:
+def test_only_flushed_segments_are_cleaned(log) -> None:
     append(log, [(b"a", b"1"), (b"a", b"2")])
     log.segments.roll(log.log_end_offset, NOW)
     compact(log)
@@ -72,7 +72,7 @@ def test_only_what_is_on_disk(log) -> None:
     assert log.compaction.cleaned_to_offset == 2
 
 
-def test_a_batch_that_stays_whole_is_the_same_bytes(log) -> None:
+def test_a_batch_that_loses_no_record_keeps_its_bytes(log) -> None:
     append(log, [(b"a", b"1")], compression=CompressionType.ZSTD, producer_id=5, producer_epoch=1, base_sequence=0)
     append(log, [(b"b", b"1"), (b"b", b"2")], roll=True)
     before = batches(log)
@@ -122,7 +122,7 @@ def test_the_largest_timestamp_is_that_of_a_record_that_is_left(log) -> None:
     assert newest[:2] == (NOW + 20, 3)
 
 
-def test_log_append_time_stays(log) -> None:
+def test_records_with_log_append_time_keep_it_after_a_cleaning(log) -> None:
     batch = bytearray(encode_batch([(1, b"a", b"1", ()), (2, b"a", b"2", ()), (3, b"b", None, ())]))
     set_log_append_time(batch, NOW)
     log.append_as_follower(batch, now_ms=NOW)
@@ -132,7 +132,7 @@ def test_log_append_time_stays(log) -> None:
 
 
 class TestTombstones:
-    def test_stay_until_delete_retention_is_over(self, log) -> None:
+    def test_tombstones_stay_until_delete_retention_ms_is_over(self, log) -> None:
         append(log, [(b"a", b"1"), (b"b", b"1")])
         append(log, [(b"a", None), (b"c", b"1")], roll=True)
         compact(log, now_ms=NOW)
@@ -145,7 +145,7 @@ class TestTombstones:
         compact(log, now_ms=NOW + 5_000)
         assert pairs(log) == [(1, b"b", b"1"), (3, b"c", b"1")]
 
-    def test_a_new_one_for_the_same_key_has_its_own_time(self, log) -> None:
+    def test_a_new_tombstone_for_a_key_has_its_own_delete_horizon(self, log) -> None:
         append(log, [(b"a", None)], roll=True)
         compact(log, now_ms=NOW)
         append(log, [(b"a", b"1"), (b"a", None)], roll=True)
@@ -156,7 +156,7 @@ class TestTombstones:
         compact(log, now_ms=NOW + 11_000)
         assert pairs(log) == []
 
-    def test_one_that_a_leader_marked_deletes_here_what_it_deleted_there(self, log) -> None:
+    def test_a_tombstone_with_the_leaders_horizon_also_deletes_the_value_on_a_follower(self, log) -> None:
         """A follower may get a tombstone with its horizon, while the deleted value is still in its log."""
         append(log, [(b"a", b"1")], roll=True)
         append(log, [(b"a", None), (b"b", b"1")], roll=True)
@@ -170,7 +170,9 @@ class TestTombstones:
         assert pairs(log) == [(2, b"b", b"1")]
 
     @pytest.mark.parametrize("retention_ms", [0, 2**63 - 1])
-    def test_extremes(self, log, retention_ms) -> None:
+    def test_tombstones_go_at_once_with_a_delete_retention_of_zero_and_stay_with_the_longest(
+        self, log, retention_ms
+    ) -> None:
         log.config = replace(CONFIG, delete_retention_ms=retention_ms)
         append(log, [(b"a", None), (b"b", b"1")], roll=True)
         compact(log, now_ms=NOW)
@@ -180,7 +182,7 @@ class TestTombstones:
 
 
 class TestWhatIsKeptOfEmptyBatches:
-    def test_the_last_batch_of_a_producer(self, log) -> None:
+    def test_the_last_batch_of_a_producer_stays_without_records(self, log) -> None:
         fields = {"producer_epoch": 0, "compression": CompressionType.LZ4}
         append(log, [(b"a", b"1")], producer_id=1, base_sequence=0, **fields)
         append(log, [(b"a", b"2")], producer_id=1, base_sequence=1, **fields)
@@ -198,7 +200,7 @@ class TestWhatIsKeptOfEmptyBatches:
         compact(log, now_ms=NOW)
         assert batches(log) == before
 
-    def test_its_timestamp_is_nobodys_any_more(self, log, harness) -> None:
+    def test_the_timestamp_of_an_empty_batch_is_not_found_as_a_records_timestamp(self, log, harness) -> None:
         append(log, [(b"a", b"1")], now_ms=NOW + 100, producer_id=1, producer_epoch=0, base_sequence=0)
         append(log, [(b"a", b"2")], now_ms=NOW, roll=True)
         compact(log, now_ms=NOW)
@@ -207,21 +209,21 @@ class TestWhatIsKeptOfEmptyBatches:
         log.close()
         assert harness.open(clean=True).reader.find_max_timestamp()[:2] == (NOW, 1)
 
-    def test_not_of_a_producer_that_has_not_written_for_long(self, log, harness) -> None:
+    def test_the_empty_last_batch_of_an_expired_producer_is_removed(self, log, harness) -> None:
         append(log, [(b"a", b"1")], producer_id=1, producer_epoch=0, base_sequence=0)
         append(log, [(b"a", b"4")], roll=True)
         os.utime(harness.path(0), (NOW / 1_000, NOW / 1_000))
         compact(log, now_ms=NOW + DAY_MS + 1)
         assert [read_header(batch).producer_id for batch in batches(log)] == [-1]
 
-    def test_one_that_writes_old_timestamps_is_not_forgotten(self, log, harness) -> None:
+    def test_a_producer_that_writes_old_timestamps_keeps_its_empty_last_batch(self, log, harness) -> None:
         append(log, [(b"a", b"1")], producer_id=1, producer_epoch=0, base_sequence=0)
         append(log, [(b"a", b"4")], roll=True)
         os.utime(harness.path(0), (NOW / 1_000 + 2 * 86_400, NOW / 1_000 + 2 * 86_400))
         compact(log, now_ms=NOW + 2 * DAY_MS)
         assert [read_header(batch).producer_id for batch in batches(log)] == [1, -1]
 
-    def test_the_last_batch_of_a_segment(self, log, harness) -> None:
+    def test_the_last_batch_of_a_segment_stays_without_records(self, log, harness) -> None:
         append(log, [(b"a", b"1")])
         append(log, [(b"a", b"2"), (b"a", b"3")], roll=True)
         append(log, [(b"a", b"4")], roll=True)
@@ -234,14 +236,16 @@ class TestWhatIsKeptOfEmptyBatches:
         ]
         assert log.reader.find_max_timestamp()[:2] == (NOW, 3)
 
-    def test_it_ends_where_the_next_begins_so_that_nothing_looks_lost(self, log, harness) -> None:
-        self.test_the_last_batch_of_a_segment(log, harness)
+    def test_a_cleaned_segment_ends_where_the_next_begins_so_that_recovery_keeps_all_records(
+        self, log, harness
+    ) -> None:
+        self.test_the_last_batch_of_a_segment_stays_without_records(log, harness)
         found = pairs(log)
         log.abandon()
         harness.config = LogConfig(segment_bytes=1024)  # the broker uses this until it knows the topic's own
         assert pairs(harness.open(recovery_point=0)) == found
 
-    def test_its_modification_time_is_that_of_the_newest_segment(self, log, harness) -> None:
+    def test_a_merged_segment_has_the_modification_time_of_its_newest_source(self, log, harness) -> None:
         append(log, [(b"a", b"1")], roll=True)
         append(log, [(b"a", b"2")], roll=True)
         os.utime(harness.path(0), (1_000, 1_000))
@@ -250,7 +254,7 @@ class TestWhatIsKeptOfEmptyBatches:
         assert harness.path(0).stat().st_mtime == 2_000
 
 
-def test_records_without_a_key_go(log) -> None:
+def test_a_cleaning_removes_records_without_a_key(log) -> None:
     log.config = LogConfig(segment_bytes=1024)  # the topic has no compaction policy yet
     append(log, [(None, b"1"), (b"a", b"1"), (None, b"2")], roll=True)
     log.config = CONFIG
@@ -258,7 +262,7 @@ def test_records_without_a_key_go(log) -> None:
     assert pairs(log) == [(1, b"a", b"1")]
 
 
-def test_the_keys_of_control_batches_are_nobodys(log) -> None:
+def test_keys_of_control_records_do_not_supersede_keys_of_data_records(log) -> None:
     marker = end_transaction_marker(
         ControlRecordType.COMMIT, producer_id=9, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
     )
@@ -272,7 +276,7 @@ def test_the_keys_of_control_batches_are_nobodys(log) -> None:
     assert [offset for offset, _, _ in pairs(log)] == [0, 1, 2]
 
 
-def test_small_segments_become_one(log, harness) -> None:
+def test_a_cleaning_merges_small_segments(log, harness) -> None:
     for number in range(12):
         append(log, [(b"k%d" % number, b"v" * 40)], roll=True)
     sizes = [harness.path(base).stat().st_size for base in log.segments.base_offsets[:-1]]
@@ -286,7 +290,7 @@ def test_small_segments_become_one(log, harness) -> None:
     assert not list(harness.directory.glob("*.deleted")) + list(harness.directory.glob("*.swap"))
 
 
-def test_the_indexes_are_those_of_the_new_segment(log, harness) -> None:
+def test_the_indexes_after_a_cleaning_equal_indexes_rebuilt_from_the_new_log(log, harness) -> None:
     for number in range(30):
         append(log, [(b"k%d" % (number % 7), b"v" * 30)], now_ms=NOW + number)
     seal(log)
@@ -307,7 +311,7 @@ def test_the_indexes_are_those_of_the_new_segment(log, harness) -> None:
 class TestMaxCompactionLag:
     """Records above the maximum lag are compacted at any dirty ratio, so the active segment must roll."""
 
-    def test_the_active_segment_is_rolled(self, log) -> None:
+    def test_an_append_rolls_an_active_segment_older_than_the_max_compaction_lag(self, log) -> None:
         log.config = replace(CONFIG, max_compaction_lag_ms=500)
         append(log, [(b"a", b"1")], now_ms=NOW)
         append(log, [(b"a", b"2")], now_ms=NOW + 500)
@@ -315,13 +319,13 @@ class TestMaxCompactionLag:
         append(log, [(b"a", b"3")], now_ms=NOW + 501)
         assert log.segments.base_offsets == (0, 2)
 
-    def test_only_with_the_policy(self, log) -> None:
+    def test_the_max_compaction_lag_rolls_only_segments_of_compacted_topics(self, log) -> None:
         log.config = replace(CONFIG, max_compaction_lag_ms=500, cleanup_policy=("delete",))
         append(log, [(b"a", b"1")], now_ms=NOW)
         append(log, [(b"a", b"2")], now_ms=NOW + 501)
         assert log.segments.base_offsets == (0,)
 
-    def test_without_another_record_too(self, log) -> None:
+    def test_an_overdue_active_segment_is_rolled_without_another_append(self, log) -> None:
         log.config = replace(CONFIG, max_compaction_lag_ms=500)
         append(log, [(b"a", b"1")], now_ms=NOW)
         append(log, [(b"a", b"2")], now_ms=NOW + 400)
@@ -334,12 +338,12 @@ class TestMaxCompactionLag:
         [{}, {"max_compaction_lag_ms": 500, "cleanup_policy": ("delete",)}],
         ids=["no limit", "not compacted"],
     )
-    def test_what_need_not_be_compacted_stays_where_it_is(self, log, settings) -> None:
+    def test_a_log_without_a_max_compaction_lag_or_compaction_is_not_rolled(self, log, settings) -> None:
         log.config = replace(CONFIG, **settings)
         append(log, [(b"a", b"1")], now_ms=NOW)
         assert not log.compaction.roll_overdue(now_ms=NOW + 10**9)
 
-    def test_records_of_long_ago_do_not_roll_at_each_look(self, log) -> None:
+    def test_records_with_old_timestamps_do_not_roll_the_active_segment_at_every_check(self, log) -> None:
         log.config = replace(CONFIG, max_compaction_lag_ms=500)
         append(log, [(b"a", b"1")], now_ms=NOW)
         assert log.compaction.roll_overdue(now_ms=NOW + 10**6)
@@ -347,7 +351,7 @@ class TestMaxCompactionLag:
         assert not log.compaction.roll_overdue(now_ms=NOW + 10**6 + 500)
         assert log.compaction.roll_overdue(now_ms=NOW + 10**6 + 501)
 
-    def test_the_oldest_record_that_is_dirty_counts(self, log) -> None:
+    def test_the_max_compaction_lag_counts_from_the_oldest_dirty_record(self, log) -> None:
         append(log, [(b"a", b"1")], now_ms=NOW, roll=True)
         append(log, [(b"a", b"2")], now_ms=NOW + 100, roll=True)
 
@@ -364,7 +368,7 @@ class TestMaxCompactionLag:
         assert delay_ms(NOW + 10**6) == -500
 
 
-def test_a_full_map_means_several_rounds(log) -> None:
+def test_a_cleaning_with_a_full_offset_map_takes_several_rounds(log) -> None:
     for number in range(6):
         append(log, [(b"k%d" % (number % 3), b"%d" % number)], roll=True)
     ends = []
@@ -376,7 +380,7 @@ def test_a_full_map_means_several_rounds(log) -> None:
     assert [offset for offset, _, _ in pairs(log)] == [3, 4, 5]
 
 
-def test_a_checkpoint_inside_a_batch_is_as_good(log) -> None:
+def test_a_cleaning_may_continue_from_a_checkpoint_inside_a_batch(log) -> None:
     """Kafka's cleaner may stop between two records of a batch."""
     append(log, [(b"a", b"1")])
     append(log, [(b"a", b"2"), (b"b", b"1"), (b"a", b"3")], roll=True)
@@ -385,7 +389,7 @@ def test_a_checkpoint_inside_a_batch_is_as_good(log) -> None:
     assert pairs(log) == [(2, b"b", b"1"), (3, b"a", b"3")]
 
 
-def test_delete_and_compact_together(log) -> None:
+def test_a_topic_with_delete_and_compact_is_cleaned_and_loses_expired_records(log) -> None:
     log.config = replace(CONFIG, cleanup_policy=("delete", "compact"), retention_ms=1_000)
     append(log, [(b"a", b"1"), (b"b", b"1")], now_ms=NOW, roll=True)
     append(log, [(b"a", b"2")], now_ms=NOW + 2_000, roll=True)
@@ -398,7 +402,7 @@ def test_delete_and_compact_together(log) -> None:
 
 class TestDamage:
     @pytest.mark.parametrize("cleaned_before", [False, True])
-    def test_a_batch_that_cannot_be_read_ends_it_and_leaves_the_log_alone(self, log, harness, cleaned_before) -> None:
+    def test_a_corrupt_batch_ends_a_cleaning_and_leaves_the_files_unchanged(self, log, harness, cleaned_before) -> None:
         append(log, [(b"a", b"1"), (b"b", b"1")], roll=True)
         if cleaned_before:
             compact(log)
@@ -412,7 +416,7 @@ class TestDamage:
             compact(log)
         assert {path.name: path.read_bytes() for path in harness.directory.iterdir()} == files
 
-    def test_records_that_are_not_where_their_lengths_say(self, log, harness) -> None:
+    def test_a_cleaning_refuses_a_batch_with_a_wrong_record_length(self, log, harness) -> None:
         batch = bytearray(encode_batch([(NOW, b"a", b"1", ())]))
         batch[61] = 0x7F
         set_log_append_time(batch, NOW)  # so that the checksum fits the bad byte
@@ -443,7 +447,7 @@ class TestMeanwhile:
         cleaning.build_offset_map()
         return log, plan, cleaning
 
-    def test_a_read_that_found_its_bytes_before_gets_them(self, planned, harness) -> None:
+    def test_a_read_that_was_located_before_a_cleaning_gets_the_old_bytes(self, planned, harness) -> None:
         log, _, cleaning = planned
         expected = log.reader.read(0, 1000).records
         located = log.reader.locate(0, 1000)
@@ -456,7 +460,7 @@ class TestMeanwhile:
         os.close(fd)
         assert log.reader.read(0, 1000).records != expected
 
-    def test_what_it_replaced_is_removed_later(self, planned, harness) -> None:
+    def test_segments_that_a_cleaning_replaced_are_removed_after_the_delay(self, planned, harness) -> None:
         log, _, cleaning = planned
         (group, *_) = cleaning.groups()
         deletion = log.replacement.replace(group, cleaning.clean(group), now_ms=NOW)
@@ -472,7 +476,9 @@ class TestMeanwhile:
         ],
         ids=["truncated", "truncated fully", "deleted"],
     )
-    def test_a_log_that_is_another_one_is_left_alone(self, planned, happens: Callable[[PartitionLog], None]) -> None:
+    def test_a_cleaning_replaces_no_segment_of_a_log_that_was_truncated_or_deleted(
+        self, planned, happens: Callable[[PartitionLog], None]
+    ) -> None:
         log, plan, cleaning = planned
         groups = cleaning.groups()
         assert all(log.replacement.has_planned(plan, group) for group in groups)
@@ -481,7 +487,7 @@ class TestMeanwhile:
         assert not any(log.replacement.has_planned(plan, group) for group in groups)
         assert not log.replacement.has_planned(plan, ())
 
-    def test_segments_that_retention_took_are_not_replaced(self, planned) -> None:
+    def test_a_cleaning_does_not_replace_segments_that_retention_deleted(self, planned) -> None:
         log, plan, cleaning = planned
         log.config = replace(log.config, cleanup_policy=("delete",), retention_bytes=100)
         log.retention.apply(now_ms=NOW, high_watermark=3)
@@ -489,7 +495,7 @@ class TestMeanwhile:
         assert not log.replacement.has_planned(plan, first)
         assert all(log.replacement.has_planned(plan, group) for group in rest)
 
-    def test_a_pacer_can_end_it_at_any_moment(self, log, harness) -> None:
+    def test_a_cleaning_that_its_pacer_ends_at_any_moment_leaves_the_log_unchanged(self, log, harness) -> None:
         for number in range(3):
             append(log, [(b"a", b"%d" % number)], roll=True)
         before = pairs(log)

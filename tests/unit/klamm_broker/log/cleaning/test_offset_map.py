@@ -14,7 +14,9 @@ RECORDS = st.lists(st.tuples(st.none() | st.sampled_from([b"", b"a", b"b", b"c",
 
 
 @given(RECORDS, st.integers(0, 9), st.tuples(st.integers(0, 60), st.integers(0, 60)))
-def test_against_a_dict(records: list[tuple[bytes | None, int]], cut: int, span: tuple[int, int]) -> None:
+def test_the_offset_map_answers_like_a_dict_of_all_keys(
+    records: list[tuple[bytes | None, int]], cut: int, span: tuple[int, int]
+) -> None:
     offsets: list[int] = []
     for _, step in records:
         offsets.append((offsets[-1] if offsets else 0) + step)
@@ -37,7 +39,7 @@ def test_against_a_dict(records: list[tuple[bytes | None, int]], cut: int, span:
 
 
 @pytest.mark.parametrize("key_bytes", [8, 100])
-def test_memory_stays_within_what_it_counts(key_bytes: int) -> None:
+def test_the_offset_map_uses_no_more_memory_than_it_counts(key_bytes: int) -> None:
     """Memory is highest just after the dict has grown, and while the survivors are computed."""
     found = OffsetMap(2_000_000 * (1 + key_bytes // 50))
     number, worst = 0, 0.0

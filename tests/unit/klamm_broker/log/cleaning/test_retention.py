@@ -22,7 +22,7 @@ def count(found: list[SegmentSummary], config: LogConfig, *, start: int = 0, mar
 THREE = segments((10, 100, 1_000), (20, 100, 5_000), (30, 100, 9_000))
 
 
-def test_by_time() -> None:
+def test_retention_by_time_deletes_segments_older_than_the_limit() -> None:
     assert count(THREE, LogConfig(retention_ms=9_000)) == 0
     assert count(THREE, LogConfig(retention_ms=8_999)) == 1
     assert count(THREE, LogConfig(retention_ms=4_999)) == 2
@@ -30,17 +30,17 @@ def test_by_time() -> None:
     assert count(THREE, LogConfig(retention_ms=-1)) == 0
 
 
-def test_time_stops_at_the_first_segment_that_is_young_enough() -> None:
+def test_retention_by_time_stops_at_the_first_segment_within_the_limit() -> None:
     found = segments((10, 100, 9_500), (20, 100, 1_000), (30, 100, 9_000))
     assert count(found, LogConfig(retention_ms=4_000)) == 0
 
 
-def test_by_size_keeps_at_least_the_limit() -> None:
+def test_retention_by_size_keeps_at_least_the_limit() -> None:
     for limit, expected in ((301, 0), (300, 0), (201, 0), (200, 1), (101, 1), (100, 2), (1, 2), (0, 3)):
         assert count(THREE, LogConfig(retention_ms=-1, retention_bytes=limit)) == expected, limit
 
 
-def test_not_above_the_high_watermark() -> None:
+def test_retention_deletes_no_segment_above_the_high_watermark() -> None:
     assert count(THREE, LogConfig(retention_ms=0), mark=19) == 1
     assert count(THREE, LogConfig(retention_ms=0), mark=20) == 2
     assert count(THREE, LogConfig(retention_ms=0), mark=29) == 2
@@ -51,7 +51,7 @@ def test_an_empty_active_segment_stays() -> None:
     assert count(found, LogConfig(retention_ms=0, retention_bytes=0)) == 1
 
 
-def test_deleted_records_take_their_segments_along_whatever_the_policy() -> None:
+def test_segments_below_the_log_start_are_deleted_under_every_cleanup_policy() -> None:
     config = LogConfig(cleanup_policy=("compact",), retention_ms=0, retention_bytes=0)
     assert [count(THREE, config, start=start) for start in (9, 10, 19, 20, 30)] == [0, 1, 1, 2, 2]
 
@@ -60,7 +60,7 @@ rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50), st.integers(0, 
 
 
 @given(rows, st.integers(-1, 200), st.integers(-1, NOW), st.integers(0, 40), st.integers(0, 40))
-def test_against_the_naive_rule(
+def test_retention_decides_like_a_rule_for_one_segment_at_a_time(
     steps: list[tuple[int, int, int]], retention_bytes: int, retention_ms: int, start: int, mark: int
 ) -> None:
     end, found = 0, []

@@ -28,12 +28,14 @@ THREE = segments((10, 100, 1_000), (20, 100, 5_000), (30, 100, 9_000))
     ("retention_ms", "start"),
     [(-1, 0), (13_000, 0), (12_999, 10), (9_000, 10), (8_999, 20), (4_999, 30)],
 )
-def test_by_time_a_segment_goes_as_soon_as_its_records_will_be_too_old(retention_ms: int, start: int) -> None:
+def test_the_forecast_by_time_drops_a_segment_as_soon_as_its_records_will_be_too_old(
+    retention_ms: int, start: int
+) -> None:
     assert forecast(THREE, LogConfig(retention_ms=retention_ms)) == start
 
 
 @pytest.mark.parametrize(("retention_bytes", "start"), [(-1, 0), (276, 0), (275, 10), (175, 20), (75, 30)])
-def test_by_size_the_log_grows_as_it_did_before(retention_bytes: int, start: int) -> None:
+def test_the_forecast_by_size_assumes_the_growth_of_the_recent_past(retention_bytes: int, start: int) -> None:
     """The last segment grew by 75 bytes in the last 4 s, so 75 more bytes are expected in the next 4 s."""
     assert written_bytes(THREE, NOW - AHEAD) == 75
     assert forecast(THREE, LogConfig(retention_ms=-1, retention_bytes=retention_bytes)) == start
@@ -65,13 +67,11 @@ def test_an_empty_log_has_nothing_to_lose() -> None:
     ("since_ms", "written"),
     [(9_000, 0), (8_000, 25), (5_000, 100), (3_000, 150), (1_000, 200), (0, 200)],
 )
-def test_what_was_written_is_shared_out_by_timestamps_and_the_oldest_segment_does_not_count(
-    since_ms: int, written: int
-) -> None:
+def test_written_bytes_are_estimated_by_timestamps_without_the_oldest_segment(since_ms: int, written: int) -> None:
     assert written_bytes(THREE, since_ms) == written
 
 
-def test_timestamps_that_go_back_count_a_segment_whole_or_not_at_all() -> None:
+def test_a_segment_whose_timestamps_go_back_counts_as_written_whole_or_not_at_all() -> None:
     back = segments((10, 100, 9_000), (20, 100, 5_000))
     assert written_bytes(back, 4_000) == 100
     assert written_bytes(back, 6_000) == 0

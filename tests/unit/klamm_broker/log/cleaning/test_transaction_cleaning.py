@@ -65,7 +65,7 @@ def committed(log: PartitionLog) -> list[tuple[bytes | None, bytes | None]]:
     return found
 
 
-def test_an_aborted_record_supersedes_nothing_and_goes(log) -> None:
+def test_an_aborted_record_is_removed_and_supersedes_no_other_record(log) -> None:
     write(log, b"a", b"committed")
     end(log, commit=True)
     write(log, b"a", b"aborted", epoch=1)
@@ -77,7 +77,7 @@ def test_an_aborted_record_supersedes_nothing_and_goes(log) -> None:
     log.check_invariants()
 
 
-def test_a_marker_goes_after_all_of_its_transaction_and_delete_retention_ms(log) -> None:
+def test_a_marker_is_removed_after_its_transactions_records_and_delete_retention_ms(log) -> None:
     write(log, b"a", b"1")
     end(log, commit=True)
     write(log, b"a", b"2", producer_id=8)
@@ -111,7 +111,7 @@ def test_the_last_marker_of_a_producer_stays_and_fences(log, harness) -> None:
     assert again.first_unstable_offset is None
 
 
-def test_the_index_of_aborted_transactions_is_as_good_after_a_cleaning(log, harness) -> None:
+def test_aborted_records_stay_invisible_after_a_cleaning_of_half_their_transaction(log, harness) -> None:
     """The abort's first records are in a cleaned segment, and its last records in a segment that is not cleaned yet."""
     write(log, b"a", b"kept", producer_id=7)
     end(log, commit=True, producer_id=7)

@@ -19,5 +19,5 @@ from klamm_broker.log.dirs.directory_names import parse_directory_name
         ("lost+found", None),
     ],
 )
-def test_directory_names(name, expected) -> None:
+def test_only_names_of_partition_directories_are_parsed(name, expected) -> None:
     assert parse_directory_name(name) == expected

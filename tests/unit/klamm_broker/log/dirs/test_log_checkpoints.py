@@ -15,7 +15,7 @@ class TestCleanerOffsets:
     def path(self, log) -> Path:
         return Path(log.log_dir.path, "cleaner-offset-checkpoint")
 
-    def test_survive_a_restart(self, manager, harness, make_batch) -> None:
+    def test_cleaner_offsets_survive_a_restart(self, manager, harness, make_batch) -> None:
         log = create(manager, 0)
         fill(log, make_batch)
         log.flusher.flush()
@@ -26,7 +26,7 @@ class TestCleanerOffsets:
         harness.crash(manager)
         assert harness.start().hosted.current[log.topic_partition].compaction.cleaned_to_offset == 7
 
-    def test_are_not_written_again_and_again(self, manager, make_batch) -> None:
+    def test_unchanged_cleaner_offsets_are_not_written_again(self, manager, make_batch) -> None:
         log = create(manager, 0)
         fill(log, make_batch)
         log.compaction.cleaned_to_offset = 7
@@ -35,7 +35,7 @@ class TestCleanerOffsets:
         manager.checkpoints.plan_of(log.log_dir).run()
         assert not self.path(log).exists()
 
-    def test_are_never_beyond_what_is_on_disk(self, manager, harness, make_batch) -> None:
+    def test_cleaner_offsets_never_pass_the_recovery_point(self, manager, harness, make_batch) -> None:
         log = create(manager, 0)
         fill(log, make_batch)
         log.compaction.cleaned_to_offset = 7
@@ -44,7 +44,7 @@ class TestCleanerOffsets:
         harness.crash(manager)
         assert harness.start().hosted.current[log.topic_partition].compaction.cleaned_to_offset == 0
 
-    def test_go_back_with_a_truncation(self, manager, harness, make_batch) -> None:
+    def test_cleaner_offsets_go_back_with_a_truncation(self, manager, harness, make_batch) -> None:
         log = create(manager, 0)
         fill(log, make_batch)
         log.flusher.flush()
@@ -54,7 +54,7 @@ class TestCleanerOffsets:
         manager.checkpoints.store_recovery_points([log.topic_partition])
         assert self.path(log).read_text() == "0\n1\norders 0 4\n"
 
-    def test_of_a_deleted_log_are_not_the_next_ones(self, manager, make_batch) -> None:
+    def test_a_new_log_does_not_inherit_the_cleaner_offset_of_a_deleted_one(self, manager, make_batch) -> None:
         log = create(manager, 0)
         fill(log, make_batch)
         log.flusher.flush()
@@ -79,7 +79,7 @@ def test_a_truncation_below_the_recovery_point_is_checkpointed(manager, make_bat
     assert path.read_text() == "0\n1\norders 0 10\n"
 
 
-def test_high_watermarks_are_written_by_themselves_when_one_moved(manager, make_batch) -> None:
+def test_a_moved_high_watermark_is_written_and_an_older_write_does_not_replace_it(manager, make_batch) -> None:
     log = create(manager, 0)
     fill(log, make_batch)
     name = TopicPartition("orders", 0)
@@ -94,7 +94,7 @@ def test_high_watermarks_are_written_by_themselves_when_one_moved(manager, make_
     assert path.read_text() == "0\n1\norders 0 7\n"
 
 
-def test_high_watermarks_survive_within_what_the_log_holds(manager, harness, make_batch) -> None:
+def test_checkpointed_high_watermarks_are_bounded_by_log_start_and_log_end(manager, harness, make_batch) -> None:
     marks = {}
     for partition, mark in enumerate((12, 500, 3)):
         fill(create(manager, partition), make_batch)

@@ -68,7 +68,9 @@ def new_logs() -> list[NewLog]:
     return [NewLog(topic_partition=name, topic_id=TOPIC_ID, config=CONFIG) for name in NAMES]
 
 
-def test_a_kill_at_any_moment_of_a_creation_leaves_what_opens(starts: Starts, disk: MortalDisk, make_batch) -> None:
+def test_a_crash_at_any_moment_of_a_log_creation_leaves_logs_that_open(
+    starts: Starts, disk: MortalDisk, make_batch
+) -> None:
     for operations in itertools.count():
         (job,), _ = starts.manager.creation.plan(new_logs(), now_ms=0)
         disk.operations_left = operations
@@ -97,7 +99,7 @@ def test_a_kill_at_any_moment_of_a_creation_leaves_what_opens(starts: Starts, di
     )
 
 
-def test_a_kill_at_any_moment_of_a_deletion_keeps_a_log_whole_or_removes_it(
+def test_a_crash_at_any_moment_of_a_log_deletion_keeps_a_log_whole_or_removes_it(
     starts: Starts, disk: MortalDisk, make_batch
 ) -> None:
     for operations in itertools.count():
@@ -123,7 +125,7 @@ def test_a_kill_at_any_moment_of_a_deletion_keeps_a_log_whole_or_removes_it(
     assert not starts.restart().hosted.current
 
 
-def test_the_log_dir_is_synced_once_for_all(starts: Starts, disk: MortalDisk) -> None:
+def test_the_log_dir_is_synced_once_for_many_creations_or_deletions(starts: Starts, disk: MortalDisk) -> None:
     root = str(starts.root)
     disk.directory_syncs.clear()
     (job,), _ = starts.manager.creation.plan(new_logs(), now_ms=0)
@@ -137,7 +139,7 @@ def test_the_log_dir_is_synced_once_for_all(starts: Starts, disk: MortalDisk) ->
     assert disk.directory_syncs == [root] * (1 + checkpoint_files)
 
 
-def test_deleted_logs_are_out_of_service_at_once_and_their_names_free_when_it_is_done(starts: Starts) -> None:
+def test_a_deleted_log_is_closed_at_once_and_its_name_is_free_after_the_job(starts: Starts) -> None:
     log = create_log(starts.manager, NAMES[0], TOPIC_ID, CONFIG)
     (job,) = starts.manager.deletion.plan([NAMES[0]], now_ms=0)
     assert starts.manager.get(NAMES[0]) is None
@@ -163,7 +165,7 @@ class FullFor(Disk):
         return super().open(path, flags)
 
 
-def test_a_log_without_room_does_not_keep_the_others_from_being_made(tmp_path: Path) -> None:
+def test_a_log_that_has_no_disk_space_does_not_stop_the_creation_of_others(tmp_path: Path) -> None:
     starts = Starts(tmp_path, FullFor("orders-1"))
     (job,), _ = starts.manager.creation.plan(new_logs(), now_ms=0)
     failures = starts.manager.creation.complete(job, job.run())

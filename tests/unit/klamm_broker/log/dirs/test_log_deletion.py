@@ -13,7 +13,7 @@ from tests.support.log_managers import NOW, create, fill
 from tests.support.log_steps import delete_log
 
 
-def test_the_directory_is_renamed_now_and_removed_when_due(manager, harness, make_batch) -> None:
+def test_a_deleted_logs_directory_is_renamed_at_once_and_removed_after_the_delay(manager, harness, make_batch) -> None:
     log = create(manager, 0)
     fill(log, make_batch)
     deletion = delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
@@ -28,13 +28,15 @@ def test_the_directory_is_renamed_now_and_removed_when_due(manager, harness, mak
     manager.deletion.remove_files(deletion)
 
 
-def test_the_same_name_can_be_created_again_at_once(manager, make_batch) -> None:
+def test_a_partition_can_be_created_again_at_once_after_its_deletion(manager, make_batch) -> None:
     fill(create(manager, 0), make_batch)
     delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
     assert create(manager, 0).log_end_offset == 0
 
 
-def test_the_next_log_of_that_name_inherits_no_offsets(manager, harness, make_batch) -> None:
+def test_a_log_created_after_a_deletion_does_not_inherit_offsets_of_the_deleted_one(
+    manager, harness, make_batch
+) -> None:
     log = create(manager, 0)
     fill(log, make_batch, 40)
     log.flusher.flush()
@@ -49,7 +51,7 @@ def test_the_next_log_of_that_name_inherits_no_offsets(manager, harness, make_ba
     assert again.checkpoints.high_watermark(log) == 0
 
 
-def test_a_crash_before_the_removal_leaves_it_for_the_next_start(manager, harness, make_batch) -> None:
+def test_the_next_start_removes_a_deleted_log_if_the_broker_crashed_before(manager, harness, make_batch) -> None:
     fill(create(manager, 0), make_batch)
     deletion = delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
     harness.crash(manager)
@@ -58,14 +60,14 @@ def test_a_crash_before_the_removal_leaves_it_for_the_next_start(manager, harnes
     assert [found.paths for found in harness.deletions] == [deletion.paths]
 
 
-def test_a_long_name_fits_the_file_system(manager) -> None:
+def test_the_directory_name_of_a_deleted_log_fits_the_file_system(manager) -> None:
     topic = "t" * 249
     create(manager, 0, topic)
     deletion = delete_log(manager, TopicPartition(topic, 0), now_ms=NOW)
     assert len(Path(deletion.paths[0]).name) == 255
 
 
-def test_a_flush_planned_before_does_no_harm(manager, make_batch) -> None:
+def test_a_flush_planned_before_the_deletion_of_a_log_fails_no_dir(manager, make_batch) -> None:
     log = create(manager, 0)
     fill(log, make_batch)
     job = log.flusher.plan()
@@ -76,7 +78,7 @@ def test_a_flush_planned_before_does_no_harm(manager, make_batch) -> None:
     assert not manager.directories.offline()
 
 
-def test_a_deletion_that_found_the_disk_full_is_run_again_and_frees_the_name(manager, faulty_disk) -> None:
+def test_a_deletion_on_a_full_disk_is_retried_and_then_frees_the_name(manager, faulty_disk) -> None:
     name = TopicPartition("orders", 0)
     former = create(manager, 0)
     (job,) = manager.deletion.plan([name], now_ms=NOW)

@@ -11,7 +11,9 @@ from klamm_broker.log.files.storage_failure import LogDirFailure
 from tests.support.log_managers import NOW, create, fill
 
 
-def test_describe_log_dirs(manager, harness, make_batch, faulty_disk) -> None:
+def test_describe_log_dirs_reports_replicas_and_space_and_the_error_of_a_failed_dir(
+    manager, harness, make_batch, faulty_disk
+) -> None:
     log = create(manager, 0)
     fill(log, make_batch)
     rows = {row.path: row for row in manager.describe_log_dirs()}

@@ -29,20 +29,20 @@ DAMAGED_IDS = "version=1\ncluster.id=one\nnode.id=3\ndirectory.id=kAXi-uhTRZ2xVX
 
 
 class TestCheckpoints:
-    def test_round_trip_in_kafkas_format(self, tmp_path) -> None:
+    def test_checkpoint_offsets_survive_a_round_trip_in_kafkas_format(self, tmp_path) -> None:
         path = str(tmp_path / "recovery-point-offset-checkpoint")
         offsets = {TopicPartition("b", 1): 7, TopicPartition("a", 0): 2**40}
         write_offsets(DISK, path, offsets)
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == f"0\n2\na 0 {2**40}\nb 1 7\n"
         assert read_offsets(DISK, path) == offsets
 
-    def test_missing_is_empty(self, tmp_path) -> None:
+    def test_a_missing_checkpoint_file_has_no_offsets(self, tmp_path) -> None:
         assert read_offsets(DISK, str(tmp_path / "x")) == {}
 
     @pytest.mark.parametrize(
         "content", ["", "0\n", "0\nx\n", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na b 1\n"]
     )
-    def test_damage_is_named(self, tmp_path, content) -> None:
+    def test_a_damaged_checkpoint_is_an_error_that_names_it(self, tmp_path, content) -> None:
         (tmp_path / "x").write_text(content)
         with pytest.raises(CheckpointError, match=str(tmp_path / "x")):
             read_offsets(DISK, str(tmp_path / "x"))
@@ -67,7 +67,7 @@ class TestMetaProperties:
     def read(self, path, *, cluster_id: str = "one", node_id: int = 3) -> MetaProperties | None:
         return read_meta_properties(DISK, str(path), cluster_id=cluster_id, node_id=node_id)
 
-    def test_round_trip_in_kafkas_format_and_one_key_more(self, tmp_path) -> None:
+    def test_meta_properties_have_kafkas_format_and_one_key_more(self, tmp_path) -> None:
         assert self.read(tmp_path) is None
         written = self.write(tmp_path, broker_directory_ids=frozenset({ID, uuid.UUID(int=5)}))
         content = (tmp_path / "meta.properties").read_text()
@@ -96,7 +96,7 @@ class TestMetaProperties:
         assert "two" in text
         assert "\n" not in text
 
-    def test_another_node_is_refused(self, tmp_path) -> None:
+    def test_the_meta_properties_of_another_node_are_refused(self, tmp_path) -> None:
         self.write(tmp_path)
         with pytest.raises(LogDirError, match="belongs to node 3, this is node 4"):
             self.read(tmp_path, node_id=4)
@@ -104,7 +104,7 @@ class TestMetaProperties:
     @pytest.mark.parametrize(
         "content", ["", "version=0\n", "version=1\n", "version=1\ncluster.id=a\nnode.id=x\n", DAMAGED_IDS]
     )
-    def test_damage_is_named(self, tmp_path, content) -> None:
+    def test_damaged_meta_properties_are_an_error_that_names_them(self, tmp_path, content) -> None:
         (tmp_path / "meta.properties").write_text(content)
         with pytest.raises(LogDirError, match=r"meta\.properties"):
             self.read(tmp_path)
@@ -121,7 +121,7 @@ class TestMetaProperties:
             ([("a", "ab"), ("b", "a")], "b", ""),
         ],
     )
-    def test_missing_is_what_any_dir_knows_and_none_is(self, found, lost, missing) -> None:
+    def test_a_directory_id_is_missing_if_any_dir_lists_it_and_no_dir_has_it(self, found, lost, missing) -> None:
         def ids(letters: str) -> frozenset[uuid.UUID]:
             return frozenset(uuid.UUID(int=ord(letter)) for letter in letters)
 
@@ -133,7 +133,7 @@ class TestMetaProperties:
 
 
 class TestPartitionMetadata:
-    def test_round_trip_in_kafkas_format(self, tmp_path) -> None:
+    def test_partition_metadata_survive_a_round_trip_in_kafkas_format(self, tmp_path) -> None:
         assert read_topic_id(DISK, str(tmp_path)) is None
         write_topic_id(DISK, str(tmp_path), TopicId(ID))
         content = (tmp_path / "partition.metadata").read_text()
@@ -141,7 +141,7 @@ class TestPartitionMetadata:
         assert read_topic_id(DISK, str(tmp_path)) == ID
 
     @pytest.mark.parametrize("content", ["", "version: 1\n", "version: 0\n", "version: 0\ntopic_id: !!\n", "x"])
-    def test_damage_is_named(self, tmp_path, content) -> None:
+    def test_damaged_partition_metadata_are_an_error_that_names_them(self, tmp_path, content) -> None:
         (tmp_path / "partition.metadata").write_text(content)
         with pytest.raises(PartitionMetadataError, match=r"partition\.metadata"):
             read_topic_id(DISK, str(tmp_path))
@@ -157,7 +157,7 @@ class TestLock:
 
 
 class TestCleanShutdown:
-    def test_the_marker_is_taken_once(self, tmp_path) -> None:
+    def test_the_clean_shutdown_marker_is_removed_when_it_is_read(self, tmp_path) -> None:
         assert take_clean_shutdown(DISK, str(tmp_path)) is None
         write_clean_shutdown(DISK, str(tmp_path), 17)
         assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":17}'
@@ -171,7 +171,7 @@ class TestCleanShutdown:
 
 
 class TestLogConfig:
-    def test_defaults_are_kafkas(self) -> None:
+    def test_the_defaults_of_a_log_config_are_kafkas(self) -> None:
         config = LogConfig.from_configs({})
         assert config == LogConfig()
         assert (config.segment_bytes, config.retention_ms, config.max_message_bytes) == (
@@ -180,7 +180,7 @@ class TestLogConfig:
             1_048_588,
         )
 
-    def test_values_by_kafkas_names(self) -> None:
+    def test_a_log_config_is_read_from_configs_by_kafkas_names(self) -> None:
         config = LogConfig.from_configs(
             {
                 "segment.bytes": "2000000",
@@ -213,6 +213,6 @@ class TestLogConfig:
             ("min.cleanable.dirty.ratio", "half"),
         ],
     )
-    def test_a_bad_value_is_named(self, name, value) -> None:
+    def test_an_invalid_value_in_a_log_config_is_named(self, name, value) -> None:
         with pytest.raises(ConfigError, match=name):
             LogConfig.from_configs({name: value})

@@ -46,7 +46,7 @@ class TestMissingDir:
         Path(f"{path}.aside").rename(path)
 
     @pytest.mark.parametrize("number", [0, 1, 2])
-    def test_an_empty_dir_in_its_place_stays_empty_until_it_is_back(self, harness, ids, number) -> None:
+    def test_an_empty_dir_in_place_of_a_missing_dir_is_not_formatted(self, harness, ids, number) -> None:
         absent = harness.dirs[number]
         self.unmount(absent)
         for _ in range(2):
@@ -61,22 +61,24 @@ class TestMissingDir:
         assert again.directories.ids() == ids
         assert not again.directories.unreadable()
 
-    def test_a_new_dir_waits_too_for_it_may_be_the_place(self, harness, ids, tmp_path) -> None:
+    def test_a_new_dir_stays_offline_while_a_dir_is_missing_because_it_may_replace_it(
+        self, harness, ids, tmp_path
+    ) -> None:
         harness.dirs = (*harness.dirs[:2], str(tmp_path / "d"))
         assert list(harness.start().directories.offline()) == [harness.dirs[2]]
 
-    def test_it_may_hold_what_is_nowhere_else(self, harness, ids) -> None:
+    def test_a_dir_that_was_removed_from_the_config_is_reported_as_unreadable(self, harness, ids) -> None:
         removed = harness.dirs[2]
         harness.dirs = harness.dirs[:2]
         again = harness.start()
         assert not again.directories.offline()
         assert again.directories.unreadable() == [f"the log dir with directory.id {encode_uuid(ids[removed])}"]
 
-    def test_one_that_cannot_be_opened_holds_a_new_one_up(self, harness, ids, tmp_path) -> None:
+    def test_a_new_dir_stays_offline_while_another_dir_cannot_be_opened(self, harness, ids, tmp_path) -> None:
         harness.dirs = (harness.dirs[0], harness.dirs[1], "/proc/no-such-dir", str(tmp_path / "d"))
         assert list(harness.start().directories.offline()) == list(harness.dirs[2:])
 
-    def test_said_to_be_lost_it_is_replaced_for_good(self, harness, ids) -> None:
+    def test_a_missing_dir_that_the_operator_declares_lost_is_replaced_for_good(self, harness, ids) -> None:
         lost = harness.dirs[1]
         shutil.rmtree(lost)
         again = harness.start(lost=frozenset({ids[lost]}))
@@ -87,17 +89,17 @@ class TestMissingDir:
         assert again.directories.ids() == replaced
         assert not again.directories.unreadable()
 
-    def test_said_to_be_lost_and_found_it_is_used(self, harness, ids) -> None:
+    def test_a_dir_that_is_declared_lost_but_present_is_still_used(self, harness, ids) -> None:
         lost = frozenset({ids[harness.dirs[1]]})
         harness.crash(harness.start(lost=lost))
         self.unmount(harness.dirs[1])
         assert list(harness.start().directories.offline()) == [harness.dirs[1]]
 
-    def test_saying_that_another_is_lost_does_not_do(self, harness, ids) -> None:
+    def test_declaring_another_dir_lost_does_not_replace_a_missing_dir(self, harness, ids) -> None:
         self.unmount(harness.dirs[1])
         assert list(harness.start(lost=frozenset({uuid.UUID(int=9)})).directories.offline()) == [harness.dirs[1]]
 
-    def test_a_dir_added_is_formatted_and_missed_from_then_on(self, harness, ids, tmp_path) -> None:
+    def test_an_added_dir_is_formatted_and_its_later_absence_is_noticed(self, harness, ids, tmp_path) -> None:
         harness.dirs = (str(tmp_path / "d"), *harness.dirs)
         again = harness.start()
         assert again.directories.ids().items() > ids.items()
@@ -105,7 +107,7 @@ class TestMissingDir:
         self.unmount(harness.dirs[0])
         assert list(harness.start().directories.offline()) == [harness.dirs[0]]
 
-    def test_a_dir_that_could_not_be_formatted_is_not_missed(self, harness, ids, tmp_path, faulty_disk) -> None:
+    def test_a_dir_whose_format_failed_does_not_count_as_missing(self, harness, ids, tmp_path, faulty_disk) -> None:
         harness.dirs = (*harness.dirs, str(tmp_path / "d"))
         faulty_disk.errors["replace"] = errno.EIO
         faulty_disk.only_below = harness.dirs[3]
@@ -115,7 +117,7 @@ class TestMissingDir:
         harness.crash(failed)
         assert len(harness.start().directories.ids()) == 4
 
-    def test_a_full_disk_does_not_keep_a_dir_from_being_added(self, harness, ids, tmp_path, faulty_disk) -> None:
+    def test_a_dir_can_be_added_while_the_disk_of_another_is_full(self, harness, ids, tmp_path, faulty_disk) -> None:
         harness.dirs = (*harness.dirs, str(tmp_path / "d"))
         faulty_disk.errors["pwrite"] = errno.ENOSPC
         faulty_disk.only_below = harness.dirs[0]

@@ -14,16 +14,16 @@ from tests.support.log_managers import NOW, TOPIC_ID, create, fill
 
 
 class TestPlacement:
-    def test_new_logs_go_where_fewest_are(self, manager, harness) -> None:
+    def test_a_new_log_is_placed_in_the_dir_with_the_fewest_logs(self, manager, harness) -> None:
         used = [create(manager, partition).log_dir.path for partition in range(6)]
         assert [used.count(path) for path in harness.dirs] == [2, 2, 2]
 
-    def test_a_log_is_found_once_it_is_complete(self, manager) -> None:
+    def test_the_manager_finds_a_created_log_and_no_other(self, manager) -> None:
         log = create(manager, 0)
         assert manager.get(TopicPartition("orders", 0)) is log
         assert manager.get(TopicPartition("orders", 1)) is None
 
-    def test_directories_of_others_are_left_alone(self, manager, harness) -> None:
+    def test_a_start_leaves_directories_that_are_no_partitions_alone(self, manager, harness) -> None:
         other = Path(harness.dirs[0], "lost+found")
         other.mkdir()
         harness.crash(manager)
@@ -32,7 +32,7 @@ class TestPlacement:
 
 
 class TestRestart:
-    def test_after_a_clean_stop(self, manager, harness, make_batch) -> None:
+    def test_logs_and_the_broker_epoch_survive_a_clean_stop(self, manager, harness, make_batch) -> None:
         for partition in range(4):
             fill(create(manager, partition), make_batch)
         manager.get(TopicPartition("orders", 2)).advance_log_start(7, high_watermark=20)
@@ -47,7 +47,7 @@ class TestRestart:
             assert log.log_start_offset == (7 if partition == 2 else 0)
             log.check_invariants()
 
-    def test_after_a_crash(self, manager, harness, make_batch) -> None:
+    def test_a_log_with_a_torn_tail_is_truncated_after_a_crash(self, manager, harness, make_batch) -> None:
         log = create(manager, 0)
         fill(log, make_batch, 20)
         log.flusher.flush()
@@ -63,14 +63,14 @@ class TestRestart:
         assert (log.log_end_offset, log.flusher.recovery_point) == (78, 40)
         log.check_invariants()
 
-    def test_the_marker_counts_for_one_start(self, manager, harness) -> None:
+    def test_the_clean_shutdown_marker_counts_for_one_start_only(self, manager, harness) -> None:
         manager.close(broker_epoch=1)
         harness.running.clear()
         harness.crash(harness.start())
         assert harness.start().directories.clean_shutdown_epoch() is None
 
     @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
-    def test_a_damaged_checkpoint_does_not_cost_the_dir(self, manager, harness, make_batch, name) -> None:
+    def test_a_dir_with_a_damaged_checkpoint_stays_online(self, manager, harness, make_batch, name) -> None:
         log = create(manager, 0)
         fill(log, make_batch)
         manager.close(broker_epoch=1)
@@ -99,7 +99,7 @@ class TestFailingDir:
 
     @pytest.mark.parametrize("operation", ["writev", "pread", "fdatasync", "open", "replace"])
     @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
-    def test_it_goes_offline_and_the_others_serve_on(
+    def test_a_failing_dir_goes_offline_and_the_other_dirs_continue_to_serve(
         self, manager, logs, harness, make_batch, faulty_disk, operation, number
     ) -> None:
         failing = harness.dirs[1]
@@ -137,7 +137,9 @@ class TestFailingDir:
         }
         assert {log.log_dir.path for log in manager.hosted.online()} == {harness.dirs[0], harness.dirs[2]}
 
-    def test_the_stop_after_leaves_no_marker_there(self, manager, logs, harness, make_batch, faulty_disk) -> None:
+    def test_a_clean_stop_writes_no_marker_to_a_failed_dir(
+        self, manager, logs, harness, make_batch, faulty_disk
+    ) -> None:
         faulty_disk.errors["writev"] = errno.EIO
         failing = logs[0].log_dir.path
         with pytest.raises(LogDirFailure):
@@ -159,12 +161,14 @@ class TestFailingDir:
         assert len(again.hosted.current) == 4
         assert len(again.directories.ids()) == 2
 
-    def test_without_any_dir_there_is_no_start(self, harness) -> None:
+    def test_a_broker_without_a_usable_log_dir_does_not_start(self, harness) -> None:
         harness.dirs = ("/proc/no-such-dir",)
         with pytest.raises(LogDirError, match="no log directory can be used: /proc/no-such-dir"):
             harness.start()
 
-    def test_a_log_that_cannot_be_read_at_the_start_costs_its_dir(self, manager, logs, harness, faulty_disk) -> None:
+    def test_a_log_that_cannot_be_read_at_the_start_takes_its_dir_offline(
+        self, manager, logs, harness, faulty_disk
+    ) -> None:
         harness.crash(manager)
         faulty_disk.errors["pread"] = errno.EIO
         faulty_disk.only_below = logs[0].directory
@@ -175,7 +179,7 @@ class TestFailingDir:
 
 
 class TestFullDisk:
-    def test_creation_is_refused_and_works_once_there_is_room(self, manager, faulty_disk) -> None:
+    def test_creating_a_log_on_a_full_disk_is_refused_until_there_is_room(self, manager, faulty_disk) -> None:
         faulty_disk.room = 5
         with pytest.raises(DiskFull):
             create(manager, 0)
@@ -203,7 +207,7 @@ class TestFullDisk:
         assert log.append_as_leader(make_batch(1), leader_epoch=1, now_ms=NOW).base_offset == 40
         log.check_invariants()
 
-    def test_a_stop_on_a_full_disk_is_a_crash_for_the_next_start(
+    def test_a_stop_on_a_full_disk_leaves_no_clean_shutdown_marker(
         self, manager, harness, make_batch, faulty_disk
     ) -> None:
         fill(create(manager, 0), make_batch)
@@ -217,7 +221,7 @@ class TestFullDisk:
 
 
 class TestBackground:
-    def test_logs_that_are_due_are_flushed(self, manager, make_batch) -> None:
+    def test_only_logs_with_a_sealed_segment_are_due_for_a_flush(self, manager, make_batch) -> None:
         rolled, small = create(manager, 0), create(manager, 1)
         fill(rolled, make_batch, 20)
         fill(small, make_batch, 1)
@@ -227,7 +231,7 @@ class TestBackground:
         manager.complete_flush(job)
         assert (rolled.flusher.recovery_point, small.flusher.recovery_point) == (40, 0)
 
-    def test_retention_over_all_logs(self, manager, make_batch) -> None:
+    def test_retention_deletes_up_to_each_logs_own_high_watermark(self, manager, make_batch) -> None:
         for partition in range(3):
             fill(create(manager, partition), make_batch, 20)
         deletions = manager.apply_retention(lambda tp: 40 if tp.partition else 0, now_ms=10**12)

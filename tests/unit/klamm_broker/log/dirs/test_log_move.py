@@ -190,7 +190,7 @@ def test_a_future_replica_shows_how_far_it_is_behind(broker: Broker) -> None:
     assert 0 < future.offset_lag < 80
 
 
-def test_after_a_crash_copying_goes_on_where_it_was(broker: Broker, read_all) -> None:
+def test_after_a_crash_the_copy_continues_at_the_future_logs_end(broker: Broker, read_all) -> None:
     records = read_all(broker.current)
     copy = broker.begin()
     copy_part(copy, broker.current)
@@ -240,7 +240,7 @@ def test_a_kill_in_the_middle_of_the_swap_leaves_one_whole_log(
     broker.crash()
 
 
-def test_the_old_log_goes_only_when_the_new_name_is_on_disk(tmp_path: Path) -> None:
+def test_a_move_syncs_the_new_name_before_it_renames_the_old_log(tmp_path: Path) -> None:
     """Otherwise a power failure could lose both."""
     disk = MortalDisk()
     broker = Broker(tmp_path, disk)
@@ -257,7 +257,7 @@ def test_the_old_log_goes_only_when_the_new_name_is_on_disk(tmp_path: Path) -> N
     broker.crash()
 
 
-def test_what_is_cut_and_written_anew_is_copied_anew(broker: Broker, make_batch, read_all) -> None:
+def test_records_that_replace_truncated_ones_are_copied_again(broker: Broker, make_batch, read_all) -> None:
     copy = broker.begin()
     copy_all(copy, broker.current)
     broker.current.truncate_to(30, now_ms=NOW)
@@ -268,7 +268,7 @@ def test_what_is_cut_and_written_anew_is_copied_anew(broker: Broker, make_batch,
     assert read_all(broker.current) == records
 
 
-def test_two_logs_that_no_move_explains_are_for_the_operator(broker: Broker) -> None:
+def test_two_logs_of_one_partition_without_a_replaces_file_stop_the_start(broker: Broker) -> None:
     copy_all(broker.begin(), broker.current)
     broker.manager.moves.swap(NAME, now_ms=NOW)
     Path(broker.current.directory, REPLACES_FILE).unlink()
@@ -276,7 +276,9 @@ def test_two_logs_that_no_move_explains_are_for_the_operator(broker: Broker) -> 
         broker.restart()
 
 
-def test_which_log_was_replaced_is_remembered_until_its_dir_can_be_read(broker: Broker, make_batch) -> None:
+def test_a_moved_log_wins_over_the_old_one_in_a_dir_that_was_offline_during_the_swap(
+    broker: Broker, make_batch
+) -> None:
     copy_all(broker.begin(), broker.current)
     broker.manager.moves.swap(NAME, now_ms=NOW)
     fill(broker.current, make_batch, 1, epoch=2)
@@ -291,7 +293,7 @@ def test_which_log_was_replaced_is_remembered_until_its_dir_can_be_read(broker: 
     assert broker.current.log_end_offset == 82
 
 
-def test_a_future_log_without_a_current_one_is_a_stray(broker: Broker) -> None:
+def test_a_future_log_without_a_current_log_is_deleted_at_the_start(broker: Broker) -> None:
     broker.begin()
     name = TopicPartition("other", 0)
     create_log(broker.manager, name, TOPIC_ID, CONFIG, now_ms=NOW)
@@ -349,7 +351,7 @@ def test_a_deleted_partition_takes_its_future_log_with_it(broker: Broker) -> Non
     delete_log(broker.manager, NAME, now_ms=NOW)
 
 
-def test_a_new_log_is_not_made_where_a_moved_one_still_has_its_directory(broker: Broker) -> None:
+def test_a_new_log_is_not_created_in_a_dir_that_still_has_the_moved_logs_directory(broker: Broker) -> None:
     copy_all(broker.begin(), broker.current)
     job = broker.manager.moves.swap(NAME, now_ms=NOW)
     delete_log(broker.manager, NAME, now_ms=NOW)
@@ -359,7 +361,7 @@ def test_a_new_log_is_not_made_where_a_moved_one_still_has_its_directory(broker:
 
 
 @pytest.mark.parametrize(("path", "code"), [("/nowhere", ErrorCode.LOG_DIR_NOT_FOUND), ("b", None)])
-def test_only_log_dirs_that_work_are_moved_to(broker: Broker, path: str, code: ErrorCode | None) -> None:
+def test_a_move_to_an_unknown_or_offline_log_dir_is_refused(broker: Broker, path: str, code: ErrorCode | None) -> None:
     if code is None:
         path = broker.b
         broker.manager.directories.at(path).log_dir.failure = "broken"
@@ -370,7 +372,7 @@ def test_only_log_dirs_that_work_are_moved_to(broker: Broker, path: str, code: E
     assert broker.manager.moves.plan(NAME, broker.a, now_ms=NOW) is None, "it is there already"
 
 
-def test_a_failed_creation_leaves_nothing_that_a_start_would_go_on_with(
+def test_a_failed_creation_of_a_future_log_leaves_no_future_log_after_a_restart(
     tmp_path: Path, faulty_disk, make_batch
 ) -> None:
     broker = Broker(tmp_path, faulty_disk)
@@ -388,7 +390,7 @@ def test_a_failed_creation_leaves_nothing_that_a_start_would_go_on_with(
     broker.crash()
 
 
-def test_producers_whose_records_are_gone_are_known_after_the_move(broker: Broker) -> None:
+def test_producers_whose_records_were_deleted_are_still_known_after_a_move(broker: Broker) -> None:
     def send(sequence: int):
         batch = encode_batch([(NOW, None, b"v", ())], producer_id=7, producer_epoch=0, base_sequence=sequence)
         return broker.current.append_as_leader(batch, leader_epoch=1, now_ms=NOW)
@@ -435,7 +437,7 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=30)
 @given(STEPS)
-def test_the_copy_becomes_equal_whatever_the_log_does_meanwhile(steps) -> None:
+def test_the_future_log_equals_the_log_after_any_appends_truncations_and_deletions(steps) -> None:
     with tempfile.TemporaryDirectory() as root:
         broker = Broker(Path(root))
         current = create_log(broker.manager, NAME, TOPIC_ID, CONFIG, now_ms=NOW)

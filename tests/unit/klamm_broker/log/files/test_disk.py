@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm_broker.log.files.disk import Disk
 
 
-def test_more_buffers_than_one_writev_takes(tmp_path) -> None:
+def test_more_buffers_than_one_writev_accepts_are_all_written(tmp_path) -> None:
     disk = Disk()
     fd = disk.open(str(tmp_path / "file"), 0o102 | 0o2000)
     parts = [bytes([n % 251]) * (n % 3) for n in range(5_000)]

@@ -38,14 +38,14 @@ def test_end_offset_is_where_the_first_later_epoch_begins(steps: list[tuple[int,
 
 
 @given(runs, st.integers(0, 60))
-def test_epoch_of_an_offset(steps: list[tuple[int, int]], offset: int) -> None:
+def test_the_epoch_of_an_offset_is_that_of_its_record(steps: list[tuple[int, int]], offset: int) -> None:
     cache, epochs = build(steps)
     expected = (epochs[offset] if offset < len(epochs) else epochs[-1]) if epochs else -1
     assert cache.epoch_for_offset(offset) == expected
 
 
 @given(runs, st.integers(0, 60))
-def test_truncation_from_the_end(steps: list[tuple[int, int]], end: int) -> None:
+def test_truncation_from_the_end_drops_the_epochs_of_truncated_records(steps: list[tuple[int, int]], end: int) -> None:
     cache, epochs = build(steps)
     cache.truncate_from_end(end)
     cache.check_invariants()
@@ -53,7 +53,9 @@ def test_truncation_from_the_end(steps: list[tuple[int, int]], end: int) -> None
 
 
 @given(runs, st.integers(0, 60))
-def test_truncation_from_the_start(steps: list[tuple[int, int]], start: int) -> None:
+def test_truncation_from_the_start_keeps_the_epoch_of_the_first_record(
+    steps: list[tuple[int, int]], start: int
+) -> None:
     cache, epochs = build(steps)
     cache.truncate_from_start(start)
     cache.check_invariants()
@@ -69,7 +71,7 @@ def test_an_undefined_epoch_has_no_end(epoch: int) -> None:
     assert build([(1, 3)])[0].end_offset_for(epoch, 3) == (-1, -1)
 
 
-def test_a_new_epoch_drops_what_contradicts_it() -> None:
+def test_a_new_epoch_drops_entries_with_a_later_epoch_or_offset() -> None:
     cache = LeaderEpochCache((EpochEntry(1, 0), EpochEntry(3, 10), EpochEntry(5, 20)))
     assert cache.assign(4, 15)
     assert cache.entries == ((1, 0), (3, 10), (4, 15))
@@ -86,7 +88,7 @@ def test_file_round_trip_in_kafkas_format(tmp_path: Path) -> None:
     assert LeaderEpochFile(Disk(), str(tmp_path)).read().entries == ((0, 0), (4, 17))
 
 
-def test_an_older_version_never_replaces_a_newer_one(tmp_path: Path) -> None:
+def test_an_older_version_of_the_epoch_file_never_replaces_a_newer_one(tmp_path: Path) -> None:
     file = LeaderEpochFile(Disk(), str(tmp_path))
     file.write(5, (EpochEntry(1, 0),))
     file.write(4, (EpochEntry(1, 0), EpochEntry(2, 9)))
@@ -94,7 +96,7 @@ def test_an_older_version_never_replaces_a_newer_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["0\n2\n0 0\n", "1\n0\n", "", "0\n1\n0 x\n", "0\n1\n-1 0\n", "0\n1\n5\n"])
-def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
+def test_a_damaged_epoch_file_is_an_error_that_names_it(tmp_path: Path, content: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(content)
     with pytest.raises(CheckpointError, match="leader-epoch-checkpoint"):
         LeaderEpochFile(Disk(), str(tmp_path)).read()

@@ -13,21 +13,21 @@ from klamm_broker.log.log_config import LogConfig
 from tests.support.partition_logs import NOW, fill
 
 
-def test_moves_the_recovery_point(log) -> None:
+def test_a_flush_moves_the_recovery_point_to_the_log_end(log) -> None:
     assert log.flusher.recovery_point == 0
     log.flusher.flush()
     assert log.flusher.recovery_point == 120
     assert not log.flusher.is_due(NOW)
 
 
-def test_a_sealed_segment_is_due(log, make_batch) -> None:
+def test_a_log_with_a_sealed_segment_is_due_for_a_flush(log, make_batch) -> None:
     assert log.flusher.is_due(NOW)
     log.flusher.flush()
     fill(log, make_batch, 20)
     assert log.flusher.is_due(NOW)
 
 
-def test_flush_ms(harness, make_batch) -> None:
+def test_a_log_is_due_for_a_flush_after_flush_ms(harness, make_batch) -> None:
     harness.config = LogConfig(flush_ms=500)
     log = harness.open()
     assert not log.flusher.is_due(10**9)
@@ -47,7 +47,7 @@ def test_flush_messages_syncs_inside_the_append(harness, make_batch, faulty_disk
     assert "fdatasync" in faulty_disk.calls
 
 
-def test_a_job_outlives_the_segments_it_flushes(log, harness) -> None:
+def test_a_flush_succeeds_even_if_retention_deleted_its_segments(log, harness) -> None:
     job = log.flusher.plan()
     log.retention.apply(now_ms=10**12, high_watermark=120)
     for path in harness.directory.glob("*.deleted"):
@@ -57,7 +57,7 @@ def test_a_job_outlives_the_segments_it_flushes(log, harness) -> None:
     assert log.flusher.recovery_point == 120
 
 
-def test_a_flush_from_before_a_truncation_does_not_count(log, make_batch) -> None:
+def test_a_flush_planned_before_a_truncation_does_not_move_the_recovery_point(log, make_batch) -> None:
     job = log.flusher.plan()
     log.truncate_to(60, now_ms=NOW)
     fill(log, make_batch, 40)
@@ -68,7 +68,7 @@ def test_a_flush_from_before_a_truncation_does_not_count(log, make_batch) -> Non
     assert entries == "0\n1\n2 0\n"
 
 
-def test_no_descriptor_is_left(log) -> None:
+def test_a_flush_leaves_no_file_descriptor_open(log) -> None:
     log.flusher.flush()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

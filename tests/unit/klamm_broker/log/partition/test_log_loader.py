@@ -17,7 +17,9 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 class TestTornTail:
-    def test_cut_at_every_byte_of_the_last_batch(self, harness, make_batch, read_all) -> None:
+    def test_a_log_that_was_cut_within_its_last_batch_is_truncated_before_it(
+        self, harness, make_batch, read_all
+    ) -> None:
         log = harness.open()
         fill(log, make_batch, 4, records=2)
         records = read_all(log)
@@ -34,7 +36,9 @@ class TestTornTail:
             log.check_invariants()
             log.abandon()
 
-    def test_flipped_at_every_byte_of_the_last_batch(self, harness, make_batch, read_all) -> None:
+    def test_a_log_with_a_flipped_bit_in_its_last_batch_is_truncated_before_it(
+        self, harness, make_batch, read_all
+    ) -> None:
         log = harness.open()
         fill(log, make_batch, 4, records=2)
         records = read_all(log)
@@ -57,7 +61,7 @@ class TestTornTail:
             log.check_invariants()
             log.abandon()
 
-    def test_zeros_after_the_last_batch(self, harness, make_batch, read_all) -> None:
+    def test_zeros_after_the_last_batch_are_truncated(self, harness, make_batch, read_all) -> None:
         log = harness.open()
         fill(log, make_batch, 4, records=2)
         records = read_all(log)
@@ -69,7 +73,7 @@ class TestTornTail:
         fill(log, make_batch, 1, records=2)
         assert log.log_end_offset == 10
 
-    def test_appends_go_on_where_the_cut_was(self, harness, make_batch, read_all) -> None:
+    def test_appends_continue_where_recovery_truncated_the_log(self, harness, make_batch, read_all) -> None:
         log = harness.open()
         fill(log, make_batch, 4, records=2)
         harness.crash(log)
@@ -111,7 +115,9 @@ class TestManySegments:
         assert log.flusher.recovery_point == 40
         log.check_invariants()
 
-    def test_a_segment_cut_to_nothing_stays_as_the_active_one(self, harness, crashed, read_all) -> None:
+    def test_a_segment_without_any_valid_batch_becomes_the_empty_active_segment(
+        self, harness, crashed, read_all
+    ) -> None:
         path = self.segment_of(harness, 60)
         path.write_bytes(b"\1" * 30)
         log = harness.open(recovery_point=40)
@@ -191,10 +197,10 @@ class TestManySegments:
         assert read_all(harness.open()) == crashed
         assert not list(harness.directory.glob("*9999*"))
 
-    def test_log_start_offset_of_the_checkpoint(self, harness, crashed, read_all) -> None:
+    def test_a_log_starts_at_the_checkpointed_log_start_offset(self, harness, crashed, read_all) -> None:
         assert read_all(harness.open(log_start_offset=33)) == crashed[33:]
 
-    def test_a_log_that_ends_below_its_start_begins_anew(self, harness, crashed, read_all) -> None:
+    def test_a_log_that_ends_below_its_checkpointed_start_is_truncated_fully(self, harness, crashed, read_all) -> None:
         log = harness.open(log_start_offset=500)
         assert (log.log_start_offset, log.log_end_offset) == (500, 500)
         assert sorted(path.name for path in harness.directory.glob("*.log")) == [f"{500:020d}.log"]
@@ -215,32 +221,34 @@ class TestEpochs:
         assert harness.open(recovery_point=40).epochs.entries == crashed
 
     @pytest.mark.parametrize("content", [None, "", "rubbish", "0\n5\n1 0\n"])
-    def test_without_a_usable_file_all_come_from_the_batches(self, harness, crashed, content) -> None:
+    def test_without_a_valid_epoch_file_all_leader_epochs_are_rebuilt_from_the_batches(
+        self, harness, crashed, content
+    ) -> None:
         path = harness.directory / "leader-epoch-checkpoint"
         path.unlink()
         if content is not None:
             path.write_text(content)
         assert harness.open(recovery_point=40).epochs.entries == crashed
 
-    def test_epochs_of_cut_records_are_gone(self, harness, crashed) -> None:
+    def test_recovery_drops_leader_epochs_of_truncated_records(self, harness, crashed) -> None:
         for path in harness.directory.glob("*.log"):
             if int(path.stem) >= 60:
                 path.unlink()
         log = harness.open(recovery_point=40)
         assert log.epochs.entries == tuple(entry for entry in crashed if entry[1] < log.log_end_offset)
 
-    def test_what_the_file_says_of_scanned_records_does_not_count(self, harness, crashed) -> None:
+    def test_epoch_file_entries_above_the_recovery_point_are_ignored(self, harness, crashed) -> None:
         """An epoch whose records were truncated before the crash must not survive them."""
         path = harness.directory / "leader-epoch-checkpoint"
         path.write_text("0\n3\n1 0\n2 20\n4 41\n")
         assert harness.open(recovery_point=40).epochs.entries == crashed
 
-    def test_the_start_is_the_logs(self, harness, crashed) -> None:
+    def test_the_first_leader_epoch_starts_at_the_log_start_offset(self, harness, crashed) -> None:
         assert harness.open(log_start_offset=30).epochs.entries == ((2, 30), *crashed[2:])
 
 
 class TestDirectories:
-    def test_a_new_directory(self, harness) -> None:
+    def test_opening_a_new_directory_creates_an_empty_log(self, harness) -> None:
         log = harness.open()
         assert (log.log_start_offset, log.log_end_offset) == (0, 0)
         names = {path.name for path in harness.directory.iterdir()}
@@ -252,7 +260,7 @@ class TestDirectories:
             log.close()
         assert log.log_end_offset == 0
 
-    def test_opening_twice_changes_nothing(self, harness, make_batch, read_all) -> None:
+    def test_opening_a_log_again_changes_no_file(self, harness, make_batch, read_all) -> None:
         log = harness.open()
         fill(log, make_batch, 20, records=2)
         log.close()

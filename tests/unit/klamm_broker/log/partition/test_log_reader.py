@@ -12,7 +12,7 @@ from tests.support.partition_logs import NOW, fill
 
 
 @pytest.mark.parametrize("max_bytes", [1, 150, 700, 5_000, 100_000])
-def test_reading_from_any_offset(log, max_bytes: int) -> None:
+def test_a_read_from_any_offset_starts_with_the_batch_that_holds_it(log, max_bytes: int) -> None:
     for offset in range(120):
         data = log.reader.read(offset, max_bytes).records
         headers = [header for _, header in iter_headers(data)]
@@ -31,7 +31,7 @@ def test_reading_stops_below_max_offset(log) -> None:
             assert bool(headers) == (offset - offset % 3 + 3 <= max_offset)
 
 
-def test_without_min_one_a_batch_that_does_not_fit_is_not_given(log) -> None:
+def test_a_batch_larger_than_max_bytes_is_read_only_with_min_one(log) -> None:
     assert log.reader.read(5, 10, min_one=False).records == b""
     assert log.reader.read(5, 10, min_one=True).records
 
@@ -60,7 +60,7 @@ class TestByTime:
         return hits[0] if hits else None
 
     @pytest.mark.parametrize("start", [0, 17, 100])
-    def test_against_a_list(self, harness, make_batch, start: int) -> None:
+    def test_a_lookup_by_timestamp_equals_a_scan_of_all_records(self, harness, make_batch, start: int) -> None:
         log = harness.open()
         records: list[tuple[int, int]] = []
         # The timestamps are out of order within batches, between batches and between segments.
@@ -76,7 +76,7 @@ class TestByTime:
             assert (found and found[:2]) == expected, timestamp
             assert found is None or found.leader_epoch == 4
 
-    def test_a_restart_finds_the_same(self, log, harness) -> None:
+    def test_a_lookup_by_timestamp_finds_the_same_after_a_restart(self, log, harness) -> None:
         before = [log.reader.find_timestamp(time) for time in range(NOW, NOW + 410, 5)]
         assert before[-1] is None
         log.close()
@@ -92,6 +92,6 @@ class TestByTime:
         fill(log, make_batch)
         assert log.reader.find_max_timestamp() == (NOW + 390, 6 + 39 * 3, 2)
 
-    def test_earliest_has_the_epoch_of_the_start(self, log) -> None:
+    def test_the_earliest_offset_has_the_leader_epoch_of_the_log_start(self, log) -> None:
         log.advance_log_start(50, high_watermark=120)
         assert log.reader.earliest() == (-1, 50, 2)

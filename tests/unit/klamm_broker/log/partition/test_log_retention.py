@@ -9,7 +9,7 @@ from klamm_broker.log.log_config import LogConfig
 from tests.support.partition_logs import NOW
 
 
-def test_files_are_renamed_now_and_due_later(log, harness) -> None:
+def test_files_of_expired_segments_are_renamed_at_once_and_removed_later(log, harness) -> None:
     log.config = LogConfig(retention_ms=1_000, file_delete_delay_ms=60)
     second = log.segments.base_offsets[1]
     deletion = log.retention.apply(now_ms=NOW + 10 * ((second - 1) // 3) + 1_001, high_watermark=120)
@@ -34,7 +34,7 @@ def test_a_segment_without_an_index_file_expires_too(log, harness) -> None:
     assert log.log_dir.failure is None
 
 
-def test_everything_may_expire_and_offsets_go_on(log, make_batch, read_all) -> None:
+def test_all_records_may_expire_and_appends_continue_at_the_log_end(log, make_batch, read_all) -> None:
     log.retention.apply(now_ms=10**12, high_watermark=120)
     assert read_all(log) == []
     assert (log.log_start_offset, log.log_end_offset, log.segments.base_offsets) == (120, 120, (120,))
@@ -42,23 +42,23 @@ def test_everything_may_expire_and_offsets_go_on(log, make_batch, read_all) -> N
     assert result.base_offset == 120
 
 
-def test_not_above_the_high_watermark(log) -> None:
+def test_retention_deletes_no_segment_above_the_high_watermark(log) -> None:
     third = log.segments.base_offsets[2]
     log.retention.apply(now_ms=10**12, high_watermark=third)
     assert log.segments.base_offsets[0] == third
 
 
-def test_by_size(log) -> None:
+def test_retention_by_size_keeps_at_least_the_limit(log) -> None:
     log.config = LogConfig(retention_bytes=2_000, retention_ms=-1)
     log.retention.apply(now_ms=NOW, high_watermark=120)
     assert 2_000 <= log.segments.size_bytes < 2_000 + 1_024
 
 
-def test_nothing_expired_is_no_deletion(log) -> None:
+def test_retention_without_expired_segments_deletes_nothing(log) -> None:
     assert log.retention.apply(now_ms=NOW, high_watermark=120) is None
 
 
-def test_without_timestamps_the_time_of_writing_counts(harness, make_batch) -> None:
+def test_a_segment_without_timestamps_expires_by_its_modification_time(harness, make_batch) -> None:
     log = harness.open()
     for _ in range(40):
         log.append_as_leader(make_batch(3, timestamps=[-1] * 3), leader_epoch=0, now_ms=NOW)
@@ -70,7 +70,7 @@ def test_without_timestamps_the_time_of_writing_counts(harness, make_batch) -> N
     assert log.log_start_offset > 0
 
 
-def test_the_start_is_forecast_by_the_rules_that_will_move_it(log) -> None:
+def test_the_forecast_of_the_log_start_matches_what_retention_deletes_later(log) -> None:
     log.config = LogConfig(retention_ms=1_000)
     second = log.segments.base_offsets[1]
     due_ms = NOW + 10 * ((second - 1) // 3) + 1_001
@@ -81,7 +81,7 @@ def test_the_start_is_forecast_by_the_rules_that_will_move_it(log) -> None:
     assert log.log_start_offset == forecast
 
 
-def test_a_forecast_over_a_disk_that_fails_leaves_the_log_alone(harness, make_batch) -> None:
+def test_a_retention_forecast_on_a_failing_disk_keeps_the_log_dir_online(harness, make_batch) -> None:
     log = harness.open()
     log.append_as_leader(make_batch(3, timestamps=[-1] * 3), leader_epoch=0, now_ms=NOW)
     log.config = LogConfig(retention_ms=0)

@@ -16,7 +16,7 @@ from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from tests.support.partition_logs import NOW, fill
 
 
-def test_append_says_where_the_records_went(harness, make_batch) -> None:
+def test_append_returns_the_offsets_of_the_records(harness, make_batch) -> None:
     log = harness.open()
     assert log.append_as_leader(make_batch(3), leader_epoch=0, now_ms=NOW) == (0, 2, -1, 0, False)
     assert log.append_as_leader(make_batch(2) + make_batch(1), leader_epoch=0, now_ms=NOW) == (3, 5, -1, 0, False)
@@ -39,7 +39,7 @@ def test_a_refused_append_changes_nothing(log, make_batch) -> None:
     assert (log.log_end_offset, log.segments.size_bytes) == before
 
 
-def test_few_files_are_open_however_many_segments(log, harness, read_all) -> None:
+def test_the_number_of_open_files_does_not_grow_with_the_segments(log, harness, read_all) -> None:
     assert len(read_all(log)) == 120
     prefix = str(harness.directory)
     targets = [
@@ -51,7 +51,7 @@ def test_few_files_are_open_however_many_segments(log, harness, read_all) -> Non
 
 
 class TestFollower:
-    def test_what_the_leader_sent_is_stored_as_it_is(self, log, tmp_path, harness, make_batch) -> None:
+    def test_a_follower_stores_the_leaders_batches_byte_for_byte(self, log, tmp_path, harness, make_batch) -> None:
         sent = [log.reader.read(offset, 1).records for offset in range(0, 120, 3)]
         harness.directory = tmp_path / "copy-0"
         follower = harness.open()
@@ -62,7 +62,7 @@ class TestFollower:
         assert follower.epochs.entries == log.epochs.entries
         assert len(follower.segments.base_offsets) > 5
 
-    def test_offsets_may_have_gaps_but_not_go_back(self, harness, make_batch) -> None:
+    def test_a_followers_batches_may_have_offset_gaps_but_must_not_go_back(self, harness, make_batch) -> None:
         log = harness.open()
         log.append_as_follower(make_batch(2, base_offset=10, partition_leader_epoch=3), now_ms=NOW)
         log.append_as_follower(make_batch(1, base_offset=20, partition_leader_epoch=5), now_ms=NOW)
@@ -73,7 +73,9 @@ class TestFollower:
         headers = [header.base_offset for _, header in iter_headers(log.reader.read(0, 10**6).records)]
         assert headers == [10, 20]
 
-    def test_an_empty_log_takes_the_batch_within_which_the_leader_starts(self, harness, make_batch, read_all) -> None:
+    def test_an_empty_followers_log_accepts_the_batch_that_holds_the_leaders_log_start(
+        self, harness, make_batch, read_all
+    ) -> None:
         log = harness.open()
         log.truncate_fully_and_start_at(15, now_ms=NOW)
         batch = make_batch(10, base_offset=10, partition_leader_epoch=3)
@@ -84,7 +86,7 @@ class TestFollower:
         with pytest.raises(UnexpectedOffset):
             log.append_as_follower(batch, now_ms=NOW)
 
-    def test_an_offset_out_of_reach_of_the_segment_begins_a_new_one(self, harness, make_batch) -> None:
+    def test_an_offset_too_far_from_the_segments_base_rolls_a_segment(self, harness, make_batch) -> None:
         log = harness.open()
         far = 2**33
         log.append_as_follower(make_batch(2, base_offset=far), now_ms=NOW)
@@ -97,7 +99,9 @@ class TestFollower:
 
 
 class TestDeleteRecords:
-    def test_records_below_are_gone_at_once_and_files_with_retention(self, log, harness, read_all) -> None:
+    def test_deleted_records_are_unreadable_at_once_and_retention_removes_their_files(
+        self, log, harness, read_all
+    ) -> None:
         assert log.advance_log_start(50, high_watermark=120)
         assert not log.advance_log_start(49, high_watermark=120)
         assert [offset for offset, _ in read_all(log)] == list(range(50, 120))
@@ -110,12 +114,12 @@ class TestDeleteRecords:
         assert log.log_start_offset == 50
         assert log.epochs.entries == ((2, 50),)
 
-    def test_not_above_the_high_watermark(self, log) -> None:
+    def test_records_above_the_high_watermark_cannot_be_deleted(self, log) -> None:
         with pytest.raises(BrokerError, match="expected at most the high watermark 40") as caught:
             log.advance_log_start(41, high_watermark=40)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_up_to_the_end(self, log, read_all) -> None:
+    def test_all_records_can_be_deleted_up_to_the_log_end(self, log, read_all) -> None:
         log.advance_log_start(120, high_watermark=120)
         log.retention.apply(now_ms=NOW, high_watermark=120)
         assert read_all(log) == []
@@ -124,7 +128,9 @@ class TestDeleteRecords:
 
 class TestTruncation:
     @pytest.mark.parametrize("offset", [119, 118, 117, 60, 3, 2, 1, 0])
-    def test_to_an_offset(self, log, make_batch, read_all, offset: int) -> None:
+    def test_truncation_to_an_offset_drops_the_whole_batch_that_holds_it(
+        self, log, make_batch, read_all, offset: int
+    ) -> None:
         before = read_all(log)
         assert log.truncate_to(offset, now_ms=NOW)
         end = offset - offset % 3
@@ -135,26 +141,26 @@ class TestTruncation:
         assert log.log_end_offset == end + 30
         log.check_invariants()
 
-    def test_to_the_end_or_beyond_is_nothing(self, log) -> None:
+    def test_truncation_to_the_log_end_or_beyond_changes_nothing(self, log) -> None:
         assert not log.truncate_to(120, now_ms=NOW)
         assert not log.truncate_to(500, now_ms=NOW)
         assert log.log_end_offset == 120
 
-    def test_epochs_follow(self, log, make_batch) -> None:
+    def test_truncation_drops_the_leader_epochs_of_truncated_records(self, log, make_batch) -> None:
         log.append_as_leader(make_batch(3), leader_epoch=7, now_ms=NOW)
         assert log.epochs.entries == ((2, 0), (7, 120))
         log.truncate_to(120, now_ms=NOW)
         assert log.epochs.entries == ((2, 0),)
         assert Path(log.directory, "leader-epoch-checkpoint").read_text() == "0\n1\n2 0\n"
 
-    def test_fully(self, log, make_batch, harness) -> None:
+    def test_a_full_truncation_starts_an_empty_log_at_the_given_offset(self, log, make_batch, harness) -> None:
         log.truncate_fully_and_start_at(5_000, now_ms=NOW)
         assert (log.log_start_offset, log.log_end_offset, log.segments.size_bytes) == (5_000, 5_000, 0)
         assert log.epochs.entries == ()
         log.append_as_follower(make_batch(1, base_offset=5_000), now_ms=NOW)
         assert sorted(p.name for p in harness.directory.glob("*.log")) == [f"{5_000:020d}.log"]
 
-    def test_below_the_first_segment(self, log) -> None:
+    def test_truncation_below_the_first_segment_leaves_an_empty_log_at_that_offset(self, log) -> None:
         log.retention.apply(now_ms=10**12, high_watermark=60)
         log.truncate_to(1, now_ms=NOW)
         assert (log.log_start_offset, log.log_end_offset) == (1, 1)
@@ -183,7 +189,9 @@ class TestClose:
         assert "fdatasync" not in faulty_disk.calls
 
     @pytest.mark.parametrize("change", ["append", "truncate", "roll", "crash"])
-    def test_any_change_is(self, reopened, harness, faulty_disk, make_batch, change) -> None:
+    def test_a_log_that_has_changed_is_synced_when_it_closes(
+        self, reopened, harness, faulty_disk, make_batch, change
+    ) -> None:
         log = reopened
         match change:
             case "append":
@@ -222,7 +230,9 @@ class TestFailingDisk:
         log.check_invariants()
         assert log.append_as_leader(make_batch(3), leader_epoch=3, now_ms=NOW).base_offset == 30
 
-    def test_full_during_a_roll(self, harness, log, make_batch, faulty_disk, read_all) -> None:
+    def test_a_disk_that_is_full_during_a_roll_refuses_the_append_and_keeps_the_log(
+        self, harness, log, make_batch, faulty_disk, read_all
+    ) -> None:
         before = read_all(log)
         log.config = LogConfig(segment_bytes=200)
         faulty_disk.room = 0
@@ -244,7 +254,7 @@ class TestFailingDisk:
             log.append_as_leader(make_batch(3), leader_epoch=2, now_ms=NOW)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
-    def test_a_failed_undo_takes_the_dir_offline(self, log, make_batch, faulty_disk) -> None:
+    def test_a_failed_undo_of_a_partial_write_takes_the_dir_offline(self, log, make_batch, faulty_disk) -> None:
         faulty_disk.room = 50
         faulty_disk.errors["ftruncate"] = errno.EIO
         with pytest.raises(LogDirFailure):
@@ -263,7 +273,9 @@ class TestFailingDisk:
             log.reader.read(0, 1_000)
         assert log.log_dir.failure is None
 
-    def test_offsets_are_not_given_twice_because_of_damage(self, log, harness, make_batch) -> None:
+    def test_the_log_end_stays_when_a_batch_is_damaged_so_that_no_offset_is_assigned_twice(
+        self, log, harness, make_batch
+    ) -> None:
         """The damaged batch has an index entry. The index is rebuilt up to this batch, and the log end stays."""
         log.flusher.flush()
         entry = harness.path(0, ".index").read_bytes()[:8]

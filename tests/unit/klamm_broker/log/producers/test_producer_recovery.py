@@ -39,7 +39,7 @@ def snapshots(harness) -> list[int]:
     return sorted(int(path.stem) for path in harness.directory.glob("*.snapshot"))
 
 
-def test_a_duplicate_is_answered_as_the_first_was_and_not_written(harness) -> None:
+def test_a_duplicate_gets_the_result_of_the_first_append_and_is_not_written(harness) -> None:
     harness.config = LogConfig(message_timestamp_type=LOG_APPEND_TIME)
     log = harness.open()
     first = send(log, 0, 3, now_ms=5_000)
@@ -88,7 +88,9 @@ def test_after_a_crash_the_tail_is_read(harness) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flipped", "emptied", "removed"])
-def test_a_damaged_snapshot_is_made_good_from_the_log(harness, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_producer_snapshot_is_rebuilt_from_the_log(
+    harness, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     log = harness.open()
     for sequence in range(30):
         send(log, sequence)
@@ -107,7 +109,7 @@ def test_a_damaged_snapshot_is_made_good_from_the_log(harness, damage: str, capl
     assert snapshots(harness) == list(again.segments.base_offsets[1:])
 
 
-def test_a_snapshot_beyond_the_end_is_not_believed(harness) -> None:
+def test_a_producer_snapshot_beyond_the_log_end_is_ignored(harness) -> None:
     """The records of the snapshot were lost, and others may have replaced them."""
     log = harness.open()
     for sequence in range(30):
@@ -138,7 +140,7 @@ def test_producers_outlive_their_records(harness) -> None:
     assert send(again, 1).base_offset == 41
 
 
-def test_a_follower_knows_what_its_leader_checked(harness) -> None:
+def test_a_follower_has_the_producer_state_of_the_batches_it_replicated(harness) -> None:
     log = harness.open()
     records = [(1_000, None, b"x", ())] * 2
     for sequence in range(0, 6, 2):
@@ -150,7 +152,7 @@ def test_a_follower_knows_what_its_leader_checked(harness) -> None:
     assert send(log, 6, epoch=3).base_offset == 6
 
 
-def test_a_failed_write_is_not_remembered(harness, faulty_disk) -> None:
+def test_a_failed_append_does_not_change_the_producer_state(harness, faulty_disk) -> None:
     harness.disk = faulty_disk
     log = harness.open()
     send(log, 0)

@@ -51,11 +51,11 @@ def states(*producers: ProducerRow) -> ProducerStates:
 
 @settings(deadline=None)
 @given(st.lists(rows, max_size=8))
-def test_what_is_written_is_read(written: list[ProducerRow]) -> None:
+def test_a_producer_snapshot_survives_a_round_trip(written: list[ProducerRow]) -> None:
     assert decode_snapshot(encode_snapshot(written)) == written
 
 
-def test_the_bytes_are_those_of_kafkas_schema() -> None:
+def test_the_bytes_of_a_producer_snapshot_are_those_of_kafkas_schema() -> None:
     """The schema is `ProducerSnapshot.json`. Of a producer's rows, Kafka's reader keeps the last one."""
     data = encode_snapshot(ROWS)
     version, crc, count = struct.unpack_from(">hIi", data)
@@ -71,7 +71,7 @@ def test_the_bytes_are_those_of_kafkas_schema() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 8 * (10 + 4 * 46) - 1))
-def test_one_wrong_bit_is_noticed(bit: int) -> None:
+def test_a_producer_snapshot_with_one_wrong_bit_is_refused(bit: int) -> None:
     data = bytearray(encode_snapshot(ROWS))
     data[bit // 8] ^= 1 << bit % 8
     with pytest.raises(CorruptSnapshotError):
@@ -80,12 +80,12 @@ def test_one_wrong_bit_is_noticed(bit: int) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 10 + 4 * 46 - 1))
-def test_a_missing_end_is_noticed(size: int) -> None:
+def test_a_truncated_producer_snapshot_is_refused(size: int) -> None:
     with pytest.raises(CorruptSnapshotError):
         decode_snapshot(encode_snapshot(ROWS)[:size])
 
 
-def test_the_latest_that_is_whole_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_latest_undamaged_producer_snapshot_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     snapshots = ProducerSnapshots(Disk(), str(tmp_path))
     assert snapshots.read_latest(up_to=1_000) is None
     for offset, row in zip((110, 115, 118), ROWS[:3], strict=True):
@@ -99,7 +99,7 @@ def test_the_latest_that_is_whole_is_read(tmp_path: Path, caplog: pytest.LogCapt
     assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000110.snapshot"]
 
 
-def test_only_segments_and_the_end_keep_theirs(tmp_path: Path) -> None:
+def test_only_snapshots_at_segment_starts_and_at_the_log_end_are_kept(tmp_path: Path) -> None:
     snapshots = ProducerSnapshots(Disk(), str(tmp_path))
     for offset in (10, 20, 25, 30, 34):
         snapshots.write(offset, states())
@@ -109,7 +109,7 @@ def test_only_segments_and_the_end_keep_theirs(tmp_path: Path) -> None:
     assert set(ProducerSnapshots(Disk(), str(tmp_path)).offsets) == {20, 30}
 
 
-def test_a_full_disk_costs_a_snapshot_and_nothing_else(faulty_disk, tmp_path: Path) -> None:
+def test_a_producer_snapshot_is_skipped_on_a_full_disk(faulty_disk, tmp_path: Path) -> None:
     snapshots = ProducerSnapshots(faulty_disk, str(tmp_path))
     snapshots.write(10, states(*ROWS))
     faulty_disk.room = 3

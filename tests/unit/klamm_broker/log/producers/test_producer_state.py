@@ -33,7 +33,7 @@ def offsets(duplicate: Run | None) -> tuple[int, int] | None:
     return None if duplicate is None else (duplicate.base_offset, duplicate.next_offset - 1)
 
 
-def test_batches_among_those_of_others_are_known_as_duplicates_as_long_as_kafka_knows_them() -> None:
+def test_the_last_runs_of_a_producer_among_other_batches_are_known_as_duplicates() -> None:
     states = ProducerStates()
     for number in range(RUNS_KEPT + 1):
         write(states, header(2 * number, 2), base_offset=10 * number)
@@ -45,7 +45,7 @@ def test_batches_among_those_of_others_are_known_as_duplicates_as_long_as_kafka_
         states.check([header(3, 2)])
 
 
-def test_whatever_lies_in_one_piece_is_known_as_a_duplicate() -> None:
+def test_any_batch_of_one_contiguous_run_is_known_as_a_duplicate() -> None:
     states = ProducerStates()
     for number in range(20):
         write(states, header(3 * number, 3), base_offset=100 + 3 * number)
@@ -55,7 +55,7 @@ def test_whatever_lies_in_one_piece_is_known_as_a_duplicate() -> None:
         states.check([header(57, 3), header(60, 3)])
 
 
-def test_a_record_set_goes_on_in_itself() -> None:
+def test_the_batches_of_a_record_set_must_be_of_one_producer_and_in_sequence() -> None:
     states = ProducerStates()
     assert states.check([header(0, 2), header(2, 1), header(3, 4)]) is None
     for wrong in (header(3, 1), header(2, 1, epoch=1), header(2, 1, producer_id=8)):
@@ -73,7 +73,7 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_one_before() -> None:
         states.check([header(3)])
 
 
-def test_sequences_wrap() -> None:
+def test_sequence_numbers_wrap_to_zero_after_the_largest_one() -> None:
     states = ProducerStates()
     write(states, header(SEQUENCE_MAX - 1, 2), base_offset=0)
     write(states, header(0, 2), base_offset=2)
@@ -104,7 +104,7 @@ def test_a_duplicate_has_the_log_append_time_of_the_first() -> None:
     assert [run and run.timestamp_ms for run in found] == [5, 6]
 
 
-def test_an_expired_producer_may_go_on_wherever_it_is() -> None:
+def test_an_expired_producer_may_continue_at_any_sequence() -> None:
     states = ProducerStates()
     write(states, header(0), base_offset=0, now_ms=100)
     write(states, header(0, producer_id=10), base_offset=1, now_ms=200)
@@ -129,7 +129,7 @@ def test_of_too_many_producers_the_one_that_wrote_first_is_forgotten() -> None:
     assert {row.producer_id for row in states.rows()} == {1, 3}
 
 
-def test_truncation_keeps_what_is_below() -> None:
+def test_truncation_keeps_producer_runs_below_the_offset() -> None:
     states = ProducerStates()
     write(states, header(0, 5), base_offset=0)
     write(states, header(0, 5, producer_id=10), base_offset=5)
@@ -144,7 +144,7 @@ def test_truncation_keeps_what_is_below() -> None:
     assert list(states.rows()) == [ProducerRow(9, 0, Run(0, 0, 3, 0), 0)]
 
 
-def test_truncation_asks_for_the_log_where_older_runs_were_dropped() -> None:
+def test_truncation_needs_the_log_if_older_runs_were_dropped() -> None:
     states = ProducerStates()
     for number in range(RUNS_KEPT + 2):
         write(states, header(number), base_offset=2 * number)
@@ -153,7 +153,7 @@ def test_truncation_asks_for_the_log_where_older_runs_were_dropped() -> None:
 
 
 @pytest.mark.parametrize("batch", [header(4), header(0, epoch=1)])
-def test_truncation_asks_for_the_log_where_it_does_not_know(batch: BatchHeader) -> None:
+def test_truncation_needs_the_log_if_the_state_before_the_only_run_is_unknown(batch: BatchHeader) -> None:
     states = ProducerStates()
     states.note(batch, base_offset=50, now_ms=0)
     assert not states.truncate_to(50)
@@ -161,7 +161,9 @@ def test_truncation_asks_for_the_log_where_it_does_not_know(batch: BatchHeader) 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 3), st.booleans()), max_size=60))
-def test_what_is_written_is_gapless_within_each_epoch_whatever_is_sent(sent: list[tuple[int, int, int, bool]]) -> None:
+def test_written_sequences_have_no_gap_within_an_epoch_whatever_producers_send(
+    sent: list[tuple[int, int, int, bool]],
+) -> None:
     """The input is any mixture of retries, gaps, stale epochs and other producers' records.
 
     The log must have each epoch's sequences once and in order, and epochs must only grow.
@@ -191,7 +193,7 @@ def test_what_is_written_is_gapless_within_each_epoch_whatever_is_sent(sent: lis
             assert (next_epoch > epoch, next_sequence) == (True, 0)
 
 
-def test_a_transaction_that_hangs_is_told_by_when_its_producer_wrote_last() -> None:
+def test_the_age_of_open_transactions_is_that_of_the_earliest_last_write() -> None:
     states = ProducerStates()
     write(states, header(0), base_offset=0, now_ms=5)
     assert states.open_transaction_last_ms() is None, "none is open"

@@ -38,7 +38,7 @@ def log(harness):
     opened.abandon()
 
 
-def test_the_marker_of_the_transaction_before_may_come_while_the_next_one_is_asked_about(log) -> None:
+def test_the_previous_transactions_marker_may_arrive_during_the_verification_of_the_next(log) -> None:
     write(log, epoch=3)
     guard = log.producers.begin_verification(read_header(batch(4)), now_ms=0)
 
@@ -48,7 +48,7 @@ def test_the_marker_of_the_transaction_before_may_come_while_the_next_one_is_ask
     assert log.log_end_offset == 3
 
 
-def test_nothing_is_written_behind_the_marker_of_its_own_transaction(log) -> None:
+def test_a_batch_is_refused_after_the_marker_of_its_own_transaction(log) -> None:
     guard = log.producers.begin_verification(read_header(batch(4)), now_ms=0)
 
     end(log, epoch=4, version=1)
@@ -57,7 +57,7 @@ def test_nothing_is_written_behind_the_marker_of_its_own_transaction(log) -> Non
         log.append_as_leader(batch(4), leader_epoch=0, now_ms=0, guard=guard)
 
 
-def test_nor_behind_a_later_one(log) -> None:
+def test_a_batch_is_refused_after_the_marker_of_a_later_transaction(log) -> None:
     guard = log.producers.begin_verification(read_header(batch(4)), now_ms=0)
 
     end(log, epoch=5, version=2)

@@ -65,7 +65,7 @@ class World:
         self.plan = ScrubPlan(WEEK_MS, {name: self.plan.state(name) for name in self.logs})
 
 
-def test_every_segment_of_every_log_once_and_again_when_the_interval_is_over() -> None:
+def test_every_segment_is_checked_once_per_interval() -> None:
     world = World(a=2, b=0, c=1)
     all_of_them = [("a", 0), ("a", 10), ("c", 0)]
     assert world.run() == all_of_them
@@ -76,7 +76,7 @@ def test_every_segment_of_every_log_once_and_again_when_the_interval_is_over() -
     assert world.run() == all_of_them
 
 
-def test_a_restart_goes_on_where_the_pass_was() -> None:
+def test_a_scrub_pass_continues_after_a_restart() -> None:
     world = World(a=1, b=3)
     assert [world.step(), world.step()] == [("a", 0), ("b", 0)]
     world.restart()
@@ -84,21 +84,21 @@ def test_a_restart_goes_on_where_the_pass_was() -> None:
     assert world.run() == [("b", 10), ("b", 20)]
 
 
-def test_a_pass_ends_with_the_segments_that_were_there_when_it_began() -> None:
+def test_a_scrub_pass_excludes_segments_that_are_sealed_after_its_start() -> None:
     world = World(a=2)
     assert world.step() == ("a", 0)
     world.logs[A].append(Piece(20, 30))
     assert world.run() == [("a", 10)]
 
 
-def test_segments_deleted_and_compacted_meanwhile_do_not_stop_it() -> None:
+def test_deleted_or_compacted_segments_do_not_stop_a_scrub_pass() -> None:
     world = World(a=6)
     assert world.step() == ("a", 0)
     world.logs[A] = [Piece(20, 50), Piece(50, 60)]
     assert world.run() == [("a", 20), ("a", 50)]
 
 
-def test_what_is_asked_for_comes_first_and_from_its_start() -> None:
+def test_requested_logs_are_checked_first_and_from_their_start() -> None:
     world = World(a=3, b=2, c=1)
     assert world.step() == ("a", 0)
     world.plan.ask([C, A])
@@ -108,14 +108,14 @@ def test_what_is_asked_for_comes_first_and_from_its_start() -> None:
     assert not world.plan.is_asked(A)
 
 
-def test_what_is_asked_for_is_done_while_nothing_is_due() -> None:
+def test_a_requested_log_is_checked_even_if_no_pass_is_due() -> None:
     world = World(a=1, b=1)
     world.run()
     world.plan.ask([B])
     assert world.run() == [("b", 0)]
 
 
-def test_many_logs_without_closed_segments_do_not_end_in_one_turn() -> None:
+def test_a_step_of_the_plan_skips_a_bounded_number_of_logs_without_sealed_segments() -> None:
     world = World(**{f"t{number}": 0 for number in range(FINISHED_MAX)}, z=1)
     assert world.next() is None
     assert world.plan.has_more
@@ -123,7 +123,7 @@ def test_many_logs_without_closed_segments_do_not_end_in_one_turn() -> None:
     assert not world.plan.has_more
 
 
-def test_without_an_interval_only_what_is_asked_for() -> None:
+def test_without_a_scrub_interval_only_requested_logs_are_checked() -> None:
     world = World(a=1, b=1)
     world.plan = ScrubPlan(-1, {})
     assert world.run() == []
@@ -131,7 +131,7 @@ def test_without_an_interval_only_what_is_asked_for() -> None:
     assert world.run() == [("a", 0)]
 
 
-def test_damage_is_tried_again_before_all_else_also_after_a_restart() -> None:
+def test_a_damaged_segment_is_retried_first_even_after_a_restart() -> None:
     world = World(a=3)
     world.step()
     assert world.step(is_damaged=True) == ("a", 10)
@@ -147,7 +147,7 @@ def test_damage_is_tried_again_before_all_else_also_after_a_restart() -> None:
     assert world.plan.damaged_count == 0
 
 
-def test_a_clock_that_was_set_back_puts_nothing_off() -> None:
+def test_a_clock_that_was_set_back_delays_no_check() -> None:
     world = World(a=2)
     world.step(is_damaged=True)
     world.step()
@@ -156,7 +156,7 @@ def test_a_clock_that_was_set_back_puts_nothing_off() -> None:
     assert world.run() == [("a", 0), ("a", 0), ("a", 10)]
 
 
-def test_damage_of_a_segment_that_is_gone_is_forgotten_and_so_is_a_log() -> None:
+def test_the_damage_of_a_deleted_segment_and_the_marks_of_a_deleted_log_are_forgotten() -> None:
     world = World(a=2, b=1)
     world.step(is_damaged=True)
     world.run()
@@ -170,7 +170,7 @@ def test_damage_of_a_segment_that_is_gone_is_forgotten_and_so_is_a_log() -> None
     assert not world.plan.is_asked(B)
 
 
-def test_the_checkpoint_says_what_was_stored(tmp_path: Path) -> None:
+def test_the_scrub_checkpoint_survives_a_round_trip_and_damage_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "scrub-checkpoint")
     states = {A: LogState(ScrubMark(5, 20, 100, -1), (5, 7)), B: LogState(ScrubMark(-1, -1, 50, 60), ())}
     assert read_states(Disk(), path) == {}

@@ -52,7 +52,9 @@ def test_any_changed_byte_of_a_log_without_gaps_is_found(seed: int, place: float
 
 @settings(max_examples=30, deadline=None)
 @given(seed=SEEDS, place=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
-def test_beside_gaps_all_but_an_offset_that_fits_them_is_found(seed: int, place: float, mask: int) -> None:
+def test_any_changed_byte_of_a_log_with_gaps_is_found_except_in_base_offsets(
+    seed: int, place: float, mask: int
+) -> None:
     sealed = random_segment(random.Random(seed), is_gapless=False)
     at = int(place * len(sealed.data))
     start = batch_of(sealed, at)
@@ -62,7 +64,7 @@ def test_beside_gaps_all_but_an_offset_that_fits_them_is_found(seed: int, place:
     assert any(one.position <= at < one.end_position for one in verdict.ranges), verdict
 
 
-def test_every_byte_of_the_leader_epoch_is_compared_with_the_epochs() -> None:
+def test_a_changed_leader_epoch_of_a_batch_is_found_by_the_epoch_cache() -> None:
     sealed = random_segment(random.Random(5))
     for at in range(sealed.positions[3] + 12, sealed.positions[3] + 16):
         (found,) = sealed.check(flipped(sealed.data, at, 1)).ranges
@@ -70,7 +72,7 @@ def test_every_byte_of_the_leader_epoch_is_compared_with_the_epochs() -> None:
         assert "leader epoch" in found.reason
 
 
-def test_epochs_say_nothing_of_what_is_before_the_log_start() -> None:
+def test_leader_epochs_of_batches_before_the_log_start_are_not_checked() -> None:
     sealed = random_segment(random.Random(5))
     sealed.epochs = [EpochEntry(99, sealed.end_offset - 1)]
     view = memoryview(sealed.data)
@@ -78,7 +80,7 @@ def test_epochs_say_nothing_of_what_is_before_the_log_start() -> None:
     assert check_segment(lambda at, size: view[at : at + size], bounds, sealed.epochs, sealed.index_files()).is_sound
 
 
-def test_neighbours_that_are_damaged_are_one_range() -> None:
+def test_adjacent_damaged_batches_are_reported_as_one_range() -> None:
     sealed = random_segment(random.Random(8))
     first, second, third = sealed.positions[4:7]
     data = flipped(flipped(sealed.data, first + 70, 1), second + 9, 255)
@@ -88,7 +90,7 @@ def test_neighbours_that_are_damaged_are_one_range() -> None:
     assert found.end_offset == read_header(sealed.data, third).base_offset
 
 
-def test_a_block_of_zeros_is_one_range_and_the_walk_goes_on_behind_it() -> None:
+def test_a_block_of_zeros_is_one_damaged_range_and_the_check_continues_after_it() -> None:
     sealed = random_segment(random.Random(9), batch_count=40)
     begin, end = sealed.positions[10] + 5, sealed.positions[20] + 7
     data = sealed.data[:begin] + bytes(end - begin) + sealed.data[end:]
@@ -144,7 +146,7 @@ def test_any_changed_byte_of_an_index_is_found(seed: int, place: float, mask: in
 
 
 @pytest.mark.parametrize("damaged", [None, b"", b"\x00" * 16, b"garbage"])
-def test_an_index_that_is_missing_empty_zeros_or_no_index(damaged: bytes | None) -> None:
+def test_a_missing_empty_or_invalid_index_is_reported_as_damaged(damaged: bytes | None) -> None:
     sealed = random_segment(random.Random(3))
     files = sealed.index_files()._replace(unindexed_bytes_max=150)
     assert verdict_on(sealed, files._replace(offsets=damaged)).indexes.keys() == {".index"}
@@ -152,14 +154,14 @@ def test_an_index_that_is_missing_empty_zeros_or_no_index(damaged: bytes | None)
         assert verdict_on(sealed, files._replace(times=damaged)).indexes.keys() == {".timeindex"}
 
 
-def test_a_time_index_that_lost_its_last_entry() -> None:
+def test_a_time_index_that_lost_its_last_entry_is_reported_as_damaged() -> None:
     sealed = random_segment(random.Random(3))
     files = sealed.index_files()
     assert files.times is not None
     assert verdict_on(sealed, files._replace(times=files.times[:-12])).indexes.keys() == {".timeindex"}
 
 
-def test_a_transaction_index_names_markers_of_the_log() -> None:
+def test_a_transaction_index_entry_without_an_abort_marker_in_the_log_is_damage() -> None:
     sealed = random_segment(random.Random(3))
     entry = b"\x00\x00" + b"".join(
         number.to_bytes(8, "big") for number in (7, BASE_OFFSET, BASE_OFFSET + 4, BASE_OFFSET)

@@ -79,7 +79,7 @@ def struck(rng: random.Random, data: bytes) -> bytes:
 
 @settings(max_examples=50, deadline=None)
 @given(seed=SEEDS, is_gapless=st.booleans())
-def test_a_repaired_segment_is_what_was_written_or_the_damage_stays(seed: int, is_gapless: bool) -> None:
+def test_a_repair_restores_the_original_segment_or_is_refused(seed: int, is_gapless: bool) -> None:
     rng = random.Random(seed)
     sealed = random_segment(rng, batch_count=20, is_gapless=is_gapless)
     data = struck(rng, sealed.data)
@@ -110,7 +110,7 @@ def test_a_repaired_segment_is_what_was_written_or_the_damage_stays(seed: int, i
 
 @settings(max_examples=12, deadline=None)
 @given(seed=SEEDS, is_gapless=st.booleans())
-def test_a_replica_that_is_damaged_in_the_same_place_repairs_nothing(seed: int, is_gapless: bool) -> None:
+def test_a_replica_with_damage_in_the_same_place_is_refused_for_repair(seed: int, is_gapless: bool) -> None:
     rng = random.Random(seed)
     sealed = random_segment(rng, is_gapless=is_gapless)
     at = rng.choice(sealed.positions) + rng.randrange(21, 60)
@@ -128,7 +128,7 @@ def one_batch(value: bytes, *, epoch: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("is_gapless", [True, False])
-def test_a_batch_of_another_length_is_refused(tmp_path: Path, is_gapless: bool) -> None:
+def test_a_replicas_batch_of_another_length_is_refused_for_repair(tmp_path: Path, is_gapless: bool) -> None:
     """Compaction on another replica, or a log with other records, can have such a batch."""
     tail = encode_batch([(1, b"key", b"tail", ())], base_offset=BASE_OFFSET + 1, partition_leader_epoch=0)
     sealed = SealedSegment(one_batch(b"value") + tail, BASE_OFFSET + 2, [EpochEntry(0, 0)], is_gapless)
@@ -139,7 +139,7 @@ def test_a_batch_of_another_length_is_refused(tmp_path: Path, is_gapless: bool) 
         repair(tmp_path, sealed, sealed.check(data).ranges, other)
 
 
-def test_a_compacted_log_takes_no_other_batch_of_the_same_length(tmp_path: Path) -> None:
+def test_a_compacted_log_accepts_no_other_batch_of_the_same_length_for_repair(tmp_path: Path) -> None:
     sealed = SealedSegment(one_batch(b"value"), BASE_OFFSET + 1, [EpochEntry(0, 0)], False)
     other = SealedSegment(one_batch(b"eulav"), BASE_OFFSET + 1, [EpochEntry(0, 0)], False)
     data = sealed.data[:70] + b"\xff" + sealed.data[71:]
@@ -156,7 +156,7 @@ def test_a_damaged_checksum_is_repaired_in_a_compacted_log_too(tmp_path: Path) -
     assert repair(tmp_path, sealed, sealed.check(data).ranges, sealed).changed_bytes == 4
 
 
-def test_a_replica_that_has_the_same_bytes_says_that_there_is_no_damage(tmp_path: Path) -> None:
+def test_a_repair_from_a_replica_with_the_same_bytes_changes_nothing(tmp_path: Path) -> None:
     """The epochs of this log were wrong, or the log was compacted before this replica was created."""
     sealed = SealedSegment(one_batch(b"value", epoch=7), BASE_OFFSET + 3, [EpochEntry(0, 0)], True)
     write_segment(tmp_path, sealed)
@@ -166,7 +166,7 @@ def test_a_replica_that_has_the_same_bytes_says_that_there_is_no_damage(tmp_path
     assert rewritten.changed_bytes == 0
 
 
-def test_a_replica_of_another_epoch_is_refused(tmp_path: Path) -> None:
+def test_a_replicas_batch_of_another_leader_epoch_is_refused_for_repair(tmp_path: Path) -> None:
     sealed = SealedSegment(one_batch(b"value", epoch=0), BASE_OFFSET + 1, [EpochEntry(0, 0)], True)
     other = SealedSegment(one_batch(b"eulav", epoch=1), BASE_OFFSET + 1, [EpochEntry(0, 0)], True)
     data = sealed.data[:70] + b"\xff" + sealed.data[71:]
@@ -175,7 +175,7 @@ def test_a_replica_of_another_epoch_is_refused(tmp_path: Path) -> None:
         repair(tmp_path, sealed, sealed.check(data).ranges, other)
 
 
-def test_what_the_replica_lacks_is_not_made_up(tmp_path: Path) -> None:
+def test_a_repair_is_refused_if_the_replica_lacks_the_damaged_batch(tmp_path: Path) -> None:
     sealed = random_segment(random.Random(4))
     short = SealedSegment(sealed.data[: sealed.positions[5]], sealed.end_offset, sealed.epochs, True)
     at = sealed.positions[6] + 40

@@ -32,14 +32,16 @@ def index_path(tmp_path: Path) -> Path:
     return Path(files_in(tmp_path).path(TRANSACTION_INDEX_SUFFIX))
 
 
-def test_without_entries_there_is_no_file(tmp_path: Path) -> None:
+def test_a_segment_without_aborted_transactions_has_no_index_file(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     AbortedTransactions(files).write()
     assert list(tmp_path.iterdir()) == []
     assert not any(path.endswith(TRANSACTION_INDEX_SUFFIX) for path in files.index_paths)
 
 
-def test_what_was_written_is_loaded_again_and_again(tmp_path: Path, index_path: Path) -> None:
+def test_dropped_entries_of_aborted_transactions_are_loaded_from_the_file_again(
+    tmp_path: Path, index_path: Path
+) -> None:
     files = files_in(tmp_path)
     loaded = AbortedTransactions(files)
     for _ in range(2):
@@ -51,7 +53,7 @@ def test_what_was_written_is_loaded_again_and_again(tmp_path: Path, index_path: 
     assert str(index_path) in files.index_paths
 
 
-def test_what_a_full_disk_refused_is_not_dropped(tmp_path: Path, faulty_disk) -> None:
+def test_entries_that_a_full_disk_refused_stay_in_memory_until_they_are_written(tmp_path: Path, faulty_disk) -> None:
     aborted = AbortedTransactions(files_in(tmp_path, faulty_disk))
     aborted.append(ENTRIES[0])
     faulty_disk.room = 10
@@ -70,7 +72,7 @@ def test_what_a_full_disk_refused_is_not_dropped(tmp_path: Path, faulty_disk) ->
     assert again.between(0, 100)[0] == ENTRIES[:2]
 
 
-def test_a_damaged_file_is_seen_until_all_entries_are_back(tmp_path: Path, index_path: Path) -> None:
+def test_a_damaged_index_counts_as_incomplete_until_all_entries_are_rebuilt(tmp_path: Path, index_path: Path) -> None:
     index_path.write_bytes(index_path.read_bytes()[:-1])
     aborted = AbortedTransactions(files_in(tmp_path))
     aborted.load()
@@ -88,7 +90,7 @@ def test_a_damaged_file_is_seen_until_all_entries_are_back(tmp_path: Path, index
     assert aborted.between(0, 100)[0] == ENTRIES
 
 
-def test_a_file_that_lost_entries_since_is_lacking(tmp_path: Path, index_path: Path) -> None:
+def test_an_index_file_that_lost_entries_since_its_load_counts_as_incomplete(tmp_path: Path, index_path: Path) -> None:
     aborted = AbortedTransactions(files_in(tmp_path))
     aborted.load()
     aborted.drop()
@@ -98,7 +100,9 @@ def test_a_file_that_lost_entries_since_is_lacking(tmp_path: Path, index_path: P
 
 
 @pytest.mark.parametrize(("offset", "left"), [(100, 3), (35, 2), (16, 1), (15, 0)])
-def test_truncation_cuts_the_file(tmp_path: Path, index_path: Path, offset: int, left: int) -> None:
+def test_truncation_removes_later_entries_from_the_transaction_index_file(
+    tmp_path: Path, index_path: Path, offset: int, left: int
+) -> None:
     aborted = AbortedTransactions(files_in(tmp_path))
     aborted.load()
     aborted.truncate_to(offset)

@@ -29,7 +29,7 @@ def test_lookup_is_the_last_entry_at_or_below(offsets: list[int], target: int) -
 
 
 @given(growing, st.integers(0, 450))
-def test_floor_position(offsets: list[int], position: int) -> None:
+def test_floor_position_is_the_last_indexed_position_at_or_below(offsets: list[int], position: int) -> None:
     known = [0] + [10 * (n + 1) for n in range(len(offsets))]
     assert build(offsets).floor_position(position) == max(p for p in known if p <= position)
 
@@ -69,12 +69,12 @@ def test_the_file_format_is_kafkas() -> None:
     ],
     ids=["size", "equal offsets", "equal positions", "descending", "negative", "negative position", "hole"],
 )
-def test_decode_refuses_damage(data: bytes) -> None:
+def test_decode_refuses_a_damaged_offset_index(data: bytes) -> None:
     with pytest.raises(CorruptIndexError):
         OffsetIndex.decode(BASE, 800, data)
 
 
-def test_full_at_its_bound() -> None:
+def test_the_offset_index_is_full_at_its_size_limit() -> None:
     index = OffsetIndex(0, 17)
     index.append(1, 10)
     assert not index.is_full

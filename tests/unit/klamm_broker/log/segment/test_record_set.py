@@ -61,7 +61,7 @@ def test_offsets_and_epoch_are_assigned_without_touching_the_rest(make_batch) ->
     assert stored[16 : len(first)] == first[16:]
 
 
-def test_damage_is_corrupt_message(make_batch) -> None:
+def test_a_damaged_or_truncated_batch_is_refused_as_corrupt_message(make_batch) -> None:
     batch = bytearray(make_batch(3))
     batch[70] ^= 1
     assert refused(batch) is ErrorCode.CORRUPT_MESSAGE
@@ -73,18 +73,18 @@ def test_an_empty_set_is_refused() -> None:
     assert refused(b"") is ErrorCode.INVALID_RECORD
 
 
-def test_old_magic_is_refused(make_batch) -> None:
+def test_a_batch_with_an_old_magic_is_refused(make_batch) -> None:
     batch = bytearray(make_batch(1))
     batch[16] = 1
     assert refused(batch) is ErrorCode.INVALID_RECORD
 
 
-def test_counts_must_agree(make_batch) -> None:
+def test_a_batch_whose_record_count_does_not_match_its_offsets_is_refused(make_batch) -> None:
     gaps = make_batch(2, offset_deltas=[0, 3], last_offset_delta=3)
     assert refused(gaps) is ErrorCode.INVALID_RECORD
 
 
-def test_size_limits(make_batch) -> None:
+def test_a_batch_larger_than_max_message_bytes_or_segment_bytes_is_refused(make_batch) -> None:
     batch = make_batch(1, value_bytes=500)
     assert refused(batch, max_message_bytes=len(batch) - 1) is ErrorCode.MESSAGE_TOO_LARGE
     assert len(check(batch, max_message_bytes=len(batch))) == 1
@@ -105,7 +105,7 @@ def test_a_producer_needs_a_sequence(make_batch) -> None:
     assert check(make_batch(1, producer_id=4, producer_epoch=0, base_sequence=0))
 
 
-def test_timestamps_too_far_from_now(make_batch) -> None:
+def test_records_with_timestamps_too_far_from_now_are_refused(make_batch) -> None:
     late = make_batch(2, timestamps=[NOW, NOW + 101])
     assert refused(late, message_timestamp_after_max_ms=100) is ErrorCode.INVALID_TIMESTAMP
     assert check(late, message_timestamp_after_max_ms=101)
@@ -160,7 +160,7 @@ def test_compression_type_of_the_topic_wins(make_batch, compression_type, codec,
         assert bytes(batch.data) == sent
 
 
-def test_the_size_that_counts_is_the_stored_one(make_batch) -> None:
+def test_max_message_bytes_applies_to_the_size_of_the_stored_batch(make_batch) -> None:
     sent = make_batch(1, value_bytes=5_000, compression=CompressionType.ZSTD)
     assert refused(sent, compression_type="uncompressed", max_message_bytes=5_000) is ErrorCode.MESSAGE_TOO_LARGE
     plain = make_batch(1, value_bytes=5_000)
@@ -177,7 +177,7 @@ class TestRecordErrors:
         return encode_batch([(timestamp_ms, key, b"v", ()) for timestamp_ms, key in rows], **fields)
 
     @pytest.mark.parametrize("compression", CompressionType)
-    def test_all_are_named_with_the_code_of_the_worst(self, compression) -> None:
+    def test_all_invalid_records_are_named_with_the_error_code_of_the_worst(self, compression) -> None:
         batch = self.batch(compression=compression)
         limits = {"message_timestamp_after_max_ms": 100, "message_timestamp_before_max_ms": 100}
         assert blamed(batch, cleanup_policy=self.COMPACTED) == (ErrorCode.INVALID_RECORD, [(1, "the"), (3, "the")])
@@ -190,14 +190,14 @@ class TestRecordErrors:
             [(1, "the"), (2, "timestamp"), (3, "the"), (4, "timestamp")],
         )
 
-    def test_they_are_counted_over_all_batches(self) -> None:
+    def test_indexes_of_invalid_records_count_over_all_batches(self) -> None:
         good = self.batch([(NOW, b"k")] * 3)
         assert blamed(good + self.batch(self.ROWS[:2]), cleanup_policy=self.COMPACTED) == (
             ErrorCode.INVALID_RECORD,
             [(4, "the")],
         )
 
-    def test_the_whole_is_told_in_a_line(self) -> None:
+    def test_the_message_for_invalid_records_is_one_line_with_their_number(self) -> None:
         with pytest.raises(
             BrokerError,
             match=r"^INVALID_RECORD: 2 of 6 records were refused; record 1: the record"
@@ -205,22 +205,22 @@ class TestRecordErrors:
         ):
             check(self.batch(), cleanup_policy=self.COMPACTED)
 
-    def test_a_header_that_lies_names_nobody(self) -> None:
+    def test_a_wrong_timestamp_in_the_batch_header_names_no_record(self) -> None:
         batch = bytearray(self.batch([(NOW, b"k")]))
         struct.pack_into(">q", batch, 35, NOW + 101)
         struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
         assert blamed(batch, message_timestamp_after_max_ms=100) == (ErrorCode.INVALID_TIMESTAMP, [])
 
-    def test_a_thousand_are_enough(self) -> None:
+    def test_at_most_a_thousand_invalid_records_are_named(self) -> None:
         code, errors = blamed(self.batch([(NOW, None)] * 1_500), cleanup_policy=self.COMPACTED)
         assert (code, [index for index, _ in errors]) == (ErrorCode.INVALID_RECORD, list(range(1_000)))
 
-    def test_what_is_large_is_not_read_for_their_names(self, monkeypatch) -> None:
+    def test_invalid_records_of_a_large_batch_are_not_named(self, monkeypatch) -> None:
         monkeypatch.setattr(record_set, "_LOOK_MAX_BYTES", 100)
         batch = self.batch([(NOW + 101, b"k" * 200)], compression=CompressionType.ZSTD)
         assert blamed(batch, message_timestamp_after_max_ms=100) == (ErrorCode.INVALID_TIMESTAMP, [])
 
-    def test_a_batch_is_refused_for_what_is_not_a_records_fault_without_names(self) -> None:
+    def test_a_batch_that_is_too_large_is_refused_without_naming_records(self) -> None:
         assert blamed(self.batch([(NOW, b"k" * 100)]), max_message_bytes=10) == (ErrorCode.MESSAGE_TOO_LARGE, [])
 
 
@@ -228,7 +228,7 @@ class TestCompactedTopics:
     POLICY = ("delete", "compact")
 
     @pytest.mark.parametrize("compression", CompressionType)
-    def test_every_record_needs_a_key(self, compression) -> None:
+    def test_every_record_of_a_compacted_topic_needs_a_key(self, compression) -> None:
         rows = [(1_000, b"k", b"v", ()), (1_000, None, b"v", ())]
         batch = encode_batch(rows, compression=compression)
         assert refused(batch, cleanup_policy=self.POLICY) is ErrorCode.INVALID_RECORD
@@ -245,12 +245,12 @@ class TestCompactedTopics:
         assert len(check(batch, **config)) == 1
         assert refused(batch, cleanup_policy=self.POLICY, **config) is ErrorCode.INVALID_RECORD
 
-    def test_offsets_run_without_a_gap(self) -> None:
+    def test_a_batch_with_repeated_offsets_is_refused_in_a_compacted_topic(self) -> None:
         rows = [(1_000, b"k", b"v", ())] * 3
         batch = encode_batch(rows, offset_deltas=[0, 1, 1], last_offset_delta=2)
         assert refused(batch, cleanup_policy=self.POLICY) is ErrorCode.INVALID_RECORD
 
-    def test_markers_have_keys_of_their_own(self) -> None:
+    def test_a_transaction_marker_is_accepted_in_a_compacted_topic(self) -> None:
         marker = end_transaction_marker(
             ControlRecordType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
         )

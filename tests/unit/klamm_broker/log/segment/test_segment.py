@@ -17,7 +17,7 @@ from klamm_broker.log.segment.segment_files import FileSlice
 from tests.support.segments import CONFIG, append, new_segment
 
 
-def test_what_is_appended_is_read(filled) -> None:
+def test_appended_batches_are_read_back_byte_for_byte(filled) -> None:
     segment, batches = filled
     assert segment.files.size_bytes == sum(map(len, batches))
     assert segment.files.read(FileSlice(0, segment.files.size_bytes)) == b"".join(batches)
@@ -25,7 +25,7 @@ def test_what_is_appended_is_read(filled) -> None:
     segment.check_invariants()
 
 
-def test_one_writev_per_record_set(tmp_path, make_batch, faulty_disk) -> None:
+def test_a_record_set_is_written_with_one_writev(tmp_path, make_batch, faulty_disk) -> None:
     segment = new_segment(tmp_path, faulty_disk)
     segment.create()
     append(segment, make_batch(1) + make_batch(1, base_offset=1) + make_batch(1, base_offset=2))
@@ -65,7 +65,7 @@ def test_a_full_disk_leaves_the_segment_as_before(tmp_path, make_batch, faulty_d
     segment.release()
 
 
-def test_truncation_against_what_is_left(filled) -> None:
+def test_truncation_keeps_the_batches_below_the_offset_and_their_indexes(filled) -> None:
     segment, batches = filled
     for offset in (58, 41, 40, 7, 1, 0):
         kept = []
@@ -126,13 +126,13 @@ class TestRoll:
         }
         return segment.should_roll(**(arguments | options))
 
-    def test_by_size(self, filled) -> None:
+    def test_a_segment_rolls_when_an_append_would_exceed_segment_bytes(self, filled) -> None:
         segment, _ = filled
         room = CONFIG.segment_bytes - segment.files.size_bytes
         assert not self.should_roll(segment, append_bytes=room)
         assert self.should_roll(segment, append_bytes=room + 1)
 
-    def test_by_the_records_clock(self, filled) -> None:
+    def test_a_segment_rolls_when_record_timestamps_span_more_than_segment_ms(self, filled) -> None:
         segment, _ = filled
         config = LogConfig(segment_ms=500)
         assert not self.should_roll(segment, max_timestamp_ms=1_500, config=config, now_ms=10**9)
@@ -148,7 +148,7 @@ class TestRoll:
         assert self.should_roll(again, max_timestamp_ms=1_501, config=config)
         again.release()
 
-    def test_by_our_clock_without_timestamps(self, tmp_path, make_batch) -> None:
+    def test_a_segment_without_timestamps_rolls_by_the_brokers_clock(self, tmp_path, make_batch) -> None:
         segment = new_segment(tmp_path)
         segment.create()
         append(segment, make_batch(1, timestamps=[-1]))
@@ -157,12 +157,12 @@ class TestRoll:
         assert self.should_roll(segment, max_timestamp_ms=-1, now_ms=5_501, config=config)
         segment.release()
 
-    def test_jitter_takes_time_off(self, filled) -> None:
+    def test_the_roll_jitter_makes_a_segment_roll_earlier(self, filled) -> None:
         segment, _ = filled
         segment.roll_jitter_ms = 100
         assert self.should_roll(segment, max_timestamp_ms=1_401, config=LogConfig(segment_ms=500))
 
-    def test_by_a_full_index(self, tmp_path, make_batch) -> None:
+    def test_a_segment_with_a_full_index_rolls(self, tmp_path, make_batch) -> None:
         segment = new_segment(tmp_path, config=LogConfig(segment_index_bytes=36, index_interval_bytes=1))
         segment.create()
         for offset in range(3):
@@ -171,7 +171,7 @@ class TestRoll:
         assert self.should_roll(segment)
         segment.release()
 
-    def test_by_an_offset_too_far_from_the_base(self, filled) -> None:
+    def test_a_segment_rolls_before_an_offset_too_far_from_its_base_offset(self, filled) -> None:
         segment, _ = filled
         assert not self.should_roll(segment, last_offset=2**31 - 1)
         assert self.should_roll(segment, last_offset=2**31)

@@ -78,7 +78,7 @@ def of_another_log(path: Path) -> None:
     [damage_nothing, missing, empty, odd_size, lost_tail, zeros, padded, garbage, of_another_log],
 )
 @pytest.mark.parametrize("suffixes", [(".index",), (".timeindex",), (".index", ".timeindex")])
-def test_damaged_indexes_are_made_again_from_the_log(filled, damage, suffixes) -> None:
+def test_damaged_indexes_are_rebuilt_from_the_log(filled, damage, suffixes) -> None:
     segment, batches = filled
     segment.seal()
     whole = {suffix: Path(segment.files.path(suffix)).read_bytes() for suffix in (".index", ".timeindex")}
@@ -106,7 +106,7 @@ def test_damaged_indexes_are_made_again_from_the_log(filled, damage, suffixes) -
     assert batches
 
 
-def test_an_index_that_turns_wrong_in_use_is_noticed(filled) -> None:
+def test_an_index_that_is_damaged_while_in_use_is_detected(filled) -> None:
     segment, _ = filled
     segment.seal()
     segment.release()
@@ -123,7 +123,7 @@ def test_an_index_that_turns_wrong_in_use_is_noticed(filled) -> None:
     assert segment.reader.find_batch(entry_offset) is not None
 
 
-def test_attach_knows_the_size_and_the_largest_timestamp(filled) -> None:
+def test_attach_finds_the_size_and_the_largest_timestamp_without_opening_the_segment(filled) -> None:
     segment, batches = filled
     segment.seal()
     segment.release()

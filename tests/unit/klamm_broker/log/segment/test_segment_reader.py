@@ -15,7 +15,9 @@ from tests.support.segments import append, new_segment
 @pytest.mark.parametrize("max_bytes", [0, 1, 80, 200, 500, 1_000, 10_000])
 @pytest.mark.parametrize("end_offset", [60, 31])
 @pytest.mark.parametrize("min_one", [True, False])
-def test_locate_against_a_list(filled, max_bytes: int, end_offset: int, min_one: bool) -> None:
+def test_locate_finds_the_same_slice_as_a_scan_of_all_batches(
+    filled, max_bytes: int, end_offset: int, min_one: bool
+) -> None:
     segment, batches = filled
     spans, position = [], 0
     for batch in batches:
@@ -39,7 +41,9 @@ def test_locate_against_a_list(filled, max_bytes: int, end_offset: int, min_one:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_who_reads_on_gets_what_a_segment_just_opened_gives(filled, make_batch, seed: int) -> None:
+def test_a_continuing_reader_locates_the_same_bytes_as_a_reader_of_a_reopened_segment(
+    filled, make_batch, seed: int
+) -> None:
     segment, _ = filled
     rng = random.Random(seed)
     positions = [0, 0, segment.next_offset]
@@ -63,7 +67,7 @@ def test_who_reads_on_gets_what_a_segment_just_opened_gives(filled, make_batch, 
         fresh.release()
 
 
-def test_who_waited_for_an_append_finds_it_without_a_read(tmp_path, make_batch, faulty_disk) -> None:
+def test_a_reader_at_the_log_end_locates_an_append_without_disk_access(tmp_path, make_batch, faulty_disk) -> None:
     segment = new_segment(tmp_path, faulty_disk)
     segment.create()
     for offset in range(50):

@@ -83,7 +83,9 @@ def segment_in(state: SegmentState, directory: Path) -> Segment:
 
 @pytest.mark.parametrize("state", SegmentState)
 @pytest.mark.parametrize("call", CALLS)
-def test_each_call_in_each_state(tmp_path: Path, state: SegmentState, call: str) -> None:
+def test_each_call_in_each_segment_state_makes_the_expected_transition_or_is_refused(
+    tmp_path: Path, state: SegmentState, call: str
+) -> None:
     segment = segment_in(state, tmp_path)
     expected = EXPECTED[state].get(call)
     if expected is None:
@@ -97,7 +99,9 @@ def test_each_call_in_each_state(tmp_path: Path, state: SegmentState, call: str)
 
 
 @pytest.mark.parametrize("state", SegmentState)
-def test_only_the_newest_and_an_output_are_appended_to(tmp_path: Path, make_batch, state: SegmentState) -> None:
+def test_only_an_active_segment_and_a_cleaning_output_accept_appends(
+    tmp_path: Path, make_batch, state: SegmentState
+) -> None:
     segment = segment_in(state, tmp_path)
     if state in (ACTIVE, WRITING):
         append(segment, make_batch(1))
@@ -107,7 +111,7 @@ def test_only_the_newest_and_an_output_are_appended_to(tmp_path: Path, make_batc
     segment.files.close()
 
 
-def test_the_table_of_the_docstring_is_the_one_that_is_checked() -> None:
+def test_the_legal_transitions_equal_the_table_in_the_docstring() -> None:
     assert segment_state.__doc__ is not None
     _, table = segment_state.__doc__.split("Legal transitions:")
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| ")][1:]

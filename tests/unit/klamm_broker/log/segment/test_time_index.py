@@ -68,12 +68,12 @@ def test_the_file_format_is_kafkas() -> None:
     ],
     ids=["size", "equal times", "equal offsets", "negative time", "negative offset", "hole"],
 )
-def test_decode_refuses_damage(data: bytes) -> None:
+def test_decode_refuses_a_damaged_time_index(data: bytes) -> None:
     with pytest.raises(CorruptIndexError):
         TimeIndex.decode(BASE, 1200, data)
 
 
-def test_one_slot_is_kept_for_sealing() -> None:
+def test_the_time_index_keeps_one_slot_for_sealing() -> None:
     index = TimeIndex(0, 36)
     index.append_if_later(1, 1)
     assert not index.is_full

@@ -52,14 +52,16 @@ def test_the_file_of_a_segment_is_made_with_the_first_abort(harness) -> None:
     ],
     ids=["torn", "version", "order", "ends where it begins"],
 )
-def test_what_does_not_fit_the_format_is_noticed(data: bytes) -> None:
+def test_a_damaged_transaction_index_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptIndexError):
         TransactionIndex.decode(0, data)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=12), st.integers(0, 60), st.integers(0, 60))
-def test_a_search_finds_what_a_look_at_all_finds(steps: list[tuple[int, int]], start: int, end: int) -> None:
+def test_a_search_for_aborted_transactions_equals_a_scan_of_all_entries(
+    steps: list[tuple[int, int]], start: int, end: int
+) -> None:
     index, offset = TransactionIndex(0), 0
     for gap, length in steps:
         first = offset + gap
@@ -73,7 +75,7 @@ def test_a_search_finds_what_a_look_at_all_finds(steps: list[tuple[int, int]], s
     assert list(index.entries()) == [one for one in entries if one.last_offset < start]
 
 
-def test_an_index_that_vanished_after_the_start_is_no_empty_one(harness) -> None:
+def test_a_transaction_index_that_vanished_fails_the_log_dir_and_is_not_taken_as_empty(harness) -> None:
     log = harness.open()
     batch = encode_batch(
         [(1_000, None, b"v", ())], producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True

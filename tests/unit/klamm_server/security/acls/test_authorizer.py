@@ -115,7 +115,7 @@ def naive_by_type(
 
 
 @given(SETS, PRINCIPALS, HOSTS, OPERATIONS, RESOURCE_TYPES, NAMES, st.booleans())
-def test_decides_as_the_naive_one(
+def test_the_authorizer_decides_like_a_naive_one(
     acls: list[AclBinding],
     principal: str,
     host: str,
@@ -135,7 +135,7 @@ def test_decides_as_the_naive_one(
 
 
 @given(SETS, PRINCIPALS, HOSTS, OPERATIONS, RESOURCE_TYPES, st.booleans())
-def test_decides_by_resource_type_as_the_naive_one(
+def test_the_authorizer_decides_by_resource_type_like_a_naive_one(
     acls: list[AclBinding],
     principal: str,
     host: str,
@@ -172,7 +172,7 @@ def test_super_users_are_denied_nothing() -> None:
     assert authorizer.authorize_by_resource_type(acls, "User:bob", *asked) == AclDecision(False, deny)
 
 
-def test_the_default_rule_holds_only_where_no_acl_is_of_the_resource() -> None:
+def test_the_default_rule_applies_only_to_resources_without_acls() -> None:
     of_bob = ALLOW_ALL._replace(resource_name="orders", principal="User:bob")
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=True)
     acls, asked = index_of([of_bob]), (ALICE, HERE, AclOperation.READ, ResourceType.TOPIC)
@@ -180,7 +180,7 @@ def test_the_default_rule_holds_only_where_no_acl_is_of_the_resource() -> None:
     assert authorizer.authorize(acls, *asked, "orders") == AclDecision(False, BuiltInRule.NO_ACL_ALLOWS)
 
 
-def test_one_of_three_removed_leaves_the_others() -> None:
+def test_removing_one_acl_of_a_resource_leaves_its_other_acls() -> None:
     """Kafka's authorizer lost the remaining ACLs of a resource when one of several was removed (CVE-2024-27309)."""
     denies = [
         ALLOW_ALL._replace(resource_name="orders", principal=ALICE, operation=operation, permission_type=permission)

@@ -22,7 +22,7 @@ QUESTIONS = st.tuples(OPERATIONS, RESOURCE_TYPES, NAMES)
 
 
 @given(st.lists(st.tuples(st.none() | BINDINGS, QUESTIONS), max_size=20))
-def test_answers_as_the_authorizer(steps: list[tuple[AclBinding | None, Question]]) -> None:
+def test_cached_decisions_equal_those_of_the_authorizer(steps: list[tuple[AclBinding | None, Question]]) -> None:
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
     decisions, acls = Decisions(authorizer, ALICE, HERE), AclIndex()
     for number, (binding, question) in enumerate(steps):
@@ -45,7 +45,7 @@ class Counting(StandardAuthorizer):
         return super().authorize(*question)
 
 
-def test_asks_once_while_the_acls_stay_the_same() -> None:
+def test_the_authorizer_is_asked_once_until_the_acls_change() -> None:
     authorizer, acls = Counting(), AclIndex()
     decisions = Decisions(authorizer, ALICE, HERE)
     for _ in range(3):
@@ -60,7 +60,7 @@ def test_asks_once_while_the_acls_stay_the_same() -> None:
     assert authorizer.asked == ["orders", "orders"]
 
 
-def test_keeps_no_more_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cached_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DECISIONS_MAX", 10)
     authorizer, acls = Counting(), AclIndex()
     decisions = Decisions(authorizer, ALICE, HERE)

@@ -24,7 +24,7 @@ from klamm_server.security.acls.hosts import host_matches, host_problem
         ("localhost", "localhost"),
     ],
 )
-def test_means_the_address(acl_host: str, host: str) -> None:
+def test_an_acl_host_matches_its_address_or_range(acl_host: str, host: str) -> None:
     assert host_matches(acl_host, host)
     assert host_problem(acl_host) == ""
 
@@ -44,7 +44,7 @@ def test_means_the_address(acl_host: str, host: str) -> None:
         ("", "10.0.0.1"),
     ],
 )
-def test_means_another_address(acl_host: str, host: str) -> None:
+def test_an_acl_host_does_not_match_another_address(acl_host: str, host: str) -> None:
     assert not host_matches(acl_host, host)
 
 
@@ -64,6 +64,6 @@ def test_means_another_address(acl_host: str, host: str) -> None:
         "10.0.0.0/٨",
     ],
 )
-def test_what_no_acl_can_have(acl_host: str) -> None:
+def test_an_invalid_acl_host_is_refused_by_name(acl_host: str) -> None:
     assert host_problem(acl_host)
     assert acl_host in host_problem(acl_host)

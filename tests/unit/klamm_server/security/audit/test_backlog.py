@@ -20,7 +20,7 @@ class Dropped:
         self.events += count
 
 
-def test_lines_stay_until_they_have_arrived() -> None:
+def test_lines_stay_in_the_backlog_until_they_have_arrived() -> None:
     backlog = Backlog(Dropped())
     for line in (b"a", b"b", b"c"):
         backlog.add(line, 1)
@@ -33,7 +33,7 @@ def test_lines_stay_until_they_have_arrived() -> None:
     assert len(backlog) == backlog.held_bytes == 0
 
 
-def test_it_is_overrun_until_half_of_it_is_free() -> None:
+def test_a_full_backlog_counts_as_overrun_until_half_of_it_is_free() -> None:
     dropped = Dropped()
     backlog = Backlog(dropped, MAX_BYTES)
     while not backlog.is_overrun:
@@ -47,7 +47,7 @@ def test_it_is_overrun_until_half_of_it_is_free() -> None:
 
 
 @given(st.lists(st.one_of(st.integers(0, 400), st.just(-1))))
-def test_nothing_is_lost_without_being_counted(steps: list[int]) -> None:
+def test_every_dropped_line_is_counted(steps: list[int]) -> None:
     """A step is the length of a new line, or -1 if the waiting lines arrive."""
     dropped = Dropped()
     backlog, expected = Backlog(dropped, MAX_BYTES), deque[bytes]()

@@ -20,7 +20,7 @@ READ_ORDERS = allow(AclOperation.READ, ResourceType.TOPIC, "orders")
 _READS = ("Describe", "List", "Check", "Find", "Fetch", "Watch")
 
 
-def test_every_change_that_an_operator_can_ask_of_a_controller_is_told() -> None:
+def test_every_changing_admin_call_is_audited() -> None:
     changing = {name for name in RPCS["Admin"] if not name.startswith(_READS)}
     assert changing <= _CALLS.keys()
     assert all(any(name in calls for calls in RPCS.values()) for name in _CALLS)
@@ -28,7 +28,7 @@ def test_every_change_that_an_operator_can_ask_of_a_controller_is_told() -> None
     assert check_of_rpc("/klamm.v1.Admin/CreateAcls").of_cluster
 
 
-def test_topics_by_their_own_results() -> None:
+def test_topic_changes_are_audited_by_their_own_results() -> None:
     results = [
         pb.CreatedTopic(name="a"),
         pb.CreatedTopic(name="b", error_code=ErrorCode.TOPIC_ALREADY_EXISTS),
@@ -44,14 +44,14 @@ def test_topics_by_their_own_results() -> None:
     }
 
 
-def test_what_is_only_asked_for_is_not_told() -> None:
+def test_a_validate_only_request_is_not_audited() -> None:
     asked = pb.CreateTopicsRequest(validate_only=True)
     answered = pb.CreateTopicsResponse(topics=[pb.CreatedTopic(name="a")])
     assert list(changes_of("CreateTopics", asked, answered)) == []
 
 
 @pytest.mark.parametrize("call", sorted(_CALLS))
-def test_a_call_that_was_refused_as_a_whole_is_told_once(call: str) -> None:
+def test_a_call_that_was_refused_as_a_whole_is_audited_once(call: str) -> None:
     module = coordinator_pb2 if call in RPCS["Coordinator"] else pb
     request, response = getattr(module, f"{call}Request")(), getattr(module, f"{call}Response")()
     if "error_code" not in response.DESCRIPTOR.fields_by_name:
@@ -61,7 +61,7 @@ def test_a_call_that_was_refused_as_a_whole_is_told_once(call: str) -> None:
     assert (event.is_allowed, event.detail, event.api) == (False, "NOT_CONTROLLER", call)
 
 
-def test_configs_by_name_without_their_values() -> None:
+def test_config_changes_are_audited_by_name_without_their_values() -> None:
     resource = pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="orders")
     changes = [pb.ConfigChange(name="retention.ms", value=CANARY), pb.ConfigChange(name="segment.ms", value=CANARY)]
     request = pb.IncrementalAlterConfigsRequest(resources=[pb.AlterConfigsResource(resource=resource, changes=changes)])
@@ -71,7 +71,7 @@ def test_configs_by_name_without_their_values() -> None:
     assert CANARY not in str(event)
 
 
-def test_users_without_their_passwords() -> None:
+def test_user_changes_are_audited_without_their_passwords() -> None:
     request = pb.AlterUserScramCredentialsRequest(
         upsertions=[pb.ScramCredentialUpsertion(name="alice", salted_password=CANARY.encode(), salt=CANARY.encode())],
         deletions=[pb.ScramCredentialDeletion(name="bob")],
@@ -85,7 +85,7 @@ def test_users_without_their_passwords() -> None:
     assert CANARY not in f"{alice}{bob}"
 
 
-def test_entries_of_access_control_lists() -> None:
+def test_acl_changes_are_audited_with_their_binding() -> None:
     message = binding_message(READ_ORDERS)
     request = pb.CreateAclsRequest(creations=[message])
     (made,) = changes_of("CreateAcls", request, pb.CreateAclsResponse(results=[pb.AclCreationResult()]))

@@ -29,7 +29,7 @@ class Told(Heard):
         return self.session.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
 
 
-def test_what_is_refused_is_told_with_its_call_and_its_rule() -> None:
+def test_a_denied_operation_is_audited_with_its_call_and_rule() -> None:
     told = Told()
     token = CALL.set(Call("PRODUCE", "app"))
     assert not told.may_write("payments")
@@ -41,19 +41,19 @@ def test_what_is_refused_is_told_with_its_call_and_its_rule() -> None:
     assert event["unmapped"] == {"operation": "WRITE"}
 
 
-def test_by_default_nothing_is_told_of_what_is_allowed() -> None:
+def test_allowed_operations_are_not_audited_by_default() -> None:
     told = Told()
     assert told.may_write("orders")
     assert told.events() == []
 
 
-def test_what_was_not_asked_for_is_not_told() -> None:
+def test_a_denied_description_in_a_listing_is_not_audited() -> None:
     told = Told()
     assert not told.session.may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, "payments")
     assert told.events() == []
 
 
-def test_a_hot_producer_makes_one_event_a_minute() -> None:
+def test_a_busy_producer_makes_one_audit_event_a_minute() -> None:
     told = Told(audit_events=("produce",))
     for _ in range(600):
         assert told.may_write("orders")
@@ -62,7 +62,7 @@ def test_a_hot_producer_makes_one_event_a_minute() -> None:
     assert [one["count"] for one in told.events()] == [1, 119, 120, 120, 120, 120]
 
 
-def test_categories_are_told_apart() -> None:
+def test_each_decision_is_audited_in_its_own_category_only() -> None:
     for category, wanted in {
         "produce": (AclOperation.WRITE, "orders"),
         "authorization.allowed": (AclOperation.DESCRIBE, "orders"),
@@ -74,14 +74,14 @@ def test_categories_are_told_apart() -> None:
             assert len(told.events()) == (chosen == category), (category, chosen)
 
 
-def test_excluded_topics_are_not_told() -> None:
+def test_decisions_about_excluded_topics_are_not_audited() -> None:
     told = Told(audit_events=ALL_EVENTS, audit_excluded_topics=("orders", "payments"))
     told.may_write("orders")
     told.may_write("payments")
     assert told.events() == []
 
 
-def test_of_operations_that_will_do_one_is_told() -> None:
+def test_a_denial_of_several_sufficient_operations_is_audited_once() -> None:
     told = Told()
     assert not told.session.may_with_cluster(AclOperation.ALTER, AclOperation.CLUSTER_ACTION)
     (event,) = told.events()
@@ -89,7 +89,7 @@ def test_of_operations_that_will_do_one_is_told() -> None:
     assert event["unmapped"] == {"operation": "CLUSTER_ACTION"}
 
 
-def test_a_session_keeps_no_more_tallies_than_the_bound() -> None:
+def test_the_number_of_tallies_of_a_session_is_bounded() -> None:
     told = Told(audit_events=("authorization.allowed",))
     index = index_of([allow(AclOperation.ALL, ResourceType.GROUP, "*")])
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)

@@ -10,7 +10,7 @@ from tests.support.audit_events import denied
 from tests.support.callers import allow
 
 
-def test_no_text_is_longer_than_the_bound() -> None:
+def test_texts_of_an_audit_event_are_truncated_to_the_bound() -> None:
     event = denied("t" * TEXT_MAX, client_id="c" * 100_000)
     assert event.within_bounds() == denied("t" * TEXT_MAX, client_id="c" * TEXT_MAX)
     fits = denied()
@@ -29,5 +29,5 @@ def test_no_text_is_longer_than_the_bound() -> None:
         ),
     ],
 )
-def test_the_rule_in_words(rule: BuiltInRule, text: str) -> None:
+def test_the_rule_of_a_decision_is_written_as_text(rule: BuiltInRule, text: str) -> None:
     assert rule_of(AclDecision(True, rule)) == text

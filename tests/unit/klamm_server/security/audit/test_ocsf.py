@@ -24,7 +24,7 @@ def written(event: AuditEvent, times: int = 1, begin_ms: int = 7, end_ms: int = 
     return found
 
 
-def test_a_login() -> None:
+def test_a_login_is_written_as_an_ocsf_authentication_event() -> None:
     event = AuditEvent(
         Category.AUTHENTICATION, Activity.LOGON, False, ALICE, HOST, mechanism="PLAIN", listener="OUT", detail="why"
     )
@@ -37,7 +37,7 @@ def test_a_login() -> None:
     assert found["status_detail"] == "why"
 
 
-def test_a_decision() -> None:
+def test_a_decision_is_written_as_an_ocsf_api_activity_event() -> None:
     found = written(denied(client_id="app"), times=3, begin_ms=1, end_ms=9)
     assert (found["class_uid"], found["activity_id"], found["status_id"]) == (6003, 3, 2)
     assert found["actor"]["user"] == {"type": "User", "name": "alice"}
@@ -48,7 +48,7 @@ def test_a_decision() -> None:
     assert (found["start_time"], found["end_time"]) == (1, 9)
 
 
-def test_a_change_of_an_account() -> None:
+def test_a_change_of_an_account_is_written_as_an_ocsf_account_change_event() -> None:
     event = AuditEvent(
         Category.MANAGEMENT, Activity.ATTACH_POLICY, True, ALICE, HOST, api="CreateAcls", rule="ALLOW", account="User:b"
     )
@@ -60,5 +60,5 @@ def test_a_change_of_an_account() -> None:
     assert "status_detail" not in found
 
 
-def test_any_text_makes_one_line() -> None:
+def test_an_event_with_any_text_is_written_on_one_line() -> None:
     assert written(denied('a\n"b\ud800\x00é'))["resources"][0]["name"] == 'a\n"b\ud800\x00é'

@@ -18,7 +18,7 @@ from tests.support.audit_events import denied
 A, B = denied("a"), denied("b")
 
 
-def test_the_first_is_told_at_once_and_the_others_when_the_minute_ends() -> None:
+def test_the_first_event_is_reported_at_once_and_equal_ones_when_the_minute_ends() -> None:
     tallies = Tallies()
     assert tallies.count(A, 1_000)[1] == [Told(A, 1, 1_000, 1_000)]
     assert tallies.count(A, 2_000)[1] == []
@@ -27,13 +27,13 @@ def test_the_first_is_told_at_once_and_the_others_when_the_minute_ends() -> None
     assert tallies.end_minutes(1_000 + MINUTE_MS) == [Told(A, 2, 1_000, 1_000 + MINUTE_MS)]
 
 
-def test_what_goes_on_is_told_once_a_minute() -> None:
+def test_repeated_events_are_reported_once_a_minute() -> None:
     tallies = Tallies()
     told = [one for now_ms in range(0, 10 * MINUTE_MS, 1_000) for one in tallies.count(A, now_ms)[1]]
     assert [one.times for one in told] == [1, 59, 60, 60, 60, 60, 60, 60, 60, 60]
 
 
-def test_a_minute_without_any_is_the_last() -> None:
+def test_a_tally_is_closed_after_a_minute_without_events() -> None:
     tallies = Tallies()
     tally, _ = tallies.count(A, 0)
     assert tallies.end_minutes(MINUTE_MS) == []
@@ -42,7 +42,7 @@ def test_a_minute_without_any_is_the_last() -> None:
     assert tallies.count(A, MINUTE_MS + 1)[1] == [Told(A, 1, MINUTE_MS + 1, MINUTE_MS + 1)]
 
 
-def test_who_holds_the_tally_counts_by_itself() -> None:
+def test_events_that_the_holder_of_a_tally_counts_are_reported() -> None:
     tallies = Tallies()
     tally, _ = tallies.count(A, 0)
     tally.count += 5
@@ -50,7 +50,7 @@ def test_who_holds_the_tally_counts_by_itself() -> None:
     assert not tally.is_open
 
 
-def test_many_different_events_take_no_more_than_the_bound() -> None:
+def test_the_memory_of_open_tallies_is_bounded() -> None:
     tallies = Tallies()
     oldest, _ = tallies.count(A, 0)
     oldest.count += 3
@@ -65,7 +65,9 @@ def test_many_different_events_take_no_more_than_the_bound() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from((A, B, denied("c"))), st.integers(0, 2 * MINUTE_MS), st.integers(0, 3))))
-def test_the_numbers_add_up_and_no_event_is_told_twice_a_minute(steps: list[tuple[AuditEvent, int, int]]) -> None:
+def test_the_reported_counts_add_up_and_no_event_is_reported_twice_a_minute(
+    steps: list[tuple[AuditEvent, int, int]],
+) -> None:
     tallies, now_ms = Tallies(), 0
     happened: Counter[AuditEvent] = Counter()
     told: list[Told] = []

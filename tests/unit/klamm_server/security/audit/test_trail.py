@@ -7,7 +7,7 @@ from klamm_server.security.audit.tallies import MINUTE_MS
 from tests.support.audit_events import Heard, denied
 
 
-def test_categories_and_exclusions_are_those_of_the_settings() -> None:
+def test_the_audit_selects_events_by_the_configured_categories_and_exclusions() -> None:
     trail = Heard(
         audit_events=("produce", "management"),
         audit_excluded_principals="User:a; User:CN=b,O=c;",
@@ -23,7 +23,7 @@ def test_categories_and_exclusions_are_those_of_the_settings() -> None:
     assert not trail.is_excluded("orders")
 
 
-def test_events_become_lines() -> None:
+def test_audit_events_are_written_as_lines_with_their_counts() -> None:
     heard = Heard()
     for _ in range(3):
         heard.trail.record(denied("x" * 1_000), 5)
@@ -37,7 +37,7 @@ def test_events_become_lines() -> None:
     assert [one["count"] for one in heard.events()] == [1, 1]
 
 
-def test_minutes_end_also_when_the_clock_is_set_back() -> None:
+def test_equal_events_are_counted_after_the_clock_was_set_back() -> None:
     heard = Heard()
     heard.trail.record(denied(), 10 * MINUTE_MS)
     heard.trail.record(denied(), 0)
@@ -45,7 +45,7 @@ def test_minutes_end_also_when_the_clock_is_set_back() -> None:
     assert [(one["time"], one["count"]) for one in heard.events()] == [(10 * MINUTE_MS, 1), (11 * MINUTE_MS, 1)]
 
 
-def test_what_finds_no_room_is_dropped_and_counted() -> None:
+def test_events_beyond_the_backlogs_bound_are_dropped_and_counted() -> None:
     heard = Heard()
     number = 0
     while not heard.trail.is_overrun:

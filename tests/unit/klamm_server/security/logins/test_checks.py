@@ -23,7 +23,7 @@ class Blocked:
         return number
 
 
-def test_a_bounded_number_is_checked_and_waits() -> None:
+def test_the_number_of_running_and_waiting_checks_is_bounded() -> None:
     async def scenario() -> None:
         checks, blocked = Checks("password", threads=2, waiting_max=1), Blocked()
         under_way = [asyncio.create_task(checks.run(partial(blocked.check, number))) for number in range(3)]
@@ -40,7 +40,7 @@ def test_a_bounded_number_is_checked_and_waits() -> None:
     asyncio.run(scenario())
 
 
-def test_who_gives_up_makes_room() -> None:
+def test_a_cancelled_check_makes_room_for_another() -> None:
     async def scenario() -> None:
         checks, blocked = Checks("password", threads=1, waiting_max=1), Blocked()
         first = asyncio.create_task(checks.run(partial(blocked.check, 1)))
@@ -61,7 +61,7 @@ def test_who_gives_up_makes_room() -> None:
     asyncio.run(scenario())
 
 
-def test_what_a_check_raises_is_raised() -> None:
+def test_an_exception_of_a_check_is_raised_to_its_caller() -> None:
     async def scenario() -> None:
         checks = Checks("token")
         with pytest.raises(ZeroDivisionError):

@@ -72,7 +72,7 @@ def issuer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Issuer]:
         made.server.server_close()
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "the keys.json"
     path.write_bytes(DOCUMENT)
     assert read_jwks(path.as_uri()) == DOCUMENT
@@ -80,25 +80,25 @@ def test_a_file(tmp_path: Path) -> None:
         read_jwks((tmp_path / "none").as_uri())
 
 
-def test_a_file_that_has_no_end() -> None:
+def test_an_endless_key_file_is_refused() -> None:
     with pytest.raises(JwksError, match=f"more than {MAX_BYTES} bytes"):
         read_jwks("file:///dev/zero")
 
 
-def test_over_https(issuer: Issuer) -> None:
+def test_keys_are_read_over_https(issuer: Issuer) -> None:
     issuer.answers["/keys"] = said(200, DOCUMENT)
     assert read_jwks(issuer.url("/keys")) == DOCUMENT
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_another_address_is_not_asked(issuer: Issuer, status: int) -> None:
+def test_a_redirect_of_the_jwks_endpoint_is_not_followed(issuer: Issuer, status: int) -> None:
     issuer.answers = {"/keys": said(status, Location=issuer.url("/other")), "/other": said(200, DOCUMENT)}
     with pytest.raises(JwksError, match=f"status {status}"):
         read_jwks(issuer.url("/keys"))
     assert issuer.asked == ["/keys"]
 
 
-def test_what_is_no_answer(issuer: Issuer) -> None:
+def test_an_invalid_response_of_the_jwks_endpoint_is_an_error(issuer: Issuer) -> None:
     issuer.answers = {
         "/broken": said(500),
         "/large": said(200, b" " * (MAX_BYTES + 1)),
@@ -109,7 +109,9 @@ def test_what_is_no_answer(issuer: Issuer) -> None:
             read_jwks(issuer.url(path))
 
 
-def test_an_answer_that_takes_too_long(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_of_the_jwks_endpoint_that_takes_too_long_is_an_error(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = threading.Event()
 
     def answer(request: BaseHTTPRequestHandler) -> None:
@@ -127,7 +129,9 @@ def test_an_answer_that_takes_too_long(issuer: Issuer, monkeypatch: pytest.Monke
         gone.set()
 
 
-def test_a_server_that_nobody_vouches_for(issuer: Issuer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_jwks_server_with_an_untrusted_certificate_is_not_asked(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     other = tmp_path / "other.pem"
     other.write_text(certificates.ca("Other CA").signed.certificate_pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(other))

@@ -78,7 +78,7 @@ def test_only_listeners_where_clients_log_in_have_logins() -> None:
 
 
 @pytest.mark.parametrize(("password", "code"), [("wonderland", 0), ("Wonderland", 58), ("", 58)])
-def test_the_password_decides(password: str, code: int) -> None:
+def test_a_login_succeeds_only_with_the_right_password(password: str, code: int) -> None:
     async def scenario() -> None:
         world = World()
         assert (await world.by_plain(password or "x")).code == code
@@ -88,7 +88,7 @@ def test_the_password_decides(password: str, code: int) -> None:
     asyncio.run(scenario())
 
 
-def test_until_there_is_metadata_nobody_is_a_user() -> None:
+def test_no_login_succeeds_before_the_metadata_have_arrived() -> None:
     async def scenario() -> None:
         world = World()
         world.logins.on_image(MetadataImage.empty())
@@ -98,7 +98,7 @@ def test_until_there_is_metadata_nobody_is_a_user() -> None:
     asyncio.run(scenario())
 
 
-def test_a_session_ends_with_its_credential_and_the_new_password_counts() -> None:
+def test_a_changed_password_ends_sessions_and_is_required_at_the_next_login() -> None:
     async def scenario() -> None:
         world = World()
         scram, plain, gone = world.login(), world.login(), world.login()
@@ -117,7 +117,7 @@ def test_a_session_ends_with_its_credential_and_the_new_password_counts() -> Non
     asyncio.run(scenario())
 
 
-def test_a_credential_that_changes_during_the_login_makes_no_session() -> None:
+def test_a_login_whose_credential_changes_gets_no_session() -> None:
     async def scenario() -> None:
         world = World()
         one, client = world.login(), ScramClient(SHA_256, "alice", Secret("wonderland"), nonce="client")
@@ -132,7 +132,7 @@ def test_a_credential_that_changes_during_the_login_makes_no_session() -> None:
     asyncio.run(scenario())
 
 
-def test_who_logs_in_again_has_one_session() -> None:
+def test_a_client_that_logs_in_again_has_only_one_session() -> None:
     async def scenario() -> None:
         world = World()
         one = world.login()
@@ -145,7 +145,7 @@ def test_who_logs_in_again_has_one_session() -> None:
     asyncio.run(scenario())
 
 
-def test_failures_of_one_address_wait_in_a_bounded_number() -> None:
+def test_the_number_of_delayed_failed_logins_of_one_address_is_bounded() -> None:
     async def scenario() -> None:
         world = World(delay_ms=10_000)
         failing = [asyncio.create_task(world.by_scram("wrong")) for _ in range(WAITING_MAX)]
@@ -173,7 +173,7 @@ def test_failures_of_one_address_wait_in_a_bounded_number() -> None:
     asyncio.run(scenario())
 
 
-def test_the_log_has_the_cause_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_the_cause_of_a_failed_login_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         world = World()
         with caplog.at_level("INFO"):
@@ -202,7 +202,7 @@ class Told:
         """Does nothing, because nothing is open."""
 
 
-def test_the_audit_hears_how_each_login_ended_and_no_password() -> None:
+def test_the_audit_has_the_result_of_each_login_and_no_password() -> None:
     async def run() -> list[dict[str, Any]]:
         told = Told()
         world = World(auditor=told.auditor)

@@ -19,7 +19,7 @@ def at(logins: Logins, name: str) -> ListenerLogins:
     return found
 
 
-def test_listeners_have_mechanisms_of_their_own_and_users_in_common() -> None:
+def test_listeners_have_their_own_mechanisms_and_share_the_users() -> None:
     logins = Logins({"INSIDE": PLAIN, "OUTSIDE": SCRAM}, SystemClock())
     inside, outside = at(logins, "INSIDE"), at(logins, "OUTSIDE")
     assert logins.at("OTHER") is None
@@ -29,7 +29,7 @@ def test_listeners_have_mechanisms_of_their_own_and_users_in_common() -> None:
     logins.close()
 
 
-def test_a_store_of_users_lasts_until_they_change() -> None:
+def test_the_store_of_users_is_rebuilt_only_if_users_change() -> None:
     logins = Logins({"INSIDE": PLAIN}, SystemClock())
     users, image = at(logins, "INSIDE").users, MetadataImage.empty()
     logins.on_image(image)
@@ -39,7 +39,7 @@ def test_a_store_of_users_lasts_until_they_change() -> None:
     logins.close()
 
 
-def test_keys_of_tokens_are_kept_where_there_are_any() -> None:
+def test_without_oauthbearer_there_are_no_keys_to_refresh() -> None:
     async def scenario() -> None:
         logins = Logins({"INSIDE": PLAIN}, SystemClock())
         await logins.run()
@@ -49,7 +49,7 @@ def test_keys_of_tokens_are_kept_where_there_are_any() -> None:
 
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_each_login_by_scram_has_a_nonce_of_its_own(name: str) -> None:
+def test_each_scram_login_has_its_own_nonce(name: str) -> None:
     logins = Logins({"OUTSIDE": SCRAM}, SystemClock())
     answers = set()
     for _ in range(5):

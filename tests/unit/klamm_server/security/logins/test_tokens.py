@@ -96,7 +96,7 @@ def run(world: World, scenario: Callable[[], Any]) -> None:
     asyncio.run(whole())
 
 
-def test_keys_are_read_at_the_start_and_tokens_are_checked_by_them() -> None:
+def test_tokens_are_checked_with_the_keys_that_were_read_at_the_start() -> None:
     world = World("old")
 
     async def scenario() -> None:
@@ -110,7 +110,7 @@ def test_keys_are_read_at_the_start_and_tokens_are_checked_by_them() -> None:
     run(world, scenario)
 
 
-def test_a_new_key_is_read_for_the_first_token_that_names_it() -> None:
+def test_a_token_with_a_new_key_id_makes_the_keys_be_read_again() -> None:
     world = World("old")
 
     async def scenario() -> None:
@@ -124,7 +124,7 @@ def test_a_new_key_is_read_for_the_first_token_that_names_it() -> None:
     run(world, scenario)
 
 
-def test_tokens_with_unknown_keys_do_not_have_keys_read_all_the_time() -> None:
+def test_tokens_with_unknown_keys_make_the_keys_be_read_once_per_interval() -> None:
     world = World("old")
 
     async def scenario() -> None:
@@ -139,7 +139,7 @@ def test_tokens_with_unknown_keys_do_not_have_keys_read_all_the_time() -> None:
     run(world, scenario)
 
 
-def test_keys_that_could_not_be_read_are_tried_again_and_old_ones_stay() -> None:
+def test_old_keys_stay_valid_while_the_keys_cannot_be_read() -> None:
     world = World("old")
 
     async def scenario() -> None:
@@ -152,7 +152,7 @@ def test_keys_that_could_not_be_read_are_tried_again_and_old_ones_stay() -> None
     run(world, scenario)
 
 
-def test_until_keys_could_be_read_nobody_gets_in() -> None:
+def test_no_token_is_accepted_until_the_keys_have_been_read() -> None:
     world = World("old")
     world.document = None
 
@@ -166,7 +166,7 @@ def test_until_keys_could_be_read_nobody_gets_in() -> None:
     run(world, scenario)
 
 
-def test_a_file_without_keys_is_said_at_the_start(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_key_file_is_an_error_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     settings = {
         "sasl.enabled.mechanisms": "OAUTHBEARER",

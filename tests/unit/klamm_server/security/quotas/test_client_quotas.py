@@ -16,7 +16,7 @@ def new(**limits: float) -> ClientQuotas:
     return quotas
 
 
-def test_it_is_on_while_something_of_users_or_clients_is_bounded() -> None:
+def test_client_quotas_are_on_while_a_user_or_client_has_a_quota() -> None:
     quotas = ClientQuotas(WindowSpan())
     assert not quotas.is_on
     quotas.apply({(("ip", None),): {"connection_creation_rate": 1.0}})
@@ -27,7 +27,7 @@ def test_it_is_on_while_something_of_users_or_clients_is_bounded() -> None:
     assert not quotas.is_on
 
 
-def test_who_has_no_quota_is_not_counted() -> None:
+def test_a_client_without_a_quota_is_not_counted() -> None:
     quotas = new(producer_byte_rate=1.0)
     assert quotas.charge(PRODUCER_BYTE_RATE, "bob", "c", 10**9, 0) == 0
     assert quotas.charge(CONSUMER_BYTE_RATE, "alice", "c", 10**9, 0) == 0
@@ -35,7 +35,7 @@ def test_who_has_no_quota_is_not_counted() -> None:
     assert len(quotas) == 0
 
 
-def test_all_of_a_user_share_its_quota() -> None:
+def test_all_clients_of_a_user_share_its_quota() -> None:
     quotas = new(producer_byte_rate=100.0)
     assert quotas.burst(PRODUCER_BYTE_RATE, "alice", "c") == 1000
     assert quotas.charge(PRODUCER_BYTE_RATE, "alice", "one", 1000, 0) == 0
@@ -44,25 +44,25 @@ def test_all_of_a_user_share_its_quota() -> None:
     assert len(quotas) == 1
 
 
-def test_a_default_is_everybodys_own() -> None:
+def test_a_default_quota_applies_to_each_user_separately() -> None:
     quotas = ClientQuotas(WindowSpan())
     quotas.apply({ANY_USER: {PRODUCER_BYTE_RATE: 100.0}})
     assert quotas.charge(PRODUCER_BYTE_RATE, "alice", "c", 2000, 0) > 0
     assert quotas.charge(PRODUCER_BYTE_RATE, "bob", "c", 1000, 0) == 0
 
 
-def test_another_limit_holds_at_once_for_what_was_done() -> None:
+def test_a_changed_quota_applies_at_once_to_recorded_bytes() -> None:
     quotas = new(producer_byte_rate=1000.0)
     assert quotas.charge(PRODUCER_BYTE_RATE, "alice", "c", 1000, 0) == 0
     quotas.apply({ALICE: {PRODUCER_BYTE_RATE: 50.0}})
     assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "alice", "c", 0) == 10_000
 
 
-def test_a_throttle_time_fits_into_an_answer() -> None:
+def test_a_throttle_time_fits_into_32_bits() -> None:
     assert new(producer_byte_rate=1e-9).charge(PRODUCER_BYTE_RATE, "alice", "c", 10**9, 0) == 2**31 - 1
 
 
-def test_rates_are_bounded_and_the_least_used_goes(monkeypatch) -> None:
+def test_the_number_of_rates_is_bounded_and_the_least_recently_used_is_evicted(monkeypatch) -> None:
     monkeypatch.setattr(client_quotas, "CLIENTS_MAX", 3)
     quotas = ClientQuotas(WindowSpan())
     quotas.apply({ANY_CLIENT: {PRODUCER_BYTE_RATE: 100.0}})
@@ -73,7 +73,7 @@ def test_rates_are_bounded_and_the_least_used_goes(monkeypatch) -> None:
     assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "u", "b", 0) == 0, "forgotten"
 
 
-def test_who_has_gone_is_forgotten_after_an_hour() -> None:
+def test_an_idle_client_is_forgotten_after_an_hour() -> None:
     quotas = ClientQuotas(WindowSpan())
     quotas.apply({ANY_CLIENT: {PRODUCER_BYTE_RATE: 100.0}})
     for client_id in ("a", "b"):

@@ -12,19 +12,19 @@ from klamm_server.security.quotas.rate_window import WindowSpan
 SPAN = WindowSpan()
 
 
-def test_without_a_bound_nobody_is_held_back() -> None:
+def test_without_a_connection_rate_no_connection_is_delayed() -> None:
     pace = ConnectionPace(INT_MAX, SPAN, ConnectionPace(INT_MAX, SPAN))
     assert not pace.is_on
     assert {pace.note(0) for _ in range(1_000)} == {0}
 
 
-def test_who_comes_too_fast_is_held_back_the_longer_the_more_come() -> None:
+def test_the_delay_grows_with_each_connection_above_the_rate() -> None:
     pace = ConnectionPace(2, SPAN)
     assert pace.is_on
     assert [pace.note(0) for _ in range(22)] == [0] * 20 + [500, 1000], "ten seconds' worth, then two a second"
 
 
-def test_a_listener_keeps_to_the_slower_pace_of_the_two() -> None:
+def test_the_lower_of_a_listeners_and_the_brokers_connection_rate_applies() -> None:
     whole = ConnectionPace(1, SPAN)
     slow, fast = ConnectionPace(INT_MAX, SPAN, whole), ConnectionPace(3, SPAN, whole)
     assert slow.is_on
@@ -35,7 +35,7 @@ def test_a_listener_keeps_to_the_slower_pace_of_the_two() -> None:
     assert fast.note(0) == 0
 
 
-def test_what_is_refused_does_not_count() -> None:
+def test_a_refused_connection_does_not_count_toward_the_rate() -> None:
     whole = ConnectionPace(1, SPAN)
     pace = ConnectionPace(1, SPAN, whole)
     assert [pace.note(0) for _ in range(11)][-1] == 1_000
@@ -44,7 +44,7 @@ def test_what_is_refused_does_not_count() -> None:
     assert whole.note(0) == 2_000
 
 
-def test_addresses_keep_to_it_together_with_their_quotas() -> None:
+def test_the_longer_delay_of_connection_rate_and_address_quota_applies() -> None:
     quotas = ClientQuotas(SPAN)
     rates = ConnectionRates(quotas, ConnectionPace(100, SPAN))
     assert rates.is_on
@@ -54,7 +54,7 @@ def test_addresses_keep_to_it_together_with_their_quotas() -> None:
     assert (rates.admit("192.0.2.1", 0), rates.admit("192.0.2.2", 0)) == (10_000, 30)
 
 
-def test_so_many_are_held_back_by_it_and_no_more() -> None:
+def test_the_number_of_connections_delayed_by_the_rate_is_bounded() -> None:
     rates = ConnectionRates(ClientQuotas(SPAN), ConnectionPace(1, SPAN))
     admitted = [rates.admit("192.0.2.1", 0) for _ in range(10 + HELD_BACK_MAX + 5)]
     assert admitted[9:11] == [0, 1_000]

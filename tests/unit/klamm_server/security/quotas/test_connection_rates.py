@@ -22,12 +22,12 @@ def rates_of(**limits: float) -> ConnectionRates:
     return ConnectionRates(quotas, ConnectionPace(INT_MAX, WindowSpan()))
 
 
-def test_it_is_on_where_an_address_has_a_quota() -> None:
+def test_connection_rates_are_on_if_an_address_has_a_quota() -> None:
     assert rates_of(default=1.0).is_on
     assert not rates_of().is_on
 
 
-def test_who_is_too_fast_is_held_back_the_longer_the_more_come() -> None:
+def test_the_delay_grows_with_each_connection_above_the_address_quota() -> None:
     rates = rates_of(default=2.0)
     assert [rates.admit(HOME, 0) for _ in range(20)] == [0] * 20, "ten seconds' worth"
     assert [rates.admit(HOME, 0) for _ in range(3)] == [500, 1000, 1500]
@@ -41,7 +41,7 @@ def test_an_address_may_be_written_in_many_ways() -> None:
     assert rates.admit("2001:db8::2", 0) == 0
 
 
-def test_so_many_are_held_back_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_connections_delayed_by_a_quota_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_rates, "HELD_BACK_MAX", 2)
     rates = rates_of(default=0.1)
     assert [rates.admit(HOME, 0) for _ in range(3)] == [0, 10_000, 20_000]

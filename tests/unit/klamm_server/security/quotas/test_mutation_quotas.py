@@ -17,7 +17,7 @@ def quotas_of(entity: QuotaEntity, rate: float) -> MutationQuotas:
     return quotas
 
 
-def test_who_has_used_it_up_is_refused_and_that_does_not_count() -> None:
+def test_mutations_over_quota_are_refused_and_refused_ones_do_not_count() -> None:
     quotas = quotas_of(ALICE, 1.0)
     assert quotas.admit("alice", "one", 12, 0) == 0, "eleven at once, and one that is owed"
     assert [quotas.admit("alice", "two", 100, 0) for _ in range(3)] == [1_000] * 3
@@ -25,11 +25,13 @@ def test_who_has_used_it_up_is_refused_and_that_does_not_count() -> None:
     assert quotas.admit("alice", "one", 1, 1_000) == 0
 
 
-def test_where_nothing_is_set_nothing_is_refused() -> None:
+def test_without_a_mutation_quota_no_mutation_is_refused() -> None:
     assert MutationQuotas(WindowSpan()).admit("alice", "one", 10**9, 0) == 0
 
 
-def test_buckets_are_bounded_and_the_least_used_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_buckets_is_bounded_and_the_least_recently_used_is_evicted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(mutation_quotas, "CLIENTS_MAX", 2)
     quotas = quotas_of(ANY_CLIENT, 1.0)
     for client_id in ("a", "b", "a", "c"):

@@ -40,7 +40,7 @@ def rank(candidate: QuotaEntity) -> tuple[int, int, int]:
     st.sampled_from("abc"),
     st.sampled_from("abc"),
 )
-def test_the_most_particular_quota_of_the_key_holds(
+def test_the_most_specific_quota_of_a_key_applies(
     quotas: dict[QuotaEntity, dict[str, float]], user: str, client_id: str
 ) -> None:
     client = {"user": user, "client-id": client_id}
@@ -60,7 +60,7 @@ def test_the_most_particular_quota_of_the_key_holds(
     assert found.sharers == (user if "user" in kinds else "", client_id if "client-id" in kinds else "")
 
 
-def test_an_address_has_its_own_or_the_default() -> None:
+def test_an_address_has_its_own_quota_or_the_default() -> None:
     key = "connection_creation_rate"
     quotas = {(("ip", "10.0.0.1"),): {key: 5.0}, (("ip", None),): {key: 7.0}}
     assert limit_of_address(quotas, key, "10.0.0.1") == 5

@@ -49,7 +49,7 @@ class NaiveRate:
 
 
 @given(span=SPANS, steps=STEPS, limit=st.floats(0.01, 1e9))
-def test_it_says_what_kafkas_says_or_more_where_too_much_was_forgotten(
+def test_throttle_times_equal_kafkas_or_are_longer_by_at_most_a_burst(
     span: WindowSpan, steps: list[tuple[int, int]], limit: float
 ) -> None:
     ours, naive, now_ms = RateWindow(span), NaiveRate(span), 1_000_000
@@ -67,7 +67,7 @@ def test_it_says_what_kafkas_says_or_more_where_too_much_was_forgotten(
 
 
 @given(span=SPANS, steps=STEPS)
-def test_what_is_kept_is_bounded(span: WindowSpan, steps: list[tuple[int, int]]) -> None:
+def test_the_number_of_kept_windows_is_bounded(span: WindowSpan, steps: list[tuple[int, int]]) -> None:
     window, now_ms = RateWindow(span), 0
     for later_ms, amount in steps:
         now_ms += later_ms
@@ -94,18 +94,18 @@ def share_done(connections: int, request_bytes: int, seconds: int) -> float:
 
 @pytest.mark.parametrize("seconds", [15, 30, 60])
 @pytest.mark.parametrize("connections", [1, 10, 100])
-def test_connections_come_to_the_limit_together(connections: int, seconds: int) -> None:
+def test_connections_of_one_client_together_reach_the_limit(connections: int, seconds: int) -> None:
     """This holds from the first request, with a new client's burst included."""
     assert share_done(connections, 16_384, seconds) == pytest.approx(1, abs=0.1)
 
 
-def test_connections_that_overshoot_by_seconds_of_the_limit_come_to_it_in_the_end() -> None:
+def test_connections_that_each_overshoot_the_limit_reach_it_on_average() -> None:
     """Ten connections that send half a second's worth each use five seconds' worth before all of them wait."""
     assert share_done(10, LIMIT // 2, 240) == pytest.approx(1, abs=0.1)
 
 
 @given(limit=st.integers(100, 10**7), amounts=st.lists(st.floats(0.001, 2), min_size=1, max_size=5))
-def test_who_rests_as_told_comes_to_the_limit(limit: int, amounts: list[float]) -> None:
+def test_a_client_that_waits_its_throttle_times_reaches_the_limit(limit: int, amounts: list[float]) -> None:
     """The amounts are in seconds of the limit."""
     window, began_ms, done, turn = RateWindow(WindowSpan()), 5_000, 0.0, 0
     now_ms = began_ms
@@ -120,7 +120,7 @@ def test_who_rests_as_told_comes_to_the_limit(limit: int, amounts: list[float]) 
         assert done >= 0.9 * limit * 60, "the limit is used"
 
 
-def test_a_burst_is_there_again_for_who_has_used_nothing() -> None:
+def test_an_idle_client_gets_its_burst_again() -> None:
     window = RateWindow(WindowSpan())
     for now_ms in (0, 11_000, 40_000):
         window.record(10_000, 1_000, now_ms)
@@ -129,7 +129,7 @@ def test_a_burst_is_there_again_for_who_has_used_nothing() -> None:
         assert window.throttle_ms(1_000, now_ms) == 1
 
 
-def test_no_more_than_a_burst_is_owed() -> None:
+def test_after_all_windows_have_passed_at_most_a_burst_is_owed() -> None:
     window = RateWindow(WindowSpan())
     window.record(1_000_000, 1_000, 0)
     assert window.throttle_ms(1_000, 0) == 990_000
@@ -138,7 +138,7 @@ def test_no_more_than_a_burst_is_owed() -> None:
     assert window.throttle_ms(1_000, 22_000) == 0
 
 
-def test_what_is_taken_back_does_not_count() -> None:
+def test_recorded_bytes_that_are_taken_back_do_not_count() -> None:
     window = RateWindow(WindowSpan())
     window.record(10_000, 1_000, 0)
     before = window.throttle_ms(1_000, 0)
@@ -148,7 +148,7 @@ def test_what_is_taken_back_does_not_count() -> None:
     assert window.throttle_ms(1_000, 0) == before
 
 
-def test_the_burst_is_what_does_not_throttle() -> None:
+def test_a_burst_of_the_allowed_size_is_not_throttled() -> None:
     span = WindowSpan()
     window = RateWindow(span)
     window.record(span.burst_s * 500, 500, 0)
@@ -157,7 +157,7 @@ def test_the_burst_is_what_does_not_throttle() -> None:
     assert window.throttle_ms(500, 0) == math.floor(1 / 500 * 1000 + 0.5)
 
 
-def test_the_last_record_is_known() -> None:
+def test_the_time_of_the_last_record_is_known() -> None:
     window = RateWindow(WindowSpan())
     assert window.last_ms == -1
     window.record(1, 1_000, 7)

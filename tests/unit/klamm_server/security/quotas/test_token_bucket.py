@@ -11,7 +11,9 @@ STEPS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 50)), max_size
 
 
 @given(rate=st.floats(0.1, 100), burst_s=st.floats(1, 20), steps=STEPS)
-def test_who_comes_while_there_are_tokens_is_let_in(rate: float, burst_s: float, steps: list[tuple[int, int]]) -> None:
+def test_a_request_is_allowed_while_the_bucket_has_tokens(
+    rate: float, burst_s: float, steps: list[tuple[int, int]]
+) -> None:
     """The model is Kafka's. Tokens come at the rate until the bucket has the burst, and may become negative."""
     bucket, now_ms, tokens = TokenBucket(0), 0, rate * burst_s
     for later_ms, amount in steps:
@@ -24,7 +26,7 @@ def test_who_comes_while_there_are_tokens_is_let_in(rate: float, burst_s: float,
             tokens -= amount
 
 
-def test_after_its_rest_a_client_is_let_in() -> None:
+def test_a_client_is_allowed_again_after_its_throttle_time() -> None:
     bucket = TokenBucket(7)
     bucket.take(12, 1.0, 11.0, 7)
     assert bucket.throttle_ms(1.0, 11.0, 7) == 1_000
@@ -32,7 +34,7 @@ def test_after_its_rest_a_client_is_let_in() -> None:
     assert bucket.throttle_ms(1.0, 11.0, 1_007) == 0
 
 
-def test_another_rate_holds_for_what_is_owed() -> None:
+def test_a_changed_rate_applies_to_tokens_that_are_owed() -> None:
     bucket = TokenBucket(0)
     bucket.take(21, 1.0, 11.0, 0)
     assert bucket.throttle_ms(1.0, 11.0, 0) == 10_000

@@ -21,7 +21,7 @@ def begin(logins: LoginsUnderWay[str], name: str, address: str = "10.0.0.1", now
     return logins.begin(name.encode(), name, peer=PEER, address=address, now_ms=now_ms)
 
 
-def test_a_login_goes_on_at_its_connection_one_message_at_a_time() -> None:
+def test_a_login_continues_at_its_connection_one_message_at_a_time() -> None:
     logins: LoginsUnderWay[str] = LoginsUnderWay()
     assert begin(logins, "a")
     assert logins.take(b"a", OTHER_PEER, 0) is None
@@ -37,7 +37,7 @@ def test_a_login_goes_on_at_its_connection_one_message_at_a_time() -> None:
     assert len(logins) == 0
 
 
-def test_a_login_has_half_a_minute() -> None:
+def test_an_unfinished_login_ends_after_half_a_minute() -> None:
     logins: LoginsUnderWay[str] = LoginsUnderWay()
     begin(logins, "a")
     begin(logins, "b", now_ms=1)
@@ -47,7 +47,7 @@ def test_a_login_has_half_a_minute() -> None:
     assert len(logins) == 1
 
 
-def test_no_address_keeps_the_others_out() -> None:
+def test_unfinished_logins_of_one_address_do_not_block_other_addresses() -> None:
     logins: LoginsUnderWay[str] = LoginsUnderWay()
     assert all(begin(logins, f"a{n}") for n in range(LOGINS_MAX_BY_ADDRESS))
     assert not begin(logins, "a")
@@ -56,7 +56,7 @@ def test_no_address_keeps_the_others_out() -> None:
     assert begin(logins, "a")
 
 
-def test_logins_under_way_are_bounded_until_their_time_is_over() -> None:
+def test_unfinished_logins_are_bounded_until_they_time_out() -> None:
     logins: LoginsUnderWay[str] = LoginsUnderWay()
     assert all(begin(logins, f"a{n}", address=str(n)) for n in range(LOGINS_MAX))
     assert not begin(logins, "a", address="another")
@@ -74,13 +74,13 @@ def test_logins_under_way_are_bounded_until_their_time_is_over() -> None:
         (None, None, 0, True),
     ],
 )
-def test_a_session_is_good_for_its_connection_and_its_time(
+def test_a_session_is_valid_only_at_its_connection_and_until_it_expires(
     peer: str | None, expires_ms: int | None, now_ms: int, is_good: bool
 ) -> None:
     assert CallSession("alice", peer=peer, expires_ms=expires_ms).is_good(PEER, now_ms) is is_good
 
 
-def test_the_end_of_a_session_is_told_once_to_those_who_still_want_to_know() -> None:
+def test_the_end_of_a_session_is_reported_once_to_its_remaining_listeners() -> None:
     session, told = CallSession("alice", peer=PEER), []
 
     def first() -> None:
@@ -98,7 +98,7 @@ def test_the_end_of_a_session_is_told_once_to_those_who_still_want_to_know() -> 
     assert not session.is_good(PEER, 0)
 
 
-def test_sessions_are_found_by_what_their_calls_say() -> None:
+def test_a_session_is_found_by_the_token_of_its_calls() -> None:
     sessions, session = CallSessions(), CallSession("alice", peer=PEER)
     sessions.begin(SAID, session)
     assert sessions.find(SAID) is session
@@ -107,7 +107,7 @@ def test_sessions_are_found_by_what_their_calls_say() -> None:
     assert sessions.find("\udcff") is None
 
 
-def test_the_session_goes_that_was_not_used_for_the_longest_time() -> None:
+def test_the_least_recently_used_session_is_evicted() -> None:
     sessions = CallSessions(sessions_max=2)
     made = [CallSession(name, peer=PEER) for name in "abc"]
     sessions.begin("a", made[0])
@@ -119,7 +119,7 @@ def test_the_session_goes_that_was_not_used_for_the_longest_time() -> None:
     assert len(sessions) == 2
 
 
-def test_a_sweep_ends_those_whose_time_is_over_and_forgets_all_that_have_ended() -> None:
+def test_a_sweep_ends_expired_sessions_and_removes_ended_ones() -> None:
     sessions = CallSessions()
     lasting, short, ended = (CallSession(name, peer=PEER) for name in "abc")
     short.expires_ms = 1_000

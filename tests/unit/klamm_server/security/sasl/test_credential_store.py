@@ -28,7 +28,7 @@ def credential(salt_length: int = 26, iterations: int = 4096) -> ScramCredential
     return ScramCredential(salt=b"s" * salt_length, iterations=iterations, stored_key=b"k", server_key=b"v")
 
 
-def test_finds_by_name_and_mechanism() -> None:
+def test_a_credential_is_found_by_name_and_mechanism() -> None:
     store = CredentialStore({("a", SHA_256): credential(1), ("a", SHA_512): credential(2)}, SECRET)
     found = store.find(SHA_512, "a")
     assert (found.exists, found.credential) == (True, credential(2))
@@ -36,7 +36,7 @@ def test_finds_by_name_and_mechanism() -> None:
     assert not store.find(SHA_256, "A").exists
 
 
-def test_finds_any_mechanism_of_a_user() -> None:
+def test_a_credential_of_any_mechanism_is_found_by_name() -> None:
     store = CredentialStore(
         {("both", SHA_512): credential(2), ("both", SHA_256): credential(1), ("one", SHA_512): credential(3)}, SECRET
     )
@@ -49,7 +49,7 @@ def record(name: str, salt: bytes, mechanism: int = 1) -> MetadataRecord:
     return MetadataRecord(user_scram_credential=UserScramCredentialRecord(name=name, mechanism=mechanism, salt=salt))
 
 
-def test_a_store_is_of_an_image() -> None:
+def test_a_credential_store_is_rebuilt_only_if_the_images_credentials_changed() -> None:
     secret = MetadataRecord(cluster_secret=ClusterSecretRecord(secret=SECRET))
     image = replay(MetadataImage.empty(), [secret, record("a", b"one"), record("b", b"two")], 3)
     store = CredentialStore.of(image)
@@ -66,7 +66,7 @@ def test_a_store_is_of_an_image() -> None:
     assert store.find(SHA_256, "b").exists
 
 
-def test_a_login_by_a_credential_of_the_image() -> None:
+def test_a_scram_login_succeeds_with_a_credential_of_the_image() -> None:
     credential = credential_of(SHA_256, salted_password(SHA_256, Secret("secret"), b"salt", 4096), b"salt", 4096)
     image = replay(MetadataImage.empty(), [credential_record(("alice", SHA_256), credential)], 1)
     client = ScramClient(SHA_256, "alice", Secret("secret"), nonce="client")
@@ -80,7 +80,7 @@ def test_a_login_by_a_credential_of_the_image() -> None:
     assert (done.name, client.step(done.answer)) == ("alice", None)
 
 
-def test_a_made_up_user_stays_the_same_at_every_server() -> None:
+def test_an_unknown_user_has_the_same_made_up_credential_at_every_server() -> None:
     one = CredentialStore({("a", SHA_256): credential(1), ("b", SHA_256): credential(2)}, SECRET)
     other = CredentialStore({("b", SHA_256): credential(2), ("a", SHA_256): credential(1)}, SECRET)
     assert one.find(SHA_256, "x") == other.find(SHA_256, "x")
@@ -88,7 +88,7 @@ def test_a_made_up_user_stays_the_same_at_every_server() -> None:
     assert one.find(SHA_256, "x").credential != CredentialStore({}, b"another").find(SHA_256, "x").credential
 
 
-def test_made_up_users_look_like_the_real_ones() -> None:
+def test_made_up_credentials_have_the_shapes_of_real_ones_in_equal_shares() -> None:
     real = {(f"user{n}", SHA_256): credential(26, 4096) if n < 75 else credential(200, 8192) for n in range(100)}
     store = CredentialStore({**real, ("other", SHA_512): credential(9, 5000)}, SECRET)
     shapes = Counter()
@@ -99,7 +99,7 @@ def test_made_up_users_look_like_the_real_ones() -> None:
     assert 680 < shapes[26, 4096] < 820
 
 
-def test_a_new_user_changes_what_few_made_up_ones_look_like() -> None:
+def test_a_new_user_changes_few_made_up_credentials() -> None:
     real = {(f"user{n}", SHA_256): credential(20 + n % 2) for n in range(1000)}
     before = CredentialStore(real, SECRET)
     after = CredentialStore({**real, ("new", SHA_256): credential(20)}, SECRET)
@@ -107,14 +107,14 @@ def test_a_new_user_changes_what_few_made_up_ones_look_like() -> None:
     assert len(changed) <= 5
 
 
-def test_a_made_up_user_of_another_shape_has_nothing_in_common_with_the_former() -> None:
+def test_made_up_credentials_of_one_user_in_two_shapes_have_different_salts() -> None:
     former = CredentialStore({("a", SHA_256): credential(20)}, SECRET).find(SHA_256, "x").credential.salt
     after = CredentialStore({("a", SHA_256): credential(30)}, SECRET).find(SHA_256, "x").credential.salt
     assert (len(former), len(after)) == (20, 30)
     assert after[:20] != former
 
 
-def test_any_mechanism_of_a_made_up_user_is_drawn_as_well() -> None:
+def test_the_mechanism_of_a_made_up_credential_is_drawn_like_the_real_ones() -> None:
     real = {(f"user{n}", SHA_512 if n < 3 else SHA_256): credential() for n in range(10)}
     store = CredentialStore(real, SECRET)
     drawn = Counter(store.find_any(f"nobody{n}").mechanism for n in range(1000))
@@ -122,7 +122,7 @@ def test_any_mechanism_of_a_made_up_user_is_drawn_as_well() -> None:
     assert drawn.total() == 1000
 
 
-def test_without_users_names_look_as_if_made_by_klamm() -> None:
+def test_without_users_a_made_up_credential_has_klamms_default_shape() -> None:
     found = CredentialStore({}, SECRET).find(SHA_512, "x")
     assert (len(found.credential.salt), found.credential.iterations) == (32, 8192)
     assert len(found.credential.stored_key) == len(found.credential.server_key) == 64

@@ -17,7 +17,7 @@ def test_each_failure_doubles_the_delay_up_to_a_bound() -> None:
     assert delays == [100, 200, 400, 800, 1600, 3200, 6400, DELAY_MAX_MS, DELAY_MAX_MS]
 
 
-def test_many_failures_are_no_more_than_the_longest_delay() -> None:
+def test_the_delay_after_many_failures_is_bounded() -> None:
     failed = FailedLogins()
     delays = [failed.failed("alice", "10.0.0.1", 1, 0) for _ in range(200)]
     assert delays[-1] == DELAY_MAX_MS
@@ -25,14 +25,14 @@ def test_many_failures_are_no_more_than_the_longest_delay() -> None:
 
 
 @pytest.mark.parametrize(("user", "address"), [("bob", "10.0.0.1"), ("alice", "10.0.0.2"), ("", "10.0.0.1")])
-def test_others_are_not_delayed_by_it(user: str, address: str) -> None:
+def test_failures_of_one_user_and_address_do_not_delay_others(user: str, address: str) -> None:
     failed = FailedLogins()
     for _ in range(5):
         failed.failed("alice", "10.0.0.1", 100, 0)
     assert failed.failed(user, address, 100, 0) == 100
 
 
-def test_it_is_forgotten_in_time_and_with_the_right_password() -> None:
+def test_failed_logins_are_forgotten_after_a_time_or_a_successful_login() -> None:
     failed = FailedLogins()
     failed.failed("alice", "a", 100, 0)
     assert failed.failed("alice", "a", 100, FORGOTTEN_AFTER_MS - 1) == 200
@@ -42,7 +42,7 @@ def test_it_is_forgotten_in_time_and_with_the_right_password() -> None:
     assert failed.failed("alice", "a", 100, 2 * FORGOTTEN_AFTER_MS) == 100
 
 
-def test_a_bounded_number_is_remembered_however_long_names_are() -> None:
+def test_the_number_of_remembered_failed_logins_is_bounded() -> None:
     failed = FailedLogins()
     failed.failed("first", "a", 100, 0)
     failed.failed("second", "a", 100, 0)
@@ -54,7 +54,7 @@ def test_a_bounded_number_is_remembered_however_long_names_are() -> None:
     assert failed.failed("second", "a", 100, 0) == 100
 
 
-def test_so_many_answers_to_one_address_wait_and_no_more() -> None:
+def test_the_number_of_delayed_answers_to_one_address_is_bounded() -> None:
     failed = FailedLogins()
     assert [failed.begin_wait("a") for _ in range(WAITING_MAX)] == [True] * WAITING_MAX
     assert not failed.begin_wait("a")

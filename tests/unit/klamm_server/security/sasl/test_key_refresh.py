@@ -7,14 +7,14 @@ def refresh() -> KeyRefresh:
     return KeyRefresh(refresh_ms=60_000, retry_ms=100, retry_max_ms=350)
 
 
-def test_the_first_reading_is_due_at_once_and_then_every_so_often() -> None:
+def test_keys_are_due_at_once_and_then_once_per_interval() -> None:
     keys = refresh()
     assert keys.due_ms is None
     keys.loaded(5)
     assert keys.due_ms == 60_005
 
 
-def test_a_failure_is_tried_again_after_longer_and_longer_times() -> None:
+def test_failed_key_refreshes_are_retried_with_a_growing_delay() -> None:
     keys = refresh()
     dues = []
     for now_ms in (1_000, 2_000, 3_000, 4_000):
@@ -26,7 +26,7 @@ def test_a_failure_is_tried_again_after_longer_and_longer_times() -> None:
     assert keys.due_ms == 6_100
 
 
-def test_unknown_keys_ask_once_in_a_while() -> None:
+def test_unknown_keys_cause_a_refresh_at_most_once_per_interval() -> None:
     keys = refresh()
     keys.loaded(0)
     assert [keys.on_unknown_key(now_ms) for now_ms in (0, 1, UNKNOWN_KEY_MS - 1)] == [True, False, False]

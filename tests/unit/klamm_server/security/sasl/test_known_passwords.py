@@ -14,7 +14,7 @@ FOUND = Found(mechanism=ScramMechanism.SHA_256, credential=CREDENTIAL, exists=Tr
 PASSWORD = Secret("wonderland")
 
 
-def test_it_is_known_for_its_time_alone() -> None:
+def test_a_password_is_remembered_for_a_limited_time() -> None:
     known = KnownPasswords(b"key")
     assert not known.is_known(FOUND, PASSWORD, 0)
     known.remember(FOUND, PASSWORD, 5)
@@ -30,19 +30,19 @@ def test_it_is_known_for_its_time_alone() -> None:
         (replace(FOUND, credential=replace(CREDENTIAL, stored_key=b"another" * 5)), PASSWORD),
     ],
 )
-def test_another_password_or_credential_is_not_known(found: Found, password: Secret) -> None:
+def test_a_remembered_password_matches_only_the_same_password_and_credential(found: Found, password: Secret) -> None:
     known = KnownPasswords(b"key")
     known.remember(FOUND, PASSWORD, 0)
     assert not known.is_known(found, password, 0)
 
 
-def test_the_password_itself_is_not_kept() -> None:
+def test_a_remembered_password_is_not_stored_in_clear() -> None:
     known = KnownPasswords(b"key")
     known.remember(FOUND, PASSWORD, 0)
     assert "wonderland" not in repr(vars(known))
 
 
-def test_the_oldest_goes_when_there_are_too_many() -> None:
+def test_the_oldest_remembered_password_is_evicted() -> None:
     known = KnownPasswords(b"key")
     for number in range(KEPT_MAX):
         known.remember(FOUND, Secret(str(number)), 0)

@@ -27,14 +27,14 @@ def answer(server: OAuthBearerServer, data: bytes) -> bytes | Authenticated:
     return verification.decide(verification.check())
 
 
-def test_a_good_token() -> None:
+def test_a_valid_token_logs_its_user_in() -> None:
     client = OAuthBearerClient(Secret(TOKEN), {"logicalCluster": "lkc 1"})
     done = answer(OAuthBearerServer(validate), client.first())
     assert done == Authenticated(name="a=b,c", expires_at_s=99.5)
     assert client.step(done.answer) is None
 
 
-def test_a_bad_token_is_told_in_two_steps() -> None:
+def test_a_bad_token_is_refused_in_two_steps() -> None:
     client, server = OAuthBearerClient(Secret("bad")), OAuthBearerServer(validate)
     problem = answer(server, client.first())
     assert problem == b'{"status":"invalid_token"}'
@@ -54,7 +54,7 @@ def test_a_bad_token_is_told_in_two_steps() -> None:
         b"n,,\x01host=x\x01auth=BEARER abc.DEF-_.123\x01port=1\x01\x01",
     ],
 )
-def test_other_ways_to_say_it(message: bytes) -> None:
+def test_equivalent_forms_of_an_oauthbearer_message_are_accepted(message: bytes) -> None:
     assert isinstance(answer(OAuthBearerServer(validate), message), Authenticated)
 
 
@@ -74,13 +74,13 @@ def test_other_ways_to_say_it(message: bytes) -> None:
         b"",
     ],
 )
-def test_refused(message: bytes) -> None:
+def test_a_malformed_oauthbearer_message_is_refused(message: bytes) -> None:
     with pytest.raises(SaslRefusedError) as refused:
         answer(OAuthBearerServer(validate), message)
     assert TOKEN not in str(refused.value)
 
 
-def test_one_message_is_all() -> None:
+def test_a_second_message_after_an_accepted_token_is_refused() -> None:
     server = OAuthBearerServer(validate)
     message = OAuthBearerClient(Secret(TOKEN)).first()
     answer(server, message)
@@ -89,7 +89,7 @@ def test_one_message_is_all() -> None:
 
 
 @given(st.lists(st.binary() | st.text("n,a=\x01uthBeaer x").map(str.encode), max_size=3))
-def test_any_bytes_are_answered_or_refused_and_log_nobody_in(messages: list[bytes]) -> None:
+def test_any_bytes_are_answered_or_refused_and_never_log_a_client_in(messages: list[bytes]) -> None:
     server = OAuthBearerServer(validate)
     with contextlib.suppress(SaslRefusedError):
         for data in messages:

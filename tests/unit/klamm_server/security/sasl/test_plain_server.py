@@ -39,11 +39,11 @@ def login(message: bytes) -> Authenticated:
 
 
 @pytest.mark.parametrize(("name", "password"), [("alice", "wonderland"), ("bob", "böilder")])
-def test_who_knows_the_password_logs_in(name: str, password: str) -> None:
+def test_a_client_with_the_right_password_logs_in(name: str, password: str) -> None:
     assert login(PlainClient(name, Secret(password)).first()).name == name
 
 
-def test_the_user_may_be_named_twice() -> None:
+def test_a_plain_message_may_name_the_user_as_authorization_id_too() -> None:
     assert login(b"alice\0alice\0wonderland").name == "alice"
 
 
@@ -62,20 +62,20 @@ def test_the_user_may_be_named_twice() -> None:
         (b"\0alice\0wonderland\xff", "not UTF-8"),
     ],
 )
-def test_others_are_refused(message: bytes, cause: str) -> None:
+def test_a_wrong_password_user_or_message_is_refused(message: bytes, cause: str) -> None:
     with pytest.raises(SaslRefusedError, match=cause) as refused:
         login(message)
     assert "wonder" not in f"{refused.value} {refused.value.__cause__!r}"
 
 
-def test_nobody_logs_in_as_a_made_up_user() -> None:
+def test_an_unknown_user_is_refused_even_if_the_password_check_succeeds() -> None:
     verification = server().step(b"\0nobody\0wonderland")
     assert isinstance(verification, Verification)
     with pytest.raises(SaslRefusedError):
         verification.decide(True)
 
 
-def test_one_message_is_all() -> None:
+def test_a_second_plain_message_is_refused() -> None:
     one = server()
     one.step(b"\0alice\0wonderland")
     with pytest.raises(SaslRefusedError, match="after the end"):

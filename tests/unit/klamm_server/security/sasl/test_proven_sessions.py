@@ -10,7 +10,7 @@ def credential(salt: bytes = b"salt") -> ScramCredential:
     return ScramCredential(salt=salt, iterations=4096, stored_key=b"stored", server_key=b"server")
 
 
-def test_a_session_ends_with_its_credential_and_no_other_does() -> None:
+def test_a_changed_or_removed_credential_ends_only_its_own_sessions() -> None:
     sessions, ended = ProvenSessions(), list[tuple[str, str]]()
 
     def begun(name: str, mechanism: ScramMechanism) -> ProvenSession:
@@ -34,7 +34,7 @@ def test_a_session_ends_with_its_credential_and_no_other_does() -> None:
     assert len(sessions) == 4
 
 
-def test_who_proves_a_credential_that_has_changed_meanwhile_has_no_session() -> None:
+def test_a_login_that_proved_a_changed_credential_gets_no_session() -> None:
     sessions = ProvenSessions()
     one = ProvenSession(("alice", SHA_256), credential(), lambda _: None)
     assert not sessions.begin(one)
@@ -43,7 +43,7 @@ def test_who_proves_a_credential_that_has_changed_meanwhile_has_no_session() -> 
     assert len(sessions) == 0
 
 
-def test_who_has_gone_is_not_ended() -> None:
+def test_a_forgotten_session_is_not_ended() -> None:
     sessions, ended = ProvenSessions(), list[str]()
     sessions.on_credentials({("alice", SHA_256): credential()})
     one, other = (ProvenSession(("alice", SHA_256), credential(), ended.append) for _ in range(2))
@@ -57,7 +57,7 @@ def test_who_has_gone_is_not_ended() -> None:
     assert len(sessions) == 0
 
 
-def test_what_ends_a_session_may_forget_others() -> None:
+def test_the_end_of_a_session_may_forget_other_sessions() -> None:
     sessions, ended = ProvenSessions(), list[str]()
     sessions.on_credentials({("alice", SHA_256): credential()})
     every: list[ProvenSession] = []

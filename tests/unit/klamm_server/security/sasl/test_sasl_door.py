@@ -83,7 +83,7 @@ def by_plain(door: SaslDoor, name: str, password: str) -> AuthenticateReply:
 
 
 @pytest.mark.parametrize("login", [by_scram, by_plain])
-def test_who_has_logged_in_is_served(login: Callable[[SaslDoor, str, str], AuthenticateReply]) -> None:
+def test_a_client_is_served_after_its_login(login: Callable[[SaslDoor, str, str], AuthenticateReply]) -> None:
     door = door_of()
     assert login(door, "alice", "alicealice").code is ErrorCode.NONE
     assert (door.is_complete, door.user, door.expires_ms) == (True, "alice", None)
@@ -93,7 +93,7 @@ def test_who_has_logged_in_is_served(login: Callable[[SaslDoor, str, str], Authe
 
 @pytest.mark.parametrize("login", [by_scram, by_plain])
 @pytest.mark.parametrize("name", ["alice", "nobody"])
-def test_every_cause_of_a_failure_is_told_by_one_sentence(
+def test_every_failed_login_gets_the_same_message_without_its_cause(
     login: Callable[[SaslDoor, str, str], AuthenticateReply], name: str
 ) -> None:
     door = door_of()
@@ -108,7 +108,7 @@ def test_every_cause_of_a_failure_is_told_by_one_sentence(
         door.handshake("PLAIN")
 
 
-def test_an_unknown_mechanism_is_told_those_that_are_enabled() -> None:
+def test_an_unknown_mechanism_is_answered_with_the_enabled_ones() -> None:
     door = door_of()
     reply = door.handshake("GSSAPI")
     assert (reply.code, reply.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("SCRAM-SHA-256", "PLAIN"))
@@ -143,7 +143,7 @@ def test_a_second_handshake_during_a_login_ends_the_connection() -> None:
         door.handshake("PLAIN")
 
 
-def test_few_api_versions_are_answered_before_the_login() -> None:
+def test_the_number_of_api_versions_requests_before_the_login_is_bounded() -> None:
     door = door_of()
     for _ in range(API_VERSIONS_MAX):
         door.api_versions()
@@ -151,7 +151,7 @@ def test_few_api_versions_are_answered_before_the_login() -> None:
         door.api_versions()
 
 
-def test_a_login_has_few_rounds() -> None:
+def test_the_number_of_rounds_of_a_login_is_bounded() -> None:
     door = door_of(ENDLESS=EndlessServer)
     door.handshake("ENDLESS")
     assert all(answered(door, b"x").auth_bytes == b"more" for _ in range(ROUNDS_MAX))
@@ -161,7 +161,9 @@ def test_a_login_has_few_rounds() -> None:
 @pytest.mark.parametrize(
     ("max_reauth_ms", "left_s", "lifetime_ms"), [(5000, 60, 5000), (90_000, 60, 60_000), (0, 60, 60_000)]
 )
-def test_a_session_ends_with_its_token_or_by_the_setting(max_reauth_ms: int, left_s: int, lifetime_ms: int) -> None:
+def test_a_session_ends_with_its_token_or_after_max_reauth_ms(
+    max_reauth_ms: int, left_s: int, lifetime_ms: int
+) -> None:
     door = door_of(max_reauth_ms, TOKEN=lambda: TokenServer(NOW_MS / 1000 + left_s))
     door.handshake("TOKEN")
     assert answered(door, b"alice").session_lifetime_ms == lifetime_ms
@@ -170,7 +172,7 @@ def test_a_session_ends_with_its_token_or_by_the_setting(max_reauth_ms: int, lef
         door.other("Fetch", NOW_MS + lifetime_ms)
 
 
-def test_a_mechanism_may_have_a_time_of_its_own() -> None:
+def test_a_mechanism_may_have_its_own_max_reauth_ms() -> None:
     by_mechanism = {"SHORT": 10_000, "LONG": 20_000}
     for name, lifetime_ms in by_mechanism.items():
         servers = dict.fromkeys(by_mechanism, lambda: TokenServer(NOW_MS / 1000 + 60))
@@ -179,7 +181,7 @@ def test_a_mechanism_may_have_a_time_of_its_own() -> None:
         assert answered(door, b"alice").session_lifetime_ms == lifetime_ms
 
 
-def test_a_token_past_its_end_makes_no_session_without_an_end() -> None:
+def test_a_session_of_an_expired_token_ends_at_once() -> None:
     door = door_of(TOKEN=lambda: TokenServer(NOW_MS / 1000 - 1))
     door.handshake("TOKEN")
     answered(door, b"alice")
@@ -195,7 +197,7 @@ def test_a_new_login_makes_the_session_longer() -> None:
 
 
 @pytest.mark.parametrize(("login", "name"), [(by_scram, "bob"), (by_plain, "alice"), (by_scram, "mallory")])
-def test_who_logs_in_again_is_the_same_by_the_same_mechanism(
+def test_a_second_login_with_another_user_or_mechanism_is_refused(
     login: Callable[[SaslDoor, str, str], AuthenticateReply], name: str
 ) -> None:
     door = door_of(5000)
@@ -211,7 +213,7 @@ def test_who_logs_in_again_is_the_same_by_the_same_mechanism(
         max_size=12,
     )
 )
-def test_nobody_comes_in_without_a_password(requests: list[tuple[str, bytes]]) -> None:
+def test_no_sequence_of_requests_without_a_password_logs_a_client_in(requests: list[tuple[str, bytes]]) -> None:
     door = door_of()
     with contextlib.suppress(SaslStateError):
         for kind, data in requests:

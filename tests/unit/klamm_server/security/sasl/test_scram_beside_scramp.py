@@ -21,7 +21,9 @@ MECHANISMS = st.sampled_from(ScramMechanism)
 
 @given(MECHANISMS, TEXTS, TEXTS, st.binary(min_size=12, max_size=40), st.integers(4096, 4100))
 @settings(max_examples=30)
-def test_our_client(mechanism: ScramMechanism, name: str, password: str, salt: bytes, iterations: int) -> None:
+def test_our_scram_client_logs_in_at_a_scramp_server(
+    mechanism: ScramMechanism, name: str, password: str, salt: bytes, iterations: int
+) -> None:
     theirs = scramp.ScramMechanism(mechanism.mechanism_name)
     stored = theirs.make_auth_info(password, iteration_count=iterations, salt=salt)
     server = theirs.make_server(lambda asked: stored if asked == name else None)
@@ -35,7 +37,7 @@ def test_our_client(mechanism: ScramMechanism, name: str, password: str, salt: b
 
 @given(MECHANISMS, TEXTS, TEXTS, st.binary(min_size=12, max_size=40), st.integers(4096, 4100), st.booleans())
 @settings(max_examples=30)
-def test_our_server(
+def test_our_scram_server_accepts_a_scramp_client_only_with_the_right_password(
     mechanism: ScramMechanism, name: str, password: str, salt: bytes, iterations: int, right: bool
 ) -> None:
     salted = salted_password(mechanism, Secret(password), salt, iterations)

@@ -54,7 +54,7 @@ def login(name: str, password: str, mechanism: ScramMechanism = SHA_256) -> Auth
     ("name", "password", "mechanism"),
     [("alice", "wonderland", SHA_256), ("alice", "looking glass", SHA_512), ("böb, =", "builder", SHA_256)],
 )
-def test_who_knows_the_password_logs_in(name: str, password: str, mechanism: ScramMechanism) -> None:
+def test_a_client_with_the_right_password_logs_in(name: str, password: str, mechanism: ScramMechanism) -> None:
     assert login(name, password, mechanism).name == name
 
 
@@ -68,13 +68,15 @@ def test_who_knows_the_password_logs_in(name: str, password: str, mechanism: Scr
         ("Alice", "wonderland", SHA_256, "has no credential"),
     ],
 )
-def test_others_are_refused_at_the_end(name: str, password: str, mechanism: ScramMechanism, cause: str) -> None:
+def test_a_wrong_password_user_or_mechanism_is_refused_in_the_last_step(
+    name: str, password: str, mechanism: ScramMechanism, cause: str
+) -> None:
     with pytest.raises(SaslRefusedError, match=cause) as refused:
         login(name, password, mechanism)
     assert password not in str(refused.value)
 
 
-def test_a_made_up_user_looks_like_a_real_one_until_the_end() -> None:
+def test_an_unknown_user_gets_a_challenge_like_that_of_a_real_one() -> None:
     real, made_up = (parse_server_first(server().step(f"n,,n={n},r=x".encode())) for n in ("alice", "nobody"))
     assert (real.nonce, real.iterations, len(real.salt)) == (made_up.nonce, made_up.iterations, len(made_up.salt))
     again = parse_server_first(server(nonce="later").step(b"n,,n=nobody,r=y"))
@@ -92,13 +94,13 @@ def test_a_made_up_user_looks_like_a_real_one_until_the_end() -> None:
         b"",
     ],
 )
-def test_refused_at_once(first: bytes) -> None:
+def test_an_unsupported_first_message_is_refused_at_once(first: bytes) -> None:
     with pytest.raises(SaslRefusedError):
         server().step(first)
 
 
 @pytest.mark.parametrize("first", [b"n,a=alice,n=alice,r=client", b"y,,n=alice,r=client", b"n,,n=alice,r=client,x=y"])
-def test_what_a_first_message_may_say_besides(first: bytes) -> None:
+def test_optional_parts_of_a_first_message_are_accepted(first: bytes) -> None:
     assert b"r=clientserver," in server().step(first)
 
 
@@ -123,7 +125,7 @@ def test_a_replayed_login_is_refused() -> None:
 
 
 @pytest.mark.parametrize("nonce", ["client", "server", "clientserve", "clientserver0", "evilserver", "clientevil"])
-def test_the_nonce_is_compared_as_a_whole(nonce: str) -> None:
+def test_a_final_message_with_another_nonce_is_refused(nonce: str) -> None:
     # Kafka compared only whether the nonce ended with the server's part (CVE-2024-56128).
     ours = server()
     ours.step(b"n,,n=alice,r=client")
@@ -131,14 +133,14 @@ def test_the_nonce_is_compared_as_a_whole(nonce: str) -> None:
         ours.step(f"c=biws,r={nonce},p=YQ==".encode())
 
 
-def test_the_header_must_be_repeated() -> None:
+def test_a_final_message_with_another_header_is_refused() -> None:
     ours = server()
     ours.step(b"y,,n=alice,r=client")
     with pytest.raises(SaslRefusedError, match="header"):
         ours.step(b"c=biws,r=clientserver,p=YQ==")
 
 
-def test_a_login_is_over_after_its_end() -> None:
+def test_a_message_after_a_completed_login_is_refused() -> None:
     ours = server()
     first = b"n,,n=alice,r=client"
     ours.step(first)
@@ -149,7 +151,7 @@ def test_a_login_is_over_after_its_end() -> None:
             ours.step(data)
 
 
-def test_a_login_is_over_after_a_mistake() -> None:
+def test_a_message_after_a_refused_one_is_refused() -> None:
     ours = server()
     with pytest.raises(SaslRefusedError):
         ours.step(b"?")
@@ -165,7 +167,9 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=3), st.sampled_from(ScramMechanism))
-def test_any_bytes_are_answered_or_refused_and_log_nobody_in(steps: list[bytes], mechanism: ScramMechanism) -> None:
+def test_any_bytes_are_answered_or_refused_and_never_log_a_client_in(
+    steps: list[bytes], mechanism: ScramMechanism
+) -> None:
     ours = server(mechanism)
     with contextlib.suppress(SaslRefusedError):
         for data in steps:
@@ -173,7 +177,7 @@ def test_any_bytes_are_answered_or_refused_and_log_nobody_in(steps: list[bytes],
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
-def test_a_final_message_with_another_byte_logs_nobody_in(at: int, change: int) -> None:
+def test_a_final_message_with_a_changed_byte_is_refused(at: int, change: int) -> None:
     first = b"n,,n=alice,r=client"
     final = bytearray(FINAL)
     final[at % len(final)] ^= change
@@ -186,7 +190,7 @@ def test_a_final_message_with_another_byte_logs_nobody_in(at: int, change: int) 
 FINAL = final_message(b"n,,n=alice,r=client", "server")
 
 
-def test_a_client_finds_out_a_server_without_the_credential() -> None:
+def test_a_client_refuses_a_server_that_does_not_know_the_credential() -> None:
     client = ScramClient(SHA_256, "nobody", Secret("x"), nonce="client")
     challenge = server().step(client.first())
     assert isinstance(challenge, bytes)

@@ -90,7 +90,7 @@ def by_hand(header: Any, payload: Any, signature: bytes = b"") -> str:
         ("ES256", "EC", None),
     ],
 )
-def test_a_good_token(algorithm: str, kind: str, key_id: str | None) -> None:
+def test_a_valid_token_of_any_supported_algorithm_is_accepted(algorithm: str, kind: str, key_id: str | None) -> None:
     found = RULES.validate(token(algorithm, kind, key_id, scope="read write"), keys(), NOW_S)
     assert found == ValidToken(subject="alice", expires_at_s=NOW_S + 60, scopes=frozenset({"read", "write"}))
 
@@ -107,7 +107,7 @@ def test_a_good_token(algorithm: str, kind: str, key_id: str | None) -> None:
         {"scope": ["read"]},
     ],
 )
-def test_what_a_token_may_say(changes: dict[str, Any]) -> None:
+def test_a_token_with_acceptable_claims_is_accepted(changes: dict[str, Any]) -> None:
     assert RULES.validate(token(**changes), keys(), NOW_S).subject == "alice"
 
 
@@ -138,7 +138,7 @@ def test_what_a_token_may_say(changes: dict[str, Any]) -> None:
         ({"scope": 7}, "scope"),
     ],
 )
-def test_what_a_token_must_say(changes: dict[str, Any], claim: str) -> None:
+def test_a_token_with_a_wrong_or_missing_claim_is_refused(changes: dict[str, Any], claim: str) -> None:
     bad = by_hand_signed(claims(**changes))
     with pytest.raises(TokenRefusedError, match=f"claim {claim}: "):
         RULES.validate(bad, keys(), NOW_S)
@@ -150,7 +150,7 @@ def by_hand_signed(payload: Any) -> str:
     return jwt.PyJWS().encode(data, private_key("RSA"), algorithm="RS256", headers={"kid": "rsa"})
 
 
-def test_other_names_of_claims() -> None:
+def test_the_names_of_the_subject_and_scope_claims_can_be_configured() -> None:
     rules = TokenRules(
         expected_issuer="https://issuer",
         expected_audience=frozenset({"klamm"}),
@@ -220,7 +220,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_token_lets_nobody_in(name: str) -> None:
+def test_a_forged_token_is_refused(name: str) -> None:
     forged = FORGED[name]()
     with pytest.raises(TokenRefusedError) as refused:
         RULES.validate(forged, keys(), NOW_S)
@@ -234,14 +234,14 @@ def test_a_token_without_a_key_id_needs_a_single_key() -> None:
         RULES.validate(token(key_id=None), two, NOW_S)
 
 
-def test_an_unknown_key_is_told_apart() -> None:
+def test_a_token_with_an_unknown_key_raises_its_own_error() -> None:
     """The separate error lets the caller fetch newer keys."""
     with pytest.raises(UnknownKeyError):
         RULES.validate(token(key_id="unknown"), keys(), NOW_S)
 
 
 @given(st.text() | st.text("eyJhbGciOiJSUzI1NiJ9._-", max_size=60) | st.binary().map(lambda data: by_hand(data, data)))
-def test_any_text_is_refused(text: str) -> None:
+def test_any_text_is_refused_as_a_token(text: str) -> None:
     with pytest.raises(TokenRefusedError):
         RULES.validate(text, keys(), NOW_S)
 
@@ -252,7 +252,7 @@ def test_any_text_is_refused(text: str) -> None:
         st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers() | st.text()),
     )
 )
-def test_any_signed_claims_are_taken_or_refused(changes: dict[str, Any]) -> None:
+def test_any_signed_claims_are_accepted_or_refused(changes: dict[str, Any]) -> None:
     with contextlib.suppress(TokenRefusedError):
         RULES.validate(by_hand_signed({**claims(), **changes}), keys(), NOW_S)
 
@@ -260,12 +260,12 @@ def test_any_signed_claims_are_taken_or_refused(changes: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     "document", [b"", b"[]", b"{}", b'{"keys":7}', b'{"keys":[7]}', b'{"keys":[{}]}', b"[" * 100_000]
 )
-def test_what_is_no_key_set(document: bytes) -> None:
+def test_an_invalid_jwks_is_refused(document: bytes) -> None:
     with pytest.raises(ConfigError, match="JWKS"):
         KeySet(document)
 
 
-def test_a_key_that_cannot_be_used_fits_nothing() -> None:
+def test_an_unusable_key_in_a_jwks_is_ignored() -> None:
     broken = KeySet(json.dumps({"keys": [{"kty": "EC", "crv": "P-256", "x": "?", "y": "?", "kid": "ec"}]}).encode())
     with pytest.raises(UnknownKeyError):
         RULES.validate(token("ES256", "EC", "ec"), broken, NOW_S)
