@@ -16,10 +16,10 @@ from tests.support.waiting import patience
 
 _PAUSE_S: Final = 0.01
 _OF_THE_PROCESS: Final = re.compile(
-    r"_poll_wrapper|\.klamm-loop$|\.asyncio_\d+$|^py4j\.|multiprocessing\.resource_tracker"
+    r"_poll_wrapper|\.klamm-loop$|\.asyncio_\d+$|^py4j\.|java .* pyspark-shell$|multiprocessing\.resource_tracker"
 )
 """Matches threads and programs that a library starts once for a whole process. They belong to gRPC, the client's event
-loop, the connection with Spark's JVM, and multiprocessing."""
+loop, Spark's JVM and the connection with it, and multiprocessing."""
 
 _RUNNERS: Final[Any] = asyncio.runners
 """The module whose function ends the remaining tasks. The function is private, and has been the same since Python
@@ -94,8 +94,8 @@ def _new(before: Machine, now: Machine) -> list[str]:
 
 
 def _full_name(thread: threading.Thread) -> str:
-    """Returns the thread's name, after the module of the function that it runs."""
-    return f"{getattr(getattr(thread, '_target', None), '__module__', None)}.{thread.name}"
+    """Returns the thread's name, after the module of the function that it runs, or else of its class."""
+    return f"{getattr(getattr(thread, '_target', None), '__module__', type(thread).__module__)}.{thread.name}"
 
 
 def _is_shared(name: str) -> bool:

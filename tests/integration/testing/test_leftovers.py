@@ -54,6 +54,29 @@ def test_a_thread_and_a_process_are_found_until_they_end(tmp_path: pathlib.Path)
     assert not left_since(before, tmp_path)
 
 
+def test_sparks_jvm_and_the_threads_of_its_connection_are_not_found(tmp_path: pathlib.Path) -> None:
+    """PySpark keeps them until the process ends. The thread is of a class of Py4J, and runs no function."""
+
+    class FinalizerWorker(threading.Thread):
+        __module__ = "py4j.clientserver"
+
+        def run(self) -> None:
+            go_on.wait()
+
+    before = machine(tmp_path)
+    go_on = threading.Event()
+    thread = FinalizerWorker()
+    thread.start()
+    command = ["java", "-c", "input()", "pyspark-shell"]
+    process = subprocess.Popen(command, executable=sys.executable, stdin=subprocess.PIPE)
+    try:
+        assert not left_since(before, tmp_path, timeout_s=0)
+    finally:
+        go_on.set()
+        thread.join()
+        process.communicate(b"\n")
+
+
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Returns a project with a temporary folder for each run, inside the test's folder."""
