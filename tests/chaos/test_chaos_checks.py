@@ -24,7 +24,7 @@ def log(begin: int, end: int, term: int = 1) -> list[LogEntry]:
     return [LogEntry(index, term, EntryKind.DATA, b"%d" % index) for index in range(begin, end)]
 
 
-def test_equal_logs_may_begin_and_end_anywhere() -> None:
+def test_equal_raft_logs_may_have_different_starts_and_ends() -> None:
     assert check_same_entries({1: log(0, 9), 2: log(4, 8), 3: log(8, 10)}, end_index=8) == 4
 
 
@@ -41,12 +41,12 @@ def test_an_entry_of_another_term_is_found() -> None:
 
 
 @pytest.mark.parametrize("short", [log(0, 7), []])
-def test_a_log_that_lacks_what_is_committed_is_found(short: list[LogEntry]) -> None:
+def test_a_raft_log_that_lacks_committed_entries_is_a_violation(short: list[LogEntry]) -> None:
     with pytest.raises(DivergedError, match="committed is 8"):
         check_same_entries({1: log(0, 8), 2: short}, end_index=8)
 
 
-def test_replicas_may_be_cut_into_segments_elsewhere_and_must_have_the_same_records(tmp_path: pathlib.Path) -> None:
+def test_replicas_must_have_the_same_records_but_may_have_different_segments(tmp_path: pathlib.Path) -> None:
     directories = {broker: tmp_path / str(broker) for broker in (1, 2)}
     for broker, segments in {1: {0: b"abc", 3: b"def"}, 2: {0: b"abcdef"}}.items():
         directories[broker].mkdir()
@@ -60,7 +60,7 @@ def test_replicas_may_be_cut_into_segments_elsewhere_and_must_have_the_same_reco
     assert differ("t-0", directories)
 
 
-def test_what_is_not_committed_may_differ() -> None:
+def test_uncommitted_raft_entries_may_differ() -> None:
     check_same_entries({1: log(0, 9), 2: [*log(0, 8), *log(8, 9, term=2)]}, end_index=8)
 
 
@@ -79,7 +79,7 @@ def test_an_outage_is_the_longest_time_without_an_answer() -> None:
     assert history.outage_s(since_s=5.0, until_s=6.0) == 1.0
 
 
-def test_a_read_without_an_answer_says_nothing_and_a_change_without_one_is_unknown() -> None:
+def test_an_unanswered_read_is_dropped_and_an_unanswered_change_is_unknown() -> None:
     history = History()
     history.record("t", "c", ReadTopic(), None, 0.0)
     history.record("t", "c", Delete(), None, 0.0)
@@ -89,7 +89,7 @@ def test_a_read_without_an_answer_says_nothing_and_a_change_without_one_is_unkno
     assert len(history.answered_s) == 2
 
 
-def test_every_kind_of_fault_is_dealt_and_a_seed_decides_the_order() -> None:
+def test_every_kind_of_fault_is_dealt_in_an_order_that_the_seed_decides() -> None:
     count = sum(fault.weight for fault in FAULTS)
     first, second = (deal(FAULTS, random.Random(7)) for _ in range(2))
     dealt = [next(first).name for _ in range(count)]
@@ -97,7 +97,7 @@ def test_every_kind_of_fault_is_dealt_and_a_seed_decides_the_order() -> None:
     assert set(dealt) == {fault.name for fault in FAULTS}
 
 
-def test_quantiles() -> None:
+def test_quantiles_and_outages_are_computed_and_printed() -> None:
     assert quantile([3.0], 99) == 3.0
     assert quantile([1.0, 2.0, 3.0], 50) == 2.0
     assert describe_outages([]) == "none"

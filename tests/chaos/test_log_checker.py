@@ -51,7 +51,7 @@ def test_a_sound_history_has_no_anomalies():
     assert summary([]) == "no anomalies"
 
 
-def test_other_partitions_are_other_logs():
+def test_a_history_of_two_partitions_has_no_anomalies():
     history = sound()
     second = [read._replace(partition=1) for read in history.final[0]]
     sends = [*history.sends, *(send._replace(partition=1) for send in history.sends)]
@@ -67,43 +67,43 @@ def test_other_partitions_are_other_logs():
     )
 
 
-def test_a_lost_tail():
+def test_a_lost_tail_is_a_lost_write_and_vanished():
     history = sound()
     assert kinds(with_final(history, list(history.final[0][:-1]))) == {"lost-write", "vanished"}
 
 
-def test_an_acknowledged_record_that_nobody_ever_read():
+def test_an_acknowledged_record_missing_in_the_log_is_a_lost_write():
     history = replace(sound(), consumptions=[])
     log = [read for read in history.final[0] if read.offset != 30]
     assert kinds(with_final(history, log)) == {"lost-write"}
 
 
-def test_another_value_at_an_acknowledged_offset():
+def test_another_value_at_an_acknowledged_offset_is_inconsistent():
     history = replace(sound(), consumptions=[])
     log = list(history.final[0])
     log[-1] = log[-1]._replace(value=(PRODUCERS, 0))
     assert kinds(with_final(history, log)) == {"inconsistent-offset", "lost-write"}
 
 
-def test_a_retry_that_was_written_twice():
+def test_a_retry_that_was_written_twice_is_a_duplicate():
     history = sound()
     again = Read(0, len(history.final[0]), history.final[0][-1].value)
     assert kinds(with_final(history, [*history.final[0], again])) == {"duplicate"}
 
 
-def test_a_failed_write_that_is_there():
+def test_a_failed_write_in_the_log_is_an_anomaly():
     history = sound()
     ghost = Read(0, len(history.final[0]), (PRODUCERS, 1))
     assert kinds(with_final(history, [*history.final[0], ghost])) == {"failed-write"}
 
 
-def test_a_value_that_nobody_sent():
+def test_a_value_that_no_producer_sent_is_foreign():
     history = sound()
     alien = Read(0, len(history.final[0]), (99, 0))
     assert kinds(with_final(history, [*history.final[0], alien])) == {"foreign-value"}
 
 
-def test_a_retry_that_overtook():
+def test_a_retry_that_overtook_an_earlier_send_is_reordered():
     history = replace(sound(), consumptions=[])
     log = list(history.final[0])
     first, second = log[6].value, log[9].value
@@ -115,14 +115,14 @@ def test_a_retry_that_overtook():
     assert kinds(History(sends=sends, consumptions=[], final={0: log})) == {"reordered-send"}
 
 
-def test_an_acknowledged_value_behind_a_later_one():
+def test_an_acknowledged_value_behind_a_later_send_breaks_realtime_order():
     history = replace(sound(), consumptions=[])
     sends = list(history.sends)
     sends[7] = sends[7]._replace(began_s=50, ended_s=51)
     assert kinds(replace(history, sends=sends)) == {"realtime-order"}
 
 
-def test_a_record_that_was_shown_and_then_cut_off():
+def test_a_record_that_was_consumed_and_then_truncated_has_vanished():
     history = sound()
     shown = Read(0, len(history.final[0]), (PRODUCERS, 0))
     assert kinds(
@@ -143,7 +143,7 @@ def test_a_record_that_was_shown_and_then_cut_off():
         (((3, 4, 6),), "int-poll-skip"),
     ],
 )
-def test_a_consumer_that_leaps(polls, kind):
+def test_a_consumer_that_skips_or_repeats_records_is_found(polls, kind):
     """The check finds a consumer that began at 3 and then skipped or repeated records."""
     history = sound()
     leaping = consumption([[history.final[0][offset] for offset in poll] for poll in polls], begin=3)
@@ -151,18 +151,18 @@ def test_a_consumer_that_leaps(polls, kind):
     assert kinds(replace(history, consumptions=[*history.consumptions, leaping])) <= {kind, kind.replace(*SKIPS)}
 
 
-def test_an_acknowledged_record_that_no_consumer_was_given():
+def test_an_acknowledged_record_that_no_consumer_received_is_unseen():
     history = sound()
     early = consumption([history.final[0][:-1]])
     assert kinds(replace(history, consumptions=[early])) == {"unseen"}
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-def test_a_planted_violation(kind):
+def test_a_planted_violation_is_found(kind):
     assert kind in kinds(PLANTED[kind](sound(), random.Random(1)))
 
 
-def test_every_violation_is_planted_in_a_part_of_a_history():
+def test_prove_plants_every_violation_and_counts_the_records():
     assert prove(sound(), random.Random(1)) == PRODUCERS * COUNT
 
 
@@ -174,7 +174,7 @@ def test_a_gap_of_offsets_is_no_skip():
     assert check(History(sends=sends, consumptions=[consumption([log])], final={0: log})) == []
 
 
-def test_the_summary_counts_and_names():
+def test_the_summary_counts_anomalies_and_names_records():
     history = sound()
     text = summary(check(with_final(history, list(history.final[0][:-1]))))
     assert "lost-write: 1" in text

@@ -23,7 +23,7 @@ def served(*written_s: float) -> ServedCertificates:
     return ServedCertificates("the door", "broker-1", rotations)
 
 
-def test_an_old_certificate_may_be_shown_for_a_while_and_no_longer() -> None:
+def test_a_listener_may_show_the_old_certificate_only_until_its_patience_ends() -> None:
     door = served(0.0, WRITTEN_S)
     door.shown(10, WRITTEN_S - 1)
     door.shown(10, WRITTEN_S + PATIENCE_S)
@@ -31,7 +31,7 @@ def test_an_old_certificate_may_be_shown_for_a_while_and_no_longer() -> None:
         door.shown(10, WRITTEN_S + PATIENCE_S + 0.1)
 
 
-def test_who_was_away_has_that_time_again() -> None:
+def test_a_listener_that_was_down_gets_the_full_time_for_a_new_certificate_again() -> None:
     door = served(0.0, WRITTEN_S)
     door.shown(10, WRITTEN_S - 1)
     door.silent()
@@ -43,7 +43,7 @@ def test_who_was_away_has_that_time_again() -> None:
         door.shown(10, back_s + PATIENCE_S + 1)
 
 
-def test_a_certificate_that_is_being_written_may_be_shown_already() -> None:
+def test_a_certificate_that_is_still_being_written_may_already_be_shown() -> None:
     door = served(0.0, float("inf"))
     door.shown(11, WRITTEN_S)
     assert door.taken_up_s == {1: 0.0}
@@ -66,7 +66,9 @@ def test_a_foreign_certificate_is_found() -> None:
         (KlammError("nobody there"), False),
     ],
 )
-def test_what_a_stranger_is_told(error: KlammError | None, is_refusal: bool | None) -> None:
+def test_only_authentication_and_authorization_errors_count_as_refusals_of_a_stranger(
+    error: KlammError | None, is_refusal: bool | None
+) -> None:
     async def answer() -> str:
         if error is not None:
             raise error
@@ -95,7 +97,7 @@ def in_time(story: Awaitable[None]) -> None:
     asyncio.run(bounded())
 
 
-def test_a_stranger_tries_until_it_was_refused_in_so_many_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stranger_tries_until_it_gets_an_explicit_refusal(capsys: pytest.CaptureFixture[str]) -> None:
     async def story() -> None:
         written = asyncio.Event()
         written.set()

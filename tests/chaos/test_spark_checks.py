@@ -22,7 +22,7 @@ VALUES = [
 ]
 
 
-def test_what_is_right_is_no_violation():
+def test_a_correct_copy_and_correct_delays_are_no_violation():
     assert list(copy_violations([2, 0, 1], 3)) == []
     assert list(delay_violations(VALUES, HOURS)) == []
 
@@ -35,7 +35,7 @@ def test_what_is_right_is_no_violation():
         ([0, 1, 2, 3], "1 number(s) never asked for: 3"),
     ],
 )
-def test_a_copy_that_is_not_exact_is_found(copies, story):
+def test_a_copy_with_missing_or_doubled_records_is_a_violation(copies, story):
     assert list(copy_violations(copies, 3)) == [story]
 
 
@@ -48,6 +48,6 @@ def test_a_copy_that_is_not_exact_is_found(copies, story):
         ([VALUES[0], VALUES[1].replace(b'"departures": 0', b'"departures": 7')], "departures of "),
     ],
 )
-def test_a_figure_that_is_not_pandas_is_found(values, story):
+def test_a_delay_figure_that_differs_from_pandas_is_a_violation(values, story):
     (violation,) = delay_violations(values, HOURS)
     assert story in violation

@@ -24,7 +24,7 @@ def good() -> dict[int, list[Output]]:
     return output
 
 
-def test_a_good_output_is_good() -> None:
+def test_a_correct_transactional_output_has_no_violations() -> None:
     assert violations(good(), good(), FATES, COUNT) == []
 
 
@@ -45,14 +45,14 @@ def test_a_transaction_of_unknown_fate_may_be_there_or_not() -> None:
         (lambda output: output.update({0: [Output("stranger", 0), *output[0][1:]]}), "of nobody"),
     ],
 )
-def test_what_is_planted_is_found(damage, story) -> None:
+def test_a_planted_damage_of_the_output_is_found(damage, story) -> None:
     output = good()
     damage(output)
 
     assert any(story in violation for violation in violations(output, output, FATES, COUNT))
 
 
-def test_who_saw_something_else_meanwhile_is_found() -> None:
+def test_a_consumer_that_observed_another_output_is_found() -> None:
     observed = good()
     random.Random(1).shuffle(observed[0])
 
@@ -63,11 +63,11 @@ def test_who_saw_something_else_meanwhile_is_found() -> None:
     assert any("aborted transactions" in violation for violation in found)
 
 
-def test_a_transaction_that_vanished_is_found() -> None:
+def test_a_committed_transaction_missing_in_the_output_is_found() -> None:
     fates = {**FATES, "w.gone": Fate.COMMITTED}
 
     assert any("are not there" in violation for violation in violations(good(), good(), fates, COUNT))
 
 
-def test_records_say_whose_they_are() -> None:
+def test_an_encoded_record_keeps_its_transaction_and_number() -> None:
     assert decode(encode(Output("worker-1.17", 42))) == Output("worker-1.17", 42)

@@ -29,7 +29,7 @@ def behaviour(text: str) -> pytest.MarkDecorator:
 
 
 @behaviour("produces without duplicates (idempotent)")
-def test_an_idempotent_producer_and_a_group(bootstrap: str, name: str) -> None:
+def test_a_group_reads_and_commits_the_records_of_an_idempotent_producer(bootstrap: str, name: str) -> None:
     async def scenario() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
         await admin.start()
@@ -59,7 +59,7 @@ def test_an_idempotent_producer_and_a_group(bootstrap: str, name: str) -> None:
 @pytest.mark.clients
 @behaviour("produces and consumes with every codec")
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_codecs(bootstrap: str, name: str, codec: str | None) -> None:
+def test_records_come_back_with_every_codec(bootstrap: str, name: str, codec: str | None) -> None:
     async def scenario() -> None:
         async with (
             AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec) as producer,
@@ -75,7 +75,7 @@ def test_codecs(bootstrap: str, name: str, codec: str | None) -> None:
 @pytest.mark.clients
 @behaviour("reads, processes and writes in transactions")
 @behaviour("a newer producer fences the older one")
-def test_transactions(bootstrap: str, name: str) -> None:
+def test_aborted_records_are_not_read_and_a_newer_producer_fences_the_older_one(bootstrap: str, name: str) -> None:
     async def scenario() -> None:
         partition = TopicPartition(name, 0)
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
@@ -117,7 +117,7 @@ def test_transactions(bootstrap: str, name: str) -> None:
 @pytest.mark.clients
 @behaviour("topics, partitions, configs")
 @behaviour("brokers, quorum, features, users")
-def test_administration(bootstrap: str, name: str) -> None:
+def test_an_admin_creates_alters_describes_and_deletes_a_topic(bootstrap: str, name: str) -> None:
     async def scenario() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
         await admin.start()
@@ -141,7 +141,7 @@ def test_administration(bootstrap: str, name: str) -> None:
 @pytest.mark.clients
 @behaviour("offsets by time, at both ends, records deleted")
 @behaviour("groups and their offsets administered")
-def test_offsets_and_groups(bootstrap: str, name: str) -> None:
+def test_offsets_are_found_by_time_and_groups_are_described_with_their_offsets(bootstrap: str, name: str) -> None:
     async def scenario() -> None:
         partition = TopicPartition(name, 0)
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
@@ -253,7 +253,7 @@ def test_replicas_are_described(bootstrap: str, name: str, wait_until_known: Cal
 
 @pytest.mark.clients
 @behaviour("names errors as with Kafka")
-def test_errors(bootstrap: str, name: str) -> None:
+def test_aiokafka_raises_the_errors_with_kafkas_names(bootstrap: str, name: str) -> None:
     async def scenario() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
         await admin.start()

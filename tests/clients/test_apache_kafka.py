@@ -37,7 +37,7 @@ def test_klamm_speaks_no_version_that_kafka_does_not(bootstrap: str, apache_kafk
     assert not beyond
 
 
-def test_three_nodes_know_each_other(tmp_path) -> None:
+def test_three_started_kafka_nodes_list_each_other_as_brokers(tmp_path) -> None:
     asked = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
     with running_kafka(tmp_path, brokers=3) as kafka:
         assert len(kafka.bootstrap.split(",")) == 3
@@ -98,7 +98,7 @@ def coordinated(bootstrap: str, keys: list[str]) -> dict[str, Any]:
     return {"each listed by the one named": sorted(listed) == sorted(found.items()), "elsewhere": elsewhere}
 
 
-def test_groups_are_one_brokers_to_list_and_describe(tmp_path, bootstrap: str) -> None:
+def test_groups_are_listed_and_described_by_one_broker_as_in_kafka(tmp_path, bootstrap: str) -> None:
     keys = [f"group-{number}" for number in range(12)]
     with KafkaWire(bootstrap) as wire:
         scenarios.find_coordinator(wire, keys[0], scenarios.TRANSACTION)

@@ -30,7 +30,7 @@ def of_kafka() -> dict[str, Row]:
     return {name: (type_, default, mode) for name, type_, default, mode in rows}
 
 
-def test_the_table_has_every_config_of_kafka_that_a_broker_does_not_read() -> None:
+def test_configs_without_effect_are_all_kafka_configs_that_a_broker_does_not_read() -> None:
     kafka = of_kafka()
     ours = configs_without_effect()
     assert len(kafka) > 300

@@ -109,7 +109,7 @@ def test_an_idempotent_producers_records_come_back_in_order(bootstrap, topic, co
         pytest.param("cooperative-sticky", marks=behaviour("groups rebalance cooperatively")),
     ],
 )
-def test_a_group_rebalances_while_it_consumes(bootstrap, topic, strategy):
+def test_a_second_group_member_gets_partitions_and_no_committed_record_again(bootstrap, topic, strategy):
     config = group_config(bootstrap, topic, **{"partition.assignment.strategy": strategy})
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(COUNT):
@@ -146,7 +146,7 @@ def test_a_static_member_comes_back_to_its_partitions(bootstrap, topic):
 
 
 @behaviour("offsets by time, at both ends, records deleted")
-def test_offsets(bootstrap, topic):
+def test_offsets_are_found_by_time_and_at_both_ends(bootstrap, topic):
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(10):
         producer.produce(topic, b"x", partition=0, timestamp=1_000 * number + 1_000)
@@ -160,7 +160,7 @@ def test_offsets(bootstrap, topic):
 
 
 @behaviour("topics, partitions, configs")
-def test_administration(bootstrap, admin, topic):
+def test_an_admin_creates_extends_describes_and_deletes_a_topic(bootstrap, admin, topic):
     with pytest.raises(KafkaException) as refusal:
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
     assert refusal.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
@@ -258,7 +258,7 @@ def new_consumer(bootstrap, group, **config):
 
 
 @behaviour("groups of the new protocol (KIP-848)")
-def test_partitions_of_the_new_protocol_move_one_by_one(bootstrap, admin, topic):
+def test_only_moved_partitions_are_revoked_in_the_new_group_protocol(bootstrap, admin, topic):
     first, second = new_consumer(bootstrap, topic), new_consumer(bootstrap, topic)
     moves = []
     first.subscribe(
@@ -283,7 +283,7 @@ def test_partitions_of_the_new_protocol_move_one_by_one(bootstrap, admin, topic)
 
 
 @behaviour("groups of the new protocol (KIP-848)")
-def test_commits_of_the_new_protocol_are_where_the_next_member_begins(bootstrap, topic):
+def test_the_next_member_of_the_new_group_protocol_begins_at_the_committed_offsets(bootstrap, topic):
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(COUNT):
         producer.produce(topic, b"%d" % number, partition=number % 3)
@@ -301,7 +301,7 @@ def test_commits_of_the_new_protocol_are_where_the_next_member_begins(bootstrap,
 
 
 @behaviour("groups of the new protocol (KIP-848)")
-def test_a_static_member_of_the_new_protocol_keeps_its_place(bootstrap, topic):
+def test_a_static_member_of_the_new_group_protocol_gets_its_partitions_back(bootstrap, topic):
     static, other = new_consumer(bootstrap, topic, **{"group.instance.id": "i"}), new_consumer(bootstrap, topic)
     static.subscribe([topic])
     other.subscribe([topic])
@@ -317,7 +317,7 @@ def test_a_static_member_of_the_new_protocol_keeps_its_place(bootstrap, topic):
 
 
 @behaviour("groups of the new protocol (KIP-848)")
-def test_an_expression_of_the_new_protocol_finds_topics_that_come_later(bootstrap, admin, name):
+def test_a_regex_subscription_of_the_new_group_protocol_finds_topics_created_later(bootstrap, admin, name):
     def create(suffix):
         admin.create_topics([NewTopic(f"{name}-{suffix}", 1, 1)])[f"{name}-{suffix}"].result(TIMEOUT_S)
 
@@ -332,7 +332,7 @@ def test_an_expression_of_the_new_protocol_finds_topics_that_come_later(bootstra
 
 
 @behaviour("groups of the new protocol (KIP-848)")
-def test_members_of_the_new_protocol_outlive_their_coordinator(tmp_path):
+def test_members_of_the_new_group_protocol_keep_their_partitions_over_a_restart(tmp_path):
     """After their coordinator has restarted at the same address, members keep their partitions and their epochs."""
     with running_cluster(tmp_path) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap})
@@ -363,7 +363,7 @@ def test_members_of_the_new_protocol_outlive_their_coordinator(tmp_path):
 
 
 @behaviour("groups and their offsets administered")
-def test_groups_are_administered(bootstrap, admin, topic):
+def test_an_admin_describes_alters_and_deletes_groups_and_offsets(bootstrap, admin, topic):
     consumer = Consumer(group_config(bootstrap, topic))
     consumer.subscribe([topic])
     deadline_s = time.monotonic() + TIMEOUT_S
@@ -400,14 +400,14 @@ def test_the_cluster_is_described(admin):
 
 
 @behaviour("replicas, leaders, log dirs")
-def test_leaders_are_elected(admin, topic):
+def test_a_preferred_election_that_is_not_needed_is_reported(admin, topic):
     partition = TopicPartition(topic, 0)
     elected = admin.elect_leaders(ElectionType.PREFERRED, [partition]).result(TIMEOUT_S)
     assert elected[partition].code() == KafkaError.ELECTION_NOT_NEEDED
 
 
 @behaviour("offsets by time, at both ends, records deleted")
-def test_records_are_deleted(bootstrap, admin, topic):
+def test_delete_records_moves_the_earliest_offset(bootstrap, admin, topic):
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(10):
         producer.produce(topic, b"x", partition=0)

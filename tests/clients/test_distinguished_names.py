@@ -46,7 +46,7 @@ def random_attribute(rng: random.Random) -> bytes:
     return attribute(number, 0x0C if kind < 0.7 else rng.choice(STRINGS), text)
 
 
-def test_names_are_written_as_java_writes_them() -> None:
+def test_distinguished_names_are_written_as_java_writes_them() -> None:
     rng = random.Random(run_seed())
     names = [random_name(rng) for _ in range(NAMES)]
 

@@ -89,7 +89,7 @@ def rounds_to_describe(bootstrap: str, group: str) -> int:
     raise AssertionError(f"no broker described {group} as Stable in {ROUNDS_MAX} rounds")
 
 
-def test_a_group_is_described_again_when_brokers_die_and_come_back(cluster: Any, name: str) -> None:
+def test_a_group_can_be_described_after_brokers_die_and_restart(cluster: Any, name: str) -> None:
     """Most keys move to another coordinator after the broker dies, and the brokers learn about it one after the
     other."""
     groups = [f"{name}-{number}" for number in range(6)]
@@ -155,7 +155,7 @@ def killed_meanwhile(leader: Leader) -> Iterator[threading.Event]:
 
 
 @behaviour("Java")
-def test_java(bootstrap: str, name: str, leader: Leader) -> None:
+def test_java_loses_no_record_when_a_leader_is_killed(bootstrap: str, name: str, leader: Leader) -> None:
     with subprocess.Popen(
         java_programs.command("clients.Behaviours", "failover", bootstrap, name),
         stdin=subprocess.PIPE,
@@ -176,7 +176,9 @@ def test_java(bootstrap: str, name: str, leader: Leader) -> None:
 
 
 @behaviour("confluent-kafka")
-def test_confluent(bootstrap: str, name: str, leader: Leader) -> None:
+def test_confluent_loses_and_doubles_no_record_when_a_leader_is_killed(
+    bootstrap: str, name: str, leader: Leader
+) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "auto.offset.reset": "earliest"})
     consumer.subscribe([name])
@@ -201,7 +203,9 @@ def test_confluent(bootstrap: str, name: str, leader: Leader) -> None:
 
 
 @behaviour("kafka-python")
-def test_kafka_python(bootstrap: str, name: str, leader: Leader) -> None:
+def test_kafka_python_loses_and_doubles_no_record_when_a_leader_is_killed(
+    bootstrap: str, name: str, leader: Leader
+) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=5)
     consumer = KafkaConsumer(
         name,
@@ -230,7 +234,9 @@ def test_kafka_python(bootstrap: str, name: str, leader: Leader) -> None:
 
 
 @behaviour("aiokafka")
-def test_aiokafka(bootstrap: str, name: str, leader: Leader) -> None:
+def test_aiokafka_loses_and_doubles_no_record_when_a_leader_is_killed(
+    bootstrap: str, name: str, leader: Leader
+) -> None:
     async def scenario() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
         consumer = AIOKafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest")
@@ -277,7 +283,7 @@ def test_aiokafka(bootstrap: str, name: str, leader: Leader) -> None:
 
 
 @behaviour("kcat")
-def test_kcat(bootstrap: str, name: str, leader: Leader) -> None:
+def test_kcat_loses_and_doubles_no_record_when_a_leader_is_killed(bootstrap: str, name: str, leader: Leader) -> None:
     common = ["kcat", "-b", bootstrap, "-t", name, "-p", "0"]
     with subprocess.Popen(
         [*common, "-P", "-X", "enable.idempotence=true", "-X", "linger.ms=5"], stdin=subprocess.PIPE, text=True

@@ -34,7 +34,7 @@ BEHAVIOURS = {
     "behaviour",
     [pytest.param(name, marks=pytest.mark.behaviour("Java", text), id=name) for name, text in BEHAVIOURS.items()],
 )
-def test_java(bootstrap: str, name: str, behaviour: str) -> None:
+def test_a_behaviour_holds_with_the_java_client(bootstrap: str, name: str, behaviour: str) -> None:
     command = java_programs.command("clients.Behaviours", behaviour, bootstrap, name)
     run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.stdout.endswith("holds\n"), run.stdout + run.stderr

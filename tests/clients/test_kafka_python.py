@@ -81,7 +81,7 @@ def test_records_come_back_as_they_were_sent(bootstrap, admin, name, codec):
 
 
 @behaviour("produces without duplicates (idempotent)")
-def test_an_idempotent_producer(bootstrap, admin, name):
+def test_idempotent_records_are_in_the_log_once_and_in_order(bootstrap, admin, name):
     """The producer's records arrive once and in order, and the partition knows its last sequence number."""
     admin.create_topics([NewTopic(name, 1, 3)])
     producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, batch_size=200)
@@ -98,7 +98,7 @@ def test_an_idempotent_producer(bootstrap, admin, name):
 
 
 @behaviour("groups rebalance while they consume")
-def test_a_group_divides_partitions_commits_and_goes_on_where_it_stood(bootstrap, admin, name, wait_until_known):
+def test_a_group_shares_partitions_and_finds_its_committed_offsets(bootstrap, admin, name, wait_until_known):
     admin.create_topics([NewTopic(name, 4, 1)])
     wait_until_known(name)
     producer = KafkaProducer(bootstrap_servers=bootstrap)
@@ -119,7 +119,7 @@ def test_a_group_divides_partitions_commits_and_goes_on_where_it_stood(bootstrap
 
 
 @behaviour("groups rebalance cooperatively")
-def test_a_cooperative_group_takes_only_what_moves(bootstrap, admin, name, wait_until_known):
+def test_a_cooperative_rebalance_revokes_only_partitions_that_move(bootstrap, admin, name, wait_until_known):
     admin.create_topics([NewTopic(name, 4, 1)])
     wait_until_known(name)
     moves = []
@@ -189,7 +189,7 @@ def until(condition, *consumers):
 
 
 @behaviour("offsets by time, at both ends, records deleted")
-def test_offsets_by_time_and_at_both_ends(bootstrap, admin, name):
+def test_offsets_are_found_by_time_and_at_both_ends(bootstrap, admin, name):
     admin.create_topics([NewTopic(name, 1, 1)])
     partition = TopicPartition(name, 0)
     producer = KafkaProducer(bootstrap_servers=bootstrap)
@@ -207,7 +207,7 @@ def test_offsets_by_time_and_at_both_ends(bootstrap, admin, name):
 
 @behaviour("names errors as with Kafka")
 @behaviour("topics, partitions, configs")
-def test_administration(bootstrap, admin, name):
+def test_an_admin_creates_extends_describes_and_deletes_a_topic(bootstrap, admin, name):
     admin.create_topics([NewTopic(name, 1, 3, topic_configs={"retention.ms": "60000"})])
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics([NewTopic(name, 1, 1)])
@@ -229,7 +229,7 @@ def test_administration(bootstrap, admin, name):
 @behaviour("reads, processes and writes in transactions")
 @behaviour("a newer producer fences the older one")
 @behaviour("transactions and producers described")
-def test_transactions(bootstrap, admin, name):
+def test_aborted_records_are_not_read_and_a_newer_producer_fences_the_older_one(bootstrap, admin, name):
     admin.create_topics([NewTopic(name, 1, 3)])
     partition = TopicPartition(name, 0)
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
@@ -258,7 +258,7 @@ def test_transactions(bootstrap, admin, name):
 
 
 @behaviour("brokers, quorum, features, users")
-def test_the_cluster_is_described(admin):
+def test_the_quorum_scram_users_and_log_dirs_are_described(admin):
     quorum = admin.describe_metadata_quorum()
     assert "leader_id" in str(quorum)
     assert admin.describe_user_scram_credentials() in ([], {})
@@ -266,7 +266,7 @@ def test_the_cluster_is_described(admin):
 
 
 @behaviour("replicas, leaders, log dirs")
-def test_replicas_move(admin, name):
+def test_a_partition_can_be_reassigned_to_other_brokers(admin, name):
     admin.create_topics([NewTopic(name, replica_assignments={0: [1, 2]})])
     partition = TopicPartition(name, 0)
     admin.wait_for_topics([name])
@@ -281,7 +281,7 @@ def test_replicas_move(admin, name):
 
 
 @behaviour("groups and their offsets administered")
-def test_groups_are_administered(bootstrap, admin, name):
+def test_an_admin_lists_alters_and_deletes_groups_and_offsets(bootstrap, admin, name):
     admin.create_topics([NewTopic(name, 1, 3)])
     partition = TopicPartition(name, 0)
     consumer = consumer_of(bootstrap, group_id=name, enable_auto_commit=False)

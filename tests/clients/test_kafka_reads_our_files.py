@@ -205,7 +205,9 @@ def opened_by_kafka(how: str, directory: Path, copy: Path) -> dict[TopicPartitio
 
 
 @pytest.mark.parametrize("how", ["unclean", "clean"])
-def test_kafkas_broker_opens_the_logs(disk: Disk, how: str, tmp_path: Path) -> None:
+def test_kafkas_broker_opens_klamms_logs_with_the_same_offsets_epochs_and_producers(
+    disk: Disk, how: str, tmp_path: Path
+) -> None:
     answers = disk.answers
     for tp, log in opened_by_kafka(how, disk.killed if how == "unclean" else disk.stopped, tmp_path).items():
         assert log["partition"] == str(tp)
@@ -266,7 +268,7 @@ _RECORD = re.compile(
 
 
 @pytest.mark.parametrize("tp", PARTITIONS, ids=str)
-def test_dumped_records_are_those_that_are_consumed(disk: Disk, tp: TopicPartition) -> None:
+def test_kafkas_dump_tool_prints_the_records_that_a_consumer_gets(disk: Disk, tp: TopicPartition) -> None:
     lines = dump(sorted((disk.stopped / str(tp)).glob("*.log")), "--print-data-log")
     # The tool complains of every segment but the first ("-1 is followed by"), and of what compaction removes.
     gap = re.compile(r"  \d+ is followed by \d+" if tp.topic == DATA else "$^")
@@ -285,7 +287,7 @@ def test_dumped_records_are_those_that_are_consumed(disk: Disk, tp: TopicPartiti
 
 
 @pytest.mark.parametrize("tp", PARTITIONS, ids=str)
-def test_indexes_fit_their_logs(disk: Disk, tp: TopicPartition) -> None:
+def test_kafkas_dump_tool_finds_no_mismatch_between_indexes_and_logs(disk: Disk, tp: TopicPartition) -> None:
     files = {kind: sorted((disk.stopped / str(tp)).glob(f"*.{kind}")) for kind in ("index", "timeindex", "txnindex")}
     sane = dump(files["index"] + files["timeindex"], "--index-sanity-check")
     # Compaction leaves a segment without records, and it no entries.
@@ -299,7 +301,7 @@ def test_indexes_fit_their_logs(disk: Disk, tp: TopicPartition) -> None:
     assert aborted == disk.answers.aborted[tp]
 
 
-def test_producer_snapshots(disk: Disk) -> None:
+def test_kafkas_dump_tool_reads_the_producer_snapshots(disk: Disk) -> None:
     for tp in PARTITIONS:
         latest = max((disk.stopped / str(tp)).glob("*.snapshot"))
         assert int(latest.stem) == disk.answers.end_offsets[tp]
@@ -336,7 +338,7 @@ def last_values(lines: list[str]) -> dict[str, Any]:
     return found
 
 
-def test_what_the_coordinator_stores_of_groups(disk: Disk) -> None:
+def test_kafkas_dump_tool_reads_the_stored_groups_and_offsets(disk: Disk) -> None:
     lines, stored = dump_shards(disk.stopped, "__consumer_offsets", "--offsets-decoder"), {}
     for key, value in last_values(lines).items():
         stored[tuple(json.loads(key)["data"].values())] = value
@@ -364,7 +366,7 @@ def test_what_the_coordinator_stores_of_groups(disk: Disk) -> None:
     assert answers.offsets[TopicPartition(DATA, 0)].metadata == "in a transaction"
 
 
-def test_what_the_coordinator_stores_of_transactions(disk: Disk) -> None:
+def test_kafkas_dump_tool_reads_the_stored_transactions(disk: Disk) -> None:
     lines, stored = dump_shards(disk.stopped, "__transaction_state", "--transaction-log-decoder"), {}
     for key, value in last_values(lines).items():
         stored[json.loads(key)["data"]["transactionalId"]] = value

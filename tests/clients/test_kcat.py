@@ -60,7 +60,7 @@ def topic(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) ->
 
 
 @behaviour("produces and consumes with every codec")
-def test_codecs(bootstrap: str, topic: str) -> None:
+def test_kcat_produces_and_consumes_with_every_codec(bootstrap: str, topic: str) -> None:
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         kcat(bootstrap, "-P", "-t", topic, "-z", codec, lines=[f"{codec} {line}" for line in LINES])
     expected = sorted(f"{codec} {line}" for codec in ("none", "gzip", "snappy", "lz4", "zstd") for line in LINES)
@@ -68,19 +68,19 @@ def test_codecs(bootstrap: str, topic: str) -> None:
 
 
 @behaviour("produces without duplicates (idempotent)")
-def test_idempotent(bootstrap: str, topic: str) -> None:
+def test_kcat_produces_idempotently_in_order(bootstrap: str, topic: str) -> None:
     kcat(bootstrap, "-P", "-t", topic, "-p", "0", "-X", "enable.idempotence=true", lines=LINES)
     assert everything(bootstrap, topic, "-p", "0") == LINES
 
 
 @behaviour("reads, processes and writes in transactions")
-def test_transactions(bootstrap: str, topic: str, name: str) -> None:
+def test_kcat_produces_in_a_transaction(bootstrap: str, topic: str, name: str) -> None:
     kcat(bootstrap, "-P", "-t", topic, "-p", "0", "-X", f"transactional.id={name}", lines=LINES)
     assert everything(bootstrap, topic, "-p", "0", "-X", "isolation.level=read_committed") == LINES
 
 
 @behaviour("a newer producer fences the older one")
-def test_fencing(bootstrap: str, topic: str, name: str) -> None:
+def test_a_newer_kcat_producer_fences_the_older_one(bootstrap: str, topic: str, name: str) -> None:
     produce = ["-P", "-t", topic, "-p", "0", "-m", str(TIMEOUT_S), "-X", f"transactional.id={name}"]
     command = ["kcat", "-b", bootstrap, *produce]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as older:
@@ -126,7 +126,7 @@ class KcatMember:
 
 
 @behaviour("groups rebalance while they consume")
-def test_a_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_kcat_members_rebalance_and_lose_no_record(bootstrap: str, topic: str, tmp_path: Path) -> None:
     with KcatMember(bootstrap, topic, tmp_path / "first") as first:
         wait_until(lambda: first.was(f"assigned: {topic} [0], {topic} [1]"))
         with KcatMember(bootstrap, topic, tmp_path / "second") as second:
@@ -138,7 +138,7 @@ def test_a_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
 
 
 @behaviour("groups rebalance cooperatively")
-def test_a_cooperative_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_kcat_members_rebalance_cooperatively(bootstrap: str, topic: str, tmp_path: Path) -> None:
     cooperative = "partition.assignment.strategy=cooperative-sticky"
     with KcatMember(bootstrap, topic, tmp_path / "first", cooperative) as first:
         wait_until(lambda: first.was("incremental assignment of 2 partition(s)"))
@@ -151,7 +151,9 @@ def test_a_cooperative_group(bootstrap: str, topic: str, tmp_path: Path) -> None
 
 
 @behaviour("static members keep their partitions")
-def test_a_static_member(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_a_static_kcat_member_gets_its_partitions_back_without_a_rebalance(
+    bootstrap: str, topic: str, tmp_path: Path
+) -> None:
     static = "group.instance.id=one"
     with KcatMember(bootstrap, topic, tmp_path / "other") as other:
         with KcatMember(bootstrap, topic, tmp_path / "one", static) as one:
@@ -172,7 +174,7 @@ def has_one_each(topic: str, *members: KcatMember) -> bool:
 
 
 @behaviour("offsets by time, at both ends, records deleted")
-def test_offsets(bootstrap: str, topic: str) -> None:
+def test_kcat_finds_offsets_by_time_and_at_the_end(bootstrap: str, topic: str) -> None:
     kcat(bootstrap, "-P", "-t", topic, "-p", "0", lines=LINES)
     assert kcat(bootstrap, "-Q", "-t", f"{topic}:0:-1") == [f"{topic} [0] offset {COUNT}"]
     assert kcat(bootstrap, "-Q", "-t", f"{topic}:0:1000") == [f"{topic} [0] offset 0"]
@@ -180,7 +182,7 @@ def test_offsets(bootstrap: str, topic: str) -> None:
 
 
 @behaviour("replicas, leaders, log dirs")
-def test_replicas_are_shown(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> None:
+def test_kcat_shows_leaders_and_replicas(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 1, replica_assignment=[[2, 1]])])[name].result(TIMEOUT_S)
     wait_until_known(name)
@@ -188,7 +190,7 @@ def test_replicas_are_shown(bootstrap: str, name: str, wait_until_known: Callabl
 
 
 @behaviour("names errors as with Kafka")
-def test_errors(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> None:
+def test_kcat_prints_kafkas_errors(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 1, 3, config={"max.message.bytes": "1000"})])[name].result(TIMEOUT_S)
     wait_until_known(name)
@@ -199,7 +201,7 @@ def test_errors(bootstrap: str, name: str, wait_until_known: Callable[[str], Non
 
 
 @behaviour("brokers, quorum, features, users")
-def test_metadata(bootstrap: str, topic: str) -> None:
+def test_kcat_lists_brokers_and_partitions(bootstrap: str, topic: str) -> None:
     listed = kcat(bootstrap, "-L", "-t", topic)
     assert " 3 brokers:" in listed
     assert f'  topic "{topic}" with 2 partitions:' in listed

@@ -99,7 +99,7 @@ def _at(topic: str) -> list[confluent_kafka.TopicPartition]:
         pytest.param(read_with_klamm, id="klamm"),
     ],
 )
-def test_a_group_that_lost_its_place_reads_and_commits_the_same_with_each_client(
+def test_a_group_whose_committed_records_were_deleted_resets_its_offset_with_each_client(
     cluster: Cluster, name: str, client: Callable[[Cluster, str, str, str], int], reset: str, read: int
 ) -> None:
     tp = TopicPartition(name, 0)

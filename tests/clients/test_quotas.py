@@ -63,7 +63,9 @@ def no_quotas(bootstrap: str, apache_kafka: ApacheKafka) -> Iterator[None]:
 
 
 @pytest.mark.behaviour("Kafka's command-line tools", "quotas of users, client ids and addresses")
-def test_kafka_configs_does_the_same_at_both(bootstrap: str, apache_kafka: ApacheKafka, no_quotas: None) -> None:
+def test_kafka_configs_changes_quotas_in_klamm_as_in_kafka(
+    bootstrap: str, apache_kafka: ApacheKafka, no_quotas: None
+) -> None:
     users, clients, ips = ((*("--entity-type", kind),) for kind in ("users", "clients", "ips"))
     bytes_in, bytes_out = "producer_byte_rate=100000000", "consumer_byte_rate=200000000"
     commands = [
@@ -126,7 +128,7 @@ def printed_metric(main_class: str, arguments: list[str], metric: str) -> float:
 
 
 @pytest.mark.behaviour("Kafka's command-line tools", "quotas of users, client ids and addresses")
-def test_java_says_for_how_long_it_rested(bootstrap: str, slow_client: str, topic: str, tmp_path: Path) -> None:
+def test_javas_metrics_show_the_throttle_time(bootstrap: str, slow_client: str, topic: str, tmp_path: Path) -> None:
     settings = tmp_path / "client.properties"
     settings.write_text(f"bootstrap.servers={bootstrap}\nclient.id={slow_client}\n")
     # Ten seconds' worth are free.
@@ -140,7 +142,7 @@ def test_java_says_for_how_long_it_rested(bootstrap: str, slow_client: str, topi
     assert rested_ms > 100
 
 
-def test_librdkafka_says_for_how_long_it_rested(bootstrap: str, slow_client: str, topic: str) -> None:
+def test_librdkafkas_callback_gets_the_throttle_time(bootstrap: str, slow_client: str, topic: str) -> None:
     told: list[float] = []
     producer = confluent_kafka.Producer(
         {

@@ -127,7 +127,9 @@ every_case = pytest.mark.parametrize(("scenario", "expected"), CASES.values(), i
 
 
 @every_case
-def test_klamm_answers_so(klamm_node: KlammProcess, name: str, scenario: Scenario, expected: Any) -> None:
+def test_klamm_gives_the_expected_answer(
+    klamm_node: KlammProcess, name: str, scenario: Scenario, expected: Any
+) -> None:
     with KafkaWire(klamm_node.kafka_bootstrap) as wire:
         assert scenario(wire, name) == expected
 
@@ -135,6 +137,8 @@ def test_klamm_answers_so(klamm_node: KlammProcess, name: str, scenario: Scenari
 @pytest.mark.clients
 @pytest.mark.timeout(600)
 @every_case
-def test_apache_kafka_answers_so(apache_kafka: ApacheKafka, name: str, scenario: Scenario, expected: Any) -> None:
+def test_apache_kafka_gives_the_expected_answer(
+    apache_kafka: ApacheKafka, name: str, scenario: Scenario, expected: Any
+) -> None:
     with KafkaWire(apache_kafka.bootstrap) as wire:
         assert scenario(wire, name) == expected

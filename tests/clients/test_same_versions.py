@@ -186,33 +186,37 @@ UPDATE_RAFT_VOTER = 82
 
 
 @every_case
-def test_klamm_answers_so(klamm_node: KlammProcess, name: str, scenario: Scenario, expected: Any) -> None:
+def test_klamm_gives_the_expected_answer_in_each_version(
+    klamm_node: KlammProcess, name: str, scenario: Scenario, expected: Any
+) -> None:
     with KafkaWire(klamm_node.kafka_bootstrap) as wire:
         assert scenario(wire, name) == expected
 
 
 @pytest.mark.parametrize("number", [*TELEMETRY, UPDATE_RAFT_VOTER])
-def test_klamm_does_not_serve(klamm_node: KlammProcess, number: int) -> None:
+def test_klamm_closes_the_connection_on_an_api_that_it_does_not_serve(klamm_node: KlammProcess, number: int) -> None:
     assert scenarios.is_closed_to(klamm_node.kafka_bootstrap, number)
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(600)
 @every_case
-def test_apache_kafka_answers_so(apache_kafka: ApacheKafka, name: str, scenario: Scenario, expected: Any) -> None:
+def test_apache_kafka_gives_the_expected_answer_in_each_version(
+    apache_kafka: ApacheKafka, name: str, scenario: Scenario, expected: Any
+) -> None:
     with KafkaWire(apache_kafka.bootstrap) as wire:
         assert scenario(wire, name) == expected
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(600)
-def test_apache_kafka_does_not_serve(apache_kafka: ApacheKafka) -> None:
+def test_apache_kafka_closes_the_connection_on_update_raft_voter(apache_kafka: ApacheKafka) -> None:
     assert scenarios.is_closed_to(apache_kafka.bootstrap, UPDATE_RAFT_VOTER)
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(600)
-def test_apache_kafka_names_these_ranges_by_default(apache_kafka: ApacheKafka) -> None:
+def test_apache_kafka_announces_the_version_ranges_of_the_protocol_table(apache_kafka: ApacheKafka) -> None:
     """The server's ranges are those of the schemas without unstable versions. Only Produce begins at 0, and telemetry
     is missing without a plugin."""
     with KafkaWire(apache_kafka.bootstrap) as wire:
@@ -224,7 +228,7 @@ def test_apache_kafka_names_these_ranges_by_default(apache_kafka: ApacheKafka) -
 
 
 @pytest.mark.clients
-def test_the_page_says_which_versions_kafka_has() -> None:
+def test_the_protocol_table_has_the_version_ranges_of_kafkas_jar() -> None:
     assert java_programs.classpath()
     jar = next((java_programs.BUILT / "lib").glob("kafka-clients-*.jar"))
     said = {row.name: (row.key, row.kafka) for row in protocol_table.rows()}

@@ -220,7 +220,7 @@ def wait_until_all_is_committed(bootstrap: str, group: str, topic: str, program:
         if codec != "zstd" or version not in BEFORE_ZSTD
     ],
 )
-def test_codecs_in_versions(
+def test_sarama_produces_and_consumes_with_every_codec_and_version(
     bootstrap: str, name: str, start: Start, make_topic: Callable[..., str], version: str, codec: str
 ) -> None:
     make_topic(name)
@@ -378,7 +378,9 @@ def test_a_group_loses_nothing_when_a_member_joins_and_one_is_killed(
 
 @behaviour("administers topics, partitions, configs, groups, offsets and records (ClusterAdmin)")
 @pytest.mark.parametrize("version", ["2.8.0", "3.6.0", NEWEST])
-def test_administration(bootstrap: str, name: str, start: Start, make_topic: Callable[..., str], version: str) -> None:
+def test_sarama_administers_topics_configs_offsets_and_groups(
+    bootstrap: str, name: str, start: Start, make_topic: Callable[..., str], version: str
+) -> None:
     make_topic(name, 2)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(50):

@@ -62,7 +62,7 @@ def nonce() -> str:
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("password", PASSWORDS)
-def test_kafkas_client_logs_in_at_our_server(
+def test_kafkas_scram_client_logs_in_at_klamms_scram_server(
     oracle: Oracle, mechanism: ScramMechanism, name: str, password: str
 ) -> None:
     salt = os.urandom(20)
@@ -81,7 +81,7 @@ def test_kafkas_client_logs_in_at_our_server(
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("password", PASSWORDS)
-def test_our_client_logs_in_at_kafkas_server(
+def test_klamms_scram_client_logs_in_at_kafkas_scram_server(
     oracle: Oracle, mechanism: ScramMechanism, name: str, password: str
 ) -> None:
     salt = os.urandom(20)
@@ -98,7 +98,9 @@ def test_our_client_logs_in_at_kafkas_server(
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
-def test_a_wrong_password_is_refused_by_both(oracle: Oracle, mechanism: ScramMechanism) -> None:
+def test_a_wrong_password_is_refused_by_klamms_and_by_kafkas_scram_server(
+    oracle: Oracle, mechanism: ScramMechanism
+) -> None:
     salt = os.urandom(20)
     credential = credential_of(mechanism, salted_password(mechanism, Secret("right"), salt, 4096), salt, 4096)
     server = ScramServer(mechanism, CredentialStore({("alice", mechanism): credential}, b""), nonce=nonce())
@@ -130,7 +132,7 @@ def test_a_wrong_password_is_refused_by_both(oracle: Oracle, mechanism: ScramMec
         b"",
     ],
 )
-def test_first_messages_are_taken_as_by_kafkas_server(oracle: Oracle, first: bytes) -> None:
+def test_scram_first_messages_are_accepted_or_refused_as_by_kafkas_server(oracle: Oracle, first: bytes) -> None:
     mechanism = ScramMechanism.SHA_256
     credential = credential_of(mechanism, b"salted", b"salt", 4096)
     keys = (credential.salt, credential.stored_key, credential.server_key, "4096")

@@ -200,7 +200,7 @@ def kafka_acls(config: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.behaviour("Kafka's command-line tools", "access control lists: kafka-acls adds, lists and removes")
-def test_kafka_acls_makes_the_entries_that_klamm_acls_makes(
+def test_kafka_acls_and_klamm_acls_make_the_same_entries(
     klamm: AuthorizedCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     config = Side(klamm.bootstrap, klamm.directory).java("admin")
@@ -237,7 +237,7 @@ def test_kafka_acls_makes_the_entries_that_klamm_acls_makes(
 
 
 @pytest.mark.behaviour("Java", RIGHTS)
-def test_java(side: Side) -> None:
+def test_java_is_allowed_and_refused_as_its_acls_say(side: Side) -> None:
     names = {
         None: "done",
         TOPIC_REFUSED: "TopicAuthorizationException",
@@ -327,7 +327,7 @@ def confluent_consumes(consumer: Consumer) -> int | None:
 
 
 @pytest.mark.behaviour("confluent-kafka", RIGHTS)
-def test_confluent(side: Side) -> None:
+def test_confluent_is_allowed_and_refused_as_its_acls_say(side: Side) -> None:
     # librdkafka keeps to itself that DescribeAcls was refused, and shows no entries.
     expected = {**EXPECTED, ("stranger", "shows"): None}
     assert {asked: confluent_step(side, *asked) for asked in expected} == expected
@@ -337,7 +337,7 @@ def test_confluent(side: Side) -> None:
 
 @pytest.mark.behaviour("kcat", RIGHTS)
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
-def test_kcat(side: Side) -> None:
+def test_kcat_is_allowed_and_refused_as_its_acls_say(side: Side) -> None:
     def kcat(who: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         options = [f"-X{name}={text}" for name, text in side.librdkafka(who).items()]
         command = ["kcat", *options, *arguments]
@@ -400,7 +400,7 @@ async def aiokafka_administers(admin: AIOKafkaAdminClient, step: str) -> None:
 
 
 @pytest.mark.behaviour("aiokafka", RIGHTS)
-def test_aiokafka(side: Side) -> None:
+def test_aiokafka_is_allowed_and_refused_as_its_acls_say(side: Side) -> None:
     async def code_of(step: Awaitable[None]) -> int | None:
         try:
             await asyncio.wait_for(step, TIMEOUT_S)
@@ -488,7 +488,7 @@ def kafka_python_administers(admin: KafkaAdminClient, step: str) -> None:
 
 
 @pytest.mark.behaviour("kafka-python", RIGHTS)
-def test_kafka_python(side: Side) -> None:
+def test_kafka_python_is_allowed_and_refused_as_its_acls_say(side: Side) -> None:
     # A consumer that may not see its topic only logs it, every time that it asks.
     raised = {asked: code for asked, code in EXPECTED.items() if asked != ("member", "consumes")}
     assert {asked: kafka_python_step(side, *asked) for asked in raised} == raised

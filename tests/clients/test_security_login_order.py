@@ -106,7 +106,9 @@ def told(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("logged_in", [False, True], ids=["first", "again"])
-def test_an_answer_that_can_have_the_error_has_it(klamm: Open, kafka: Open, logged_in: bool) -> None:
+def test_a_request_during_a_sasl_login_gets_the_same_error_as_from_kafka(
+    klamm: Open, kafka: Open, logged_in: bool
+) -> None:
     wanted = [ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE] if logged_in else list(ApiKey)
     differences, refused = [], set()
     for api_key, version in REQUESTS:
@@ -123,7 +125,7 @@ def test_an_answer_that_can_have_the_error_has_it(klamm: Open, kafka: Open, logg
     assert refused >= {ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
 
 
-def test_before_the_handshake_there_is_no_answer(klamm: Open, kafka: Open) -> None:
+def test_a_request_before_the_sasl_handshake_closes_the_connection(klamm: Open, kafka: Open) -> None:
     for side in (klamm, kafka):
         for api_key, version in (ApiKey.HEARTBEAT, 4), (ApiKey.METADATA, 13), (ApiKey.FIND_COORDINATOR, 6):
             with side() as wire, pytest.raises(ConnectionError):

@@ -103,7 +103,7 @@ def by_java(side: SecuredSide) -> Outcomes:
 
 
 @pytest.mark.behaviour("Java", MATRIX)
-def test_java(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
+def test_java_logs_in_or_is_refused_as_with_kafka(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
     check(by_java(klamm_cluster), by_java(kafka_cluster))
 
 
@@ -159,7 +159,7 @@ def by_confluent(one: Identity, step: str) -> str:
 
 
 @pytest.mark.behaviour("confluent-kafka", MATRIX)
-def test_confluent(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
+def test_confluent_logs_in_or_is_refused_as_with_kafka(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
     check(by_steps(klamm_cluster, by_confluent), by_steps(kafka_cluster, by_confluent))
 
 
@@ -189,7 +189,7 @@ def by_kcat(one: Identity, step: str) -> str:
 
 @pytest.mark.behaviour("kcat", MATRIX)
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
-def test_kcat(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
+def test_kcat_logs_in_or_is_refused_as_with_kafka(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
     # It has no call for a token, and old ones repeat another nonce than the server's in SCRAM.
     offered = [Way.SSL, Way.MTLS, Way.PLAIN]
     check(by_steps(klamm_cluster, by_kcat, offered), by_steps(kafka_cluster, by_kcat, offered))
@@ -235,7 +235,7 @@ def by_aiokafka(one: Identity, step: str) -> str:
 
 
 @pytest.mark.behaviour("aiokafka", MATRIX)
-def test_aiokafka(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
+def test_aiokafka_logs_in_or_is_refused_as_with_kafka(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
     # aiokafka continues after its token was refused, because the refusal is in a message of the mechanism. Kafka
     # answers the next request, without brokers, before it closes the connection. Klamm closes it at once.
     apart = [(Way.OAUTHBEARER, Case.WRONG), (Way.OAUTHBEARER, Case.EXPIRED)]
@@ -276,7 +276,9 @@ def by_kafka_python(one: Identity, step: str) -> str:
 
 
 @pytest.mark.behaviour("kafka-python", MATRIX)
-def test_kafka_python(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
+def test_kafka_python_logs_in_or_is_refused_as_with_kafka(
+    klamm_cluster: SecuredSide, kafka_cluster: SecuredSide
+) -> None:
     check(by_steps(klamm_cluster, by_kafka_python), by_steps(kafka_cluster, by_kafka_python))
 
 
@@ -320,7 +322,9 @@ def deepest_error(text: str) -> str:
 
 @pytest.mark.spark
 @pytest.mark.behaviour('Spark\'s format("kafka")', MATRIX)
-def test_spark(spark: Any, klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> None:
+def test_spark_logs_in_or_is_refused_as_with_kafka(
+    spark: Any, klamm_cluster: SecuredSide, kafka_cluster: SecuredSide
+) -> None:
     ours, kafkas = (
         {(*cell, "produces"): by_spark(spark, side.identity(*cell)) for cell in CELLS}
         for side in (klamm_cluster, kafka_cluster)
@@ -360,7 +364,7 @@ def by_klamm(side: SecuredSide, way: Way, case: Case, step: str) -> str:
     return DONE
 
 
-def test_klamm(klamm_cluster: SecuredSide) -> None:
+def test_klamms_own_client_logs_in_or_gets_an_error_with_kafkas_name(klamm_cluster: SecuredSide) -> None:
     """Its errors have Kafka's names."""
     for way, case, step in STEPS:
         outcome = by_klamm(klamm_cluster, way, case, step)

@@ -73,7 +73,7 @@ def tool(name: str, *arguments: str, given: bytes | None = None) -> subprocess.C
 
 @pytest.mark.behaviour("Java", LOGIN)
 @pytest.mark.parametrize("mechanism", MODULES)
-def test_java(cluster: SaslCluster, mechanism: str, tmp_path: Path) -> None:
+def test_java_produces_and_consumes_after_a_sasl_login(cluster: SaslCluster, mechanism: str, tmp_path: Path) -> None:
     topic = f"java-{mechanism}"
     at = ["--bootstrap-server", cluster.address("SASL_SSL")]
     config = java_settings(cluster, mechanism, PASSWORD, tmp_path)
@@ -87,7 +87,9 @@ def test_java(cluster: SaslCluster, mechanism: str, tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("Java", LOGIN)
 @pytest.mark.parametrize("mechanism", MODULES)
-def test_java_with_a_wrong_password(cluster: SaslCluster, mechanism: str, tmp_path: Path) -> None:
+def test_java_with_a_wrong_password_gets_an_authentication_error(
+    cluster: SaslCluster, mechanism: str, tmp_path: Path
+) -> None:
     config = java_settings(cluster, mechanism, "wrong", tmp_path)
     listed = tool(
         "TopicCommand", "--bootstrap-server", cluster.address("SASL_SSL"), "--command-config", config, "--list"
@@ -100,7 +102,7 @@ def test_java_with_a_wrong_password(cluster: SaslCluster, mechanism: str, tmp_pa
 
 @pytest.mark.behaviour("kafka-python", LOGIN)
 @pytest.mark.parametrize("mechanism", MODULES)
-def test_kafka_python(cluster: SaslCluster, mechanism: str) -> None:
+def test_kafka_python_produces_and_consumes_after_a_sasl_login(cluster: SaslCluster, mechanism: str) -> None:
     topic = f"kafka-python-{mechanism}"
     settings = {
         "bootstrap_servers": cluster.address("SASL_SSL"),
@@ -123,7 +125,7 @@ def test_kafka_python(cluster: SaslCluster, mechanism: str) -> None:
 
 @pytest.mark.behaviour("confluent-kafka", LOGIN)
 @pytest.mark.parametrize("mechanism", MODULES)
-def test_confluent(cluster: SaslCluster, mechanism: str) -> None:
+def test_confluent_logs_in_by_sasl_and_is_refused_with_a_wrong_password(cluster: SaslCluster, mechanism: str) -> None:
     topic, settings = f"confluent-{mechanism}", cluster.client(mechanism)
     producer = Producer(settings)
     for value in VALUES:
@@ -140,7 +142,7 @@ def test_confluent(cluster: SaslCluster, mechanism: str) -> None:
 
 @pytest.mark.behaviour("kcat", LOGIN)
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
-def test_kcat(cluster: SaslCluster) -> None:
+def test_kcat_produces_and_consumes_after_a_sasl_login(cluster: SaslCluster) -> None:
     """Logs in by PLAIN: kcat's librdkafka repeats another nonce than the server's in SCRAM, which Kafka has refused
     since CVE-2024-56128 too."""
     mechanism = "PLAIN"
@@ -153,7 +155,7 @@ def test_kcat(cluster: SaslCluster) -> None:
 
 @pytest.mark.behaviour("aiokafka", LOGIN)
 @pytest.mark.parametrize("mechanism", MODULES)
-def test_aiokafka(cluster: SaslCluster, mechanism: str) -> None:
+def test_aiokafka_logs_in_by_sasl_and_is_refused_with_a_wrong_password(cluster: SaslCluster, mechanism: str) -> None:
     def settings(password: str) -> dict[str, Any]:
         return {
             "bootstrap_servers": cluster.address("SASL_SSL"),

@@ -81,7 +81,7 @@ def tool(name: str, *arguments: str, given: bytes | None = None) -> subprocess.C
 
 
 @pytest.mark.behaviour("Java", TLS)
-def test_java(settings: dict[str, str], topic: str, tmp_path: Path) -> None:
+def test_java_produces_and_consumes_over_tls(settings: dict[str, str], topic: str, tmp_path: Path) -> None:
     at = ["--bootstrap-server", settings["bootstrap.servers"]]
     config = java_settings(settings, tmp_path)
     given = b"".join(value + b"\n" for value in VALUES)
@@ -93,7 +93,7 @@ def test_java(settings: dict[str, str], topic: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("Java", TLS)
-def test_java_without_a_certificate(refused: dict[str, str], tmp_path: Path) -> None:
+def test_java_without_a_certificate_is_refused(refused: dict[str, str], tmp_path: Path) -> None:
     at = ["--bootstrap-server", refused["bootstrap.servers"], "--command-config", java_settings(refused, tmp_path)]
     listed = tool("TopicCommand", *at, "--list")
     assert listed.returncode == 1
@@ -104,7 +104,7 @@ def test_java_without_a_certificate(refused: dict[str, str], tmp_path: Path) -> 
 
 
 @pytest.mark.behaviour("confluent-kafka", TLS)
-def test_confluent(settings: dict[str, str], topic: str) -> None:
+def test_confluent_produces_and_consumes_over_tls(settings: dict[str, str], topic: str) -> None:
     producer = Producer(settings)
     for value in VALUES:
         producer.produce(topic, value)
@@ -117,7 +117,7 @@ def test_confluent(settings: dict[str, str], topic: str) -> None:
 
 
 @pytest.mark.behaviour("confluent-kafka", TLS)
-def test_confluent_without_a_certificate(refused: dict[str, str]) -> None:
+def test_confluent_without_a_certificate_is_refused(refused: dict[str, str]) -> None:
     admin = AdminClient(refused)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=5)
@@ -125,7 +125,7 @@ def test_confluent_without_a_certificate(refused: dict[str, str]) -> None:
 
 @pytest.mark.behaviour("kcat", TLS)
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
-def test_kcat(settings: dict[str, str], topic: str) -> None:
+def test_kcat_produces_and_consumes_over_tls(settings: dict[str, str], topic: str) -> None:
     options = [f"-X{name}={text}" for name, text in settings.items()]
     given = b"".join(value + b"\n" for value in VALUES)
     subprocess.run(["kcat", *options, "-t", topic, "-P"], input=given, check=True, timeout=TIMEOUT_S)
@@ -137,7 +137,7 @@ def test_kcat(settings: dict[str, str], topic: str) -> None:
 
 
 @pytest.mark.behaviour("aiokafka", TLS)
-def test_aiokafka(settings: dict[str, str], topic: str) -> None:
+def test_aiokafka_produces_and_consumes_over_tls(settings: dict[str, str], topic: str) -> None:
     async def scenario() -> list[bytes | None]:
         common = {
             "bootstrap_servers": settings["bootstrap.servers"],
@@ -154,7 +154,7 @@ def test_aiokafka(settings: dict[str, str], topic: str) -> None:
 
 
 @pytest.mark.behaviour("aiokafka", TLS)
-def test_aiokafka_without_a_certificate(refused: dict[str, str]) -> None:
+def test_aiokafka_without_a_certificate_is_refused(refused: dict[str, str]) -> None:
     async def scenario() -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=refused["bootstrap.servers"], security_protocol="SSL", ssl_context=context(refused)
@@ -179,7 +179,7 @@ def python_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.behaviour("kafka-python", TLS)
-def test_kafka_python(settings: dict[str, str], topic: str) -> None:
+def test_kafka_python_produces_and_consumes_over_tls(settings: dict[str, str], topic: str) -> None:
     producer = KafkaProducer(**python_settings(settings))
     for value in VALUES:
         producer.send(topic, value)
@@ -194,6 +194,6 @@ def test_kafka_python(settings: dict[str, str], topic: str) -> None:
 
 
 @pytest.mark.behaviour("kafka-python", TLS)
-def test_kafka_python_without_a_certificate(refused: dict[str, str]) -> None:
+def test_kafka_python_without_a_certificate_is_refused(refused: dict[str, str]) -> None:
     with pytest.raises(KafkaError):
         KafkaProducer(**python_settings(refused), bootstrap_timeout_ms=5_000)

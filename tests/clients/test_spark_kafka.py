@@ -51,7 +51,7 @@ def values(frame: Any) -> list[int]:
 
 
 @behaviour("batch: writes, reads all, from offsets and from a time")
-def test_batch(spark: Any, bootstrap: str, topic: str) -> None:
+def test_sparks_kafka_source_reads_a_batch_by_offsets_and_timestamps(spark: Any, bootstrap: str, topic: str) -> None:
     options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
     rows(spark, 0, COUNT).write.format("kafka").options(**options).save()
     reader = spark.read.format("kafka").options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
@@ -75,7 +75,9 @@ def test_batch(spark: Any, bootstrap: str, topic: str) -> None:
 
 
 @behaviour("streaming: from topic to topic, stopped and gone on with from its checkpoint")
-def test_streaming(spark: Any, bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_sparks_kafka_stream_copies_each_record_once_over_a_restart(
+    spark: Any, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
     target = f"{topic}-out"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(target, 2, 3)])[target].result(TIMEOUT_S)
@@ -104,7 +106,7 @@ def test_streaming(spark: Any, bootstrap: str, topic: str, tmp_path: Path) -> No
 
 
 @behaviour("reads what was committed of transactions")
-def test_read_committed(spark: Any, bootstrap: str, topic: str) -> None:
+def test_sparks_kafka_source_does_not_read_aborted_records(spark: Any, bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     producer.init_transactions(TIMEOUT_S)
     for number in range(3):

@@ -41,5 +41,5 @@ def door(request: pytest.FixtureRequest, spark: Any, cluster: Any, tmp_path: Pat
 @pytest.mark.parametrize(
     "case", [pytest.param(each, id=each.name, marks=pytest.mark.spark_case(each)) for each in CASES]
 )
-def test_case(door: Door, case: Case) -> None:
+def test_sparks_options_of_klamm_and_kafka_give_the_expected_result(door: Door, case: Case) -> None:
     assert case.ask(door) == case.expected(door.format)

@@ -149,7 +149,7 @@ def kafkas(worlds: list[World], directory: Path) -> list[list[bool]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_decides_as_kafkas_own(tmp_path: Path) -> None:
+def test_the_standard_authorizer_decides_as_kafkas_authorizer_does(tmp_path: Path) -> None:
     seed = seeds.run_seed()
     print(f"{WORLDS * QUESTIONS} cases of TEST_SEED={seed}: pytest {__file__}")
     rng = random.Random(seed)

@@ -35,7 +35,7 @@ def tool(name: str, *arguments: str, given: str | None = None) -> str:
     return run.stdout
 
 
-def test_a_topic_from_its_creation_to_its_end(bootstrap: str, name: str) -> None:
+def test_kafkas_tools_create_fill_read_describe_and_delete_a_topic(bootstrap: str, name: str) -> None:
     at = ["--bootstrap-server", bootstrap]
     tool("TopicCommand", *at, "--create", "--topic", name, "--partitions", "2", "--config", "segment.ms=71234")
     assert "segment.ms=71234" in tool("TopicCommand", *at, "--describe", "--topic", name)
@@ -53,7 +53,7 @@ def test_a_topic_from_its_creation_to_its_end(bootstrap: str, name: str) -> None
     tool("TopicCommand", *at, "--delete", "--topic", name)
 
 
-def test_settings_of_brokers_that_change_at_run_time(bootstrap: str) -> None:
+def test_kafka_configs_changes_broker_configs_and_shows_their_sources(bootstrap: str) -> None:
     """kafka-configs.sh changes settings of brokers at run time, and shows the source of each value."""
 
     def configs(*arguments: str) -> str:
@@ -91,14 +91,14 @@ def test_settings_of_brokers_that_change_at_run_time(bootstrap: str) -> None:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
-def test_the_cluster_as_the_tools_show_it(bootstrap: str, command: list[str], expected: str) -> None:
+def test_kafkas_tools_show_the_cluster(bootstrap: str, command: list[str], expected: str) -> None:
     name, *arguments = command
     position = 1 if name == "ClusterTool" else 0
     arguments[position:position] = ["--bootstrap-server", bootstrap]
     assert expected in tool(name, *arguments)
 
 
-def test_an_operator_aborts_what_hangs(klamm_node: KlammProcess, name: str) -> None:
+def test_kafka_transactions_aborts_a_hanging_transaction(klamm_node: KlammProcess, name: str) -> None:
     at = ["--bootstrap-server", klamm_node.kafka_bootstrap]
     with KafkaWire(klamm_node.kafka_bootstrap) as wire:
         topic_id = scenarios.create_topic(wire, name)
@@ -110,7 +110,7 @@ def test_an_operator_aborts_what_hangs(klamm_node: KlammProcess, name: str) -> N
         assert version_scenarios.stable_end(wire, name) == 4
 
 
-def test_a_feature_keeps_its_level(bootstrap: str) -> None:
+def test_kafka_features_cannot_downgrade_transaction_version(bootstrap: str) -> None:
     at = ["--bootstrap-server", bootstrap]
     with pytest.raises(AssertionError, match="only supports version 2"):
         tool("FeatureCommand", *at, "downgrade", "--feature", "transaction.version=1")

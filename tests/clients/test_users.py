@@ -55,7 +55,9 @@ def no_users(bootstrap: str) -> Iterator[None]:
 
 
 @pytest.mark.behaviour("Kafka's command-line tools", "users who log in by SCRAM")
-def test_kafka_configs_does_the_same_at_both(bootstrap: str, apache_kafka: ApacheKafka, no_users: None) -> None:
+def test_kafka_configs_changes_users_in_klamm_as_in_kafka(
+    bootstrap: str, apache_kafka: ApacheKafka, no_users: None
+) -> None:
     commands = [
         ("--alter", "--entity-name", "alice", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=secret]"),
         ("--alter", "--entity-name", "alice", "--add-config", "SCRAM-SHA-512=[password=secret]"),
@@ -75,7 +77,7 @@ def test_kafka_configs_does_the_same_at_both(bootstrap: str, apache_kafka: Apach
         assert ours == (0, "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-512=iterations=4096")
 
 
-def test_confluent(bootstrap: str, no_users: None) -> None:
+def test_confluent_adds_and_describes_a_scram_user(bootstrap: str, no_users: None) -> None:
     client = confluent.AdminClient({"bootstrap.servers": bootstrap})
     info = confluent.ScramCredentialInfo(confluent.ScramMechanism.SCRAM_SHA_512, 5000)
     upsertion = confluent.UserScramCredentialUpsertion("carol", info, b"secret")

@@ -101,7 +101,7 @@ def test_configs_without_a_value_are_refused_one_resource_at_a_time(wire: KafkaW
     assert own_configs(wire, topic) == {}
 
 
-def test_what_has_configs_is_listed_by_kind(wire: KafkaWire, topic: str) -> None:
+def test_list_config_resources_lists_brokers_and_topics_by_type(wire: KafkaWire, topic: str) -> None:
     def listed(*kinds: int):
         answer = wire.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": kinds})
         assert answer.error_code == ErrorCode.none
@@ -162,7 +162,9 @@ def test_partitions_move_and_leaders_are_elected(wire: KafkaWire, topic: str, ve
 
 
 @pytest.mark.parametrize("version", ends(ApiKey.DESCRIBE_LOG_DIRS))
-def test_log_dirs_say_what_lies_in_them(bootstrap: str, wire: KafkaWire, topic: str, version: int) -> None:
+def test_describe_log_dirs_lists_the_requested_replicas(
+    bootstrap: str, wire: KafkaWire, topic: str, version: int
+) -> None:
     def described_dirs(topics):
         answer = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics})
         assert {one.error_code for one in answer.results} == {ErrorCode.none}
@@ -186,7 +188,9 @@ def test_log_dirs_say_what_lies_in_them(bootstrap: str, wire: KafkaWire, topic: 
 
 
 @pytest.mark.parametrize("version", ends(ApiKey.ALTER_REPLICA_LOG_DIRS))
-def test_a_replica_stays_where_it_is_or_is_refused_by_name(wire: KafkaWire, topic: str, version: int) -> None:
+def test_alter_replica_log_dirs_accepts_the_current_directory_and_refuses_an_unknown_one(
+    wire: KafkaWire, topic: str, version: int
+) -> None:
     (log_dir,) = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None}).results
     answer = wire.ask(
         ApiKey.ALTER_REPLICA_LOG_DIRS,
@@ -203,7 +207,7 @@ def test_a_replica_stays_where_it_is_or_is_refused_by_name(wire: KafkaWire, topi
 
 
 @pytest.mark.parametrize("version", ends(ApiKey.DESCRIBE_QUORUM))
-def test_the_quorum_has_voters_and_brokers_watch_it(wire: KafkaWire, version: int) -> None:
+def test_describe_quorum_lists_controllers_as_voters_and_brokers_as_observers(wire: KafkaWire, version: int) -> None:
     answer = wire.ask(ApiKey.DESCRIBE_QUORUM, version, {"topics": METADATA_QUORUM})
     assert answer.error_code == ErrorCode.none
     partition = answer.topics[0].partitions[0]
@@ -222,7 +226,7 @@ def test_the_quorum_has_voters_and_brokers_watch_it(wire: KafkaWire, version: in
 
 
 @pytest.mark.parametrize("version", ends(ApiKey.DESCRIBE_CLUSTER))
-def test_the_cluster_is_its_brokers(wire: KafkaWire, version: int) -> None:
+def test_describe_cluster_lists_brokers_and_refuses_other_endpoint_types(wire: KafkaWire, version: int) -> None:
     def describe(**fields):
         return wire.ask(ApiKey.DESCRIBE_CLUSTER, version, {"include_cluster_authorized_operations": False, **fields})
 
@@ -235,7 +239,7 @@ def test_the_cluster_is_its_brokers(wire: KafkaWire, version: int) -> None:
         assert describe(endpoint_type=9, include_fenced_brokers=False).error_code == ErrorCode.unsupported_endpoint_type
 
 
-def test_topics_come_in_pages_that_go_on_at_the_cursor(wire: KafkaWire, topic: str) -> None:
+def test_describe_topic_partitions_continues_at_the_cursor(wire: KafkaWire, topic: str) -> None:
     seen, cursor = [], None
     while True:
         asked = {"topics": [{"name": topic}, {"name": "z-none"}], "response_partition_limit": 2, "cursor": cursor}
@@ -255,7 +259,7 @@ def test_topics_come_in_pages_that_go_on_at_the_cursor(wire: KafkaWire, topic: s
     assert {one.replica_nodes for one in described(wire, topic)} == {(1, 2)}
 
 
-def test_producers_are_described_by_who_leads(bootstrap: str, name: str) -> None:
+def test_describe_producers_of_an_unknown_topic_is_refused_by_every_broker(bootstrap: str, name: str) -> None:
     codes = set()
     for address in bootstrap.split(","):
         with KafkaWire(address) as wire:
@@ -265,7 +269,7 @@ def test_producers_are_described_by_who_leads(bootstrap: str, name: str) -> None
     assert codes == {ErrorCode.unknown_topic_or_partition}
 
 
-def test_what_needs_users_says_that_there_are_none(wire: KafkaWire) -> None:
+def test_acls_are_disabled_and_scram_users_are_unknown_without_security(wire: KafkaWire) -> None:
     anything = {
         "resource_type_filter": 1,
         "resource_name_filter": None,
@@ -294,7 +298,7 @@ def test_what_needs_users_says_that_there_are_none(wire: KafkaWire) -> None:
     assert [(one.user, one.error_code) for one in somebody.results] == [("a", ErrorCode.resource_not_found)]
 
 
-def test_features_cannot_be_set_and_unknown_brokers_not_unregistered(wire: KafkaWire) -> None:
+def test_a_feature_update_and_the_unregistration_of_an_unknown_broker_are_refused(wire: KafkaWire) -> None:
     update = {"feature": "no.such.feature", "max_version_level": 1, "allow_downgrade": False, "upgrade_type": 1}
     asked = {"timeout": TIMEOUT_MS, "feature_updates": [update], "validate_only": False}
     for version in ends(ApiKey.UPDATE_FEATURES):
@@ -335,7 +339,7 @@ def coordinator_of(bootstrap: str, key: str, key_type: int = 0) -> str:
     return f"{found[0].host}:{found[0].port}"
 
 
-def test_each_group_and_transaction_is_one_brokers_to_list_and_describe(bootstrap: str, name: str) -> None:
+def test_each_group_and_transaction_is_listed_and_described_by_one_broker_only(bootstrap: str, name: str) -> None:
     """A client that asks all brokers and joins the answers must not count anything twice."""
     keys = [f"{name}-{number}" for number in range(12)]
     named = {key: (coordinator_of(bootstrap, key), coordinator_of(bootstrap, key, 1)) for key in keys}
@@ -380,7 +384,7 @@ def member(name: str, version: int, member_id: str = "", instance: str | None = 
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 9])
-def test_a_first_join_is_given_an_id_from_version_4_on(wire: KafkaWire, name: str, version: int) -> None:
+def test_a_first_join_gets_member_id_required_from_version_4_on(wire: KafkaWire, name: str, version: int) -> None:
     """KIP-394: before, clients do not know what to do with it."""
     wire.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [name]})
     settled = (ErrorCode.none, ErrorCode.member_id_required)
@@ -429,7 +433,7 @@ def metadata_of(wire: KafkaWire, name: str):
     return wire.ask(ApiKey.METADATA, 12, {"topics": [{"name": name, "topic_id": None}], **asked}).topics[0]
 
 
-def test_who_has_changed_a_topic_sees_it_at_once(bootstrap: str, name: str) -> None:
+def test_a_broker_that_forwarded_a_topic_change_shows_it_at_once(bootstrap: str, name: str) -> None:
     """The broker that passed the change on answers when its own metadata shows it."""
     for number, address in enumerate(bootstrap.split(",") * 3):
         topic = f"{name}-{number}"
@@ -456,7 +460,7 @@ def test_who_has_changed_a_topic_sees_it_at_once(bootstrap: str, name: str) -> N
             assert metadata_of(wire, topic).error_code == ErrorCode.unknown_topic_or_partition
 
 
-def test_a_topic_that_metadata_creates_is_in_its_answer(bootstrap: str, name: str) -> None:
+def test_a_topic_that_a_metadata_request_creates_is_in_its_answer(bootstrap: str, name: str) -> None:
     for number, address in enumerate(bootstrap.split(",")):
         topics = [{"name": f"{name}-{number}-{each}", "topic_id": None} for each in range(3)]
         asked = {"allow_auto_topic_creation": True, "include_topic_authorized_operations": False}

@@ -48,19 +48,19 @@ def complaints(bootstrap: str) -> list[str]:
     return told
 
 
-def test_librdkafka_at_a_grpc_listener(cluster: KlammProcess) -> None:
+def test_librdkafka_at_a_grpc_listener_reports_a_disconnect_and_harms_no_other_client(cluster: KlammProcess) -> None:
     told = complaints(cluster.bootstrap)
     assert any("Disconnected" in one or "brokers are down" in one for one in told), told
     assert AdminClient({"bootstrap.servers": cluster.kafka_bootstrap}).list_topics(timeout=TIMEOUT_S).brokers
 
 
-def test_librdkafka_at_a_metrics_port_is_logged_once(cluster: KlammProcess, metrics_port: int) -> None:
+def test_a_kafka_client_at_the_metrics_port_is_logged_once(cluster: KlammProcess, metrics_port: int) -> None:
     assert complaints(f"127.0.0.1:{metrics_port}")
     (line,) = lines(cluster, f"a Kafka client from 127.0.0.1 connected to the metrics port {metrics_port}")
     assert "clients dial the server's listeners" in line
 
 
-def test_librdkafka_with_tls_at_a_kafka_listener_is_logged_once(cluster: KlammProcess) -> None:
+def test_a_tls_client_at_a_plaintext_kafka_listener_is_logged_once(cluster: KlammProcess) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap, "security.protocol": "SSL", "log_level": 2})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=PATIENCE_S)
@@ -69,7 +69,7 @@ def test_librdkafka_with_tls_at_a_kafka_listener_is_logged_once(cluster: KlammPr
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test and make clients install it")
-def test_kcat_at_a_grpc_listener(cluster: KlammProcess) -> None:
+def test_kcat_at_a_grpc_listener_fails_with_a_disconnect(cluster: KlammProcess) -> None:
     command = ["kcat", "-b", cluster.bootstrap, "-L", "-m", str(PATIENCE_S)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.returncode == 1

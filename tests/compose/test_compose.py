@@ -67,14 +67,14 @@ def test_the_host_and_containers_produce_and_consume(cluster: ComposeCluster) ->
     _check_read(inside, expected)
 
 
-def test_kafka_clients_on_the_host_do_too(cluster: ComposeCluster) -> None:
+def test_kafka_clients_on_the_host_produce_and_consume(cluster: ComposeCluster) -> None:
     expected = _fill(cluster, "payments") + _fill_as_kafka_client("payments")
     messages = read_as_kafka_group({"bootstrap.servers": "localhost:9102"}, "outside", "payments")
     with verdict():
         assert sorted(int(message.value()) for message in messages) == expected
 
 
-def test_its_settings_are_those_of_the_file_and_nobody_is_root(cluster: ComposeCluster) -> None:
+def test_a_container_has_the_settings_of_the_file_and_does_not_run_as_root(cluster: ComposeCluster) -> None:
     shown = cluster.exec(BROKER, "klamm-broker --show-config").splitlines()
     assert "min.insync.replicas=2 (environment)" in shown
     assert cluster.exec(BROKER, "id -u") == "10001"
@@ -82,7 +82,7 @@ def test_its_settings_are_those_of_the_file_and_nobody_is_root(cluster: ComposeC
     assert refusal.endswith("KLAMM_MIN_INSYNC_REPLICA; did you mean KLAMM_MIN_INSYNC_REPLICAS?")
 
 
-def test_everything_is_there_after_down_and_up(cluster: ComposeCluster) -> None:
+def test_records_and_offsets_survive_compose_down_and_up(cluster: ComposeCluster) -> None:
     first = _fill(cluster, "kept")
     _check_read(cluster.exec(BROKER, "klamm consume kept --group inside --from beginning --exit"), first)
     later = _fill_as_kafka_client("kept")
@@ -95,7 +95,7 @@ def test_everything_is_there_after_down_and_up(cluster: ComposeCluster) -> None:
     _check_read(cluster.exec(BROKER, "klamm consume kept --group inside --exit"), later)
 
 
-def test_nothing_is_violated_whatever_happens_to_containers(cluster: ComposeCluster) -> None:
+def test_faults_of_containers_violate_no_guarantee(cluster: ComposeCluster) -> None:
     print(f"\nTEST_SEED={SEED}")
     reader = GroupReader(BOOTSTRAP)
     run_each(cluster, COMPOSE_FAULTS, seed=SEED, readers=[reader])
@@ -103,7 +103,7 @@ def test_nothing_is_violated_whatever_happens_to_containers(cluster: ComposeClus
     print(f"the group committed {committed} records; memory after the load: {cluster.used_memory}")
 
 
-def test_one_of_each_is_a_cluster_too(base_image: str, cluster: ComposeCluster) -> None:
+def test_the_small_profile_with_one_server_of_each_kind_works(base_image: str, cluster: ComposeCluster) -> None:
     cluster.close()
     small = ComposeCluster(cluster.engine, cluster.project, base_image, profile="small", services=SMALL_SERVICES)
     try:

@@ -78,7 +78,7 @@ def klamm(*arguments: str, config: Path | None = None, stdin: str = "") -> subpr
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=patience(), check=False)
 
 
-def test_who_has_the_password_produces_and_consumes(
+def test_clients_with_the_password_produce_and_consume(
     cluster: ComposeCluster, known: Path, librdkafka: dict[str, str]
 ) -> None:
     config = known / "client.properties"
@@ -100,7 +100,7 @@ def test_who_has_the_password_produces_and_consumes(
         assert sorted(int(message.value()) for message in messages) == everything
 
 
-def test_a_stranger_gets_nothing(known: Path, librdkafka: dict[str, str]) -> None:
+def test_a_client_without_the_right_password_gets_no_data(known: Path, librdkafka: dict[str, str]) -> None:
     """A client without a password, or with a wrong one, gets no data. The certificates are public."""
     trusting = {name: librdkafka[name] for name in ("bootstrap.servers", "ssl.ca.location", "log_level")}
     guessed = {**librdkafka, "sasl.password": "guessed"}
@@ -122,7 +122,7 @@ def test_a_stranger_gets_nothing(known: Path, librdkafka: dict[str, str]) -> Non
 
 
 @pytest.mark.usefixtures("cluster")
-def test_no_port_of_the_host_says_anything_in_plain_text() -> None:
+def test_no_port_of_the_host_answers_in_plain_text() -> None:
     """No port of the host shows records or metrics in plain text. A port that speaks HTTP or Kafka's protocol does so
     only over TLS."""
     for port in HOST_PORTS:
@@ -139,7 +139,7 @@ def test_no_port_of_the_host_says_anything_in_plain_text() -> None:
         assert said[:1] in (b"", b"\x15"), "a TLS alert at the most"
 
 
-def test_metrics_are_shown_to_nobody_else(cluster: ComposeCluster) -> None:
+def test_the_metrics_port_is_reachable_only_inside_its_container(cluster: ComposeCluster) -> None:
     assert "9404/tcp" not in cluster.container(BROKER).attrs["NetworkSettings"]["Ports"]
     for host, answers in (("127.0.0.1", "yes"), ("secure-broker-1", "no")):
         dial = f"import socket; socket.create_connection(('{host}', 9404), 5)"
@@ -147,7 +147,7 @@ def test_metrics_are_shown_to_nobody_else(cluster: ComposeCluster) -> None:
         assert said == answers
 
 
-def test_the_keys_do_not_leave_their_volume(cluster: ComposeCluster) -> None:
+def test_a_broker_cannot_read_the_ca_key_and_its_config_shows_no_password(cluster: ComposeCluster) -> None:
     assert cluster.exec(BROKER, "cat /security/ca.key > /dev/null 2>&1 || echo refused") == "refused"
     assert cluster.exec(BROKER, "stat -c %a /security/secure-broker-1.pem /security/admin.password") == "600\n600"
     shown = cluster.exec(BROKER, "klamm-broker --show-config")

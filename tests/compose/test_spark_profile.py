@@ -42,7 +42,9 @@ def consumer() -> Iterator[Consumer]:
     made.close()
 
 
-def test_its_figures_are_there_once_whatever_happens_to_the_driver(cluster: ComposeCluster, consumer: Consumer) -> None:
+def test_the_delay_figures_are_written_once_although_the_driver_is_killed(
+    cluster: ComposeCluster, consumer: Consumer
+) -> None:
     begin_s = time.monotonic()
     figures = _read(consumer, HOURS, cluster)
     print(f"\n{len(figures)} figures {time.monotonic() - begin_s:.0f} s after the cluster was healthy")

@@ -47,7 +47,7 @@ def test_swarm_options_differ_between_seeds() -> None:
     assert {options.replica_count for options in drawn} == {2, 3, 4, 5}
 
 
-def test_chains_tell_logs_apart() -> None:
+def test_the_chains_of_two_logs_differ_from_their_first_different_record() -> None:
     one, other = SimLog(SimLogConfig(1)), SimLog(SimLogConfig(1))
     for log, last in ((one, 3), (other, 4)):
         log.append_as_follower(encode([(0, 9, 0, 1), (0, 9, 1, 2), (1, 9, 2, last)]), now_ms=0)
@@ -58,7 +58,7 @@ def test_chains_tell_logs_apart() -> None:
     assert one.chain_at(3) == other.chain_at(3)
 
 
-def test_a_stream_is_in_order_and_ends_with_the_first_loss() -> None:
+def test_a_network_channel_delivers_in_order_and_ends_at_the_first_lost_message() -> None:
     world = World(seed=1)
     network = Network(world, Options.draw(random.Random(1)))
     network.is_faulty = False

@@ -35,7 +35,7 @@ def test_a_removed_voter_with_a_newer_term_finds_the_leader() -> None:
     assert run_seed(REMOVED_WITH_A_NEWER_TERM).committed_count > 0
 
 
-def test_a_failing_run_is_made_short() -> None:
+def test_a_failing_run_is_shrunk_to_fewer_decisions() -> None:
     decisions: list[Decision] = []
     with MUTATIONS["vote-for-shorter-log"].planted():
         with pytest.raises(AssertionError) as failure:
@@ -89,13 +89,13 @@ def chunk(position: int, data: bytes, *, is_last: bool) -> WriteSnapshotChunk:
 
 
 class TestImage:
-    def test_it_applies_a_cut_before_the_entries(self) -> None:
+    def test_an_image_truncates_the_log_before_it_adds_entries(self) -> None:
         image = Image(VoterSet())
         image.apply(write(1, entry(0), entry(1), entry(2)))
         image.apply(write(2, entry(1, term=2), log_end_index=1))
         assert [stored.term for stored in image.stored().entries] == [1, 2]
 
-    def test_a_snapshot_counts_only_when_it_is_whole(self) -> None:
+    def test_a_disk_image_has_a_snapshot_only_after_its_last_chunk(self) -> None:
         image = Image(VoterSet())
         image.apply(write(1, snapshot_chunk=chunk(0, b"ab", is_last=False)))
         assert image.stored().snapshot.end_index == 0
@@ -103,7 +103,7 @@ class TestImage:
         image.apply(write(3, snapshot_chunk=chunk(2, b"e", is_last=True)))
         assert (image.stored().snapshot, image.snapshot_data, image.end_index) == (SNAPSHOT, b"cde", 2)
 
-    def test_it_forgets_what_is_below_the_start(self) -> None:
+    def test_an_image_drops_entries_below_the_log_start(self) -> None:
         image = Image(VoterSet())
         image.apply(write(1, entry(0), entry(1), entry(2)))
         image.apply(write(2, log_start_index=2))
@@ -122,13 +122,13 @@ class TestDisk:
         disk.open(lambda writes: None, disk.crash)
         return disk
 
-    def test_what_is_synced_survives_a_crash(self, world: World, disk: Disk) -> None:
+    def test_synced_entries_survive_a_crash(self, world: World, disk: Disk) -> None:
         disk.write(write(1, entry(0)))
         world.run_until(10 * MS)
         disk.crash()
         assert len(disk.durable.stored().entries) == 1
 
-    def test_a_crash_keeps_a_prefix_of_what_is_not_synced(self, world: World, disk: Disk) -> None:
+    def test_a_crash_keeps_a_prefix_of_the_unsynced_entries(self, world: World, disk: Disk) -> None:
         kept = set()
         for _ in range(50):
             disk.durable = Image(VoterSet())
@@ -138,7 +138,7 @@ class TestDisk:
             kept.add(tuple(stored.index for stored in disk.durable.stored().entries))
         assert kept == {(), (0,), (0, 1), (0, 1, 2)}
 
-    def test_a_sync_covers_what_was_written_before_it_began(self, world: World, disk: Disk) -> None:
+    def test_a_sync_covers_the_writes_from_before_it_began(self, world: World, disk: Disk) -> None:
         told: list[list[int]] = []
         disk.open(lambda writes: told.append([w.persist_id for w in writes if isinstance(w, Persist)]), disk.crash)
         for persist_id in (1, 2, 3):
@@ -163,7 +163,7 @@ class TestNetwork:
     def message(self, sender: int, receiver: int) -> Message:
         return TimeoutNowRequest(sender=ReplicaKey(sender, "a"), receiver=ReplicaKey(receiver, "a"), term=1)
 
-    def test_a_cut_is_one_way_and_ends(self, world: World) -> None:
+    def test_a_network_cut_drops_messages_in_one_direction_until_it_ends(self, world: World) -> None:
         arrived: list[Message] = []
         network = Network(world, quiet_options(), arrived.append)
         network.heal()
@@ -177,7 +177,7 @@ class TestNetwork:
         world.run_until(200 * MS)
         assert arrived[1:] == [self.message(1, 2)]
 
-    def test_cuts_that_overlap_end_one_by_one(self, world: World) -> None:
+    def test_of_two_overlapping_network_cuts_the_longer_one_still_drops_messages(self, world: World) -> None:
         arrived: list[Message] = []
         network = Network(world, quiet_options(), arrived.append)
         network.heal()

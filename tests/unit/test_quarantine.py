@@ -49,7 +49,7 @@ def faults(all_marked: list[Quarantined]) -> Iterator[str]:
             yield f"{one.path}: a test that guards data must not be in quarantine"
 
 
-def test_the_quarantine_is_in_order() -> None:
+def test_the_quarantine_of_this_repository_has_no_faults() -> None:
     paths = sorted((ROOT / "tests").rglob("test_*.py"))
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
     assert not list(faults([one for path, text in texts.items() for one in quarantined(path, text)]))
@@ -79,12 +79,12 @@ def test_slow():
         ),
     ],
 )
-def test_a_fault_is_named(path: str, reason: str, body: str, expected: str) -> None:
+def test_each_fault_of_a_quarantine_marker_is_reported(path: str, reason: str, body: str, expected: str) -> None:
     found = list(faults(list(quarantined(path, MARKED.format(reason=reason, body=body)))))
     assert [expected in fault for fault in found] == ([True] if expected else [])
 
 
-def test_a_sixth_test_is_one_too_many() -> None:
+def test_a_sixth_test_in_quarantine_is_refused() -> None:
     marked = list(quarantined("tests/compose/test_a.py", MARKED.format(reason=REASON, body="pass")))
     assert not list(faults(marked * MOST))
     assert list(faults(marked * (MOST + 1))) == ["6 tests are in quarantine, expected at most 5"]

@@ -77,18 +77,18 @@ def dynamic(side: Side, broker: str) -> set[str]:
 
 
 @pytest.mark.parametrize("topic", ["plain", "compacted"])
-def test_topics(sides: Sides, topic: str) -> None:
+def test_the_described_topic_configs_differ_from_kafkas_only_as_the_table_says(sides: Sides, topic: str) -> None:
     ours, kafka = (described(side, TOPIC_RESOURCE, topic).keys() for side in sides)
     assert ours - ONLY_HERE.keys() == kafka
     assert differing(sides, TOPIC_RESOURCE, topic) == {name: list(fields) for name, (fields, _) in TOPIC.items()}
 
 
-def test_brokers(sides: Sides) -> None:
+def test_the_described_broker_configs_differ_from_kafkas_only_as_the_table_says(sides: Sides) -> None:
     expected = {name: list(fields) for name, (fields, _) in BROKER.items()}
     assert differing(sides, BROKER_RESOURCE, "1") == expected
 
 
-def test_what_is_set_at_every_level(sides: Sides, name: str) -> None:
+def test_configs_of_a_topic_a_broker_and_all_brokers_have_the_same_values_as_in_kafka(sides: Sides, name: str) -> None:
     """Sets configs on one topic, on its broker and on all brokers, and compares their values."""
     configs = {"cleanup.policy": "compact,delete", "retention.bytes": "5000000"}
     levels: list[tuple[str, dict[str, str]]] = [
@@ -116,7 +116,7 @@ def test_what_is_set_at_every_level(sides: Sides, name: str) -> None:
 CLEANER = {"log_cleaner_threads": "2", "log_cleaner_backoff_ms": "20000"}
 
 
-def test_a_broker_with_values_of_its_own(sides: Sides) -> None:
+def test_dynamic_configs_of_a_broker_are_shown_removed_and_refused_as_in_kafka(sides: Sides) -> None:
     """Compares the values of one broker and of all brokers field by field. Then removes values, and tries some that are
     refused."""
     levels: list[tuple[str, dict[str, str]]] = [("1", CLEANER), (ALL_BROKERS, {"log_cleaner_backoff_ms": "30000"})]

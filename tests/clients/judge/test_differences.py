@@ -27,11 +27,11 @@ def topic(name: str, *codes: str) -> dict[str, object]:
         ([], None, [Found("t", "[]", "null")]),
     ],
 )
-def test_items_are_compared_with_those_of_their_name(ours: object, kafka: object, found: list[Found]) -> None:
+def test_list_items_are_compared_with_items_of_the_same_name(ours: object, kafka: object, found: list[Found]) -> None:
     assert list(differences({"t": ours}, {"t": kafka})) == found
 
 
-def test_a_closed_connection_is_an_answer() -> None:
+def test_a_closed_connection_differs_from_an_answer() -> None:
     (found,) = differences("closes the connection", {"topics": [topic("a", UNKNOWN)]})
     assert found == Found("", "closes the connection", f"answers {UNKNOWN}")
 
@@ -45,7 +45,7 @@ def known(cases: tuple[str, ...] = ("a case",), **settings: bool) -> Difference:
     return Difference(HEARTBEAT, cases, "error_*", NONE, "unknown*", "because", **settings)
 
 
-def test_what_is_known_is_expected_and_no_other_field_or_case() -> None:
+def test_a_known_difference_is_expected_only_in_its_own_field_and_case() -> None:
     assert check(HEARTBEAT, {("a case", CODE): [0, 1]}, [known()]) == ([], [])
     unexpected, vanished = check(HEARTBEAT, {("a case", CODE): [0], ("a case", MEMBER): [0, 1]}, [known()])
     assert (len(unexpected), vanished) == (1, [])
@@ -53,27 +53,27 @@ def test_what_is_known_is_expected_and_no_other_field_or_case() -> None:
     assert len(check(HEARTBEAT, {("a case", CODE): [0], ("other", CODE): [0]}, [known()])[0]) == 1
 
 
-def test_a_difference_that_comes_and_goes_may_be_absent() -> None:
+def test_a_difference_that_is_marked_as_intermittent_may_be_absent() -> None:
     assert check(HEARTBEAT, {}, [known(comes_and_goes=True)]) == ([], [])
     assert check(HEARTBEAT, {("a case", CODE): [0]}, [known(comes_and_goes=True)]) == ([], [])
     assert len(check(HEARTBEAT, {}, [known()])[1]) == 1
 
 
-def test_other_fields_may_follow_where_the_table_says_so() -> None:
+def test_other_fields_may_differ_too_where_the_table_says_so() -> None:
     both = {("a case", CODE): [0], ("a case", MEMBER): [0]}
     assert check(HEARTBEAT, both, [known(with_others=True)]) == ([], [])
     unexpected, vanished = check(HEARTBEAT, {("a case", MEMBER): [0]}, [known(with_others=True)])
     assert (len(unexpected), len(vanished)) == (1, 1)
 
 
-def test_what_is_there_no_more_is_named() -> None:
+def test_a_known_difference_that_has_vanished_is_reported() -> None:
     assert len(check(HEARTBEAT, {}, [known()])[1]) == 1
     assert len(check(HEARTBEAT, {("a case", CODE): [0]}, [known(("a case", "other"))])[1]) == 1
     assert check(HEARTBEAT, {("a case", CODE): [0]}, [known(EVERY)]) == ([], [])
     assert len(check(HEARTBEAT, {}, [known(EVERY)])[1]) == 1
 
 
-def test_the_table_is_about_questions_that_are_asked() -> None:
+def test_the_table_of_differences_names_only_existing_cases() -> None:
     wrong = [
         (one.api_key.name, case)
         for one in KNOWN
@@ -83,5 +83,5 @@ def test_the_table_is_about_questions_that_are_asked() -> None:
     assert wrong == []
 
 
-def test_the_page_is_the_tables() -> None:
+def test_the_differences_page_is_what_its_generator_writes() -> None:
     assert differences_page.PAGE.read_text() == differences_page.page(), "differences_page.py writes it"

@@ -21,12 +21,12 @@ def versions(sides: Sides) -> Mapping[ApiKey, range]:
     return common_versions(*sides)
 
 
-def test_every_common_api_is_asked(versions: Mapping[ApiKey, range]) -> None:
+def test_every_api_of_both_servers_has_cases(versions: Mapping[ApiKey, range]) -> None:
     assert versions.keys() == CASES.keys()
 
 
 @pytest.mark.parametrize("api_key", CASES, ids=lambda api_key: api_key.name)
-def test_answers_differ_only_where_the_table_says_so(
+def test_answers_differ_from_kafkas_only_as_the_table_says(
     sides: Sides, versions: Mapping[ApiKey, range], api_key: ApiKey
 ) -> None:
     before = [side.shared_state() for side in sides]

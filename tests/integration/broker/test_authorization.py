@@ -112,7 +112,7 @@ async def ask_all_of_topic(broker: RunningBroker, topic: str) -> dict[str, Any]:
     return {name: str(answer).replace(topic, "TOPIC") for name, answer in answers.items()}
 
 
-def test_a_topic_that_nobody_may_see_is_as_one_that_is_not_there(start_broker: StartBroker) -> None:
+def test_a_topic_without_any_permission_gets_the_same_answers_as_a_missing_topic(start_broker: StartBroker) -> None:
     async def run() -> None:
         async with start_broker(authorizer=authorizer()) as (broker, controller):
             await create_topic(controller, broker, SECRET)
@@ -127,7 +127,7 @@ def test_a_topic_that_nobody_may_see_is_as_one_that_is_not_there(start_broker: S
     asyncio.run(run())
 
 
-def test_what_is_not_of_topics_is_refused_as_well(start_broker: StartBroker) -> None:
+def test_unauthorized_requests_about_other_resources_than_topics_are_refused(start_broker: StartBroker) -> None:
     async def run() -> None:
         async with start_broker(authorizer=authorizer()) as (broker, _):
             stub = broker.stub
@@ -153,7 +153,7 @@ def test_what_is_not_of_topics_is_refused_as_well(start_broker: StartBroker) -> 
     asyncio.run(run())
 
 
-def test_an_entry_opens_what_it_names_and_its_removal_shuts_it_at_once(start_broker: StartBroker) -> None:
+def test_an_acl_entry_allows_access_and_its_removal_ends_it_at_once(start_broker: StartBroker) -> None:
     async def run() -> None:
         async with start_broker(authorizer=authorizer()) as (broker, controller):
             await create_topic(controller, broker, SECRET)
@@ -189,7 +189,7 @@ async def _is_parked(broker: RunningBroker) -> bool:
     return broker.parked_fetches > 0
 
 
-def test_a_produce_of_several_topics_is_written_where_it_may_be(start_broker: StartBroker) -> None:
+def test_a_produce_request_is_written_to_its_authorized_topics_only(start_broker: StartBroker) -> None:
     async def run() -> None:
         async with start_broker(authorizer=authorizer()) as (broker, controller):
             for name in (SECRET, "mine"):
@@ -209,7 +209,7 @@ def kafka_port(controller: ScriptedController) -> int:
     return int(port)
 
 
-def test_the_kafka_door_asks_the_same(start_broker: StartBroker) -> None:
+def test_the_kafka_listener_enforces_the_same_access_control_entries(start_broker: StartBroker) -> None:
     async def run() -> None:
         async with start_broker(authorizer=authorizer(), configs=WITH_KAFKA) as (broker, controller):
             await create_topic(controller, broker, SECRET)

@@ -60,7 +60,9 @@ BAD_RECORDS: dict[str, tuple[bytes, ErrorCode]] = {
 
 
 @pytest.mark.parametrize("name", BAD_RECORDS)
-def test_bad_records_hurt_only_themselves(start_broker: StartBroker, name: str) -> None:
+def test_bad_records_are_refused_and_other_partitions_of_the_request_are_written(
+    start_broker: StartBroker, name: str
+) -> None:
     """The same request has good records for another partition.
 
     The partition itself accepts good records before and after.
@@ -103,7 +105,9 @@ MALFORMED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_no_produce_request_is_refused_and_the_connection_lives(start_broker: StartBroker, name: str) -> None:
+def test_a_malformed_produce_request_is_refused_and_the_connection_stays_open(
+    start_broker: StartBroker, name: str
+) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -120,7 +124,7 @@ def test_what_is_no_produce_request_is_refused_and_the_connection_lives(start_br
 
 
 @pytest.mark.parametrize("acks", [7, -2, 2])
-def test_acks_that_mean_nothing(start_broker: StartBroker, acks: int) -> None:
+def test_invalid_acks_are_refused(start_broker: StartBroker, acks: int) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -131,7 +135,7 @@ def test_acks_that_mean_nothing(start_broker: StartBroker, acks: int) -> None:
     asyncio.run(scenario())
 
 
-def test_partitions_that_are_not_there(start_broker: StartBroker) -> None:
+def test_requests_for_unknown_partitions_are_refused(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -146,7 +150,7 @@ def test_partitions_that_are_not_there(start_broker: StartBroker) -> None:
 
 
 @pytest.mark.parametrize("offset", [4, 100, -1, -(2**40)])
-def test_offsets_out_of_range(start_broker: StartBroker, offset: int) -> None:
+def test_a_fetch_at_an_offset_out_of_range_is_refused(start_broker: StartBroker, offset: int) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -159,7 +163,7 @@ def test_offsets_out_of_range(start_broker: StartBroker, offset: int) -> None:
     asyncio.run(scenario())
 
 
-def test_epochs_fence(start_broker: StartBroker) -> None:
+def test_requests_with_another_leader_epoch_or_to_a_follower_are_refused(start_broker: StartBroker) -> None:
     """Covers the fencing of KIP-320 and the leader hints of KIP-951."""
 
     async def scenario() -> None:
@@ -189,7 +193,7 @@ def test_epochs_fence(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_reads_that_mean_nothing(start_broker: StartBroker) -> None:
+def test_contradictory_fetch_and_metadata_requests_are_refused(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -209,7 +213,7 @@ def test_reads_that_mean_nothing(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_a_request_beyond_the_bound_is_refused_by_its_size(start_broker: StartBroker) -> None:
+def test_a_request_above_the_maximum_size_is_refused(start_broker: StartBroker) -> None:
     """The bound is socket.request.max.bytes. The connection still works after the refusal."""
 
     async def scenario() -> None:
@@ -224,7 +228,7 @@ def test_a_request_beyond_the_bound_is_refused_by_its_size(start_broker: StartBr
     asyncio.run(scenario())
 
 
-def test_too_few_replicas_in_sync(start_broker: StartBroker) -> None:
+def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights", replicas=(1, 2, 3), isr=(1,), configs={"min.insync.replicas": "2"})
@@ -235,7 +239,7 @@ def test_too_few_replicas_in_sync(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_internal_topics_are_not_for_clients(start_broker: StartBroker) -> None:
+def test_a_client_cannot_produce_to_an_internal_topic(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("__consumer_offsets")

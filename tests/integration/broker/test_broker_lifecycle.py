@@ -43,7 +43,7 @@ def test_records_survive_an_orderly_restart(start_broker: StartBroker, tmp_path:
     asyncio.run(scenario())
 
 
-def test_heartbeats_report_only_what_the_replicas_have(start_broker: StartBroker) -> None:
+def test_heartbeats_report_only_metadata_that_the_replicas_have_applied(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights", 20)
@@ -65,7 +65,7 @@ def test_data_of_another_cluster_is_refused(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_a_directory_in_use_is_refused(start_broker: StartBroker) -> None:
+def test_a_log_dir_that_another_broker_uses_is_refused(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -78,7 +78,7 @@ def test_a_directory_in_use_is_refused(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_no_controller_within_the_time_is_one_line(start_broker: StartBroker) -> None:
+def test_a_start_without_a_controller_fails_after_the_registration_timeout(start_broker: StartBroker) -> None:
     configs = {
         "controller.quorum.bootstrap.servers": "localhost:1",
         "initial.broker.registration.timeout.ms": "200",
@@ -96,7 +96,7 @@ def partition_dirs(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "data").iterdir() if path.is_dir())
 
 
-def test_a_deleted_topic_leaves_nothing(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_the_partition_directories_of_a_deleted_topic_are_removed(start_broker: StartBroker, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights", 2, configs={"file.delete.delay.ms": "50"})
@@ -110,7 +110,7 @@ def test_a_deleted_topic_leaves_nothing(start_broker: StartBroker, tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_a_topic_that_was_made_anew_while_the_broker_was_away_starts_empty(
+def test_a_topic_that_was_recreated_while_the_broker_was_down_starts_empty(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     """The topic id in the directory distinguishes the two topics. The directory of a deleted topic is deleted too."""
@@ -193,7 +193,7 @@ def test_a_log_dir_that_fails_goes_offline_and_the_other_serves_on(
     asyncio.run(scenario())
 
 
-def test_what_may_be_in_a_log_dir_that_cannot_be_read_is_not_made_anew(
+def test_replicas_of_an_unreadable_log_dir_are_not_recreated_elsewhere(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     dirs = [tmp_path / "a", tmp_path / "b"]
@@ -223,7 +223,7 @@ def test_what_may_be_in_a_log_dir_that_cannot_be_read_is_not_made_anew(
     asyncio.run(scenario())
 
 
-def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_log_dir(
+def test_an_unmounted_disk_is_not_mistaken_for_a_new_log_dir(
     start_broker: StartBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     dirs = [tmp_path / "a", tmp_path / "b"]
@@ -252,7 +252,7 @@ def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_log_dir(
     asyncio.run(scenario())
 
 
-def test_what_was_in_a_log_dir_that_is_no_longer_configured_is_not_made_anew(
+def test_replicas_of_a_log_dir_that_is_no_longer_configured_are_not_recreated(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     dirs = [f"{tmp_path}/a", f"{tmp_path}/b"]
@@ -272,7 +272,7 @@ def test_what_was_in_a_log_dir_that_is_no_longer_configured_is_not_made_anew(
     asyncio.run(scenario())
 
 
-def test_a_log_dir_said_to_be_lost_is_replaced(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_replicas_of_a_log_dir_in_log_dirs_lost_are_created_again(start_broker: StartBroker, tmp_path: Path) -> None:
     dirs = [f"{tmp_path}/a", f"{tmp_path}/b"]
     configs = {"log.dirs": ",".join(dirs)}
 
@@ -291,7 +291,7 @@ def test_a_log_dir_said_to_be_lost_is_replaced(start_broker: StartBroker, tmp_pa
     asyncio.run(scenario())
 
 
-def test_a_log_dir_is_added(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_new_partitions_are_placed_in_a_log_dir_that_was_added(start_broker: StartBroker, tmp_path: Path) -> None:
     async def scenario() -> None:
         controller = ScriptedController()
         async with start_broker(controller=controller, configs={"log.dirs": f"{tmp_path}/a"}) as (broker, _):
@@ -309,7 +309,7 @@ def test_a_log_dir_is_added(start_broker: StartBroker, tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_full_disk_refuses_the_write_and_nothing_else(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_a_write_to_a_full_disk_is_refused_and_later_writes_succeed(start_broker: StartBroker, tmp_path: Path) -> None:
     disk = FailingDisk()
     disk.errno = errno.ENOSPC
 
@@ -342,7 +342,7 @@ class FullDisk(Disk):
         return os.pwrite(fd, data, position)
 
 
-def test_a_replica_that_a_full_disk_refused_is_made_when_there_is_room_though_no_image_comes(
+def test_a_replica_refused_by_a_full_disk_is_created_when_space_is_free_without_a_new_image(
     start_broker: StartBroker,
 ) -> None:
     disk = FullDisk()
@@ -376,7 +376,7 @@ def test_stopping_ends_streams_and_long_polls_at_once(start_broker: StartBroker)
     asyncio.run(scenario())
 
 
-def test_a_refused_registration_is_the_starts_error(start_broker: StartBroker) -> None:
+def test_a_refused_registration_makes_the_start_fail(start_broker: StartBroker) -> None:
     class Refusing(ScriptedController):
         async def register_broker(self, request, context):
             response = await super().register_broker(request, context)
@@ -391,7 +391,9 @@ def test_a_refused_registration_is_the_starts_error(start_broker: StartBroker) -
     asyncio.run(scenario())
 
 
-def test_expired_segments_go_and_readers_learn_where_the_log_starts(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_expired_segments_are_deleted_and_a_fetch_before_the_log_start_names_it(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
     configs = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "1"}
     topic_configs = {"segment.bytes": str(1024**2), "retention.bytes": str(1024**2), "retention.ms": "-1"}
 
@@ -426,7 +428,7 @@ class SlowDisk(Disk):
         super().write_atomically(path, data)
 
 
-def test_the_broker_serves_on_while_it_makes_partitions(start_broker: StartBroker) -> None:
+def test_the_broker_serves_requests_while_it_creates_partitions(start_broker: StartBroker) -> None:
     """Heartbeats continue, and do not report partitions that are not created yet."""
 
     async def scenario() -> None:
@@ -449,7 +451,7 @@ def test_the_broker_serves_on_while_it_makes_partitions(start_broker: StartBroke
     asyncio.run(scenario())
 
 
-def test_a_stop_waits_for_the_partitions_being_made(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_a_stop_waits_until_partitions_are_created(start_broker: StartBroker, tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = SlowDisk()
         controller = ScriptedController()
@@ -464,7 +466,7 @@ def test_a_stop_waits_for_the_partitions_being_made(start_broker: StartBroker, t
     asyncio.run(scenario())
 
 
-def test_a_partition_without_its_metadata_file_is_made_anew_only_if_it_is_empty(
+def test_a_partition_without_its_metadata_file_is_recreated_only_if_it_is_empty(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     async def scenario() -> None:

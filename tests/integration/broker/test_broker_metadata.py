@@ -22,7 +22,7 @@ from tests.support.broker_harness import (
 )
 
 
-def test_the_cluster_as_clients_see_it(start_broker: StartBroker) -> None:
+def test_a_metadata_response_describes_brokers_topics_and_partitions(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker(configs={"broker.rack": "r1"}) as (broker, controller):
             await controller.create_topic("trains")
@@ -96,7 +96,7 @@ async def assign_shard(controller: ScriptedController, shard: int) -> None:
     await controller.add(m.MetadataRecord(shard_assignment=record))
 
 
-def test_the_coordinator_of_a_group(start_broker: StartBroker) -> None:
+def test_find_coordinator_names_the_owner_of_the_groups_shard(start_broker: StartBroker) -> None:
     """The first use creates the internal topic. A shard without a live owner is not available."""
 
     async def scenario() -> None:

@@ -31,7 +31,7 @@ class ColdDisk(Disk):
         return os.preadv(fd, buffers, position, flags)
 
 
-def test_what_is_produced_is_fetched(start_broker: StartBroker) -> None:
+def test_produced_records_can_be_fetched_with_their_offsets(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights", 2)
@@ -50,7 +50,7 @@ def test_what_is_produced_is_fetched(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_acks_0_is_answered_with_nothing_and_appended(start_broker: StartBroker) -> None:
+def test_a_produce_with_acks_0_is_appended_and_gets_an_empty_answer(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -85,7 +85,7 @@ def test_all_partitions_of_a_request_are_answered_in_its_order(start_broker: Sta
     asyncio.run(scenario())
 
 
-def test_bounds_of_a_fetch(start_broker: StartBroker) -> None:
+def test_a_fetch_returns_whole_batches_within_its_byte_limits(start_broker: StartBroker) -> None:
     """A fetch returns whole batches within both bounds, but at least one batch if there is any (KIP-74)."""
 
     async def scenario() -> None:
@@ -111,7 +111,7 @@ def test_bounds_of_a_fetch(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_made_of_generated_code_alone_is_served(start_broker: StartBroker) -> None:
+def test_a_client_that_uses_only_generated_protobuf_code_can_produce_and_fetch(start_broker: StartBroker) -> None:
     """Our own client writes some messages by hand. They must equal the bytes that protobuf writes and reads."""
 
     async def scenario() -> None:
@@ -140,7 +140,7 @@ def test_a_client_made_of_generated_code_alone_is_served(start_broker: StartBrok
     asyncio.run(scenario())
 
 
-def test_log_append_time_is_the_brokers(start_broker: StartBroker) -> None:
+def test_with_log_append_time_the_broker_sets_the_timestamps(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights", configs={"message.timestamp.type": "LogAppendTime"})
@@ -153,7 +153,7 @@ def test_log_append_time_is_the_brokers(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_list_offsets_and_delete_records(start_broker: StartBroker) -> None:
+def test_list_offsets_finds_offsets_by_time_and_delete_records_moves_the_log_start(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -224,7 +224,7 @@ async def iter_async(items: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield item
 
 
-def test_a_fetch_stream_reads_on_and_starves_nobody(start_broker: StartBroker) -> None:
+def test_a_fetch_stream_takes_turns_between_partitions_and_delivers_new_records(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights", 2)
@@ -267,7 +267,7 @@ def test_a_fetch_stream_ends_with_its_last_partition(start_broker: StartBroker) 
 
 
 @pytest.mark.parametrize("size", [10, 3_000_000])
-def test_records_that_are_not_in_memory_come_from_a_thread(start_broker: StartBroker, size: int) -> None:
+def test_records_that_are_not_in_memory_are_read_correctly_in_a_thread(start_broker: StartBroker, size: int) -> None:
     """The disk's probe reports that nothing is resident. A thread reads the same bytes."""
     cold = ColdDisk()
 

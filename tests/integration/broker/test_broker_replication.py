@@ -109,7 +109,7 @@ async def wait_leader_epoch(broker: RunningBroker, leader_epoch: int) -> None:
     await until(lambda: partition.leader_epoch == leader_epoch)
 
 
-def test_a_produce_is_acknowledged_when_the_follower_asks_for_what_comes_after(start_broker: StartBroker) -> None:
+def test_a_produce_is_acknowledged_when_the_follower_fetches_the_next_offset(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker) as (broker, _, follower):
             await follower.ask((0, 0, 0), (1, 0, 0))
@@ -129,7 +129,7 @@ def test_a_produce_is_acknowledged_when_the_follower_asks_for_what_comes_after(s
     asyncio.run(scenario())
 
 
-def test_the_next_request_ends_the_wait_of_the_one_before(start_broker: StartBroker) -> None:
+def test_a_followers_next_fetch_ends_the_wait_of_the_one_before(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker) as (_, _, follower):
             await follower.ask((0, 0, 0))
@@ -142,7 +142,7 @@ def test_the_next_request_ends_the_wait_of_the_one_before(start_broker: StartBro
     asyncio.run(scenario())
 
 
-def test_a_leader_waits_for_min_bytes_but_not_for_ever(start_broker: StartBroker) -> None:
+def test_a_follower_fetch_waits_for_min_bytes_until_max_wait(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker) as (broker, _, follower):
             await follower.ask((0, 0, 0))
@@ -164,7 +164,7 @@ def test_a_leader_waits_for_min_bytes_but_not_for_ever(start_broker: StartBroker
     asyncio.run(scenario())
 
 
-def test_a_follower_that_catches_up_is_asked_into_the_in_sync_set_once(start_broker: StartBroker) -> None:
+def test_the_leader_requests_once_to_add_a_caught_up_follower_to_the_isr(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker, isr=(1,)) as (broker, controller, follower):
             await broker.produce("flights", batch(2))
@@ -200,7 +200,9 @@ class HesitantController(ScriptedController):
         return granted
 
 
-def test_a_change_of_unknown_outcome_is_asked_for_again_and_waited_for(start_broker: StartBroker) -> None:
+def test_an_isr_change_of_unknown_outcome_is_requested_again_and_holds_the_high_watermark(
+    start_broker: StartBroker,
+) -> None:
     async def scenario() -> None:
         hesitant = HesitantController()
         async with leading(start_broker, isr=(1,), controller=hesitant) as (broker, controller, follower):
@@ -218,7 +220,7 @@ def test_a_change_of_unknown_outcome_is_asked_for_again_and_waited_for(start_bro
     asyncio.run(scenario())
 
 
-def test_a_follower_that_goes_silent_is_asked_out_of_the_in_sync_set(start_broker: StartBroker) -> None:
+def test_the_leader_requests_to_remove_a_silent_follower_from_the_isr(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         settings = {"replica_lag_time_max_ms": "300", "replica_fetch_wait_max_ms": "100"}
         async with leading(start_broker, **settings) as (broker, controller, _):
@@ -230,7 +232,7 @@ def test_a_follower_that_goes_silent_is_asked_out_of_the_in_sync_set(start_broke
     asyncio.run(scenario())
 
 
-def test_a_position_of_the_future_is_answered_when_the_metadata_are_there(start_broker: StartBroker) -> None:
+def test_a_fetch_with_a_newer_leader_epoch_waits_for_the_metadata(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker) as (broker, controller, follower):
             await broker.produce("flights", batch(1), acks=1)
@@ -244,7 +246,7 @@ def test_a_position_of_the_future_is_answered_when_the_metadata_are_there(start_
     asyncio.run(scenario())
 
 
-def test_offsets_are_not_available_until_a_new_leader_knows_what_is_committed(start_broker: StartBroker) -> None:
+def test_list_offsets_fails_until_a_new_leader_knows_its_high_watermark(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker) as (broker, controller, follower):
             await broker.produce("flights", batch(2), acks=1)
@@ -264,7 +266,7 @@ def test_offsets_are_not_available_until_a_new_leader_knows_what_is_committed(st
     asyncio.run(scenario())
 
 
-def test_ends_of_leader_epochs(start_broker: StartBroker) -> None:
+def test_offset_for_leader_epoch_returns_the_end_of_each_epoch(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker, isr=(1,)) as (broker, controller, _):
             await broker.produce("flights", batch(2))
@@ -315,7 +317,7 @@ def test_a_deletion_waits_for_the_followers_on_live_brokers(start_broker: StartB
     asyncio.run(scenario())
 
 
-def test_who_asks_a_former_leader_is_told_who_leads_and_where(start_broker: StartBroker) -> None:
+def test_a_former_leader_answers_with_the_new_leader_and_its_endpoint(start_broker: StartBroker) -> None:
     """The former leader's answer names the new leader and its endpoint (KIP-951)."""
 
     async def scenario() -> None:
@@ -338,7 +340,7 @@ def test_who_asks_a_former_leader_is_told_who_leads_and_where(start_broker: Star
     asyncio.run(scenario())
 
 
-def test_who_asks_under_an_older_epoch_is_told_the_newer_one(start_broker: StartBroker) -> None:
+def test_a_fetch_with_an_older_leader_epoch_is_fenced_and_gets_the_current_one(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker) as (broker, controller, _):
             await controller.change_leader("flights", 0, 1)
@@ -353,7 +355,7 @@ def test_who_asks_under_an_older_epoch_is_told_the_newer_one(start_broker: Start
     asyncio.run(scenario())
 
 
-def test_a_consumer_whose_last_record_is_not_in_the_log_is_told_where_the_logs_part(start_broker: StartBroker) -> None:
+def test_a_consumer_with_a_truncated_last_record_gets_the_diverging_epoch_and_offset(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with leading(start_broker, isr=(1,)) as (broker, controller, _):
             await broker.produce("flights", batch(2))

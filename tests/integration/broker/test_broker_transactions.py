@@ -130,7 +130,7 @@ async def latest(broker: RunningBroker, isolation_level: int) -> int:
     return (await broker.stub.list_offsets(request)).partitions[0].offset
 
 
-def test_a_transaction_is_asked_for_once_and_ended_by_its_marker(start_broker: StartBroker) -> None:
+def test_the_coordinator_verifies_a_transaction_once_and_a_marker_ends_it(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with transactions(start_broker) as (broker, _, coordinator):
             assert await send(broker, (0, records(0)), (1, records(0))) == [0, 0]
@@ -159,7 +159,7 @@ def test_a_transaction_is_asked_for_once_and_ended_by_its_marker(start_broker: S
     asyncio.run(scenario())
 
 
-def test_who_reads_committed_records_waits_for_the_marker(start_broker: StartBroker) -> None:
+def test_a_read_committed_fetch_waits_for_the_transaction_marker(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with transactions(start_broker) as (broker, _, _):
             request = b.FetchRequest(
@@ -181,7 +181,7 @@ def test_who_reads_committed_records_waits_for_the_marker(start_broker: StartBro
     asyncio.run(scenario())
 
 
-def test_a_marker_that_came_while_the_coordinator_was_asked_leaves_nothing_behind_it(start_broker: StartBroker) -> None:
+def test_a_record_is_refused_if_its_marker_came_during_the_verification(start_broker: StartBroker) -> None:
     """Otherwise the record would stay in the log as a hanging transaction that no marker ends (KIP-890)."""
 
     async def scenario() -> None:
@@ -198,7 +198,7 @@ def test_a_marker_that_came_while_the_coordinator_was_asked_leaves_nothing_behin
     asyncio.run(scenario())
 
 
-def test_what_the_coordinator_refuses_is_not_written(start_broker: StartBroker) -> None:
+def test_a_transactional_record_that_the_coordinator_refuses_is_not_written(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with transactions(start_broker) as (broker, _, coordinator):
             for said, answered in (
@@ -216,7 +216,7 @@ def test_what_the_coordinator_refuses_is_not_written(start_broker: StartBroker) 
     asyncio.run(scenario())
 
 
-def test_zombies_are_refused(start_broker: StartBroker) -> None:
+def test_records_and_markers_with_a_stale_producer_or_coordinator_epoch_are_refused(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with transactions(start_broker) as (broker, _, _):
             assert await send(broker, (0, records(3))) == [0]
@@ -244,7 +244,7 @@ async def write_shard(
     return response.partitions[0]
 
 
-def test_a_copy_of_a_batch_of_a_shards_owner_that_comes_late_is_not_appended(start_broker: StartBroker) -> None:
+def test_a_late_duplicate_of_a_coordinators_batch_is_not_appended(start_broker: StartBroker) -> None:
     """The producer follows the rules from before KIP-890, so its next transaction has the same epoch."""
     offsets = encode_batch([(1_000, b"k", b"v", ())] * 2, producer_id=PRODUCER, producer_epoch=0, is_transactional=True)
     marker = end_transaction_marker(
@@ -279,7 +279,7 @@ def test_a_copy_of_a_batch_of_a_shards_owner_that_comes_late_is_not_appended(sta
     asyncio.run(scenario())
 
 
-def test_shards_of_internal_topics_take_transactions_from_their_owner_only(start_broker: StartBroker) -> None:
+def test_only_the_shards_owner_may_write_transactions_to_an_internal_topic(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("__consumer_offsets")

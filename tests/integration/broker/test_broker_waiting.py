@@ -53,7 +53,7 @@ def test_a_long_poll_waits_for_min_bytes(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_a_long_poll_ends_with_its_time(start_broker: StartBroker) -> None:
+def test_a_long_poll_returns_available_records_after_max_wait(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
@@ -161,7 +161,7 @@ def test_losing_the_leadership_ends_a_waiting_produce(start_broker: StartBroker)
     asyncio.run(scenario())
 
 
-def test_produces_beyond_the_memory_are_refused_and_fetches_get_less(start_broker: StartBroker) -> None:
+def test_above_the_request_memory_limit_produces_are_refused_and_fetches_shrink(start_broker: StartBroker) -> None:
     configs = {"queued.max.request.bytes": "1000000", "socket.request.max.bytes": "1000000"}
 
     async def scenario() -> None:
@@ -188,7 +188,7 @@ def test_produces_beyond_the_memory_are_refused_and_fetches_get_less(start_broke
     asyncio.run(scenario())
 
 
-def test_a_produce_that_knows_of_the_election_first_waits_for_the_news(start_broker: StartBroker) -> None:
+def test_a_produce_with_a_newer_leader_epoch_waits_for_the_metadata(start_broker: StartBroker) -> None:
     """The former leader has sent the client to this broker."""
 
     async def scenario() -> None:
@@ -207,7 +207,7 @@ def test_a_produce_that_knows_of_the_election_first_waits_for_the_news(start_bro
     asyncio.run(scenario())
 
 
-def test_an_epoch_that_nobody_tells_of_is_refused(start_broker: StartBroker) -> None:
+def test_a_produce_whose_leader_epoch_never_arrives_in_the_metadata_is_refused(start_broker: StartBroker) -> None:
     """The epoch may belong to a deleted topic whose name a new topic has. The client must refresh its metadata."""
 
     async def scenario() -> None:
@@ -222,7 +222,7 @@ def test_an_epoch_that_nobody_tells_of_is_refused(start_broker: StartBroker) -> 
     asyncio.run(scenario())
 
 
-def test_a_stop_does_not_wait_for_the_news(start_broker: StartBroker) -> None:
+def test_a_resigning_broker_answers_produces_that_wait_for_newer_metadata(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights", leader=2, replicas=(1, 2))

@@ -128,7 +128,9 @@ def until_throttled(ask: Callable[[], Any]) -> tuple[Any, float]:
     raise AssertionError("no request was throttled")
 
 
-def test_a_producer_is_told_and_held_to_it(cluster: KlammProcess, set_quotas: SetQuotas) -> None:
+def test_a_producer_above_its_byte_rate_is_told_the_throttle_time_and_throttled(
+    cluster: KlammProcess, set_quotas: SetQuotas
+) -> None:
     set_quotas(USER, producer_byte_rate=BATCH_BYTES // 3)
     with KafkaWire(cluster.kafka_bootstrap) as wire:
         assert produce(wire) == NOTHING, "ten seconds' worth come at once"
@@ -137,7 +139,9 @@ def test_a_producer_is_told_and_held_to_it(cluster: KlammProcess, set_quotas: Se
         assert time.monotonic() - asked_s >= told.total_seconds() * 0.99
 
 
-def test_a_consumer_gets_nothing_while_it_is_to_rest(cluster: KlammProcess, set_quotas: SetQuotas) -> None:
+def test_a_consumer_above_its_byte_rate_gets_no_records_and_is_throttled(
+    cluster: KlammProcess, set_quotas: SetQuotas
+) -> None:
     with KafkaWire(cluster.kafka_bootstrap) as wire:
         for _ in range(12):
             produce(wire)
@@ -160,9 +164,7 @@ def test_a_consumer_gets_nothing_while_it_is_to_rest(cluster: KlammProcess, set_
         assert time.monotonic() - asked_s >= told.total_seconds() * 0.99
 
 
-def test_a_session_that_a_throttled_fetch_would_have_begun_is_none(
-    cluster: KlammProcess, set_quotas: SetQuotas
-) -> None:
+def test_a_throttled_fetch_starts_no_fetch_session(cluster: KlammProcess, set_quotas: SetQuotas) -> None:
     with KafkaWire(cluster.kafka_bootstrap) as wire:
         produce(wire)
     set_quotas(BOTH, consumer_byte_rate=1)
@@ -183,7 +185,9 @@ def test_a_session_that_a_throttled_fetch_would_have_begun_is_none(
     assert (answer.error_code.name, answer.session_id, answer.responses) == ("none", 0, ())
 
 
-def test_time_is_bounded_too_and_every_answer_says_so(cluster: KlammProcess, set_quotas: SetQuotas) -> None:
+def test_above_the_request_time_quota_every_answer_has_a_throttle_time(
+    cluster: KlammProcess, set_quotas: SetQuotas
+) -> None:
     set_quotas(USER, request_percentage=1e-6)
     second = timedelta(seconds=1)
     questions = (
@@ -202,7 +206,9 @@ def test_time_is_bounded_too_and_every_answer_says_so(cluster: KlammProcess, set
         assert fetch(wire) == (second, 0)
 
 
-def test_our_own_clients_are_held_to_their_rates_too(cluster: KlammProcess, set_quotas: SetQuotas) -> None:
+def test_klamm_producers_and_consumers_are_throttled_to_their_byte_rates(
+    cluster: KlammProcess, set_quotas: SetQuotas
+) -> None:
     """Ten seconds' worth of bytes pass at once on any machine, and each later batch waits for a second."""
     set_quotas(OURS, producer_byte_rate=BATCH_BYTES, consumer_byte_rate=BATCH_BYTES)
     began_s = time.monotonic()
@@ -221,7 +227,9 @@ def test_our_own_clients_are_held_to_their_rates_too(cluster: KlammProcess, set_
     assert time.monotonic() - began_s >= 0.9
 
 
-def test_changes_of_topics_are_bounded_too(cluster: KlammProcess, admin: Admin, set_quotas: SetQuotas) -> None:
+def test_topic_creations_and_deletions_above_the_mutation_quota_are_refused(
+    cluster: KlammProcess, admin: Admin, set_quotas: SetQuotas
+) -> None:
     """Eleven seconds' worth of changes pass at once.
 
     A topic may use more than the rest of the quota; then the next is refused.

@@ -142,7 +142,7 @@ def poll(consumer: Consumer) -> list:
 # --- the tail of the active segment
 
 
-def test_nothing_damaged_nothing_lost(cluster):
+def test_all_records_and_offsets_are_intact_without_damage(cluster):
     cluster.start()
     assert committed(cluster.bootstrap) == COMMITTED
     check_intact_and_usable(cluster, COUNT)
@@ -197,14 +197,14 @@ def missing(path: pathlib.Path, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("damage", [missing, empty, garbage, whole_entries_of_garbage])
-def test_indexes_are_rebuilt(cluster, rng, damage):
+def test_damaged_indexes_are_rebuilt(cluster, rng, damage):
     for path in [*segments(cluster.data_dir, ".index"), *segments(cluster.data_dir, ".timeindex")]:
         damage(path, rng)
     cluster.start()
     check_intact_and_usable(cluster, COUNT)
 
 
-def test_indexes_damaged_while_it_was_properly_down_are_rebuilt(cluster, rng):
+def test_indexes_damaged_after_a_clean_shutdown_are_rebuilt(cluster, rng):
     cluster.start()
     assert cluster.stop() == 0
     for path in [*segments(cluster.data_dir, ".index"), *segments(cluster.data_dir, ".timeindex")]:
@@ -224,7 +224,7 @@ def test_indexes_damaged_while_it_was_properly_down_are_rebuilt(cluster, rng):
     ],
     ids=lambda names: names[0],
 )
-def test_missing_checkpoints_cost_time_not_records(cluster, names):
+def test_missing_checkpoint_files_lose_no_records_or_committed_offsets(cluster, names):
     for name in names:
         (cluster.data_dir / "broker" / name).unlink(missing_ok=True)
     cluster.start()
@@ -232,7 +232,7 @@ def test_missing_checkpoints_cost_time_not_records(cluster, names):
     check_intact_and_usable(cluster, COUNT)
 
 
-def test_a_partition_that_cannot_say_whose_records_it_has_is_alone_offline(cluster, tmp_path):
+def test_only_a_partition_without_its_metadata_file_goes_offline(cluster, tmp_path):
     """The records could be those of a deleted topic of the same name.
 
     The broker neither serves nor deletes them on a guess.
@@ -252,7 +252,7 @@ def test_a_partition_that_cannot_say_whose_records_it_has_is_alone_offline(clust
     check_intact_and_usable(cluster, COUNT)
 
 
-def test_leftovers_of_operations_cut_short_are_cleared_away(cluster, rng):
+def test_leftover_files_of_interrupted_operations_are_removed(cluster, rng):
     directory = partition_dir(cluster.data_dir)
     log = segments(cluster.data_dir, ".log")[0]
     shutil.copy(log, directory / f"{log.name}.swap")  # from a finished compaction, with the same records

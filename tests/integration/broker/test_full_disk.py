@@ -168,7 +168,7 @@ def test_a_leader_without_space_hands_over_and_writes_go_on(tmp_path: Path, capl
     assert not [line for line in told if "t-0" in line.replace(str(tmp_path), "")]
 
 
-def test_a_follower_without_space_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_follower_without_space_leaves_the_isr_and_rejoins_when_it_has_space(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.disks[3].full = True
         assert [await cluster.send() for _ in range(2)] == [1, 2]
@@ -180,7 +180,7 @@ def test_a_follower_without_space_is_not_waited_for(tmp_path: Path) -> None:
     scenario(tmp_path, story)
 
 
-def test_without_space_anywhere_writes_are_refused_reads_go_on_and_who_has_space_first_leads(tmp_path: Path) -> None:
+def test_with_all_disks_full_only_reads_work_and_the_first_replica_with_space_leads(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         for disk in cluster.disks.values():
             disk.full = True
@@ -200,7 +200,7 @@ def test_without_space_anywhere_writes_are_refused_reads_go_on_and_who_has_space
     scenario(tmp_path, story)
 
 
-def test_a_new_partition_is_led_by_another_where_the_first_has_no_space_for_its_log(tmp_path: Path) -> None:
+def test_another_replica_leads_a_new_partition_if_the_first_has_no_space_for_its_log(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.disks[1].full = True
         wanted = NewTopic("new", assignments={0: [1, 2, 3]}, configs={"min.insync.replicas": "2"})

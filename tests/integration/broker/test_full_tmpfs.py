@@ -66,7 +66,7 @@ def read_all(log: PartitionLog) -> list[int]:
     return found
 
 
-def test_full_refused_restarted_and_used_again(small_disk) -> None:
+def test_a_log_on_a_full_disk_keeps_its_records_over_a_restart_and_accepts_writes_after_deletion(small_disk) -> None:
     manager = start(small_disk)
     log = create_log(manager, ORDERS, TopicId(uuid.UUID(int=1)), CONFIG)
     batch = bytes(encode_batch([(1_000, b"k", bytes(3_000), ())]))

@@ -40,7 +40,7 @@ def test_a_handshake_that_does_not_end_is_cut_off(world: TlsWorld, run: Run, cap
 
 
 @both_loops
-def test_the_silent_are_few_and_keep_nobody_out_for_longer_than_they_may(
+def test_silent_connections_of_an_address_block_others_only_until_their_handshake_timeout(
     world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

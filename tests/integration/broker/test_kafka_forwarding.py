@@ -47,7 +47,7 @@ def request_of(api_key: ApiKey, version: int, fields: dict[str, Any]) -> tuple[R
     return request, messages._make(request_schema(api_key, version), fields)
 
 
-def test_a_decision_that_took_too_long_is_an_error_of_each_thing_asked_for() -> None:
+def test_if_the_controller_times_out_each_requested_item_gets_the_error() -> None:
     async def scenario() -> None:
         server = RpcServer(max_message_bytes=1_000_000, max_concurrent_rpcs=10)
         server.add_service(ADMIN, UndecidedController())
@@ -133,7 +133,7 @@ async def created_by(controller: ActiveController, timeout_ms: int) -> int:
     return code
 
 
-def test_a_change_is_answered_when_the_broker_itself_has_heard_of_it_or_would_be_too_late() -> None:
+def test_a_change_is_answered_when_the_brokers_metadata_has_it_or_at_the_timeout() -> None:
     async def scenario() -> None:
         server = RpcServer(max_message_bytes=1_000_000, max_concurrent_rpcs=10)
         server.add_service(ADMIN, DecidedController())
@@ -169,7 +169,7 @@ class IdleController(UndecidedController):
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0])
-def test_reassignments_are_listed_whatever_time_the_request_gives(timeout_ms: int) -> None:
+def test_reassignments_are_listed_with_any_timeout_in_the_request(timeout_ms: int) -> None:
     async def scenario() -> None:
         server = RpcServer(max_message_bytes=1_000_000, max_concurrent_rpcs=10)
         server.add_service(ADMIN, IdleController())
@@ -202,7 +202,7 @@ class SlowController(UndecidedController):
         return controller_pb2.CreateTopicsResponse()
 
 
-def test_the_time_out_of_one_client_cuts_off_none_of_the_others() -> None:
+def test_the_timeout_of_one_client_does_not_end_the_requests_of_others() -> None:
     """The broker does not send their requests again either, because the controller may have created the topics."""
 
     def creation(name: str) -> controller_pb2.CreateTopicsRequest:

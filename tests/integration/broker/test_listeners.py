@@ -44,7 +44,9 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoNetworks]:
 
 
 @pytest.mark.parametrize("outside", [False, True])
-def test_kafka_clients(networks: TwoNetworks, outside: bool) -> None:
+def test_a_kafka_client_gets_the_addresses_of_the_listener_it_connected_to(
+    networks: TwoNetworks, outside: bool
+) -> None:
     host, port = (OUTSIDE, networks.kafka_out) if outside else (INSIDE, networks.kafka)
     settings = {"bootstrap.servers": f"{INSIDE}:{port}"}
     topic = f"kafka-{outside}".lower()
@@ -67,7 +69,7 @@ def test_kafka_clients(networks: TwoNetworks, outside: bool) -> None:
 
 
 @pytest.mark.parametrize("outside", [False, True])
-def test_clients_of_the_grpc_api(networks: TwoNetworks, outside: bool) -> None:
+def test_a_grpc_client_gets_the_addresses_of_the_listener_it_connected_to(networks: TwoNetworks, outside: bool) -> None:
     host, port = (OUTSIDE, networks.grpc_out) if outside else (INSIDE, networks.grpc)
     with Admin(bootstrap_servers=f"{INSIDE}:{port}") as admin:
         described = admin.describe_cluster()

@@ -10,7 +10,7 @@ from klamm_broker.log.files.disk import Disk
 from tests.support.waiting import patience
 
 
-def test_between_processes(tmp_path) -> None:
+def test_a_second_process_cannot_lock_a_log_dir_until_the_first_releases_it(tmp_path) -> None:
     lock = DirectoryLock(Disk(), str(tmp_path))
     script = (
         "import sys\n"

@@ -133,7 +133,7 @@ def test_leaders_and_followers_move_while_they_are_written_to(
         assert found == writer.values
 
 
-def test_a_slow_move_goes_on_after_a_kill_and_can_be_left_off(
+def test_a_slow_log_dir_move_resumes_after_a_kill_and_can_be_cancelled(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
     admin.create_topics([NewTopic("slow", assignments={0: (3,)})])
@@ -158,7 +158,7 @@ def test_a_slow_move_goes_on_after_a_kill_and_can_be_left_off(
     assert read(cluster, "slow", 60) == [b"%d" % number for number in range(60)]
 
 
-def test_moves_that_cannot_be_are_refused(cluster: BrokerCluster, admin: Admin, klamm: KlammCommand) -> None:
+def test_invalid_log_dir_moves_are_refused(cluster: BrokerCluster, admin: Admin, klamm: KlammCommand) -> None:
     admin.create_topics([NewTopic("refused", assignments={0: (1,)})])
     wait_until(lambda: bool(replicas(klamm, "refused", 1)), cluster.logs)
     nowhere = klamm.refused(1, "log-dirs", "move", "refused", 0, "--broker", 1, "--to", "/nowhere")
@@ -168,7 +168,7 @@ def test_moves_that_cannot_be_are_refused(cluster: BrokerCluster, admin: Admin, 
     assert "refused-0 has no replica on broker 2" in elsewhere
 
 
-def test_a_log_dir_that_fails_takes_its_replicas_with_it_and_no_others(
+def test_only_the_replicas_of_a_failed_log_dir_go_offline(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
     numbers = range(4)
@@ -209,7 +209,7 @@ def test_a_log_dir_that_fails_takes_its_replicas_with_it_and_no_others(
         )
 
 
-def test_a_broker_whose_disks_are_others_leads_nothing_until_an_operator_says_so(
+def test_a_broker_whose_disks_were_replaced_leads_only_after_an_unclean_election(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
     """The broker stopped cleanly and had the only replica. Now the replica is empty, but the old disks may return."""

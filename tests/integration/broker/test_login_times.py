@@ -18,7 +18,9 @@ from tests.support.tls_world import TlsWorld
 
 @both_loops
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-def test_who_takes_too_long_is_cut_off_and_others_are_not(run: Run, with_tls: bool, tmp_path: Path) -> None:
+def test_a_connection_that_does_not_log_in_in_time_is_closed_and_others_are_not(
+    run: Run, with_tls: bool, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         world, tls_world = World(authentication_timeout_ms="4000"), TlsWorld(tmp_path)
         tls, dialler = (tls_world.clients(), tls_world.dialler()) if with_tls else (None, None)
@@ -46,7 +48,7 @@ def test_who_takes_too_long_is_cut_off_and_others_are_not(run: Run, with_tls: bo
 
 
 @both_loops
-def test_a_failure_is_answered_also_if_that_waits_longer_than_a_login_may_take(run: Run) -> None:
+def test_a_failed_login_is_answered_even_if_its_delay_exceeds_the_login_timeout(run: Run) -> None:
     async def scenario() -> None:
         world = World(authentication_timeout_ms="4000", connection_failed_authentication_delay_ms="5000")
         async with world.opened() as door:
@@ -58,7 +60,7 @@ def test_a_failure_is_answered_also_if_that_waits_longer_than_a_login_may_take(r
 
 
 @both_loops
-def test_who_logs_in_again_goes_on_and_who_should_have_is_cut_off(run: Run) -> None:
+def test_a_client_that_reauthenticates_continues_and_an_expired_session_is_closed(run: Run) -> None:
     async def scenario() -> None:
         async with World(connections_max_reauth_ms="3000").opened() as door:
             client, late, other = [await Client.of(door) for _ in range(3)]

@@ -59,7 +59,7 @@ def create_topic(admin: Admin) -> None:
     admin.create_topics([NewTopic(EVENTS.topic, partition_count=1, configs=configs)])
 
 
-def test_old_segments_go_and_consumers_go_on(cluster: KlammProcess) -> None:
+def test_expired_segments_are_deleted_and_a_consumer_reads_the_records_after_them(cluster: KlammProcess) -> None:
     now_ms = time.time_ns() // 1_000_000
     settings = {"bootstrap_servers": cluster.bootstrap, "group_id": "readers", "max_poll_records": 10}
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:

@@ -48,7 +48,9 @@ def wrong(mechanism: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_who_knows_the_secret_writes_and_reads(cluster: SaslCluster, mechanism: str, protocol: str) -> None:
+def test_a_client_with_the_right_credentials_writes_and_reads(
+    cluster: SaslCluster, mechanism: str, protocol: str
+) -> None:
     settings = cluster.client(mechanism, right(mechanism), protocol=protocol)
     topic = f"{mechanism}-{protocol}"
     producer = Producer({**settings, "transactional.id": topic})
@@ -66,7 +68,7 @@ def test_who_knows_the_secret_writes_and_reads(cluster: SaslCluster, mechanism: 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_who_does_not_is_told_so(cluster: SaslCluster, mechanism: str) -> None:
+def test_a_client_with_wrong_credentials_gets_an_authentication_error(cluster: SaslCluster, mechanism: str) -> None:
     for secret in wrong(mechanism):
         told: list[int] = []
         heard = {"error_cb": lambda error, told=told: told.append(error.code())}
@@ -105,7 +107,7 @@ def aio(cluster: SaslCluster, mechanism: str, password: str, user: str = USER) -
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_aiokafka(cluster: SaslCluster, mechanism: str) -> None:
+def test_aiokafka_logs_in_with_the_right_credentials_only(cluster: SaslCluster, mechanism: str) -> None:
     async def scenario() -> None:
         topic = f"aiokafka-{mechanism}"
         settings = aio(cluster, mechanism, right(mechanism))
@@ -158,7 +160,7 @@ def rss_mib(cluster: SaslCluster) -> float:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_5000_silent_connections_of_one_address_keep_nobody_else_out(cluster: SaslCluster, protocol: str) -> None:
+def test_5000_silent_connections_of_one_address_do_not_block_other_clients(cluster: SaslCluster, protocol: str) -> None:
     port = cluster.sasl if protocol == "SASL_PLAINTEXT" else cluster.sasl_ssl
     client = AdminClient(cluster.client("SCRAM-SHA-256", protocol=protocol))
     assert client.list_topics(timeout=patience()).brokers
@@ -187,7 +189,7 @@ def test_5000_silent_connections_of_one_address_keep_nobody_else_out(cluster: Sa
         one.close()
 
 
-def test_who_sends_a_byte_now_and_then_is_cut_off(cluster: SaslCluster) -> None:
+def test_a_connection_that_sends_single_bytes_slowly_is_closed(cluster: SaslCluster) -> None:
     dripping = socket.create_connection(("127.0.0.1", cluster.sasl), patience(), ("127.0.0.3", 0))
     began_s = time.monotonic()
     dripping.sendall(b"\0\0\x08\0")

@@ -128,7 +128,7 @@ def test_damage_of_a_follower_and_of_a_leader_is_found_and_repaired(cluster: Bro
     assert sum(len(one["damages"]) for one in status) == 4
 
 
-def test_damage_that_no_other_replica_can_repair_stays_and_is_told(cluster: BrokerCluster, admin: Admin) -> None:
+def test_damage_that_no_other_replica_can_repair_is_left_and_reported(cluster: BrokerCluster, admin: Admin) -> None:
     fill(cluster, admin, "single", {0: (2,)})
     klamm = KlammCommand(cluster.bootstrap)
     struck = segments(cluster, 2, "single")[1]
@@ -153,7 +153,7 @@ def test_damage_that_no_other_replica_can_repair_stays_and_is_told(cluster: Brok
     wait_until(lambda: cluster.metric(2, "klamm_broker_log_scrub_damaged_segments") == 0, cluster.logs)
 
 
-def test_what_does_not_exist_is_refused(cluster: BrokerCluster) -> None:
+def test_scrubbing_an_unknown_topic_or_partition_is_refused(cluster: BrokerCluster) -> None:
     klamm = KlammCommand(cluster.bootstrap)
     klamm.refused(1, "log", "scrub", "nothing")
     klamm.refused(2, "log", "scrub", "orders:x")

@@ -58,7 +58,7 @@ def resting_without_answer(request: Request) -> Answer:
 
 
 @pytest.mark.parametrize("handle", [resting, resting_in_time])
-def test_the_answer_goes_at_once_and_the_next_request_waits(handle: Any) -> None:
+def test_a_throttled_answer_is_sent_at_once_and_the_next_request_waits(handle: Any) -> None:
     async def scenario() -> None:
         async with Door(handle, quotas=quotas()) as door:
             reader, writer = await door.connect()
@@ -73,7 +73,7 @@ def test_the_answer_goes_at_once_and_the_next_request_waits(handle: Any) -> None
     asyncio.run(scenario())
 
 
-def test_who_wants_no_answer_rests_too() -> None:
+def test_a_throttled_request_without_an_answer_delays_the_next_request() -> None:
     async def scenario() -> None:
         async with Door(resting_without_answer, quotas=quotas()) as door:
             reader, writer = await door.connect()
@@ -88,7 +88,7 @@ def test_who_wants_no_answer_rests_too() -> None:
 
 @pytest.mark.parametrize("by_quota", [True, False], ids=["quota of the address", "pace of the listener"])
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_a_connection_that_comes_too_fast_is_held_back_and_then_served(
+def test_a_connection_above_the_creation_rate_is_delayed_and_then_served(
     run: Callable[..., None], by_quota: bool
 ) -> None:
     async def scenario() -> None:

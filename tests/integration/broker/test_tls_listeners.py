@@ -30,7 +30,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
 
 
 @pytest.mark.parametrize("client", [TlsCluster.by_tls, TlsCluster.by_certificate])
-def test_records_groups_and_transactions(cluster: TlsCluster, client: Callable[[TlsCluster], dict[str, str]]) -> None:
+def test_a_kafka_client_uses_transactions_and_groups_over_tls(
+    cluster: TlsCluster, client: Callable[[TlsCluster], dict[str, str]]
+) -> None:
     settings = client(cluster)
     topic = client.__name__
     producer = Producer({**settings, "transactional.id": topic})
@@ -66,7 +68,7 @@ def complaint(settings: Settings) -> str:
     return heard()
 
 
-def test_who_shows_no_certificate_a_foreign_one_or_trusts_nobody_does_not_get_in(cluster: TlsCluster) -> None:
+def test_clients_without_a_trusted_certificate_or_trust_in_the_server_cannot_connect(cluster: TlsCluster) -> None:
     complaint(cluster.client(port=cluster.mutual))
     complaint(cluster.client(signed="eve", of="Foreign CA", port=cluster.mutual))
     foreign = certificates.write_stores(
@@ -77,7 +79,7 @@ def test_who_shows_no_certificate_a_foreign_one_or_trusts_nobody_does_not_get_in
         assert reason in cluster.log()
 
 
-def test_a_wrong_door_is_told_by_the_log(cluster: TlsCluster) -> None:
+def test_the_log_names_plain_clients_on_a_tls_port_and_tls_clients_on_a_plain_port(cluster: TlsCluster) -> None:
     complaint({"bootstrap.servers": f"{HOST}:{cluster.tls}"})
     complaint(cluster.client(port=cluster.plain))
     for told in (
@@ -88,7 +90,7 @@ def test_a_wrong_door_is_told_by_the_log(cluster: TlsCluster) -> None:
         wait_until(lambda told=told: re.search(told, cluster.log()))
 
 
-def test_silence_is_cut_off_and_others_are_served_meanwhile(cluster: TlsCluster) -> None:
+def test_silent_connections_are_closed_and_other_clients_are_served(cluster: TlsCluster) -> None:
     silent = [socket.create_connection((HOST, cluster.hasty)) for _ in range(40)]
     assert AdminClient(cluster.client(port=cluster.hasty)).list_topics(timeout=patience()).brokers
     for one in silent:
@@ -98,7 +100,7 @@ def test_silence_is_cut_off_and_others_are_served_meanwhile(cluster: TlsCluster)
 
 
 @pytest.mark.parametrize("is_cold", [False, True], ids=["warm", "cold"])
-def test_large_fetches(cluster: TlsCluster, is_cold: bool) -> None:
+def test_fetches_of_64_mib_over_tls_return_all_records(cluster: TlsCluster, is_cold: bool) -> None:
     """The test reads 64 MiB of records in fetches of maximum size."""
     topic = f"large-{is_cold}".lower()
     admin = AdminClient(cluster.client())
@@ -142,7 +144,7 @@ def _evict(partition: pathlib.Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
-def test_kcat(cluster: TlsCluster) -> None:
+def test_kcat_writes_and_reads_over_mutual_tls(cluster: TlsCluster) -> None:
     options = [f"-X{name}={text}" for name, text in cluster.by_certificate().items() if name != "bootstrap.servers"]
     command = ["kcat", "-b", f"{HOST}:{cluster.mutual}", *options, "-t", "by-kcat"]
     subprocess.run([*command, "-P"], input=b"one\ntwo\n", check=True, timeout=patience())
@@ -150,7 +152,7 @@ def test_kcat(cluster: TlsCluster) -> None:
     assert subprocess.run(read, check=True, timeout=patience(), capture_output=True).stdout == b"one\ntwo\n"
 
 
-def test_described_configs_tell_who_is_asked_for_what(cluster: TlsCluster) -> None:
+def test_described_broker_configs_show_client_auth_per_listener_and_hide_keys(cluster: TlsCluster) -> None:
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
     admin = AdminClient(cluster.client())
     found = admin.describe_configs([resource])[resource].result(patience())

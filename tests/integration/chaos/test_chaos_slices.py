@@ -24,7 +24,7 @@ UP_SHARE = 3
 @pytest.mark.slow
 @pytest.mark.timeout(DEADLINE_S + 60)
 @pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 10), ("partitions", 25), ("transactions", 12)])
-def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
+def test_a_chaos_run_violates_no_guarantee(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
     """The slice runs in a separate process, which has its own mounts and network where the system allows it."""
     seed = seeds.run_seed()
     command = [sys.executable, str(RUN), workload, "--minutes", f"{slice_s / 60:.3f}", "--seed", str(seed)]

@@ -66,7 +66,7 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
             producer.send(topic, b"%d" % number, partition=0, timestamp_ms=1_000 * number)
 
 
-def test_a_topics_life(admin):
+def test_a_topic_is_created_described_grown_and_deleted(admin):
     created = admin.create_topics([NewTopic("life", 3, configs={"retention.ms": "1000"})])["life"]
     assert (created.partition_count, created.replication_factor) == (3, 1)
     described = admin.describe_topics(["life"])["life"]
@@ -97,13 +97,13 @@ def test_validation_creates_nothing(admin):
         (NewTopic("odd-config", 1, configs={"retention.hours": "1"}), InvalidConfigError),
     ],
 )
-def test_what_cannot_be_created_is_refused_by_name(admin, new, error):
+def test_a_topic_that_cannot_be_created_is_refused_with_an_error_that_names_it(admin, new, error):
     with pytest.raises(error) as raised:
         admin.create_topics([new])
     assert new.name in str(raised.value)
 
 
-def test_of_several_failures_the_first_is_raised_and_the_others_are_noted(admin, topic):
+def test_create_topics_raises_the_first_failure_and_notes_the_others(admin, topic):
     with pytest.raises(TopicAlreadyExistsError, match=topic) as raised:
         admin.create_topics([NewTopic(topic), NewTopic("created-all-the-same", 1), NewTopic("a b")])
     (note,) = raised.value.__notes__
@@ -111,7 +111,7 @@ def test_of_several_failures_the_first_is_raised_and_the_others_are_noted(admin,
     assert "created-all-the-same" in admin.list_topics()
 
 
-def test_partitions_cannot_be_taken_away(admin, topic):
+def test_the_partition_count_of_a_topic_cannot_shrink(admin, topic):
     with pytest.raises(InvalidPartitionsError):
         admin.create_partitions({topic: 1})
 
@@ -122,7 +122,7 @@ def test_internal_topics_are_listed_only_when_asked_for(admin):
     assert admin.list_topics(include_internal=True)["__consumer_offsets"].internal
 
 
-def test_configs_say_where_they_come_from(admin, topic):
+def test_described_configs_name_their_source(admin, topic):
     resource = config_of(topic)
     before = admin.describe_configs([resource], include_documentation=True)[resource]["retention.ms"]
     assert before.source is ConfigSource.DEFAULT
@@ -135,7 +135,7 @@ def test_configs_say_where_they_come_from(admin, topic):
     assert admin.describe_configs([resource])[resource]["retention.ms"].value == before.value
 
 
-def test_lists_grow_and_shrink(admin, topic):
+def test_append_and_subtract_change_a_list_config(admin, topic):
     resource = config_of(topic)
     append = ConfigChange("cleanup.policy", "compact", ConfigOperation.APPEND)
     admin.incremental_alter_configs({resource: [append]})
@@ -154,7 +154,7 @@ def test_a_wrong_config_changes_nothing(admin, topic, name, value):
     assert admin.describe_configs([resource])[resource]["segment.ms"].value != "9999"
 
 
-def test_the_cluster_describes_itself(admin):
+def test_describe_cluster_lists_controllers_brokers_and_coordinators(admin):
     cluster = admin.describe_cluster()
     assert cluster.cluster_id
     assert [len(servers) for servers in (cluster.controllers, cluster.brokers, cluster.coordinators)] == [1, 1, 1]
@@ -162,7 +162,7 @@ def test_the_cluster_describes_itself(admin):
     assert cluster.metadata_end_index > 0
 
 
-def test_offsets_at_times_and_ends(admin, bootstrap, topic):
+def test_list_offsets_finds_offsets_by_time_and_at_both_ends(admin, bootstrap, topic):
     produce(bootstrap, topic, 50)
     tp, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     offsets = [
@@ -183,7 +183,7 @@ def test_records_are_deleted_up_to_an_offset(admin, bootstrap, topic):
     assert admin.delete_records({tp: -1}) == {tp: 50}
 
 
-def test_log_dirs_hold_the_replicas(admin, bootstrap, topic):
+def test_describe_log_dirs_reports_disk_space_and_replica_sizes(admin, bootstrap, topic):
     produce(bootstrap, topic, 50)
     ((broker_id, (log_dir,)),) = admin.describe_log_dirs().items()
     assert log_dir.online
@@ -194,7 +194,7 @@ def test_log_dirs_hold_the_replicas(admin, bootstrap, topic):
     assert admin.describe_log_dirs([broker_id]).keys() == {broker_id}
 
 
-def test_a_groups_life(admin, bootstrap, topic):
+def test_a_group_is_described_and_can_be_changed_and_deleted_only_when_empty(admin, bootstrap, topic):
     group, tp = topic, TopicPartition(topic, 0)
     with pytest.raises(GroupIdNotFoundError):
         admin.describe_groups([group])
@@ -228,7 +228,7 @@ def test_a_groups_life(admin, bootstrap, topic):
         admin.delete_groups([group])
 
 
-def test_members_are_removed_by_their_instance_or_all(admin, bootstrap, topic):
+def test_group_members_are_removed_by_instance_id_or_all_at_once(admin, bootstrap, topic):
     """Covers kip-345 and kip-571.
 
     The removed consumers died without leaving, and their sessions would last for a while.
@@ -256,7 +256,7 @@ def test_members_are_removed_by_their_instance_or_all(admin, bootstrap, topic):
         admin.remove_group_members(f"{topic}-of-nobody")
 
 
-def test_the_same_for_asyncio(bootstrap):
+def test_the_async_admin_creates_and_lists_topics(bootstrap):
     async def main() -> None:
         async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
             created = await admin.create_topics([NewTopic("from-asyncio", 1)])
@@ -266,6 +266,6 @@ def test_the_same_for_asyncio(bootstrap):
     asyncio.run(main())
 
 
-def test_a_cluster_that_is_not_there_is_an_error_of_ours(admin):
+def test_an_unreachable_cluster_raises_no_broker_error(admin):
     with Admin(bootstrap_servers="127.0.0.1:1") as lost, pytest.raises(NoBrokerError, match=r"127\.0\.0\.1:1"):
         lost.list_topics(timeout_ms=2_000)

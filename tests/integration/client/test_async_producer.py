@@ -94,7 +94,7 @@ def test_send_waits_for_memory_without_blocking_the_loop() -> None:
     with_producer(body, buffer_memory=2_000, batch_size=500)
 
 
-def test_send_gives_up_waiting_for_memory() -> None:
+def test_send_fails_when_no_memory_is_free_within_max_block_ms() -> None:
     release = threading.Event()
 
     async def body(producer: AsyncProducer, cluster: ScriptedCluster) -> None:
@@ -119,7 +119,7 @@ def test_closed_producer_takes_no_records() -> None:
     with_producer(body)
 
 
-def test_partitions_and_interceptors() -> None:
+def test_partitions_for_returns_partitions_and_interceptors_change_records() -> None:
     class Upper(ProducerInterceptor):
         def on_send(self, record: ProducerRecord) -> ProducerRecord:
             return record._replace(value=record.value.upper())

@@ -97,7 +97,7 @@ def batch_values(*batches: int) -> list[bytes]:
     return sorted(b"%d of batch %d" % (task, batch) for batch in batches for task in range(PARTITIONS))
 
 
-def test_batches_count_once_and_as_a_whole(query: Query) -> None:
+def test_a_committed_batch_is_visible_once_and_cannot_be_registered_again(query: Query) -> None:
     for batch in range(3):
         query.admin.commit_batch(query.ledger, "run", batch, query.parts("run", batch))
     query.check(batch_values(0, 1, 2))
@@ -106,7 +106,7 @@ def test_batches_count_once_and_as_a_whole(query: Query) -> None:
         query.admin.register_run(query.ledger, "restored", 1)
 
 
-def test_one_producer_writes_the_parts_of_many_tasks(query: Query) -> None:
+def test_one_producer_prepares_the_parts_of_several_tasks(query: Query) -> None:
     for batch in range(2):
         parts = []
         with query.producer(0) as producer:
@@ -121,20 +121,20 @@ def test_one_producer_writes_the_parts_of_many_tasks(query: Query) -> None:
     query.check(batch_values(0, 1))
 
 
-def test_a_losing_attempt_is_aborted_by_the_decision(query: Query) -> None:
+def test_committing_a_batch_aborts_the_parts_of_other_task_attempts(query: Query) -> None:
     parts = query.parts("run", 0)
     query.task("run", 0, 1, b"the loser's", attempt=1)
     query.admin.commit_batch(query.ledger, "run", 0, parts)
     query.check(batch_values(0))
 
 
-def test_a_driver_that_dies_before_the_decision_writes_the_batch_again(query: Query) -> None:
+def test_a_new_run_writes_a_prepared_but_uncommitted_batch_again(query: Query) -> None:
     query.parts("run", 0)
     query.admin.commit_batch(query.ledger, "next", 0, query.parts("next", 0))
     query.check(batch_values(0))
 
 
-def test_a_zombie_run_neither_prepares_nor_decides(query: Query) -> None:
+def test_a_fenced_run_can_neither_prepare_nor_commit_a_batch(query: Query) -> None:
     parts = query.parts("zombie", 0)
     with query.producer(0, attempt=1) as producer:
         producer.init_transactions()
@@ -157,7 +157,7 @@ def test_a_zombie_run_neither_prepares_nor_decides(query: Query) -> None:
     query.check(batch_values(0))
 
 
-def test_a_batch_that_was_given_up_is_the_next_runs(query: Query) -> None:
+def test_a_batch_that_one_run_aborted_can_be_committed_by_the_next_run(query: Query) -> None:
     parts = query.parts("run", 0)
     assert query.admin.abort_batch(query.ledger, "run", 0)
     with pytest.raises(BatchAbortedError):
@@ -167,7 +167,7 @@ def test_a_batch_that_was_given_up_is_the_next_runs(query: Query) -> None:
     query.check(batch_values(0))
 
 
-def test_a_kill_between_prepare_and_decision_loses_nothing(query: Query, cluster: KlammProcess) -> None:
+def test_a_server_kill_between_prepare_and_commit_of_a_batch_loses_nothing(query: Query, cluster: KlammProcess) -> None:
     parts = query.parts("run", 0)
     cluster.kill()
     cluster.start()
@@ -175,7 +175,7 @@ def test_a_kill_between_prepare_and_decision_loses_nothing(query: Query, cluster
     query.check(batch_values(0))
 
 
-def test_a_kill_after_the_decision_does_not_undo_it(query: Query, cluster: KlammProcess) -> None:
+def test_a_server_kill_after_a_batch_was_committed_does_not_undo_it(query: Query, cluster: KlammProcess) -> None:
     query.admin.commit_batch(query.ledger, "run", 0, query.parts("run", 0))
     cluster.kill()
     cluster.start()
@@ -183,7 +183,7 @@ def test_a_kill_after_the_decision_does_not_undo_it(query: Query, cluster: Klamm
     query.check(batch_values(0))
 
 
-def test_nobody_decides(tmp_path: Path) -> None:
+def test_prepared_parts_are_aborted_after_their_timeout_and_the_batch_cannot_be_committed(tmp_path: Path) -> None:
     """The timeout of prepared transactions aborts them. A later decision fails as a whole."""
     with (
         running_cluster(tmp_path, SETTINGS | {"transaction.prepared.timeout.ms": "500"}) as cluster,
@@ -196,7 +196,7 @@ def test_nobody_decides(tmp_path: Path) -> None:
             admin.commit_batch(query.ledger, "run", 0, parts)
 
 
-def test_the_command_line_shows_ledgers_and_aborts_what_is_open(query: Query, cluster: KlammProcess) -> None:
+def test_the_command_line_shows_ledgers_and_aborts_an_open_part(query: Query, cluster: KlammProcess) -> None:
     klamm = KlammCommand(cluster.bootstrap)
     parts = query.parts("run", 0)
     listed = {row["query_id"]: row for row in klamm("ledgers", "list", "--json").document}
@@ -220,7 +220,7 @@ def test_a_task_without_records_has_nothing_to_prepare(query: Query) -> None:
     assert not query.admin.register_run(query.ledger, "run", 0)
 
 
-def test_a_producer_goes_on_with_the_next_batch(query: Query) -> None:
+def test_a_producer_can_write_the_next_batch_after_the_last_one_is_committed(query: Query) -> None:
     query.admin.register_run(query.ledger, "run", 0)
     with query.producer(0) as producer:
         for batch in range(2):
@@ -235,7 +235,7 @@ def test_a_producer_goes_on_with_the_next_batch(query: Query) -> None:
     query.check([b"0", b"1"])
 
 
-def test_only_parts_are_prepared(query: Query, cluster: KlammProcess) -> None:
+def test_prepare_transaction_refuses_a_transactional_id_that_names_no_part(query: Query, cluster: KlammProcess) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap, transactional_id=f"plain-{query.topic}") as producer:
         producer.init_transactions()
         producer.begin_transaction()

@@ -54,7 +54,7 @@ async def serving(*brokers: Hanging) -> AsyncIterator[tuple[Channels, list[str]]
             await server.stop(0)
 
 
-def test_calls_to_a_fenced_server_end_at_once_and_those_to_others_go_on():
+def test_calls_to_a_fenced_server_fail_at_once_and_calls_to_other_servers_continue():
     async def scenario() -> None:
         fenced, live = Hanging(), Hanging()
         async with serving(fenced, live) as (channels, addresses):
@@ -75,7 +75,7 @@ def test_calls_to_a_fenced_server_end_at_once_and_those_to_others_go_on():
     asyncio.run(scenario())
 
 
-def test_a_caller_that_is_cancelled_is_cancelled():
+def test_cancelling_a_call_raises_cancelled_error():
     async def scenario() -> None:
         broker = Hanging()
         async with serving(broker) as (channels, (address,)):

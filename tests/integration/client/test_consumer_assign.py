@@ -90,7 +90,7 @@ def values(records) -> list[int]:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_reads_everything_in_order(bootstrap, topic, consumer, compression):
+def test_an_assigned_consumer_reads_all_records_in_order(bootstrap, topic, consumer, compression):
     produce(bootstrap, topic, 2_000, compression_type=compression)
     consumer.assign([TopicPartition(topic, 0)])
     records = read(consumer, 2_000)
@@ -100,7 +100,7 @@ def test_reads_everything_in_order(bootstrap, topic, consumer, compression):
     assert consumer.lag(TopicPartition(topic, 0)) == 0
 
 
-def test_a_poll_returns_no_more_than_it_may(bootstrap, topic, consumer):
+def test_a_poll_returns_at_most_max_poll_records(bootstrap, topic, consumer):
     produce(bootstrap, topic, 1_200)
     consumer.assign([TopicPartition(topic, 0)])
     sizes = []
@@ -113,7 +113,7 @@ def test_a_poll_returns_no_more_than_it_may(bootstrap, topic, consumer):
     assert consumer.position(tp) == 7
 
 
-def test_waits_for_records_to_come(bootstrap, topic, consumer):
+def test_a_poll_waits_for_new_records(bootstrap, topic, consumer):
     consumer.assign([TopicPartition(topic, 0)])
     assert consumer.poll(timeout_ms=50) == {}
     late = threading.Timer(0.3, produce, (bootstrap, topic, 1))
@@ -122,7 +122,7 @@ def test_waits_for_records_to_come(bootstrap, topic, consumer):
     late.join()
 
 
-def test_seek_leaves_everything_fetched_behind(bootstrap, topic, consumer):
+def test_a_poll_after_seek_returns_no_records_fetched_before(bootstrap, topic, consumer):
     produce(bootstrap, topic, 3_000)
     tp = TopicPartition(topic, 0)
     consumer.assign([tp])
@@ -147,7 +147,7 @@ def test_seek_to_the_ends_and_to_a_time(bootstrap, topic, consumer):
     assert consumer.position(tp) == 100, "nothing is that late: the end"
 
 
-def test_offsets_by_time_and_at_the_ends(bootstrap, topic, consumer):
+def test_a_consumer_looks_up_offsets_by_time_and_at_both_ends(bootstrap, topic, consumer):
     produce(bootstrap, topic, 100)
     full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     assert consumer.beginning_offsets([full, empty]) == {full: 0, empty: 0}
@@ -157,7 +157,7 @@ def test_offsets_by_time_and_at_the_ends(bootstrap, topic, consumer):
     assert found[empty] is None
 
 
-def test_a_paused_partition_is_silent_and_loses_nothing(bootstrap, topic, consumer):
+def test_a_paused_partition_returns_no_records_and_loses_none(bootstrap, topic, consumer):
     loud, quiet = TopicPartition(topic, 0), TopicPartition(topic, 1)
     produce(bootstrap, topic, 1_000, partition=0)
     produce(bootstrap, topic, 1_000, partition=1)
@@ -175,7 +175,7 @@ def test_a_paused_partition_is_silent_and_loses_nothing(bootstrap, topic, consum
     assert [record.offset for record in rest] == list(range(position, 1_000))
 
 
-def test_iteration_moves_positions_record_by_record(bootstrap, topic):
+def test_iterating_over_a_consumer_advances_the_position_one_record_at_a_time(bootstrap, topic):
     produce(bootstrap, topic, 30)
     tp = TopicPartition(topic, 0)
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=POLL_MS) as consumer:
@@ -194,7 +194,7 @@ def test_iteration_moves_positions_record_by_record(bootstrap, topic):
 
 
 @pytest.mark.parametrize(("reset", "position"), [("earliest", 40), ("latest", 100)])
-def test_out_of_range_goes_where_the_policy_says(bootstrap, admin, topic, reset, position):
+def test_an_out_of_range_position_is_reset_as_auto_offset_reset_says(bootstrap, admin, topic, reset, position):
     produce(bootstrap, topic, 100)
     tp = TopicPartition(topic, 0)
     assert admin.delete_records({tp: 40}) == {tp: 40}
@@ -206,7 +206,9 @@ def test_out_of_range_goes_where_the_policy_says(bootstrap, admin, topic, reset,
 
 
 @pytest.mark.parametrize(("reset", "position"), [("earliest", 40), ("latest", 100), ("nearest", 40)])
-def test_a_consumer_that_lost_its_place_says_so_before_it_returns_records(bootstrap, admin, topic, reset, position):
+def test_the_position_reset_callback_runs_before_records_of_the_new_position_are_returned(
+    bootstrap, admin, topic, reset, position
+):
     produce(bootstrap, topic, 100)
     tp = TopicPartition(topic, 0)
     assert admin.delete_records({tp: 40}) == {tp: 40}
@@ -230,7 +232,7 @@ def test_a_consumer_that_lost_its_place_says_so_before_it_returns_records(bootst
         assert metrics["records-skipped-total"] == position - 10
 
 
-def test_a_log_that_ends_before_the_position_is_read_from_its_end_with_nearest(bootstrap, topic):
+def test_with_nearest_a_position_after_the_log_end_is_reset_to_the_log_end(bootstrap, topic):
     produce(bootstrap, topic, 10)
     tp = TopicPartition(topic, 0)
     heard: list[PositionReset] = []
@@ -241,7 +243,7 @@ def test_a_log_that_ends_before_the_position_is_read_from_its_end_with_nearest(b
         assert heard == [PositionReset(tp, None, 500, 0, 10, 10)]
 
 
-def test_an_async_consumer_awaits_the_callback_and_its_poll_raises_what_that_raises(bootstrap, admin, topic):
+def test_an_async_poll_awaits_the_position_reset_callback_and_raises_its_exception(bootstrap, admin, topic):
     produce(bootstrap, topic, 20)
     tp = TopicPartition(topic, 0)
     admin.delete_records({tp: 5})
@@ -263,7 +265,7 @@ def test_an_async_consumer_awaits_the_callback_and_its_poll_raises_what_that_rai
     asyncio.run(main())
 
 
-def test_a_reset_by_duration_begins_so_long_before_now(bootstrap, topic):
+def test_a_reset_by_duration_starts_at_now_minus_the_duration(bootstrap, topic):
     hour_ms = 3_600_000
     now_ms = int(time.time() * 1000)
     tp = TopicPartition(topic, 0)
@@ -290,7 +292,7 @@ def test_without_a_policy_out_of_range_is_an_error_until_a_seek(bootstrap, topic
         assert values(read(consumer, 5)) == [5, 6, 7, 8, 9]
 
 
-def test_a_record_that_does_not_deserialize_can_be_passed(bootstrap, topic):
+def test_a_record_that_cannot_be_deserialized_raises_an_error_and_can_be_skipped(bootstrap, topic):
     tp = TopicPartition(topic, 0)
     with Producer(bootstrap_servers=bootstrap) as producer:
         for value in (b"1", b"two", b"3"):
@@ -305,7 +307,7 @@ def test_a_record_that_does_not_deserialize_can_be_passed(bootstrap, topic):
         assert [record.value for record in read(consumer, 1)] == [3]
 
 
-def test_offsets_are_committed_with_a_group_but_without_membership(bootstrap, topic):
+def test_an_assigned_consumer_commits_offsets_to_its_group_without_joining_it(bootstrap, topic):
     produce(bootstrap, topic, 10)
     tp, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     config = {"bootstrap_servers": bootstrap, "group_id": topic, "auto_offset_reset": "earliest"}
@@ -321,7 +323,7 @@ def test_offsets_are_committed_with_a_group_but_without_membership(bootstrap, to
         assert consumer.committed([tp])[tp].offset == 10
 
 
-def test_automatic_commits_store_what_was_returned(bootstrap, topic):
+def test_automatic_commits_store_the_offsets_of_returned_records(bootstrap, topic):
     produce(bootstrap, topic, 20)
     tp = TopicPartition(topic, 0)
     config = {"bootstrap_servers": bootstrap, "group_id": topic, "auto_offset_reset": "earliest"}
@@ -339,7 +341,7 @@ def test_automatic_commits_store_what_was_returned(bootstrap, topic):
         assert consumer.committed([tp])[tp].offset >= 12
 
 
-def test_commit_callbacks_come_in_the_polling_thread(bootstrap, topic):
+def test_commit_callbacks_run_in_the_polling_thread(bootstrap, topic):
     tp = TopicPartition(topic, 0)
     heard = []
     with Consumer(bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False) as consumer:
@@ -363,7 +365,7 @@ def test_wakeup_ends_a_poll_from_another_thread(topic, consumer):
     assert consumer.poll(timeout_ms=0) == {}
 
 
-def test_a_second_thread_is_told_off(topic, consumer):
+def test_a_poll_from_a_second_thread_raises_concurrent_access_error(topic, consumer):
     consumer.assign([TopicPartition(topic, 0)])
     begun, told_off = threading.Event(), threading.Event()
 
@@ -391,7 +393,7 @@ def test_a_second_thread_is_told_off(topic, consumer):
     assert told_off.is_set()
 
 
-def test_threads_may_take_turns(bootstrap, topic, consumer):
+def test_threads_may_use_a_consumer_one_after_the_other(bootstrap, topic, consumer):
     produce(bootstrap, topic, 5)
     consumer.assign([TopicPartition(topic, 0)])
     outcome = []
@@ -401,7 +403,7 @@ def test_threads_may_take_turns(bootstrap, topic, consumer):
     assert values(outcome) == [0, 1, 2, 3, 4]
 
 
-def test_what_cannot_be_done_says_so(topic, consumer):
+def test_invalid_consumer_calls_raise_errors_that_name_the_cause(topic, consumer):
     with pytest.raises(ConfigError, match=r"group\.id"):
         consumer.subscribe([topic])
     with pytest.raises(IllegalStateError, match=r"group\.id"):
@@ -416,7 +418,7 @@ def test_what_cannot_be_done_says_so(topic, consumer):
         consumer.end_offsets([TopicPartition("no-such-topic", 0)], timeout_ms=2_000)
 
 
-def test_a_closed_consumer_says_so(bootstrap):
+def test_calls_on_a_closed_consumer_raise_an_error(bootstrap):
     consumer = Consumer(bootstrap_servers=bootstrap)
     consumer.close()
     consumer.close()
@@ -467,7 +469,7 @@ def test_memory_is_bounded_by_the_buffer_setting(bootstrap, topic):
     assert 0 < most <= 200_000 + 150_000
 
 
-def test_the_same_for_asyncio(bootstrap, topic):
+def test_an_async_consumer_polls_and_iterates_all_records(bootstrap, topic):
     produce(bootstrap, topic, 50)
     tp = TopicPartition(topic, 0)
 

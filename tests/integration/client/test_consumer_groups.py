@@ -53,7 +53,7 @@ def poll_on(consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_members_come_and_go_and_every_partition_has_one_owner(bootstrap, topic, strategy):
+def test_every_partition_has_one_owner_while_members_join_and_leave(bootstrap, topic, strategy):
     produce(bootstrap, topic, 3_000)
     ownership = Ownership()
 
@@ -81,7 +81,7 @@ def test_members_come_and_go_and_every_partition_has_one_owner(bootstrap, topic,
     assert len([pair for worker in everybody for pair in worker.read]) == 3_000, "commits kept rebalances exact"
 
 
-def test_a_cooperative_member_goes_on_with_what_stays(bootstrap, topic):
+def test_a_cooperative_rebalance_revokes_only_the_partitions_that_move(bootstrap, topic):
     ownership = Ownership()
     config = {"partition_assignment_strategy": "cooperative-sticky"}
     first = Worker(bootstrap, topic, ownership, "first", **config)
@@ -93,7 +93,7 @@ def test_a_cooperative_member_goes_on_with_what_stays(bootstrap, topic):
         assert second.revoked == []
 
 
-def test_a_killed_members_partitions_go_to_the_others(bootstrap, topic):
+def test_the_partitions_of_a_killed_member_go_to_the_others(bootstrap, topic):
     ownership = Ownership()
     victim = Worker(bootstrap, topic, ownership, "victim", session_timeout_ms=MORTAL_MS)
     survivor = Worker(bootstrap, topic, ownership, "survivor")
@@ -129,7 +129,7 @@ def test_a_commit_after_the_group_moved_on_fails_and_the_partitions_are_lost(boo
             wait_until(lambda: bool(slow.poll(timeout_ms=50)) or bool(slow.assignment()), lambda: "did not rejoin")
 
 
-def test_a_static_member_comes_back_without_a_rebalance(bootstrap, topic, admin):
+def test_a_static_member_rejoins_without_a_rebalance(bootstrap, topic, admin):
     ownership = Ownership()
     config = {"session_timeout_ms": 20_000, "max_poll_interval_ms": 20_000}
     other = Worker(bootstrap, topic, ownership, "other", group_instance_id="instance-b", **config)
@@ -164,7 +164,7 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first(bootstrap, 
                     poll_on(first)
 
 
-def test_a_busy_caller_keeps_its_membership(bootstrap, topic, admin):
+def test_a_member_that_does_not_poll_for_a_session_timeout_stays_in_the_group(bootstrap, topic, admin):
     config = {**FAST, "group_id": topic, "session_timeout_ms": MORTAL_MS}
     with Consumer(bootstrap_servers=bootstrap, **config) as consumer:
         consumer.subscribe([topic])
@@ -176,7 +176,7 @@ def test_a_busy_caller_keeps_its_membership(bootstrap, topic, admin):
         assert (described.state, described.generation_id) == ("Stable", generation_id)
 
 
-def test_the_listener_may_use_the_consumer(bootstrap, topic):
+def test_a_rebalance_listener_may_seek_and_commit_with_its_consumer(bootstrap, topic):
     produce(bootstrap, topic, 60)
 
     class Seeker:
@@ -203,7 +203,7 @@ def test_the_listener_may_use_the_consumer(bootstrap, topic):
     assert {each.metadata for each in committed.values()} == {"from the listener"}
 
 
-def test_what_a_listener_raises_comes_out_of_the_poll_and_the_group_lives_on(bootstrap, topic):
+def test_poll_raises_the_listeners_exception_and_the_member_stays_in_the_group(bootstrap, topic):
     class Broken:
         calls = 0
 
@@ -264,7 +264,7 @@ def test_a_changed_subscription_takes_effect_with_the_next_polls(bootstrap, admi
         )
 
 
-def test_committed_offsets_are_where_a_new_member_begins(bootstrap, topic, admin):
+def test_a_new_member_starts_at_the_committed_offsets(bootstrap, topic, admin):
     produce(bootstrap, topic, 600)
     tp = TopicPartition(topic, 0)
     admin.alter_group_offsets(topic, {tp: OffsetAndMetadata(90, "reset")})

@@ -54,7 +54,7 @@ def topic(admin, request) -> str:
 
 
 @pytest.mark.parametrize("assignor", [None, "range"])
-def test_members_come_and_go_and_every_partition_has_one_owner(bootstrap, admin, topic, assignor):
+def test_every_partition_has_one_owner_while_members_join_and_leave(bootstrap, admin, topic, assignor):
     produce(bootstrap, topic, 3_000)
     ownership = Ownership()
 
@@ -84,7 +84,7 @@ def test_members_come_and_go_and_every_partition_has_one_owner(bootstrap, admin,
     assert len([pair for worker in everybody for pair in worker.read]) == 3_000, "commits kept rebalances exact"
 
 
-def test_a_killed_members_partitions_go_to_the_others(bootstrap, topic):
+def test_the_partitions_of_a_killed_member_go_to_the_others(bootstrap, topic):
     ownership = Ownership()
     victim = Worker(bootstrap, topic, ownership, "victim", **CONSUMER)
     survivor = Worker(bootstrap, topic, ownership, "survivor", **CONSUMER)
@@ -95,7 +95,7 @@ def test_a_killed_members_partitions_go_to_the_others(bootstrap, topic):
         assert ownership.conflicts == []
 
 
-def test_who_does_not_poll_is_out_and_its_partitions_are_lost(bootstrap, topic):
+def test_a_member_that_does_not_poll_leaves_the_group_and_loses_its_partitions(bootstrap, topic):
     lost = []
 
     class Listener:
@@ -118,7 +118,7 @@ def test_who_does_not_poll_is_out_and_its_partitions_are_lost(bootstrap, topic):
             wait_until(lambda: slow.poll(timeout_ms=50) == {} and len(slow.assignment()) == 3, slow.assignment)
 
 
-def test_a_static_member_comes_back_to_what_it_had(bootstrap, topic):
+def test_a_static_member_rejoins_with_the_partitions_it_had(bootstrap, topic):
     ownership = Ownership()
     other = Worker(bootstrap, topic, ownership, "other", group_instance_id="b", **CONSUMER)
     static = Worker(bootstrap, topic, ownership, "static", group_instance_id="a", **CONSUMER)
@@ -162,7 +162,7 @@ def test_a_pattern_is_matched_by_the_coordinator_and_follows_topics_and_partitio
         reads((names[2], 0), (names[2], 1))
 
 
-def test_what_the_coordinator_refuses_is_raised_from_poll(bootstrap, topic):
+def test_poll_raises_the_error_with_which_the_coordinator_refuses_the_member(bootstrap, topic):
     with Consumer(bootstrap_servers=bootstrap, group_id=topic, group_remote_assignor="best", **CONSUMER) as consumer:
         consumer.subscribe([topic])
         with pytest.raises(UnsupportedAssignorError, match="uniform"):
@@ -173,7 +173,7 @@ def test_what_the_coordinator_refuses_is_raised_from_poll(bootstrap, topic):
             assigned(consumer)
 
 
-def test_people_see_the_group(bootstrap, admin, topic):
+def test_the_admin_lists_and_describes_a_group_of_the_consumer_protocol(bootstrap, admin, topic):
     ownership = Ownership()
     worker = Worker(bootstrap, topic, ownership, "a", **CONSUMER)
     with workers(worker):
@@ -195,7 +195,7 @@ def test_people_see_the_group(bootstrap, admin, topic):
     assert topic not in admin.list_groups()
 
 
-def test_a_coordinator_that_restarts_finds_the_group_as_it_was(cluster, bootstrap, topic):
+def test_no_member_loses_partitions_when_the_coordinator_restarts(cluster, bootstrap, topic):
     """The members notice only a few heartbeats without an answer."""
     ownership = Ownership()
     team = [Worker(bootstrap, topic, ownership, name, **CONSUMER) for name in ("a", "b")]

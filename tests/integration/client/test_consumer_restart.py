@@ -33,7 +33,7 @@ def read_all_of(consumer: Consumer, seen: set[int], count: int) -> None:
     require(seen == set(range(count)), f"{len(seen)} of {count} numbers, without {sorted(set(range(count)) - seen)}")
 
 
-def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
+def test_group_and_assigned_consumers_continue_after_cluster_restarts(tmp_path):
     with running_cluster(tmp_path) as cluster:
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, partition_count=2)])
@@ -64,7 +64,7 @@ def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
             assert sum(each.offset for each in stored.values()) == 1_500
 
 
-def test_a_poll_keeps_its_time_and_wakes_up_while_a_commit_before_a_rebalance_finds_nobody(tmp_path):
+def test_poll_times_out_and_wakes_up_while_a_commit_before_a_rebalance_finds_no_broker(tmp_path):
     with running_cluster(tmp_path) as cluster:
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, partition_count=2), NewTopic("another", partition_count=1)])
@@ -90,7 +90,7 @@ def test_a_poll_keeps_its_time_and_wakes_up_while_a_commit_before_a_rebalance_fi
             assert sum(each.offset for each in stored.values() if each) == 100
 
 
-def test_a_pattern_that_nobody_answers_keeps_the_time_of_polls_and_wakes_up():
+def test_poll_times_out_and_wakes_up_while_a_pattern_subscription_finds_no_broker():
     with Consumer(bootstrap_servers="localhost:1", group_id="group", **PATIENT) as consumer:
         consumer.subscribe(pattern="p")
         consumer.poll(timeout_ms=200)

@@ -113,7 +113,7 @@ def test_every_record_is_processed_in_the_order_of_its_partition_and_committed(
 
 
 @BOTH
-def test_a_record_that_fails_is_the_next_one_of_whoever_comes_after(
+def test_a_record_whose_handler_failed_is_the_first_one_of_the_next_run(
     cluster: KlammProcess, topic: str, make: Start
 ) -> None:
     def fail(record: ConsumerRecord) -> None:
@@ -131,7 +131,9 @@ def test_a_record_that_fails_is_the_next_one_of_whoever_comes_after(
     assert seen.offsets[1] == list(range(17, RECORDS // PARTITIONS))
 
 
-def test_partitions_move_between_pools_with_what_is_done(cluster: KlammProcess, topic: str) -> None:
+def test_a_partition_that_moves_to_another_pool_continues_after_the_last_handled_record(
+    cluster: KlammProcess, topic: str
+) -> None:
     """The second pool joins while the first is at work. Together they handle every record, in order."""
     seen, joined = Seen(), Seen(1)
     begun = threading.Event()
@@ -169,7 +171,7 @@ def test_partitions_move_between_pools_with_what_is_done(cluster: KlammProcess, 
 
 
 @BOTH
-def test_who_wants_automatic_commits_or_no_group_is_refused(make: Start) -> None:
+def test_automatic_commits_a_missing_group_and_zero_threads_are_refused(make: Start) -> None:
     with pytest.raises(ConfigError, match=r"enable\.auto\.commit=True"):
         make({"group.id": "g", "enable.auto.commit": True}, ["t"], print)
     with pytest.raises(ConfigError, match=r"group\.id"):

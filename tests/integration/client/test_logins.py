@@ -168,7 +168,7 @@ async def refused(connection: Connection) -> BrokerError:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
-def test_who_knows_the_password_calls_under_his_name(mechanism: str) -> None:
+def test_a_client_with_the_right_password_calls_as_its_user(mechanism: str) -> None:
     async def scenario() -> None:
         async with World().serving() as world, world.dialling(sasl_mechanism=mechanism) as connection:
             await connection.stub(BROKER).list_offsets(ListOffsetsRequest())
@@ -190,7 +190,7 @@ def test_a_login_over_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
-def test_a_wrong_password_and_an_unknown_user_are_told_the_same(mechanism: str) -> None:
+def test_a_wrong_password_and_an_unknown_user_get_the_same_error(mechanism: str) -> None:
     async def scenario() -> None:
         async with World().serving() as world:
             wrong = await refused(world.dialling(sasl_mechanism=mechanism, sasl_password="guess"))
@@ -204,7 +204,7 @@ def test_a_wrong_password_and_an_unknown_user_are_told_the_same(mechanism: str) 
     asyncio.run(scenario())
 
 
-def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are() -> None:
+def test_the_error_for_a_disabled_sasl_mechanism_lists_the_enabled_ones() -> None:
     async def scenario() -> None:
         async with World(sasl_enabled_mechanisms="SCRAM-SHA-512").serving() as world:
             error = await refused(world.dialling())
@@ -214,7 +214,7 @@ def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_does_not_log_in_is_told_to() -> None:
+def test_the_error_for_a_client_without_a_login_says_how_to_log_in() -> None:
     async def scenario() -> None:
         async with World().serving() as world:
             error = await refused(world.dialling(security_protocol="PLAINTEXT"))
@@ -224,7 +224,7 @@ def test_a_client_that_does_not_log_in_is_told_to() -> None:
     asyncio.run(scenario())
 
 
-def test_until_the_users_are_known_nobody_is_told_that_he_is_none() -> None:
+def test_a_login_before_the_server_knows_the_users_fails_with_a_retriable_error() -> None:
     async def scenario() -> None:
         world = World()
         world.logins._users.are_known = False
@@ -238,7 +238,7 @@ async def _unary(channel: aio.Channel, path: str, **options: Any) -> Any:
     return await channel.unary_unary(path)(b"", timeout=patience(), **options)
 
 
-def test_every_call_but_health_wants_a_login_and_its_request_is_not_read() -> None:
+def test_every_call_except_health_is_refused_without_a_login_before_its_request_is_read() -> None:
     async def scenario() -> None:
         async with World().serving() as world, aio.insecure_channel(world.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
@@ -256,7 +256,7 @@ def test_every_call_but_health_wants_a_login_and_its_request_is_not_read() -> No
     asyncio.run(scenario())
 
 
-def test_a_stolen_session_is_nothing_at_another_connection() -> None:
+def test_a_stolen_session_is_refused_on_another_connection() -> None:
     async def scenario() -> None:
         async with World().serving() as world:
             config = ClientConfig.parse(
@@ -293,7 +293,7 @@ def test_a_stolen_session_is_nothing_at_another_connection() -> None:
     asyncio.run(scenario())
 
 
-def test_a_session_that_has_ended_is_renewed_under_calls() -> None:
+def test_an_expired_session_is_renewed_while_calls_are_in_flight() -> None:
     async def scenario() -> None:
         async with World(connections_max_reauth_ms=str(LIFETIME_MS)).serving() as world, world.dialling() as connection:
             for _ in range(10):
@@ -322,7 +322,7 @@ async def begun(connection: Connection, name: str) -> Callable[[], Awaitable[Any
 
 @pytest.mark.parametrize("name", ["fetch_stream", "produce_stream"])
 @pytest.mark.parametrize("end", ["expired", "changed", "deleted"])
-def test_a_stream_that_waits_ends_with_its_session(name: str, end: str) -> None:
+def test_a_waiting_stream_ends_when_its_session_ends(name: str, end: str) -> None:
     async def scenario() -> None:
         async with World(connections_max_reauth_ms=str(LIFETIME_MS)).serving() as world, world.dialling() as connection:
             read = await begun(connection, name)
@@ -366,7 +366,7 @@ class Issuer:
         return jwt.encode(claims, self._key, algorithm="ES256", headers={"kid": "k"})
 
 
-def test_a_login_by_token(tmp_path: Path) -> None:
+def test_a_client_logs_in_with_an_oauth_token(tmp_path: Path) -> None:
     issuer = Issuer(tmp_path)
 
     def dialling(world: World, give: Callable[[], str]) -> Connection:
@@ -384,7 +384,7 @@ def test_a_login_by_token(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_calls_may_bring_their_token_themselves(tmp_path: Path) -> None:
+def test_calls_may_carry_a_bearer_token_without_a_login(tmp_path: Path) -> None:
     issuer = Issuer(tmp_path)
     (method,) = SERVER.methods
 

@@ -15,7 +15,7 @@ async def _name_of_thread() -> str:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_forked_child_gets_a_loop_of_its_own() -> None:
+def test_a_forked_child_gets_its_own_event_loop() -> None:
     parent = LoopThread.shared()
     child_pid = os.fork()
     if not child_pid:

@@ -126,13 +126,13 @@ def read_values(bootstrap: str) -> list[bytes]:
     return [record.value for record in read_all(bootstrap, [TopicPartition(TOPIC, 0)])]
 
 
-def test_what_is_sent_again_is_written_once(tmp_path: pathlib.Path) -> None:
+def test_records_that_are_retried_after_a_lost_answer_are_written_once(tmp_path: pathlib.Path) -> None:
     sent, written = produce_through(tmp_path, idempotent=True)
     with verdict():
         assert written == sent
 
 
-def test_without_idempotence_it_is_written_twice(tmp_path: pathlib.Path) -> None:
+def test_without_idempotence_records_retried_after_a_lost_answer_are_written_twice(tmp_path: pathlib.Path) -> None:
     sent, written = produce_through(tmp_path, idempotent=False)
     assert list(dict.fromkeys(written)) == sent
     assert max(Counter(written).values()) > 1

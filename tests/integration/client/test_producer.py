@@ -14,7 +14,7 @@ from tests.support.violation import verdict
 from tests.support.waiting import patience
 
 
-def test_record_arrives_and_its_place_is_told() -> None:
+def test_a_sent_record_is_written_and_its_future_returns_partition_and_offset() -> None:
     with producing(3) as (producer, cluster):
         metadata = producer.send("t", b"value", b"key", timestamp_ms=77, headers=[("h", b"1"), ("n", None)])
         expected_partition = key_partition(b"key", 3)
@@ -25,7 +25,7 @@ def test_record_arrives_and_its_place_is_told() -> None:
         assert record.headers == (("h", b"1"), ("n", None))
 
 
-def test_partition_can_be_named() -> None:
+def test_send_writes_to_the_partition_that_the_caller_chose() -> None:
     with producing(3) as (producer, cluster):
         assert producer.send("t", b"v", partition=2).result(patience()).partition == 2
         assert cluster.values("t", 2) == [b"v"]
@@ -86,7 +86,7 @@ def test_null_key_and_value_stay_null() -> None:
         assert [(record.key, record.value) for record in cluster.records("t")] == [(None, None)]
 
 
-def test_broker_may_stamp_the_records() -> None:
+def test_the_metadata_has_the_log_append_time_of_the_broker() -> None:
     cluster = ScriptedCluster()
     cluster.log_append_time_ms = 1234
     with producing(cluster=cluster) as (producer, _):

@@ -11,7 +11,7 @@ from tests.support.scripted_producer import numbered, producing
 from tests.support.waiting import patience, wait_until
 
 
-def test_acks_0_is_done_without_an_offset() -> None:
+def test_with_acks_0_the_future_completes_without_an_offset() -> None:
     with producing(acks=0) as (producer, cluster):
         assert producer.send("t", b"v").result(patience()).offset == -1
         assert cluster.values("t") == [b"v"]
@@ -19,13 +19,13 @@ def test_acks_0_is_done_without_an_offset() -> None:
 
 
 @pytest.mark.parametrize(("setting", "acks"), [("all", -1), (1, 1)])
-def test_acks_reach_the_broker(setting: object, acks: int) -> None:
+def test_the_acks_setting_and_client_id_are_sent_to_the_broker(setting: object, acks: int) -> None:
     with producing(acks=setting, client_id="me") as (producer, cluster):
         producer.send("t", b"v").result(patience())
         assert (cluster.produced[0].header.acks, cluster.produced[0].header.client_id) == (acks, "me")
 
 
-def test_requests_in_flight_are_limited() -> None:
+def test_the_number_of_requests_in_flight_is_limited() -> None:
     with producing(10, batch_size=100, max_in_flight_requests_per_connection=2) as (producer, cluster):
         for number in range(500):
             producer.send("t", b"v" * 50, partition=number % 10)
@@ -34,7 +34,7 @@ def test_requests_in_flight_are_limited() -> None:
         assert cluster.in_flight_max <= 2
 
 
-def test_batches_of_a_partition_travel_together_while_it_waits_its_turn() -> None:
+def test_batches_that_wait_for_a_request_in_flight_are_sent_together() -> None:
     release = threading.Event()
     with producing(batch_size=200) as (producer, cluster):
         cluster.produce_answers.append(Answer(wait_for=release))

@@ -11,7 +11,7 @@ from tests.support.scripted_producer import numbered, producing
 from tests.support.waiting import patience
 
 
-def test_callbacks_come_in_order_and_before_flush_returns() -> None:
+def test_callbacks_run_in_order_and_before_flush_returns() -> None:
     delivered: list[int] = []
     with producing(batch_size=200) as (producer, _):
         for value in numbered(300):
@@ -21,7 +21,7 @@ def test_callbacks_come_in_order_and_before_flush_returns() -> None:
         assert delivered == list(range(300))
 
 
-def test_failing_callback_is_logged_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_callback_is_logged_and_the_producer_continues(caplog: pytest.LogCaptureFixture) -> None:
     with producing() as (producer, _):
         producer.send("t", b"v", on_delivery=lambda metadata, error: 1 / 0).result(patience())
         producer.send("t", b"v").result(patience())
@@ -29,7 +29,7 @@ def test_failing_callback_is_logged_and_the_rest_goes_on(caplog: pytest.LogCaptu
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_callback_may_send_but_not_block() -> None:
+def test_a_callback_may_send_but_not_block() -> None:
     errors: list[Exception] = []
     with producing() as (producer, cluster):
 
@@ -70,7 +70,7 @@ class Broken(ProducerInterceptor):
         raise LookupError("broken on_acknowledgement")
 
 
-def test_interceptors_change_records_see_outcomes_and_cannot_break_anything(
+def test_interceptors_change_records_and_see_outcomes_and_their_errors_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     recorder = Recorder()

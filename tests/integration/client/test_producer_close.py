@@ -23,7 +23,7 @@ def test_flush_does_not_wait_for_linger_but_for_every_acknowledgement() -> None:
         assert cluster.values("t") == [b"v"]
 
 
-def test_flush_gives_up_after_its_timeout() -> None:
+def test_flush_raises_an_error_after_its_timeout() -> None:
     release = threading.Event()
     with producing() as (producer, cluster):
         cluster.produce_answers.append(Answer(wait_for=release))
@@ -41,7 +41,7 @@ def test_close_sends_what_is_buffered() -> None:
         producer.close()
 
 
-def test_close_with_a_timeout_fails_the_rest() -> None:
+def test_close_fails_the_unfinished_records_after_its_timeout() -> None:
     release = threading.Event()
     with producing() as (producer, cluster):
         cluster.produce_answers.append(Answer(wait_for=release))
@@ -68,7 +68,7 @@ def test_closed_producer_takes_no_records() -> None:
             producer.send("another", b"v")
 
 
-def test_send_that_waits_when_the_producer_is_closed_is_told() -> None:
+def test_a_send_that_waits_for_metadata_fails_when_the_producer_is_closed() -> None:
     errors: list[Exception] = []
     with producing() as (producer, cluster):
 
@@ -89,7 +89,7 @@ def test_send_that_waits_when_the_producer_is_closed_is_told() -> None:
         assert len(errors) == 1
 
 
-def test_every_record_has_an_outcome_whenever_the_producer_is_closed() -> None:
+def test_close_without_a_wait_completes_the_future_of_every_record() -> None:
     cluster = ScriptedCluster()
     cluster.create_topic("t", 3)
     with cluster.serve_in_thread():

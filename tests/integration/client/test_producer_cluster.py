@@ -39,7 +39,7 @@ def read(cluster: KlammProcess, topic: str, partition: int) -> list[ConsumerReco
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_offsets_told_are_those_of_the_log(cluster: KlammProcess, compression: str) -> None:
+def test_the_offsets_in_the_metadata_are_the_offsets_in_the_log(cluster: KlammProcess, compression: str) -> None:
     topic = f"offsets-{compression}"
     create(cluster, topic, partition_count=2)
     with Producer(bootstrap_servers=cluster.bootstrap, compression_type=compression, batch_size=1_000) as producer:
@@ -57,7 +57,7 @@ def test_offsets_told_are_those_of_the_log(cluster: KlammProcess, compression: s
         assert all(record.headers == (("n", record.value),) for record in records)
 
 
-def test_batches_the_topic_finds_too_large_are_split(cluster: KlammProcess) -> None:
+def test_batches_above_the_topics_max_message_bytes_are_split(cluster: KlammProcess) -> None:
     create(cluster, "small-batches", max_message_bytes="500")
     with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=20) as producer:
         futures = [producer.send("small-batches", b"%d" % number) for number in range(500)]
@@ -69,7 +69,9 @@ def test_batches_the_topic_finds_too_large_are_split(cluster: KlammProcess) -> N
 
 
 @pytest.mark.parametrize("batch_size", [16_384, 200])
-def test_a_record_that_is_refused_does_not_answer_for_others(cluster: KlammProcess, batch_size: int) -> None:
+def test_a_refused_record_does_not_fail_the_other_batches_of_its_request(
+    cluster: KlammProcess, batch_size: int
+) -> None:
     """The error of the other records in the batch names the refused one.
 
     Other batches of the request are written (KIP-467).
@@ -107,7 +109,7 @@ def test_topic_is_created_by_the_first_record(cluster: KlammProcess) -> None:
         assert producer.send("made-on-demand", b"v").result(patience()).offset == 0
 
 
-def test_acks_0_gets_through(cluster: KlammProcess) -> None:
+def test_with_acks_0_a_record_is_written_to_the_log(cluster: KlammProcess) -> None:
     create(cluster, "unacknowledged")
     with Producer(bootstrap_servers=cluster.bootstrap, acks=0) as producer:
         assert producer.send("unacknowledged", b"v").result(patience()).offset == -1
@@ -116,7 +118,7 @@ def test_acks_0_gets_through(cluster: KlammProcess) -> None:
     assert record.value == b"v"
 
 
-def test_log_append_time_is_the_brokers(cluster: KlammProcess) -> None:
+def test_with_log_append_time_the_broker_sets_the_timestamp(cluster: KlammProcess) -> None:
     create(cluster, "stamped", message_timestamp_type="LogAppendTime")
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         metadata = producer.send("stamped", b"v", timestamp_ms=5).result(patience())
@@ -138,7 +140,7 @@ def test_asyncio_producer_writes_the_same_log(cluster: KlammProcess) -> None:
     assert [record.value for record in read(cluster, "from-asyncio", 0)] == [b"%d" % number for number in range(1_000)]
 
 
-def test_producer_outlives_a_broker_that_is_killed(tmp_path: pathlib.Path) -> None:
+def test_a_producer_delivers_all_records_in_order_across_a_broker_kill(tmp_path: pathlib.Path) -> None:
     with running_cluster(tmp_path) as cluster:
         create(cluster, "survivor")
         with Producer(bootstrap_servers=cluster.bootstrap, batch_size=500, reconnect_backoff_max_ms=200) as producer:

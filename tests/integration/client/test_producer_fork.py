@@ -46,7 +46,7 @@ def test_children_of_a_process_without_clients_produce() -> None:
     assert run("in_child(produce); in_child(produce); produce()") == [b"v"] * 3
 
 
-def test_child_of_a_process_with_a_producer_is_told_and_the_parent_goes_on() -> None:
+def test_a_forked_child_cannot_use_the_parents_producer_and_the_parent_can() -> None:
     script = """
         producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
         producer.send("t", b"before")
@@ -68,7 +68,7 @@ def test_child_of_a_process_with_a_producer_is_told_and_the_parent_goes_on() -> 
     assert run(script) == [b"before", b"after"]
 
 
-def test_children_that_become_other_programs_do_so_while_grpc_works() -> None:
+def test_subprocesses_start_while_a_producer_uses_grpc() -> None:
     script = """
         import subprocess, threading
 

@@ -30,7 +30,7 @@ def test_leader_hint_is_followed_without_asking_for_metadata() -> None:
         assert [seen.header.partitions[0].current_leader_epoch for seen in cluster.produced] == [0, 0, 1]
 
 
-def test_moved_leader_is_found_by_metadata() -> None:
+def test_a_moved_leader_is_found_with_a_metadata_request() -> None:
     with producing(cluster=ScriptedCluster(broker_count=2)) as (producer, cluster):
         producer.send("t", b"first").result(patience())
         cluster.move_leader(TopicPartition("t", 0), 1)
@@ -40,7 +40,7 @@ def test_moved_leader_is_found_by_metadata() -> None:
         assert cluster.values("t") == [b"first", b"second"]
 
 
-def test_news_of_another_leader_ends_the_pause() -> None:
+def test_metadata_with_a_new_leader_ends_the_retry_backoff() -> None:
     """The former leader gives no hint. The client requests metadata at once, which names the new leader."""
     cluster = ScriptedCluster(broker_count=2)
     with producing(cluster=cluster, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as (producer, _):
@@ -52,7 +52,7 @@ def test_news_of_another_leader_ends_the_pause() -> None:
         assert cluster.values("t") == [b"first", b"second"]
 
 
-def test_a_new_leader_is_asked_for_while_the_next_attempt_waits() -> None:
+def test_the_client_requests_metadata_repeatedly_during_the_retry_backoff() -> None:
     """If the client asked only after each failed attempt, it would find the leader one pause later."""
     cluster = ScriptedCluster(broker_count=2)
     with producing(cluster=cluster, retry_backoff_ms=100, retry_backoff_max_ms=60_000) as (producer, _):
@@ -71,7 +71,7 @@ def test_a_new_leader_is_asked_for_while_the_next_attempt_waits() -> None:
         second.result(patience())
 
 
-def test_a_leader_that_answers_nothing_is_asked_about() -> None:
+def test_the_client_requests_metadata_when_the_leader_does_not_answer() -> None:
     """The leader may be frozen, and another one may have been elected."""
     release = threading.Event()
     with producing(request_timeout_ms=300, delivery_timeout_ms=60_000) as (producer, cluster):

@@ -36,7 +36,7 @@ def test_send_blocks_while_memory_is_used_up_and_goes_on_when_it_is_free() -> No
         assert cluster.values("t") == numbered(200)
 
 
-def test_send_gives_up_waiting_for_memory_after_max_block_ms() -> None:
+def test_send_fails_when_no_memory_is_free_within_max_block_ms() -> None:
     release = threading.Event()
     with producing(buffer_memory=1_000, batch_size=500, max_block_ms=SHORT_MS) as (producer, cluster):
         producer.partitions_for("t")

@@ -41,7 +41,7 @@ def test_retries_keep_the_order(answer: Answer) -> None:
 LOST_ANSWERS = [Answer(), Answer(drop=True, append=True), Answer(drop=True, append=True), Answer(drop=True)]
 
 
-def test_lost_answers_do_no_harm() -> None:
+def test_records_whose_answers_were_lost_are_written_once_and_in_order() -> None:
     with producing(batch_size=200, max_request_size=1_000) as (producer, cluster):
         cluster.produce_answers.extend(LOST_ANSWERS * 3)
 
@@ -53,7 +53,7 @@ def test_lost_answers_do_no_harm() -> None:
         assert producer.metrics()["record-retry-total"] == 9
 
 
-def test_without_idempotence_a_lost_answer_means_at_least_once_and_still_in_order() -> None:
+def test_without_idempotence_a_lost_answer_duplicates_records_but_keeps_their_order() -> None:
     with producing(batch_size=200, max_request_size=1_000, enable_idempotence=False) as (producer, cluster):
         cluster.produce_answers.extend(LOST_ANSWERS)
 
@@ -71,7 +71,7 @@ def headers(cluster: ScriptedCluster) -> list[tuple[int, int, int]]:
     return [(header.producer_id, header.producer_epoch, header.base_sequence) for header in stored]
 
 
-def test_a_leader_that_lost_acknowledged_records_is_written_to_in_a_new_epoch() -> None:
+def test_a_leader_that_lost_acknowledged_records_gets_the_next_ones_in_a_new_producer_epoch() -> None:
     """An unclean election has the same result."""
     with producing() as (producer, cluster):
         for value in numbered(3):
@@ -85,7 +85,7 @@ def test_a_leader_that_lost_acknowledged_records_is_written_to_in_a_new_epoch() 
             assert headers(cluster) == [(1, 0, 0), (1, 0, 1), (1, 0, 2), (1, 1, 0), (1, 1, 1)]
 
 
-def test_a_leader_that_has_the_first_batches_of_a_request_gets_the_others() -> None:
+def test_a_retry_adds_only_the_batches_that_a_new_leader_does_not_have() -> None:
     """The leadership moved to a replica that had fetched only a part of the request."""
     with producing(batch_size=100) as (producer, cluster):
         held = threading.Event()
@@ -109,7 +109,7 @@ def test_a_leader_that_has_the_first_batches_of_a_request_gets_the_others() -> N
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_a_producer_rests_as_long_as_it_is_told(acks: int) -> None:
+def test_a_producer_waits_for_the_throttle_time_of_the_answer(acks: int) -> None:
     told_s = 1.0
     with producing(acks=acks, enable_idempotence=False) as (producer, cluster):
         producer.send("t", b"before").result(patience())
@@ -121,7 +121,7 @@ def test_a_producer_rests_as_long_as_it_is_told(acks: int) -> None:
         wait_until(lambda: cluster.values("t") == [b"before", b"too much", b"after"])
 
 
-def test_after_records_whose_fate_is_unknown_a_new_epoch_begins() -> None:
+def test_a_new_producer_epoch_starts_after_records_whose_outcome_is_unknown() -> None:
     with producing(request_timeout_ms=SHORT_MS, delivery_timeout_ms=SHORT_MS) as (producer, cluster):
         producer.send("t", b"known").result(patience())
         stuck = threading.Event()
@@ -136,7 +136,7 @@ def test_after_records_whose_fate_is_unknown_a_new_epoch_begins() -> None:
         assert headers(cluster)[:2] == [(1, 0, 0), (1, 1, 0)]
 
 
-def test_a_producer_id_is_asked_for_until_there_is_one() -> None:
+def test_a_producer_id_is_requested_again_until_the_broker_returns_one() -> None:
     cluster = ScriptedCluster()
     cluster.producer_id_errors.extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3)
     with producing(cluster=cluster) as (producer, _):
@@ -144,7 +144,7 @@ def test_a_producer_id_is_asked_for_until_there_is_one() -> None:
         assert headers(cluster) == [(1, 0, 0)]
 
 
-def test_without_a_producer_id_records_expire() -> None:
+def test_records_expire_while_the_producer_has_no_id() -> None:
     cluster = ScriptedCluster()
     cluster.producer_id_errors.extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000)
     with producing(cluster=cluster, request_timeout_ms=100, delivery_timeout_ms=100) as (producer, _):
@@ -153,7 +153,7 @@ def test_without_a_producer_id_records_expire() -> None:
         cluster.producer_id_errors.clear()
 
 
-def test_a_producer_that_may_have_no_id_says_so() -> None:
+def test_send_fails_if_the_producer_is_not_authorized_to_get_an_id() -> None:
     cluster = ScriptedCluster()
     cluster.producer_id_errors.append(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     with (
@@ -163,14 +163,14 @@ def test_a_producer_that_may_have_no_id_says_so() -> None:
         producer.send("t", b"v").result(patience())
 
 
-def test_without_idempotence_no_id_is_asked_for() -> None:
+def test_without_idempotence_no_producer_id_is_requested() -> None:
     with producing(enable_idempotence=False) as (producer, cluster):
         producer.send("t", b"v").result(patience())
         assert headers(cluster) == [(-1, -1, -1)]
         assert cluster.producer_id_count == 0
 
 
-def test_error_of_one_partition_does_not_hold_up_the_others() -> None:
+def test_an_error_of_one_partition_is_retried_without_the_other_partitions() -> None:
     with producing(2, linger_ms=60_000) as (producer, cluster):
         cluster.produce_answers.append(Answer(error=ErrorCode.NOT_ENOUGH_REPLICAS, only=TopicPartition("t", 0)))
 
@@ -208,7 +208,7 @@ def test_delivery_timeout_ends_retries_and_names_the_last_error() -> None:
             producer.send("t", b"v").result(patience())
 
 
-def test_request_that_is_never_answered_fails_in_time_and_the_next_gets_through() -> None:
+def test_an_unanswered_request_fails_after_the_delivery_timeout_and_the_next_one_succeeds() -> None:
     release = threading.Event()
     with producing(delivery_timeout_ms=SHORT_MS, request_timeout_ms=SHORT_MS // 2) as (producer, cluster):
         cluster.produce_answers.extend([Answer(wait_for=release, append=False)] * 2)

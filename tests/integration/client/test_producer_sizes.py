@@ -32,7 +32,7 @@ def packed(values: list[bytes]) -> PackedRecords:
     )
 
 
-def test_records_that_are_encoded_already_are_written_in_order_with_the_others() -> None:
+def test_encoded_records_and_other_records_are_written_in_order() -> None:
     with producing(2, linger_ms=60_000) as (producer, cluster):
         producer.send("t", b"before", partition=1)
         future = producer.send_packed("t", packed(numbered(100)), partition=1)
@@ -42,7 +42,7 @@ def test_records_that_are_encoded_already_are_written_in_order_with_the_others()
         assert len([*cluster.values("t", 0), *cluster.values("t", 1)]) == 102
 
 
-def test_encoded_records_that_are_too_many_for_the_broker_are_split() -> None:
+def test_an_encoded_batch_above_the_brokers_limit_is_split() -> None:
     cluster = ScriptedCluster()
     cluster.max_message_bytes = 1_000
     with producing(cluster=cluster) as (producer, _):
@@ -52,7 +52,7 @@ def test_encoded_records_that_are_too_many_for_the_broker_are_split() -> None:
             producer.send_packed("t", packed([b"a", b"b" * 2_000, b"c"])).result(patience())
 
 
-def test_encoded_records_wait_for_memory_and_have_to_fit_into_a_request() -> None:
+def test_encoded_records_wait_for_memory_and_fail_above_max_request_size() -> None:
     with producing(buffer_memory=20_000, batch_size=1_000, max_request_size=10_000) as (producer, cluster):
         futures = [producer.send_packed("t", packed([b"x" * 9_000])) for _ in range(10)]
         for future in futures:
@@ -62,7 +62,7 @@ def test_encoded_records_wait_for_memory_and_have_to_fit_into_a_request() -> Non
             producer.send_packed("t", packed([b"x" * 9_000] * 2))
 
 
-def test_record_that_is_too_large_by_itself_fails_alone() -> None:
+def test_only_a_record_that_is_too_large_by_itself_fails() -> None:
     cluster = ScriptedCluster()
     cluster.max_message_bytes = 1_000
     outcomes: list[str] = []

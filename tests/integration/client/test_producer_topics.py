@@ -21,7 +21,7 @@ def test_unknown_topic_is_an_error_after_max_block_ms() -> None:
         producer.send("missing", b"v")
 
 
-def test_topic_may_be_created_by_asking_for_it() -> None:
+def test_a_metadata_request_may_create_the_topic() -> None:
     cluster = ScriptedCluster()
     cluster.auto_create_partitions = 2
     with producing(0, cluster=cluster) as (producer, _):
@@ -29,7 +29,7 @@ def test_topic_may_be_created_by_asking_for_it() -> None:
         assert producer.send("new", b"v").result(patience()).offset == 0
 
 
-def test_send_waits_for_a_topic_that_is_about_to_exist() -> None:
+def test_send_waits_for_a_topic_that_is_being_created() -> None:
     with producing() as (producer, cluster):
         cluster.metadata_errors.extend([ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
         assert producer.send("t", b"v").result(patience()).offset == 0
@@ -41,7 +41,7 @@ def test_bad_topic_name_is_refused_at_once(topic: Any) -> None:
         producer.send(topic, b"v")
 
 
-def test_partition_that_there_is_not_is_refused_and_found_once_it_is_there() -> None:
+def test_a_missing_partition_is_refused_and_accepted_once_it_exists() -> None:
     with producing(2, max_block_ms=SHORT_MS) as (producer, cluster):
         producer.send("t", b"v", partition=1).result(patience())
         with pytest.raises(UnknownTopicError, match=r"2 partition\(s\); there is no partition 2"):
@@ -51,7 +51,7 @@ def test_partition_that_there_is_not_is_refused_and_found_once_it_is_there() -> 
         assert producer.send("t", b"v", partition=2).result(patience()).partition == 2
 
 
-def test_partitioner_that_chooses_wildly_is_told() -> None:
+def test_a_partitioner_that_returns_an_invalid_partition_raises_an_error() -> None:
     with (
         producing(2, partitioner_class=lambda key, all_, available: 7) as (producer, _),
         pytest.raises(IllegalStateError, match="partitioner chose none of the 2"),
@@ -59,7 +59,7 @@ def test_partitioner_that_chooses_wildly_is_told() -> None:
         producer.send("t", b"v")
 
 
-def test_no_broker_to_be_reached_is_an_error_after_max_block_ms() -> None:
+def test_send_raises_no_broker_error_when_no_broker_is_reachable() -> None:
     with (
         closed_port() as port,
         Producer(bootstrap_servers=f"127.0.0.1:{port}", max_block_ms=SHORT_MS) as producer,

@@ -74,7 +74,7 @@ async def ask(settings: dict[str, str], address: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 @pytest.mark.parametrize("auth", ["none", "required"])
-def test_ends_of_one_ca_find_together(tmp_path: Path, host: str, auth: str) -> None:
+def test_a_client_and_a_server_with_certificates_of_one_ca_connect(tmp_path: Path, host: str, auth: str) -> None:
     async def scenario() -> None:
         async with serving(server_tls(tmp_path, server(), ssl_client_auth=auth)) as port:
             await ask(client_settings(tmp_path, client()), f"{host}:{port}")
@@ -90,7 +90,9 @@ def test_ends_of_one_ca_find_together(tmp_path: Path, host: str, auth: str) -> N
         (client(), "its certificate is not accepted: unsupported certificate purpose"),
     ],
 )
-def test_a_server_that_is_not_the_right_one_is_not_believed(tmp_path: Path, signed: SignedKey, told: str) -> None:
+def test_a_server_with_a_wrong_certificate_is_refused_with_the_reason(
+    tmp_path: Path, signed: SignedKey, told: str
+) -> None:
     async def scenario() -> None:
         async with serving(server_tls(tmp_path, signed)) as port:
             with pytest.raises(SslAuthenticationError) as refused:
@@ -101,7 +103,7 @@ def test_a_server_that_is_not_the_right_one_is_not_believed(tmp_path: Path, sign
     asyncio.run(scenario())
 
 
-def test_a_certificate_that_expired_while_the_server_ran_is_not_believed(tmp_path: Path) -> None:
+def test_a_server_certificate_that_expired_while_the_server_ran_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         tls = server_tls(tmp_path, server())
         # A server does not load an expired certificate, but a loaded certificate can expire.
@@ -117,7 +119,9 @@ def test_a_certificate_that_expired_while_the_server_ran_is_not_believed(tmp_pat
     ("signed", "told"),
     [(None, handshakes.WANTS_CERTIFICATE), (client(of=FOREIGN), handshakes.REFUSES_CERTIFICATE)],
 )
-def test_a_client_that_is_not_known_is_told_so(tmp_path: Path, signed: SignedKey | None, told: str) -> None:
+def test_a_client_without_a_trusted_certificate_is_refused_with_the_reason(
+    tmp_path: Path, signed: SignedKey | None, told: str
+) -> None:
     async def scenario() -> None:
         async with serving(server_tls(tmp_path, server(), ssl_client_auth="required")) as port:
             with pytest.raises(SslAuthenticationError) as refused:
@@ -127,7 +131,7 @@ def test_a_client_that_is_not_known_is_told_so(tmp_path: Path, signed: SignedKey
     asyncio.run(scenario())
 
 
-def test_tls_at_a_plain_port_and_the_reverse_are_told(tmp_path: Path) -> None:
+def test_tls_to_a_plain_port_and_plain_text_to_a_tls_port_are_named_in_the_error(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(None) as port:
             with pytest.raises(SslAuthenticationError, match="it does not speak TLS"):
@@ -139,7 +143,7 @@ def test_tls_at_a_plain_port_and_the_reverse_are_told(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_server_that_is_away_may_come_back(tmp_path: Path) -> None:
+def test_a_tls_connection_to_an_absent_server_fails_with_a_retriable_error(tmp_path: Path) -> None:
     async def scenario() -> None:
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))
@@ -161,7 +165,7 @@ def test_a_server_that_is_away_may_come_back(tmp_path: Path) -> None:
     ],
     ids=["admin", "producer", "subscribed", "assigned", "asking"],
 )
-def test_no_client_goes_on_trying(
+def test_no_client_retries_after_a_tls_authentication_error(
     tmp_path: Path, make: Callable[..., Any], extra: dict[str, str], call: Callable[[Any], object]
 ) -> None:
     def use(port: int) -> None:
@@ -206,7 +210,7 @@ def test_calls_go_on_while_all_certificates_change(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_does_not_fit_leaves_what_is_in_use(tmp_path: Path) -> None:
+def test_an_invalid_new_certificate_leaves_the_current_one_in_use(tmp_path: Path) -> None:
     async def scenario() -> None:
         tls = server_tls(tmp_path, server())
         refused, loaded = RELOADS.labels("OUT", REFUSED), RELOADS.labels("OUT", LOADED)
@@ -232,7 +236,7 @@ def test_what_does_not_fit_leaves_what_is_in_use(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_handshake_that_is_never_made_ends(tmp_path: Path) -> None:
+def test_an_incomplete_handshake_is_closed_after_the_handshake_timeout(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(server_tls(tmp_path, server(), ssl_handshake_timeout_ms="300")) as port:
             began = time.monotonic()
@@ -245,7 +249,7 @@ def test_a_handshake_that_is_never_made_ends(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_session_that_is_resumed_is_of_no_use_where_clients_show_certificates(tmp_path: Path) -> None:
+def test_a_resumed_tls_session_is_refused_where_client_certificates_are_required(tmp_path: Path) -> None:
     """A resumed session skips the check of the certificate."""
     (method,) = (method for method in SERVER.methods if method.name == "describe_server")
     shown = client()
@@ -280,7 +284,7 @@ def _shown(host: str, port: int) -> bytes:
 
 
 @pytest.mark.parametrize("auth", ["none", "required"])
-def test_a_new_certificate_is_shown_at_every_address(
+def test_a_new_certificate_is_used_at_every_address_of_the_listener(
     tmp_path: Path, auth: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts = {"::1": socket.AF_INET6, "127.0.0.1": socket.AF_INET}
@@ -303,7 +307,7 @@ def test_a_new_certificate_is_shown_at_every_address(
     asyncio.run(scenario())
 
 
-def test_what_grpc_cannot_keep_is_refused(tmp_path: Path) -> None:
+def test_tls_settings_that_grpc_does_not_support_are_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         for name, value in (
             ("ssl_client_auth", "requested"),
@@ -317,7 +321,7 @@ def test_what_grpc_cannot_keep_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_between_servers_a_refusal_may_be_over_a_moment_later(tmp_path: Path) -> None:
+def test_between_servers_a_refused_certificate_is_a_network_error(tmp_path: Path) -> None:
     async def scenario() -> None:
         stores = write_stores(tmp_path / "mine", server())
         settings = ListenerTlsSettings.parse({**stores.settings(), "ssl.client.auth": "required"})

@@ -65,7 +65,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
             made.process.kill()
 
 
-def test_no_record_is_lost_or_doubled_while_everybody_gets_new_certificates(cluster: TlsCluster) -> None:
+def test_no_record_is_lost_or_duplicated_while_servers_and_clients_get_new_certificates(cluster: TlsCluster) -> None:
     with Admin(cluster.of()) as admin:
         admin.create_topics([NewTopic("t", 1)])
     renewed = threading.Event()
@@ -100,14 +100,14 @@ def test_no_record_is_lost_or_doubled_while_everybody_gets_new_certificates(clus
         assert values == list(range(sent))
 
 
-def test_connections_that_come_together_are_all_served(cluster: TlsCluster) -> None:
+def test_simultaneous_tls_connections_are_all_served(cluster: TlsCluster) -> None:
     """gRPC asks for certificates in several threads. This used to crash the process."""
     with ThreadPoolExecutor(16) as clients:
         assert len(set(clients.map(lambda _: cluster.shown(), range(1_200)))) == 1
     assert cluster.process.running
 
 
-def test_commands_take_the_settings_of_their_clients_from_a_file(cluster: TlsCluster, tmp_path: Path) -> None:
+def test_commands_read_their_client_settings_from_the_command_config_file(cluster: TlsCluster, tmp_path: Path) -> None:
     klamm = KlammCommand(cluster.bootstrap)
     with_file = ("--command-config", cluster.properties)
     klamm.ok("topics", "create", "by-command", *with_file)
@@ -125,7 +125,9 @@ def test_commands_take_the_settings_of_their_clients_from_a_file(cluster: TlsClu
     assert "it requires a certificate of its clients (ssl.keystore.location)" in ended.err
 
 
-def test_a_probe_asks_with_a_clients_settings(cluster: TlsCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_health_probe_uses_the_client_settings_of_its_config_file(
+    cluster: TlsCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert health([cluster.bootstrap, "--config", str(cluster.properties)]) == 0
     assert capsys.readouterr().out == "SERVING\n"
     assert health([cluster.bootstrap]) == 1

@@ -77,7 +77,7 @@ def test_an_open_transaction_is_listed_and_described(admin, klamm, producer, top
     assert "None" not in klamm.ok("transactions", "describe", topic).out
 
 
-def test_an_aborted_one_lets_its_producer_go_on(admin, producer, topic):
+def test_a_producer_continues_after_an_operator_aborted_its_transaction(admin, producer, topic):
     begin(producer, topic)
 
     admin.abort_transaction(topic)
@@ -92,7 +92,7 @@ def test_an_aborted_one_lets_its_producer_go_on(admin, producer, topic):
     producer.commit_transaction()
 
 
-def test_a_fenced_producer_does_not(admin, klamm, producer, topic):
+def test_aborting_with_fence_stops_the_producer_of_the_transaction(admin, klamm, producer, topic):
     begin(producer, topic)
     klamm.ok("transactions", "abort", topic, "--fence")
     assert admin.describe_transactions([topic])[topic].state == "Empty"
@@ -100,7 +100,7 @@ def test_a_fenced_producer_does_not(admin, klamm, producer, topic):
         producer.commit_transaction()
 
 
-def test_what_a_coordinator_knows_is_not_hanging(klamm, producer, topic):
+def test_a_transaction_that_its_coordinator_knows_is_not_hanging(klamm, producer, topic):
     begin(producer, topic)
     options = ("--topic", topic, "--max-transaction-timeout-ms", 0)
     assert klamm.ok("transactions", "find-hanging", *options).rows == []
@@ -109,7 +109,7 @@ def test_what_a_coordinator_knows_is_not_hanging(klamm, producer, topic):
     producer.commit_transaction()
 
 
-def test_what_nobody_knows_is_refused(admin, klamm):
+def test_unknown_transactional_ids_and_partitions_are_refused(admin, klamm):
     for call in (admin.abort_transaction, lambda one: admin.fence_producers([one])):
         with pytest.raises(TransactionalIdNotFoundError):
             call("nobody")
@@ -128,5 +128,5 @@ def test_what_nobody_knows_is_refused(admin, klamm):
         ("list", "--state", "Open"),
     ],
 )
-def test_wrong_usage_is_named(klamm, arguments):
+def test_wrong_usage_of_the_transactions_command_is_refused(klamm, arguments):
     klamm.refused(2, "transactions", *arguments)

@@ -49,7 +49,7 @@ def names(cluster) -> list[str]:
     return [name for name, _ in cluster.transaction_calls]
 
 
-def test_a_record_that_is_not_delivered_in_time_costs_its_transaction(cluster):
+def test_a_transaction_with_an_expired_record_must_be_aborted(cluster):
     cluster.usual_answer = Answer(error=ErrorCode.NOT_ENOUGH_REPLICAS)
     with new_producer(cluster, request_timeout_ms=50, delivery_timeout_ms=60) as producer:
         producer.begin_transaction()
@@ -61,7 +61,7 @@ def test_a_record_that_is_not_delivered_in_time_costs_its_transaction(cluster):
         producer.abort_transaction()
 
 
-def test_a_call_that_took_too_long_is_made_again_before_any_other(cluster):
+def test_a_transaction_call_that_timed_out_must_be_repeated_before_any_other_call(cluster):
     with new_producer(cluster, max_block_ms=500) as producer:
         go_on = threading.Event()
         producer.begin_transaction()
@@ -81,7 +81,7 @@ def test_a_call_that_took_too_long_is_made_again_before_any_other(cluster):
         producer.begin_transaction()
 
 
-def test_offsets_of_which_nobody_knows_have_to_be_aborted(cluster):
+def test_a_transaction_whose_offset_commit_timed_out_must_be_aborted(cluster):
     with new_producer(cluster, max_block_ms=500) as producer:
         go_on = threading.Event()
         cluster.transaction_script["txn_offset_commit"].append(go_on)

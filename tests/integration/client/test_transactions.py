@@ -102,7 +102,7 @@ class Worker:
         await self.consumer.close()
 
 
-def test_each_input_counts_once_whatever_is_aborted(tmp_path: Path) -> None:
+def test_each_input_record_is_processed_once_despite_aborted_transactions(tmp_path: Path) -> None:
     async def scenario(running: Cluster) -> None:
         values = await fill(running, 60)
         worker = Worker(running, "copy")
@@ -128,7 +128,7 @@ def test_each_input_counts_once_whatever_is_aborted(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_what_is_open_is_not_read_and_its_offsets_are_not_stable(tmp_path: Path) -> None:
+def test_records_of_an_open_transaction_are_not_read_and_its_offsets_are_unstable(tmp_path: Path) -> None:
     async def scenario(running: Cluster) -> None:
         await fill(running, 4)
         worker = Worker(running, "copy")
@@ -151,7 +151,7 @@ def test_what_is_open_is_not_read_and_its_offsets_are_not_stable(tmp_path: Path)
     play(tmp_path, scenario)
 
 
-def test_a_zombie_is_fenced_and_what_it_left_open_is_aborted(tmp_path: Path) -> None:
+def test_a_zombie_producer_is_fenced_and_its_open_transaction_is_aborted(tmp_path: Path) -> None:
     async def scenario(running: Cluster) -> None:
         async with producer_of(running, "payments") as zombie, producer_of(running, "payments") as heir:
             await zombie.init_transactions()
@@ -178,7 +178,7 @@ def test_a_zombie_is_fenced_and_what_it_left_open_is_aborted(tmp_path: Path) -> 
     play(tmp_path, scenario)
 
 
-def test_who_is_no_member_any_more_commits_no_offsets(tmp_path: Path) -> None:
+def test_a_transaction_cannot_commit_offsets_for_a_stale_group_member(tmp_path: Path) -> None:
     async def scenario(running: Cluster) -> None:
         await fill(running, 4)
         async with consumer_of(running, group_id="workers") as consumer, producer_of(running, "copy") as producer:
@@ -206,7 +206,7 @@ async def commit_offset(producer: AsyncProducer, group: ConsumerGroupMetadata) -
         await producer.send_offsets_to_transaction({TopicPartition(IN, 0): OffsetAndMetadata(2)}, group)
 
 
-def test_what_never_left_the_producer_is_no_transaction_to_anybody(tmp_path: Path) -> None:
+def test_an_aborted_transaction_whose_records_were_never_sent_writes_nothing(tmp_path: Path) -> None:
     async def scenario(running: Cluster) -> None:
         async with producer_of(running, "p", linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
             await producer.init_transactions()
@@ -222,7 +222,7 @@ def test_what_never_left_the_producer_is_no_transaction_to_anybody(tmp_path: Pat
     play(tmp_path, scenario)
 
 
-def test_a_coordinator_may_die_at_any_point_of_a_transaction(tmp_path: Path) -> None:
+def test_no_record_is_lost_or_duplicated_if_a_coordinator_dies_during_a_transaction(tmp_path: Path) -> None:
     """The other coordinator loads the groups and transactions."""
 
     async def scenario(running: Cluster) -> None:

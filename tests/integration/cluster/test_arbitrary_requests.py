@@ -143,7 +143,7 @@ async def ask_anything(bootstrap: str, rng: random.Random) -> None:
 
 
 @pytest.mark.slow
-def test_no_request_breaks_anything(tmp_path: pathlib.Path) -> None:
+def test_a_cluster_still_works_after_random_requests(tmp_path: pathlib.Path) -> None:
     print(RERUN)
     with running_cluster(tmp_path) as cluster:
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:

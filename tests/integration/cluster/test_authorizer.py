@@ -45,7 +45,7 @@ def produced(producer: Producer, topic: str = TOPIC) -> KafkaError | None:
     return heard[0]
 
 
-def test_a_producer_and_a_consumer_do_what_their_lists_allow_and_nothing_else(cluster: AuthorizedCluster) -> None:
+def test_a_producer_and_a_consumer_do_only_what_their_acls_allow(cluster: AuthorizedCluster) -> None:
     producer = Producer(cluster.kafka("producer"))
     wait_until(lambda: produced(producer) is None, cluster.logs)
     consumer = Consumer({**cluster.kafka("consumer"), "group.id": GROUP, "auto.offset.reset": "earliest"})
@@ -67,7 +67,7 @@ def test_a_producer_and_a_consumer_do_what_their_lists_allow_and_nothing_else(cl
     assert error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
-def test_a_stranger_with_a_valid_certificate_learns_no_name(cluster: AuthorizedCluster) -> None:
+def test_a_client_without_acls_sees_no_topic_and_no_group(cluster: AuthorizedCluster) -> None:
     kafka = AdminClient(cluster.kafka("stranger"))
     assert not kafka.list_topics(timeout=patience()).topics
     assert not kafka.list_consumer_groups(request_timeout=patience()).result().valid
@@ -84,7 +84,7 @@ def test_a_stranger_with_a_valid_certificate_learns_no_name(cluster: AuthorizedC
         assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_a_revocation_holds_on_both_doors(cluster: AuthorizedCluster) -> None:
+def test_a_deleted_acl_ends_writes_over_kafkas_protocol_and_over_grpc(cluster: AuthorizedCluster) -> None:
     who = f"temporary-{uuid.uuid4().hex[:8]}"
     allowed = allow(who, AclOperation.WRITE, ResourceType.TOPIC, TOPIC)
     with cluster.admin() as admin:

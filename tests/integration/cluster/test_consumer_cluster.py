@@ -97,7 +97,9 @@ class Partition:
         return raised[0]
 
 
-def test_records_that_an_unclean_election_lost_are_told_to_who_read_them(cluster: BrokerCluster, admin: Admin) -> None:
+def test_a_consumer_of_records_that_an_unclean_election_lost_gets_a_truncation_error(
+    cluster: BrokerCluster, admin: Admin
+) -> None:
     partition = Partition(cluster, admin, "cut", unclean_leader_election_enable="true")
     tp = partition.tp
     before, lost, after = [b"before"] * 10, [b"lost"] * 5, [b"after"] * 3
@@ -125,7 +127,7 @@ def test_records_that_an_unclean_election_lost_are_told_to_who_read_them(cluster
         assert partition.read(lax, 3) == after, "from where the logs part, not from the latest offset"
 
 
-def test_a_consumer_reads_from_its_own_rack_and_from_the_leader_when_nobody_is_there(
+def test_a_consumer_reads_in_its_own_rack_or_from_the_leader_if_that_replica_is_dead(
     cluster: BrokerCluster, admin: Admin
 ) -> None:
     partition = Partition(cluster, admin, "near")
@@ -156,7 +158,7 @@ def test_a_consumer_reads_from_its_own_rack_and_from_the_leader_when_nobody_is_t
         wait_until(reads_nearby_again, cluster.logs)
 
 
-def test_spark_s_source_reads_from_its_own_rack_and_from_the_leader_when_nobody_is_there(
+def test_sparks_source_reads_in_its_own_rack_or_from_the_leader_if_that_replica_is_dead(
     cluster: BrokerCluster, admin: Admin
 ) -> None:
     partition = Partition(cluster, admin, "near-spark")
@@ -180,7 +182,7 @@ def test_spark_s_source_reads_from_its_own_rack_and_from_the_leader_when_nobody_
     source.close()
 
 
-def test_who_hears_from_the_former_leader_who_leads_now_asks_for_no_metadata(
+def test_clients_that_learn_the_new_leader_from_the_former_one_request_no_metadata(
     cluster: BrokerCluster, admin: Admin
 ) -> None:
     partition = Partition(cluster, admin, "hinted")

@@ -66,7 +66,7 @@ def read_numbers(servers: str) -> dict[int, list[int]]:
     return found
 
 
-def test_each_broker_is_restarted_while_records_are_sent(tmp_path: pathlib.Path) -> None:
+def test_no_record_is_lost_or_reordered_while_each_broker_restarts(tmp_path: pathlib.Path) -> None:
     with broker_cluster(tmp_path, min_insync_replicas="2") as cluster, cluster.admin() as admin:
         # Each broker leads one partition, so that each restart moves one.
         replicas = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}

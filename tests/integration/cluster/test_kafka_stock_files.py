@@ -44,7 +44,9 @@ def write_file(folder: Path, name: str, host: str) -> Path:
     ("controller_file", "broker_file"),
     [("server.properties", "server.properties"), ("controller.properties", "broker.properties")],
 )
-def test_servers_with_kafkas_own_files_make_a_cluster(tmp_path: Path, controller_file: str, broker_file: str) -> None:
+def test_servers_with_kafkas_own_configuration_files_form_a_cluster(
+    tmp_path: Path, controller_file: str, broker_file: str
+) -> None:
     host = own_address()
     files = {
         "klamm_controller": write_file(tmp_path, controller_file, host),

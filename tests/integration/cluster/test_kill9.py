@@ -152,7 +152,7 @@ def check_once_and_in_order(log: dict[tuple[int, int], bytes]) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_acknowledged_is_lost_or_moved(tmp_path):
+def test_acknowledged_records_keep_their_offsets_after_kill_9(tmp_path):
     print(f"seed {SEED}; rerun: {RERUN}")
     rng = random.Random(SEED)
     cluster = KlammProcess(tmp_path)

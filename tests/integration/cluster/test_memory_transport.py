@@ -84,7 +84,7 @@ async def use() -> None:
         await consumer.commit()
 
 
-def test_a_cluster_and_its_clients_need_nothing_but_their_transport(
+def test_a_cluster_and_its_clients_run_on_the_memory_transport_without_grpc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:

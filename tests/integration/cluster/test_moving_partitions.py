@@ -135,7 +135,7 @@ def throttles(klamm: KlammCommand, name: str) -> set[str]:
     return {row["name"] for rows in shown for row in rows if "throttled" in row["name"] and row["source"] != "DEFAULT"}
 
 
-def test_a_throttled_move_takes_its_time_while_others_go_on(
+def test_a_throttled_reassignment_is_slow_and_does_not_delay_others(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
     make_slow(cluster, admin, "throttled")
@@ -161,7 +161,7 @@ def test_a_throttled_move_takes_its_time_while_others_go_on(
 
 
 @pytest.mark.parametrize(("side", "replica"), [("leader", "0:1"), ("follower", "0:2")])
-def test_either_side_alone_can_be_throttled(
+def test_the_leader_or_the_follower_alone_can_be_throttled(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand, side: str, replica: str
 ) -> None:
     name, free = f"by-{side}", f"beside-{side}"
@@ -187,7 +187,7 @@ def test_a_cancelled_move_leaves_no_throttle(cluster: BrokerCluster, admin: Admi
     assert describe(admin, "cancelled").partitions[0].replicas == (1,)
 
 
-def test_what_cannot_be_completed_is_shown_and_cancelled(
+def test_a_reassignment_to_a_dead_broker_is_listed_and_can_be_cancelled(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
     make_topic(cluster, admin, "stuck", (1, 2))
@@ -207,7 +207,7 @@ def test_what_cannot_be_completed_is_shown_and_cancelled(
 PLAN = '{"version": 1, "partitions": [{"topic": "stuck", "partition": 0, "replicas": [1]}]}'
 
 
-def test_an_orderly_stop_hands_over_and_the_preferred_leader_gets_its_partitions_back(
+def test_a_stopped_broker_hands_over_its_partitions_and_leads_again_after_an_election(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
     make_topic(cluster, admin, "led", (1, 2, 3), (2, 3, 1), (3, 1, 2))
@@ -229,7 +229,7 @@ def test_an_orderly_stop_hands_over_and_the_preferred_leader_gets_its_partitions
     assert read(cluster, "led", 2 * len(RECORDS)) == sorted(2 * RECORDS)
 
 
-def test_an_unclean_election_is_for_the_operator_to_ask_for_and_is_told_of(
+def test_an_unclean_election_happens_only_on_request_and_is_counted_and_logged(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
     make_topic(cluster, admin, "unclean", (1, 2))
@@ -261,7 +261,7 @@ def test_an_unclean_election_is_for_the_operator_to_ask_for_and_is_told_of(
     wait_until(lambda: cluster.records(1, "unclean") == cluster.records(2, "unclean"), cluster.logs)
 
 
-def test_a_decommissioned_broker_holds_nothing_and_can_be_forgotten(
+def test_a_decommissioned_broker_has_no_replicas_and_can_be_unregistered(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
     # A replica can leave broker 3 only if the partition does not need all three brokers.

@@ -189,7 +189,7 @@ def test_a_server_with_a_foreign_certificate_does_not_join(cluster: SecuredClust
     cluster.wait_for(BROKERS)
 
 
-def test_a_stolen_certificate_of_one_broker_is_none_of_another(cluster: SecuredCluster) -> None:
+def test_the_certificate_of_one_broker_cannot_act_as_another_broker(cluster: SecuredCluster) -> None:
     """The key of broker 2 does not let a thief fence broker 1 or follow in its name. A client's key does not either."""
     trusted = pathlib.Path(cluster.client["ssl.ca.location"]).read_bytes()
     stolen = certificates.server("broker-2")
@@ -215,7 +215,7 @@ def test_a_stolen_certificate_of_one_broker_is_none_of_another(cluster: SecuredC
     cluster.wait_for(BROKERS)
 
 
-def test_a_client_without_tls_or_without_a_certificate_is_no_server(cluster: SecuredCluster) -> None:
+def test_a_client_without_tls_or_without_a_certificate_cannot_connect(cluster: SecuredCluster) -> None:
     trusted = pathlib.Path(cluster.client["ssl.ca.location"]).read_bytes()
     shown = certificates.client("auditor")
     signed = grpc.ssl_channel_credentials(trusted, shown.key_pem.encode(), shown.certificate_pem.encode())

@@ -162,7 +162,7 @@ def use_admin(settings: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("use", [use_producer, use_consumer, use_admin])
 @pytest.mark.parametrize(("user", "password"), [(ALICE, "canary-guess"), ("mallory", PASSWORD)])
-def test_nobody_else_gets_in_and_is_told_at_once(
+def test_a_client_with_a_wrong_user_or_password_gets_an_authentication_error(
     cluster: PasswordCluster, use: Callable[[dict[str, str]], None], user: str, password: str
 ) -> None:
     with pytest.raises(
@@ -172,7 +172,7 @@ def test_nobody_else_gets_in_and_is_told_at_once(
     assert "canary" not in str(failed.value)
 
 
-def test_a_user_may_do_what_the_lists_say_of_him(cluster: PasswordCluster) -> None:
+def test_a_user_may_list_an_allowed_topic_and_may_not_create_another(cluster: PasswordCluster) -> None:
     with Admin(cluster.client()) as admin:
         assert TOPIC in admin.list_topics()
         with pytest.raises(BrokerError) as refused:
@@ -239,7 +239,7 @@ def begin_consumer(settings: dict[str, str]) -> tuple[Any, Callable[[], object]]
 
 
 @pytest.mark.parametrize("begin", [begin_admin, begin_producer, begin_consumer])
-def test_another_password_ends_what_goes_on_by_the_old_one(
+def test_a_changed_password_ends_the_sessions_of_the_old_one(
     cluster: PasswordCluster, begin: Callable[[dict[str, str]], tuple[Any, Callable[[], object]]]
 ) -> None:
     cluster.set_password(ALICE, "old")
@@ -260,7 +260,7 @@ def test_another_password_ends_what_goes_on_by_the_old_one(
     wait_until(lambda: logs_in(cluster.client()), cluster.logs)
 
 
-def test_commands_log_in_by_a_file(cluster: PasswordCluster, tmp_path: pathlib.Path) -> None:
+def test_commands_log_in_with_the_settings_of_a_file(cluster: PasswordCluster, tmp_path: pathlib.Path) -> None:
     def file(name: str, settings: dict[str, Any]) -> pathlib.Path:
         path = tmp_path / name
         path.write_text("".join(f"{key}={text}\n" for key, text in settings.items()))
@@ -287,7 +287,7 @@ def test_commands_log_in_by_a_file(cluster: PasswordCluster, tmp_path: pathlib.P
     assert any(each["check"] == "versions" and each["text"].startswith("3 servers") for each in found)
 
 
-def test_health_is_told_to_everybody(
+def test_a_health_check_is_answered_without_a_login(
     cluster: PasswordCluster, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trusted = cluster.client()["ssl.truststore.location"]

@@ -91,7 +91,7 @@ class Topic:
         return self._cluster.records(1, self.name)
 
 
-def test_what_was_acknowledged_outlives_the_leader(cluster: BrokerCluster, admin: Admin) -> None:
+def test_acknowledged_records_survive_the_death_of_the_leader(cluster: BrokerCluster, admin: Admin) -> None:
     with Topic(cluster, admin, "outlives") as topic:
         topic.send(*(b"before %d" % number for number in range(100)))
         first = topic.wait_whole().leader
@@ -107,7 +107,7 @@ def test_what_was_acknowledged_outlives_the_leader(cluster: BrokerCluster, admin
         assert all(b"before %d" % number in data and b"during %d" % number in data for number in range(100))
 
 
-def test_records_outlive_a_power_failure_of_the_last_leader_where_another_replica_has_them(
+def test_records_survive_a_power_failure_of_the_last_leader_if_another_replica_has_them(
     cluster: BrokerCluster, admin: Admin
 ) -> None:
     """All three brokers are killed by kill -9, the leader last. Only the leader's machine loses the unflushed bytes."""
@@ -150,7 +150,7 @@ def test_a_slow_follower_leaves_the_in_sync_set_and_comes_back(cluster: BrokerCl
         assert b"during 99" in topic.wait_equal()
 
 
-def test_too_few_in_sync_are_refused_until_there_are_enough(cluster: BrokerCluster, admin: Admin) -> None:
+def test_produces_are_refused_until_there_are_enough_in_sync_replicas(cluster: BrokerCluster, admin: Admin) -> None:
     with Topic(cluster, admin, "few", min_insync_replicas="3") as topic:
         topic.send(b"three")
         topic.wait_whole()
@@ -167,7 +167,7 @@ def test_too_few_in_sync_are_refused_until_there_are_enough(cluster: BrokerClust
         assert b"three again" in topic.wait_equal()
 
 
-def test_records_of_a_deposed_leader_that_nobody_else_has_are_cut(cluster: BrokerCluster, admin: Admin) -> None:
+def test_records_that_only_a_former_leader_has_are_truncated(cluster: BrokerCluster, admin: Admin) -> None:
     with Topic(cluster, admin, "deposed") as topic:
         topic.send(b"before")
         first = topic.wait_whole().leader
@@ -202,7 +202,7 @@ def test_a_broker_that_stops_hands_over_first(cluster: BrokerCluster, admin: Adm
         topic.send(b"after")
 
 
-def test_deleted_records_are_gone_everywhere(cluster: BrokerCluster, admin: Admin) -> None:
+def test_deleted_records_stay_deleted_under_the_next_leader(cluster: BrokerCluster, admin: Admin) -> None:
     with Topic(cluster, admin, "deleted") as topic:
         topic.send(*(b"%d" % number for number in range(10)))
         leader = topic.wait_whole().leader

@@ -167,7 +167,7 @@ def cluster(tmp_path: pathlib.Path) -> Iterator[UpgradedCluster]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)  # the test waits for 24 starts of servers, one after the other
-def test_a_cluster_gets_its_security_by_rolling_restarts_under_load(cluster: UpgradedCluster) -> None:
+def test_rolling_restarts_secure_a_cluster_under_load_without_losing_records(cluster: UpgradedCluster) -> None:
     loads = [OurLoad(OURS, cluster), KafkaLoad(KAFKAS, cluster)]
     create_topics(cluster)
     ours, kafkas = loads

@@ -72,7 +72,7 @@ def _run(mode: str, *arguments: str) -> tuple[int, str, str]:
 OK = ("--set", "node.id=1", "--set", "listeners=GRPC://localhost:0")
 
 
-def test_logs_are_for_machines_unless_they_go_to_a_terminal() -> None:
+def test_logs_are_json_unless_they_go_to_a_terminal() -> None:
     """A `log.format` other than auto has the same output for pipes and terminals."""
     for setting, (piped, shown) in {"auto": (True, False), "json": (True, True), "text": (False, False)}.items():
         arguments = ("serve", *OK, "--set", f"log.format={setting}")
@@ -118,7 +118,7 @@ def _are_json(text: str) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_gracefully(number: signal.Signals) -> None:
+def test_a_signal_stops_a_service_gracefully(number: signal.Signals) -> None:
     with _start("serve", *OK) as process:
         assert process.stdout is not None
         host, port = process.stdout.readline().split()[1:]
@@ -139,7 +139,7 @@ def test_a_signal_ends_a_start_that_waits_for_the_controller() -> None:
     assert (process.returncode, stdout) == (0, "stopped\n")
 
 
-def test_a_bad_configuration_is_one_line(tmp_path: Path) -> None:
+def test_a_bad_configuration_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "service.properties"
     path.write_text("node.id=1\nlistener=GRPC://localhost:0\n")
     assert _run("serve", "--config", str(path)) == (
@@ -199,7 +199,7 @@ def _show_config(environment: dict[str, str], *arguments: str) -> set[str]:
         ("no permission", "klamm: [Errno 13] Permission denied: '/data'"),
     ],
 )
-def test_what_keeps_it_from_starting_is_the_last_line(mode: str, line: str) -> None:
+def test_the_reason_for_a_failed_start_is_the_last_line(mode: str, line: str) -> None:
     status, _, stderr = _run(mode, *OK, "--set", "log.level=ERROR")
     assert (status, stderr) == (1, f"{line}\n")
 

@@ -32,7 +32,7 @@ def listed(klamm, *options):
     return [(row["principal"], row["permission"], row["operation"], row["pattern"], row["name"]) for row in rows]
 
 
-def test_entries_from_addition_to_removal(klamm):
+def test_acl_entries_are_added_listed_and_removed(klamm):
     reads = ("User:alice", "read", "topic:orders-", "--prefixed")
     alters = ("User:bob", "alter-configs", "cluster", "--deny", "--host", "10.0.0.0/8")
     for entry in (reads, reads, alters):
@@ -57,13 +57,13 @@ def test_entries_from_addition_to_removal(klamm):
         (("User:alice", "read", "topic:"), "resource 'topic:': expected topic:NAME"),
     ],
 )
-def test_what_is_no_entry_is_told(klamm, arguments, told):
+def test_an_invalid_acl_entry_is_refused_with_the_reason(klamm, arguments, told):
     ended = klamm("acls", "add", *arguments)
     assert ended.status == USAGE
     assert told in ended.err
 
 
-def test_a_check_tells_the_rule_and_its_exit_status_the_answer(klamm):
+def test_acls_check_prints_the_deciding_rule_and_its_exit_status_is_the_answer(klamm):
     asked = ("acls", "check", "User:carol", "describe", "topic:bills-1")
     by_default = klamm(*asked)
     assert (by_default.status, by_default.out) == (
@@ -90,7 +90,7 @@ def test_a_check_tells_the_rule_and_its_exit_status_the_answer(klamm):
     assert "Invalid operation ALL" in klamm.refused(FAILED, "acls", "check", "User:carol", "all", "topic:t")
 
 
-def test_what_producers_and_consumers_need_is_one_command(klamm):
+def test_one_command_adds_or_removes_all_entries_of_a_producer_or_consumer(klamm):
     both = ("User:erin", "--producer", "--consumer", "--topic", "t", "--group", "g", "--transactional-id", "x")
     klamm.ok("acls", "add", *both, "--idempotent")
     assert len(listed(klamm, "--principal", "User:erin")) == 8
@@ -110,7 +110,7 @@ def test_what_producers_and_consumers_need_is_one_command(klamm):
     assert "there is no entry ALLOW User:erin WRITE TOPIC LITERAL 't' from *; ALLOW User:erin DESCRIBE" in told
 
 
-def test_the_doctor_sees_who_enforces_them_and_who_has_none(klamm, tmp_path):
+def test_the_doctor_reports_servers_with_an_authorizer_and_users_without_entries(klamm, tmp_path):
     password = tmp_path / "password"
     password.write_text("hunter2-of-frank\n")
     password.chmod(0o600)

@@ -71,7 +71,7 @@ def on_terminal(klamm, *arguments, **options):
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
-def test_a_reader_that_leaves_ends_consume_silently(klamm):
+def test_consume_ends_silently_when_its_output_pipe_is_closed(klamm):
     with start(klamm, "consume", "numbers", "--from", "beginning") as process:
         assert process.stdout.readline() == b"0\n"
         process.stdout.close()
@@ -79,7 +79,7 @@ def test_a_reader_that_leaves_ends_consume_silently(klamm):
         assert process.stderr.read() == b""
 
 
-def test_a_reader_that_left_before_a_table_is_not_told(klamm):
+def test_a_table_command_ends_silently_when_its_output_pipe_is_already_closed(klamm):
     read_end, write_end = os.pipe()
     os.close(read_end)
     with start(klamm, "topics", "list", stdout=write_end) as process:
@@ -98,7 +98,7 @@ def test_ctrl_c_ends_consume_without_a_traceback(klamm, group):
         assert process.stderr.read() == b""
 
 
-def test_ctrl_c_ends_a_groups_consume_where_the_next_one_goes_on(klamm):
+def test_after_ctrl_c_the_next_consume_of_the_group_continues_without_a_gap(klamm):
     with start(klamm, "consume", "numbers", "--from", "beginning", "--group", "stopped") as process:
         printed = [process.stdout.readline()]  # A pipe holds less than the rest, so the command is still printing.
         process.send_signal(signal.SIGINT)
@@ -109,7 +109,7 @@ def test_ctrl_c_ends_a_groups_consume_where_the_next_one_goes_on(klamm):
     assert printed[:20_000] == [b"%d\n" % number for number in range(20_000)]
 
 
-def test_ctrl_c_ends_produce_and_what_was_sent_is_there(klamm):
+def test_ctrl_c_ends_produce_and_the_sent_records_are_kept(klamm):
     klamm.ok("topics", "create", "typed")
     with start(klamm, "produce", "typed", stdin=subprocess.PIPE) as process:
         process.stdin.write(b"first\nsecond\n")

@@ -7,7 +7,7 @@ import pytest
 FAILED = 1
 
 
-def test_the_quorum_shows_who_leads_and_who_lags(klamm):
+def test_cluster_quorum_shows_the_leader_and_the_replicas(klamm):
     described = klamm.ok("cluster", "quorum", "--json").document
     assert described["leader_id"] == 1
     assert described["high_watermark"] > 0
@@ -27,7 +27,7 @@ def test_the_quorum_shows_who_leads_and_who_lags(klamm):
         ("remove-controller", 1, "INVALID_REQUEST"),
     ],
 )
-def test_changes_of_the_quorum_that_are_refused_say_why(klamm, command, controller_id, said):
+def test_a_refused_quorum_change_names_the_reason(klamm, command, controller_id, said):
     assert said in klamm.refused(FAILED, "cluster", command, "--controller-id", controller_id)
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("klamm")
 """Starts the shared cluster before the check of leftovers, which must not find it."""
 
 
-def test_version(klamm):
+def test_the_version_option_prints_the_version(klamm):
     assert klamm.ok("--version").out.startswith("klamm ")
 
 
@@ -41,13 +41,13 @@ def test_without_a_command_the_help_is_shown_and_the_status_is_usage(klamm, grou
         (("up", "--frobnicate"), "--frobnicate"),
     ],
 )
-def test_a_wrong_command_line_is_one_line(klamm, arguments, complaint):
+def test_a_wrong_command_line_prints_one_line_with_a_hint_to_the_help(klamm, arguments, complaint):
     line = klamm.refused(USAGE, *arguments)
     assert complaint in line
     assert "--help`)" in line
 
 
-def test_a_listener_for_kafka_clients_names_the_other_one(tmp_path):
+def test_the_error_for_a_kafka_listener_names_the_grpc_listener(tmp_path):
     with running_cluster(tmp_path) as cluster:
         line = KlammCommand(cluster.kafka_bootstrap).refused(UNREACHABLE, "topics", "list", "--timeout", "1")
     assert line == (
@@ -69,7 +69,7 @@ def test_a_listener_for_kafka_clients_names_the_other_one(tmp_path):
         ("produce", "x"),
     ],
 )
-def test_a_command_says_how_long_no_server_answered(klamm, arguments):
+def test_a_command_without_an_answer_names_the_address_and_the_timeout(klamm, arguments):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         line = klamm.refused(UNREACHABLE, *arguments, "--bootstrap", address, "--timeout", "0.3")

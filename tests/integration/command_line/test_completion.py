@@ -75,7 +75,7 @@ def test_a_shell_that_is_not_known_is_refused():
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-def test_bash_itself_completes():
+def test_bash_completes_subcommands_with_the_installed_script():
     """The script runs in bash, with `klamm` found on the path and with the words that readline would pass."""
     script = run("--show-completion", "bash").stdout
     klamm = os.path.join(os.path.dirname(sys.executable), "klamm")

@@ -21,14 +21,14 @@ def test_configs_are_altered_and_described(klamm, topic):
     assert [row[:2] for row in rows] == [["cleanup.policy", "delete"], ["retention.ms", "604800000"]]
 
 
-def test_configs_of_brokers(klamm):
+def test_a_config_for_all_brokers_is_altered_and_described(klamm):
     klamm.ok("configs", "alter", "--all-brokers", "--set", "log.retention.ms=7000")
     (row,) = klamm.ok("configs", "describe", "log.retention.ms", "--broker", 1, "--json").document
     assert (row["value"], row["source"]) == ("7000", "DYNAMIC_DEFAULT_BROKER")
     klamm.ok("configs", "alter", "--all-brokers", "--delete", "log.retention.ms")
 
 
-def test_docs_say_what_a_config_does(klamm):
+def test_the_docs_option_prints_what_a_config_does(klamm):
     assert "segment" in klamm.ok("configs", "describe", "log.segment.bytes", "--broker", 1, "--docs").out
 
 
@@ -51,5 +51,5 @@ def test_a_dry_run_alters_nothing(klamm, topic):
         (USAGE, ("alter", "--topic", "x"), "nothing to change"),
     ],
 )
-def test_what_is_refused_about_configs(klamm, status, arguments, complaint):
+def test_wrong_config_commands_are_refused_with_the_reason(klamm, status, arguments, complaint):
     assert complaint in klamm.refused(status, "configs", *arguments)

@@ -12,7 +12,7 @@ from tests.support.cli_runner import values
 FAILED, USAGE = 1, 2
 
 
-def test_consuming_starts_where_it_is_told(klamm, topic):
+def test_consume_starts_at_the_offset_or_time_of_the_from_option(klamm, topic):
     hour_ms, now_ms = 3_600_000, time.time_ns() // 1_000_000
     stamps = {"old": now_ms - 10 * hour_ms, "older": now_ms - 20 * hour_ms, "new": now_ms}
     lines = [
@@ -37,7 +37,7 @@ def test_consuming_starts_where_it_is_told(klamm, topic):
     assert consumed("@1d") == ["older", "old", "new"]
 
 
-def test_consuming_stops_where_it_is_told_and_does_not_wait(klamm, topic):
+def test_consume_stops_at_the_position_of_the_to_option_and_does_not_wait(klamm, topic):
     klamm.ok("produce", topic, "-p", 0, stdin="a\nb\nc\n")
     klamm.ok("produce", topic, "-p", 1, stdin="d\n")
 
@@ -78,7 +78,7 @@ def test_count_and_partition_choose_what_is_consumed(klamm, topic):
         (USAGE, ("--config", "fetch.min.bytes=x"), "fetch.min.bytes: 'x' is not valid"),
     ],
 )
-def test_what_is_refused_about_consume(klamm, topic, status, arguments, complaint):
+def test_wrong_consume_commands_are_refused_with_the_reason(klamm, topic, status, arguments, complaint):
     assert complaint in klamm.refused(status, "consume", topic, *arguments)
 
 

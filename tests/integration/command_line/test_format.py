@@ -36,7 +36,7 @@ def users(bootstrap):
         return {name: user.credential_infos for name, user in admin.describe_user_scram_credentials().items()}
 
 
-def test_a_cluster_begins_with_users(klamm, tmp_path, password_file):
+def test_a_formatted_directory_starts_a_cluster_with_the_given_users(klamm, tmp_path, password_file):
     directory = tmp_path / "klamm-data" / "controller"
     admin = f"SCRAM-SHA-256=[name=admin,password-file={password_file},iterations=4096]"
     klamm.ok(
@@ -70,7 +70,7 @@ def test_a_cluster_begins_with_users(klamm, tmp_path, password_file):
         ("SCRAM-SHA-256=[name=admin,password-file=/no/such/file]", "No such file"),
     ],
 )
-def test_what_is_refused(klamm, tmp_path, text, problem):
+def test_an_invalid_add_scram_option_is_refused_and_creates_nothing(klamm, tmp_path, text, problem):
     ended = klamm("format", tmp_path / "new", "--add-scram", text)
     assert ended.status == USAGE
     assert problem in ended.err
@@ -79,7 +79,7 @@ def test_what_is_refused(klamm, tmp_path, text, problem):
 
 
 @pytest.mark.slow
-def test_users_of_three_controllers_outlive_elections_and_snapshots(klamm, tmp_path, password_file):
+def test_formatted_users_of_three_controllers_survive_elections_and_snapshots(klamm, tmp_path, password_file):
     with quorum_processes(tmp_path, metadata_log_max_record_bytes_between_snapshots="5000") as quorum:
         files = [tmp_path / f"controller-{node_id}" / BOOTSTRAP for node_id in quorum.controllers]
         for file in files:

@@ -10,7 +10,7 @@ from tests.support.waiting import wait_until
 FAILED, USAGE = 1, 2
 
 
-def test_a_group_commits_what_it_printed_and_goes_on_from_there(klamm, topic):
+def test_consume_with_a_group_commits_the_printed_records_and_continues_after_them(klamm, topic):
     klamm.ok("produce", topic, "-p", 1, stdin="a\nb\nc\n")
     group = ("--group", topic, "--from", "beginning")
     assert klamm.ok("consume", topic, *group, "-n", 2).out.split() == ["a", "b"]
@@ -26,7 +26,7 @@ def test_a_group_commits_what_it_printed_and_goes_on_from_there(klamm, topic):
     assert topic not in klamm.ok("groups", "list", "--state", "Stable").out
 
 
-def test_a_new_group_that_starts_at_the_end_ends_there(klamm, topic):
+def test_a_new_group_consumes_from_the_end_by_default(klamm, topic):
     klamm.ok("produce", topic, stdin="a\nb\n")
     assert klamm.ok("consume", topic, "--group", topic, "--exit").out == ""
 
@@ -69,7 +69,7 @@ def test_offsets_and_groups_are_deleted(klamm, topic):
     assert "GROUP_ID_NOT_FOUND" in klamm.refused(FAILED, "groups", "describe", topic)
 
 
-def test_a_group_outlives_a_topic_it_consumed(klamm, topic, name):
+def test_a_group_can_be_described_after_one_of_its_topics_was_deleted(klamm, topic, name):
     other = f"{name}-other"
     klamm.ok("topics", "create", other)
     for each in (topic, other):
@@ -79,7 +79,7 @@ def test_a_group_outlives_a_topic_it_consumed(klamm, topic, name):
     assert {row["partition"] for row in described if row["topic"] == topic} == {0, 1, 2}
 
 
-def test_members_are_removed(klamm, topic):
+def test_group_members_are_removed_by_instance_or_all_at_once(klamm, topic):
     for options in (("--instance", "a"), ("--all", "--reason", "moving house")):
         with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, group_instance_id="a") as consumer:
             consumer.subscribe([topic])
@@ -90,7 +90,7 @@ def test_members_are_removed(klamm, topic):
         assert klamm.ok("groups", "describe", topic, "--members", "--json").document == []
 
 
-def test_a_group_with_members_is_described_and_not_touched(klamm, topic):
+def test_a_group_with_members_is_described_but_cannot_be_reset_or_deleted(klamm, topic):
     with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, client_id="reader") as consumer:
         consumer.subscribe([topic])
         wait_until(lambda: len(consumer.assignment()) == 3, between=lambda: consumer.poll(timeout_ms=100))
@@ -120,11 +120,11 @@ def test_a_group_with_members_is_described_and_not_touched(klamm, topic):
         (FAILED, ("remove-members", "missing", "--instance", "i"), "UNKNOWN_MEMBER_ID"),
     ],
 )
-def test_what_is_refused_about_groups(klamm, status, arguments, complaint):
+def test_wrong_group_commands_are_refused_with_the_reason(klamm, status, arguments, complaint):
     assert complaint in klamm.refused(status, "groups", *arguments)
 
 
-def test_a_reset_names_partitions_and_times_that_exist(klamm, topic):
+def test_a_reset_to_an_unknown_partition_or_position_is_refused(klamm, topic):
     reset = ("groups", "reset", topic, "--topic")
     assert "has partitions 0 to 2" in klamm.refused(USAGE, *reset, f"{topic}:3", "--to", "earliest")
     assert "--to 'soon' is not a position" in klamm.refused(USAGE, *reset, topic, "--to", "soon")

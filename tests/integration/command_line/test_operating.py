@@ -44,7 +44,7 @@ def of_this_disk(problem):
 # --- klamm cluster status
 
 
-def test_a_healthy_cluster(klamm):
+def test_cluster_status_reports_a_healthy_cluster_without_problems(klamm):
     ended = klamm("cluster", "status", "--json")
     document = ended.document
     assert [each for each in document["problems"] if not of_this_disk(each)] == []
@@ -91,7 +91,7 @@ def test_records_that_are_deleted_before_a_group_reads_them_degrade_the_cluster(
 # --- klamm doctor
 
 
-def test_nothing_is_wrong_with_a_new_cluster(klamm, cluster):
+def test_the_doctor_finds_no_problem_in_a_new_cluster(klamm, cluster):
     found = klamm("doctor", "--json", "--data-dir", cluster.data_dir).document
     assert [each for each in found if each["level"] == "problem" and not of_this_disk(each["text"])] == []
     by_check = {each["check"]: each["text"] for each in found if each["level"] == "ok"}
@@ -100,14 +100,14 @@ def test_nothing_is_wrong_with_a_new_cluster(klamm, cluster):
     assert by_check["versions"].startswith("3 servers, all ")
 
 
-def test_a_directory_of_another_cluster_is_found_out(klamm, tmp_path):
+def test_the_doctor_reports_a_data_directory_of_another_cluster(klamm, tmp_path):
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=another\n")
     ended = klamm("doctor", "--data-dir", tmp_path)
     assert ended.status == FAILED
     assert f"PROBLEM data directory: {tmp_path} is of cluster another" in ended.out
 
 
-def test_a_port_that_another_program_has_and_one_of_klamm(klamm, cluster, tmp_path):
+def test_the_doctor_tells_a_port_of_another_program_from_one_of_klamm(klamm, cluster, tmp_path):
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
         taken = other.getsockname()[1]
         listeners = f"GRPC://127.0.0.1:{cluster.port},KAFKA://127.0.0.1:{cluster.kafka_port}"
@@ -120,7 +120,7 @@ def test_a_port_that_another_program_has_and_one_of_klamm(klamm, cluster, tmp_pa
     assert f"PROBLEM ports: GRPC://127.0.0.1:{taken}: cannot listen" in ended.out
 
 
-def test_without_a_cluster_the_machine_is_looked_at(klamm):
+def test_the_doctor_checks_the_machine_when_no_server_answers(klamm):
     ended = klamm("doctor", "--bootstrap-servers", f"127.0.0.1:{free_port()}", "--timeout", 0.5)
     assert ended.status == FAILED
     assert "PROBLEM cluster: no server answers" in ended.out
@@ -130,7 +130,7 @@ def test_without_a_cluster_the_machine_is_looked_at(klamm):
 # --- klamm top
 
 
-def test_what_happens_between_two_looks(klamm, cluster):
+def test_top_shows_the_rates_between_two_samples(klamm, cluster):
     klamm.ok("topics", "create", "busy", "--partitions", 1)
     scope = Scope(topics=None, groups=None, endpoints=[("127.0.0.1", cluster.metrics_port)], timeout_s=patience())
     with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
@@ -150,7 +150,7 @@ def test_what_happens_between_two_looks(klamm, cluster):
     assert found.left_out == ""
 
 
-def test_top_as_a_table_of_some_topics(klamm):
+def test_top_prints_a_table_of_the_chosen_topics(klamm):
     ended = klamm.ok("top", "--once", "--interval", 0.1, "--topics", "ord*")
     lines = ended.out.splitlines()
     assert "records/s, over " in lines[0]
@@ -158,7 +158,7 @@ def test_top_as_a_table_of_some_topics(klamm):
     assert lines[3].split()[:2] == ["orders", "1"]
 
 
-def test_a_metrics_endpoint_that_does_not_answer_is_told(klamm):
+def test_top_reports_a_metrics_endpoint_that_does_not_answer(klamm):
     address = f"127.0.0.1:{free_port()}"
     document = klamm.ok("top", "--once", "--json", "--interval", 0.1, "--metrics", address).document
     assert f"metrics of {address}: " in document["left_out"]
@@ -167,14 +167,14 @@ def test_a_metrics_endpoint_that_does_not_answer_is_told(klamm):
 # --- klamm log dump
 
 
-def test_the_whole_data_directory_of_a_running_cluster_is_sound(klamm, cluster):
+def test_log_dump_verifies_the_data_directory_of_a_running_cluster(klamm, cluster):
     ended = klamm.ok("log", "dump", "--verify", cluster.data_dir)
     assert "orders-0/00000000000000000000.log" in ended.out
     assert "type: topic payload: " in ended.out
     assert "damage: " not in ended.out
 
 
-def test_records_of_the_offsets_topic(klamm, cluster):
+def test_log_dump_decodes_the_records_of_the_offsets_topic(klamm, cluster):
     ended = klamm.ok(
         "log", "dump", "--json", "--offsets-decoder", *cluster.data_dir.glob("broker/__consumer_offsets-*")
     )
@@ -183,7 +183,7 @@ def test_records_of_the_offsets_topic(klamm, cluster):
     assert [(commit["key"]["topic"], commit["payload"]["offset"]) for commit in of_orders][-1:] == [("orders", 3)]
 
 
-def test_damage_is_told_and_is_a_failure(klamm, cluster, tmp_path):
+def test_log_dump_reports_damage_and_fails(klamm, cluster, tmp_path):
     (log,) = cluster.data_dir.glob("broker/orders-0/*.log")
     copy = tmp_path / log.name
     data = bytearray(log.read_bytes())
@@ -194,5 +194,5 @@ def test_damage_is_told_and_is_a_failure(klamm, cluster, tmp_path):
     assert f"damage: {copy}, position " in ended.out
 
 
-def test_a_file_that_is_not_there_is_a_mistake_of_the_command_line(klamm, tmp_path):
+def test_log_dump_of_a_missing_file_is_a_usage_error(klamm, tmp_path):
     assert "no such file" in klamm.refused(USAGE, "log", "dump", os.path.join(tmp_path, "gone"))

@@ -29,7 +29,7 @@ def consume(cluster, directory: pathlib.Path, topic: str, *options: str) -> str:
     return run(cluster, ["klamm", "consume", topic, "--from", "beginning", "--exit", *options], directory)
 
 
-def test_the_first_commands(cluster, tmp_path):
+def test_the_shell_commands_of_the_readme_work(cluster, tmp_path):
     install, commands, make = blocks(README, "")
     assert "klamm up" in install
     assert run_shell(cluster, tmp_path, commands).endswith("hello\n")
@@ -38,7 +38,7 @@ def test_the_first_commands(cluster, tmp_path):
     assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in targets)
 
 
-def test_the_command_line(cluster, tmp_path):
+def test_the_script_of_the_command_line_guide_works(cluster, tmp_path):
     (script,) = blocks(f"{GUIDES}/use-the-command-line.md", "")
     output = run_shell(cluster, tmp_path, script)
     assert "alice\t3 apples" in output
@@ -47,7 +47,7 @@ def test_the_command_line(cluster, tmp_path):
     assert output.endswith("deleted billing\ndeleted orders\n")
 
 
-def test_the_python_client(cluster, tmp_path):
+def test_the_python_programs_of_the_readme_work(cluster, tmp_path):
     klamm, kafka, _spark = blocks(README, "python")
     output = run_python(cluster, tmp_path, klamm)
     assert "topic='clicks'" in output
@@ -56,7 +56,7 @@ def test_the_python_client(cluster, tmp_path):
     assert consume(cluster, tmp_path, "clicks", "--key") == "alice\t/home\nbob\t/pricing\n"
 
 
-def test_the_guide_to_the_python_client(cluster, tmp_path):
+def test_the_programs_of_the_python_client_guide_work(cluster, tmp_path):
     synchronous, transactional, asynchronous = blocks(f"{GUIDES}/use-the-python-client.md", "python")
     output = run_python(cluster, tmp_path, synchronous)
     assert "topic='clicks'" in output
@@ -73,13 +73,13 @@ def run_kafka_client(cluster, directory: pathlib.Path, program: str) -> None:
     run(cluster, [sys.executable, "-"], directory, program.replace("localhost:9092", cluster.kafka_bootstrap))
 
 
-def test_the_guide_to_kafka_clients(cluster, tmp_path):
+def test_the_program_of_the_kafka_client_guide_works(cluster, tmp_path):
     (program,) = blocks(f"{GUIDES}/connect-a-kafka-client.md", "python")
     run_kafka_client(cluster, tmp_path, program)
     assert consume(cluster, tmp_path, "clicks", "--key") == "alice\t/home\n"
 
 
-def test_the_services_apart(tmp_path):
+def test_the_separate_server_commands_of_the_guide_start_a_working_cluster(tmp_path):
     """Runs each command of the block, with other ports, because another cluster may have the default ones."""
     script = blocks(f"{GUIDES}/add-and-remove-servers.md", "")[0]
     controller, broker, coordinator = free_port(), free_port(), free_port()
@@ -103,7 +103,7 @@ def test_the_services_apart(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_programs_for_spark(cluster, tmp_path):
+def test_the_spark_programs_of_the_pages_work(cluster, tmp_path):
     """The programs run one after the other in one Python process, because a second JVM would take seconds to start."""
     run(cluster, ["klamm", "produce", "clicks"], tmp_path, "/docs\n/docs\nno page\n/blog\n")
     of_readme = blocks(README, "python")[-1]

@@ -50,7 +50,7 @@ def test_a_pipeline_without_its_topics_says_so_before_spark_starts(klamm, tmp_pa
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_topics_that_a_pipeline_writes_are_needed_where_brokers_create_none(tmp_path):
+def test_a_pipeline_needs_its_output_topics_if_auto_creation_is_off(tmp_path):
     with running_cluster(tmp_path / "cluster", {"auto.create.topics.enable": "false"}) as cluster:
         strict = KlammCommand(cluster.bootstrap)
         strict.ok("topics", "create", "departures")
@@ -72,7 +72,7 @@ def test_a_pipeline_without_its_cluster_says_so_before_spark_starts(klamm, tmp_p
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_a_mirror_looks_for_its_topics_groups_and_target_before_spark_starts(klamm, topic, tmp_path):
+def test_a_mirror_checks_its_topics_groups_and_target_before_spark_starts(klamm, topic, tmp_path):
     def refused(status, *arguments):
         return klamm.refused(status, "pipeline", "run", "mirror", "--checkpoint", tmp_path, *arguments)
 

@@ -13,7 +13,7 @@ from tests.support.reading import read_all
 FAILED, USAGE = 1, 2
 
 
-def test_lines_come_back_as_they_went_in(klamm, topic):
+def test_produced_lines_are_consumed_unchanged(klamm, topic):
     lines = ["one", "", "  two\t2 ", "drei äöü"]
     ended = klamm.ok("produce", topic, stdin="\n".join(lines))
     assert ended.err == f"4 records acknowledged by {topic}\n"
@@ -39,7 +39,7 @@ def test_compression_and_other_settings_reach_the_producer(klamm, topic):
     assert values(klamm, topic) == sorted(lines)
 
 
-def test_json_lines_say_everything_of_a_record_and_what_was_consumed_can_be_produced_again(klamm, topic):
+def test_json_lines_carry_all_fields_of_a_record_and_consumed_json_can_be_produced_again(klamm, topic):
     documents = [
         {"key": "k", "value": "v", "headers": {"h": "1", "none": None}, "partition": 2, "timestamp_ms": 1_500},
         {"value": {"nested": [1, "ä"]}, "partition": 0},
@@ -69,7 +69,7 @@ def test_json_lines_say_everything_of_a_record_and_what_was_consumed_can_be_prod
     assert [each for each in again if each["timestamp_ms"] == 1_500 and each["offset"] != 0]
 
 
-def test_bytes_that_are_no_text_come_through_json_unchanged(klamm, topic, name):
+def test_binary_values_pass_through_json_unchanged(klamm, topic, name):
     """The values are null, empty and arbitrary bytes, in key, value and headers."""
     contents = [None, b"", b"\xff\x00\n", b"text", b'{"base64": "aGk="}']
     records = [(key, value, (("h", key), ("h", value))) for key in contents for value in contents]
@@ -83,14 +83,14 @@ def test_bytes_that_are_no_text_come_through_json_unchanged(klamm, topic, name):
     assert [(each.key, each.value, each.headers) for each in copied] == records
 
 
-def test_keys_are_told_from_none_on_both_sides(klamm, topic):
+def test_produce_and_consume_distinguish_an_empty_key_from_a_null_key(klamm, topic):
     klamm.ok("produce", topic, "-k", r"\t", "--null", "-", "-p", 0, stdin="-\tnone\n\tempty\nk\t-\n")
     assert values(klamm, topic, "--key") == ["\tempty", "k\tnull", "null\tnone"]
     assert values(klamm, topic, "-k", r"\x1f", "--null", "") == ["\x1fempty", "\x1fnone", "k\x1f"]
     assert values(klamm, topic, "-f", r"%p/%o %k=%s %K %S\n") == ["0/0 =none -1 4", "0/1 =empty 0 5", "0/2 k= 1 -1"]
 
 
-def test_a_record_too_large_is_told_all_limits_at_once(klamm, topic):
+def test_the_error_for_a_record_too_large_names_all_size_limits(klamm, topic):
     klamm.ok("configs", "alter", "--topic", topic, "--set", "max.message.bytes=1000")
     large = "x" * 2_000_000 + "\n"
     for settings in ((), ("--config", "max.request.size=5000000")):
@@ -157,7 +157,7 @@ def test_a_record_the_broker_finds_too_large_is_refused(klamm, topic):
         (("-k", r"\n"), "--key-separator has a line feed"),
     ],
 )
-def test_wrong_usage_of_produce(klamm, topic, arguments, complaint):
+def test_wrong_produce_commands_are_refused_with_the_reason(klamm, topic, arguments, complaint):
     assert complaint in klamm.refused(USAGE, "produce", topic, *arguments, stdin="a:b\n")
 
 

@@ -40,7 +40,7 @@ def listed(klamm, *options):
     return [(row["entity"], row["quota"], row["value"]) for row in rows]
 
 
-def test_a_quota_from_setting_to_removal(klamm):
+def test_quotas_are_set_listed_and_removed(klamm):
     assert listed(klamm) == []
     klamm.ok("quotas", "set", "--user", "alice", "producer_byte_rate=1000", "request_percentage=12.5")
     klamm.ok("quotas", "set", "--user", "alice", "--client-id-default", "producer_byte_rate=2000")
@@ -70,14 +70,14 @@ def test_a_quota_from_setting_to_removal(klamm):
         (["unset", "--user", "a", "producer_byte_rate"], FAILED, "user=a has no quota producer_byte_rate"),
     ],
 )
-def test_what_is_refused(klamm, arguments, status, problem):
+def test_wrong_quota_commands_are_refused_and_change_nothing(klamm, arguments, status, problem):
     ended = klamm("quotas", *arguments)
     assert ended.status == status, ended
     assert problem in ended.err
     assert listed(klamm) == []
 
 
-def test_by_the_admin(admin):
+def test_the_admin_alters_and_describes_client_quotas(admin):
     alice = ClientQuotaEntity.of({"user": "alice"})
     anyone = ClientQuotaEntity.of({"user": None, "client-id": None})
     rate = {"consumer_byte_rate": 5000.0}

@@ -49,7 +49,7 @@ def test_internal_topics_are_listed_when_asked_for(klamm, topic):
         (("add-partitions", "missing", "3"), "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_what_the_cluster_refuses_about_topics(klamm, arguments, code):
+def test_a_topics_command_that_the_cluster_refuses_prints_the_error_code(klamm, arguments, code):
     assert code in klamm.refused(FAILED, "topics", *arguments)
 
 
@@ -58,7 +58,7 @@ def test_a_topic_that_exists_is_not_created_again_nor_shrunk(klamm, topic):
     assert "cannot change to 2, expected more" in klamm.refused(FAILED, "topics", "add-partitions", topic, 2)
 
 
-def test_topics_and_groups_that_are_or_are_not_there_may_be_passed_over(klamm, topic, name):
+def test_if_exists_and_if_not_exists_skip_topics_groups_and_ledgers(klamm, topic, name):
     new = f"{name}-new"
     ended = klamm.ok("topics", "create", topic, new, "--if-not-exists", "-p", 2)
     assert f"topic {topic} exists" in ended.err

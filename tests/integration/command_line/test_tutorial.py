@@ -10,7 +10,7 @@ from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.pages import on_its_port, run_shell, steps
 
 
-def test_the_tutorial(tmp_path, monkeypatch):
+def test_the_commands_and_programs_of_the_tutorial_work(tmp_path, monkeypatch):
     """Begins with the second page, because the first one installs Klamm and starts the cluster.
 
     `test_pages.py` runs the last page, whose program needs Spark.

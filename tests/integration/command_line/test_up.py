@@ -109,7 +109,7 @@ def test_without_the_server_extra_it_says_what_to_install(tmp_path):
     assert "pip install 'klamm[server]'" in refusal("--data-dir", tmp_path, python=("-c", without_uvloop))
 
 
-def test_port_0_picks_a_free_one_and_says_which(tmp_path):
+def test_port_0_picks_a_free_port_and_prints_it(tmp_path):
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(tmp_path / "data"), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -126,7 +126,7 @@ def test_port_0_picks_a_free_one_and_says_which(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_gracefully_and_everything_is_there_afterwards(tmp_path, number):
+def test_a_signal_stops_up_cleanly_and_records_and_offsets_survive(tmp_path, number):
     cluster = KlammProcess(tmp_path, LONG_GRACE)
     cluster.start()
     klamm = KlammCommand(cluster.bootstrap)
@@ -145,7 +145,7 @@ def test_a_signal_stops_it_gracefully_and_everything_is_there_afterwards(tmp_pat
         assert cluster.stop() == 0
 
 
-def test_a_consumer_that_waits_does_not_keep_it_from_stopping(tmp_path):
+def test_a_waiting_consumer_does_not_keep_up_from_stopping(tmp_path):
     with running_cluster(tmp_path, LONG_GRACE) as cluster:
         KlammCommand(cluster.bootstrap).ok("topics", "create", "quiet")
         command = [sys.executable, "-m", "klamm", "consume", "quiet", "--group", "g", "-b", cluster.bootstrap]
@@ -157,7 +157,7 @@ def test_a_consumer_that_waits_does_not_keep_it_from_stopping(tmp_path):
                 consumer.kill()
 
 
-def test_it_starts_fast_and_idles_on_next_to_nothing(tmp_path):
+def test_up_starts_with_little_cpu_time_and_uses_little_cpu_and_memory_when_idle(tmp_path):
     begin = time.monotonic()
     with running_cluster(tmp_path) as cluster:
         ready_s = time.monotonic() - begin

@@ -67,7 +67,7 @@ def ended(processes) -> bool:
     return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
 
 
-def test_it_serves_survives_a_kill_and_ends_with_the_command(tmp_path):
+def test_up_restarts_a_killed_broker_and_ends_all_processes_with_the_command(tmp_path):
     data_dir = tmp_path / "data"
     with up(data_dir, *SIZE, "--log-level", "INFO") as cluster:
         assert len(cluster.bootstrap.split(",")) == 3
@@ -106,7 +106,7 @@ def test_no_process_outlives_a_killed_command(tmp_path):
         (("--brokers", "2", "--set", "log.segment.byte=1"), "unknown setting 'log.segment.byte'"),
     ],
 )
-def test_what_is_refused_is_named_and_leaves_no_trace(tmp_path, arguments, complaint):
+def test_an_invalid_up_command_is_refused_and_creates_no_data_directory(tmp_path, arguments, complaint):
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(tmp_path / "data"), "--port", "0", *arguments]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     assert refused.returncode == 1
@@ -115,7 +115,7 @@ def test_what_is_refused_is_named_and_leaves_no_trace(tmp_path, arguments, compl
     assert not (tmp_path / "data").exists()
 
 
-def test_when_a_process_cannot_start_none_stays(tmp_path):
+def test_up_fails_and_names_the_reason_when_a_process_cannot_start(tmp_path):
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     (data_dir / "broker-2").write_text("in the way")

@@ -62,7 +62,9 @@ def up(data_dir: Path, *arguments: str) -> Iterator[SecuredUp]:
 
 
 @pytest.mark.parametrize("size", [(), ("--brokers", "2")], ids=["one process", "four processes"])
-def test_a_client_with_its_files_gets_in_and_another_does_not(tmp_path: Path, size: tuple[str, ...]) -> None:
+def test_only_a_client_with_the_generated_files_can_use_a_secured_cluster(
+    tmp_path: Path, size: tuple[str, ...]
+) -> None:
     data_dir = tmp_path / "data"
     with up(data_dir, *size) as cluster:
         known = ("--command-config", cluster.properties)
@@ -85,7 +87,7 @@ def test_a_client_with_its_files_gets_in_and_another_does_not(tmp_path: Path, si
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
-def test_kcat_gets_in_as_the_readme_says(tmp_path: Path) -> None:
+def test_kcat_connects_to_a_secured_cluster_as_the_readme_describes(tmp_path: Path) -> None:
     with up(tmp_path / "data") as cluster:
         assert cluster.klamm("topics", "create", "orders", "--command-config", cluster.properties).status == 0
         command = ["kcat", "-F", cluster.librdkafka, "-b", cluster.kafka, "-L"]
@@ -93,7 +95,7 @@ def test_kcat_gets_in_as_the_readme_says(tmp_path: Path) -> None:
         assert 'topic "orders"' in listed.stdout
 
 
-def test_a_secured_directory_is_not_served_without(tmp_path: Path) -> None:
+def test_up_refuses_a_data_directory_that_was_created_in_another_mode(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with up(data_dir):
         pass

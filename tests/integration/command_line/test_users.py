@@ -45,7 +45,7 @@ def listed(klamm):
     return [(row["user"], row["mechanism"], row["iterations"]) for row in klamm("users", "list", "--json").document]
 
 
-def test_a_user_from_creation_to_deletion(klamm, password_file):
+def test_a_user_is_created_changed_and_deleted(klamm, password_file):
     assert listed(klamm) == []
     created = klamm.ok("users", "create", "alice", "--password-file", password_file)
     assert "alice" in created.err
@@ -56,7 +56,7 @@ def test_a_user_from_creation_to_deletion(klamm, password_file):
     assert listed(klamm) == []
 
 
-def test_both_mechanisms(klamm, password_file):
+def test_a_user_can_have_both_scram_mechanisms(klamm, password_file):
     both = ["--mechanism", "SCRAM-SHA-256", "--mechanism", "SCRAM-SHA-512"]
     klamm.ok("users", "create", "bob", *both, "--password-file", password_file)
     klamm.ok("users", "set-password", "bob", "--iterations", 4096, "--password-file", password_file)
@@ -75,7 +75,7 @@ def test_both_mechanisms(klamm, password_file):
         (["delete", "eve"], "", FAILED, "there is no user 'eve'"),
     ],
 )
-def test_what_is_refused(klamm, arguments, stdin, status, problem):
+def test_wrong_user_commands_are_refused_without_showing_the_password(klamm, arguments, stdin, status, problem):
     ended = klamm("users", *arguments, stdin=stdin)
     assert ended.status == status
     assert problem in ended.err
@@ -83,13 +83,13 @@ def test_what_is_refused(klamm, arguments, stdin, status, problem):
     assert listed(klamm) == []
 
 
-def test_who_exists_is_not_created_again(klamm, password_file):
+def test_creating_an_existing_user_is_refused(klamm, password_file):
     klamm.ok("users", "create", "alice", "--password-file", password_file)
     assert "exists" in klamm("users", "create", "alice", "--password-file", password_file).err
     klamm.ok("users", "delete", "nobody", "--if-exists")
 
 
-def test_by_the_admin(cluster, klamm):
+def test_the_admin_alters_and_describes_scram_credentials(cluster, klamm):
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         alice = UserScramCredentialUpsertion("alice", ScramCredentialInfo(SHA_256, 4096), "secret", b"salty")
         bob = UserScramCredentialUpsertion("bob", ScramCredentialInfo(SHA_512), "secret")
@@ -112,7 +112,7 @@ def test_by_the_admin(cluster, klamm):
                 admin.alter_user_scram_credentials([wrong])
 
 
-def test_users_outlive_a_restart(tmp_path, password_file):
+def test_users_survive_a_restart(tmp_path, password_file):
     for expected in ([], [("alice", "SCRAM-SHA-512", 8192)]):
         with running_cluster(tmp_path) as cluster:
             klamm = KlammCommand(cluster.bootstrap)

@@ -170,7 +170,7 @@ def test_a_failed_write_ends_the_process_and_loses_nothing_acknowledged(tmp_path
     assert roomy.end(signal.SIGTERM) == 0
 
 
-def test_a_process_that_cannot_start_says_why_in_one_line(tmp_path):
+def test_a_controller_that_cannot_start_prints_the_reason_in_one_line(tmp_path):
     holder = ControllerProcess(tmp_path)
     holder.start()
     try:

@@ -80,7 +80,7 @@ async def all_caught_up(quorum: Quorum) -> None:
 
 
 @pytest.mark.slow
-def test_every_controller_says_who_leads(quorum: Quorum) -> None:
+def test_every_controller_names_the_leader_of_the_quorum(quorum: Quorum) -> None:
     # A machine too busy for heartbeats may elect another leader in between. Then the test asks all controllers again.
     for _ in range(10):
         asyncio.run(all_caught_up(quorum))
@@ -149,7 +149,7 @@ def test_a_leader_that_is_stopped_hands_over_before_it_ends(
 
 
 @pytest.mark.slow
-def test_records_flow_while_controllers_come_and_go(quorum: Quorum) -> None:
+def test_records_are_produced_and_consumed_while_controllers_stop_and_start(quorum: Quorum) -> None:
     servers = {"bootstrap_servers": quorum.broker.address}
     with (
         Producer(**servers) as producer,

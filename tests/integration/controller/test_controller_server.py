@@ -132,7 +132,7 @@ def test_the_admin_api_end_to_end(tmp_path):
     asyncio.run(run())
 
 
-def test_before_its_start_it_is_not_the_controller(tmp_path):
+def test_a_server_that_has_not_started_answers_not_controller(tmp_path):
     async def run():
         async with controller(tmp_path, started=False) as running:
             response = await running.admin.create_topics(
@@ -145,7 +145,7 @@ def test_before_its_start_it_is_not_the_controller(tmp_path):
     asyncio.run(run())
 
 
-def test_everything_is_there_after_a_restart(tmp_path):
+def test_topics_and_the_cluster_id_survive_a_restart_of_the_controller(tmp_path):
     async def life(names):
         async with controller(tmp_path, metadata_log_max_record_bytes_between_snapshots="700") as running:
             before = await running.topics()
@@ -179,7 +179,7 @@ def test_a_data_directory_in_use_and_one_of_another_cluster_are_refused(tmp_path
     asyncio.run(run())
 
 
-def test_an_internal_topic_comes_with_its_shards_and_producer_ids_are_never_repeated(tmp_path):
+def test_the_group_topic_gets_its_shards_and_producer_ids_stay_unique_after_a_restart(tmp_path):
     async def life():
         async with controller(tmp_path) as running:
             await running.add_broker()
@@ -210,7 +210,7 @@ async def current_image(running: Running) -> MetadataImage:
     return image
 
 
-def test_a_watcher_continues_where_it_was_or_gets_a_snapshot(tmp_path):
+def test_a_metadata_stream_continues_at_the_callers_index_or_begins_with_a_snapshot(tmp_path):
     async def run():
         async with controller(tmp_path) as running:
             await running.add_broker()
@@ -237,7 +237,7 @@ def test_a_watcher_continues_where_it_was_or_gets_a_snapshot(tmp_path):
     asyncio.run(run())
 
 
-def test_links_follow_without_a_gap_over_snapshots_trimmed_tails_and_restarts(tmp_path):
+def test_metadata_links_miss_no_delta_over_snapshots_trimmed_tails_and_restarts(tmp_path):
     """One link follows from the start, others come and go.
 
     Because the tail is small, slow links begin from snapshots.
@@ -284,7 +284,7 @@ def test_links_follow_without_a_gap_over_snapshots_trimmed_tails_and_restarts(tm
     asyncio.run(run())
 
 
-def test_a_request_that_cannot_commit_in_time_says_so(tmp_path, monkeypatch):
+def test_a_request_that_cannot_commit_in_time_gets_request_timed_out(tmp_path, monkeypatch):
     held = threading.Event()
     write = RaftStore.write
 
@@ -308,7 +308,7 @@ def test_a_request_that_cannot_commit_in_time_says_so(tmp_path, monkeypatch):
     asyncio.run(run())
 
 
-def test_watchers_do_not_hold_up_the_stop(tmp_path):
+def test_open_metadata_streams_do_not_delay_the_stop_of_the_controller(tmp_path):
     async def run():
         async with asyncio.timeout(patience()), contextlib.AsyncExitStack() as stack:
             running = await stack.enter_async_context(controller(tmp_path))

@@ -9,7 +9,7 @@ from klamm_controller.log.data_dir import open_data_dir
 from tests.support.waiting import patience
 
 
-def test_two_processes_cannot_have_it(tmp_path):
+def test_a_second_process_cannot_open_a_data_directory_in_use(tmp_path):
     holder = open_data_dir(tmp_path, node_id=1, cluster_id="")
     script = (
         "import sys, pathlib\n"

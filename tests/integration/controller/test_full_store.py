@@ -64,7 +64,7 @@ def take_all_space(disk: pathlib.Path) -> None:
             pass
 
 
-def test_what_is_stored_can_be_read_while_there_is_no_space_and_written_to_when_there_is(
+def test_a_store_on_a_full_disk_can_be_read_and_accepts_writes_when_there_is_space(
     small_disk: pathlib.Path,
 ) -> None:
     store = RaftStore(small_disk / "db")
@@ -84,7 +84,7 @@ def test_what_is_stored_can_be_read_while_there_is_no_space_and_written_to_when_
     reopened.close()
 
 
-def test_it_can_be_read_and_tried_again_when_opening_it_again_finds_no_space_either(small_disk: pathlib.Path) -> None:
+def test_a_store_that_finds_no_space_when_reopened_can_be_read_and_written_later(small_disk: pathlib.Path) -> None:
     store = RaftStore(small_disk / "db")
     store.begin(VOTERS)
     store.write_snapshot_part(SNAPSHOT, 0, b"whole")

@@ -45,7 +45,7 @@ class Servicer:
         return DescribeClusterResponse(cluster_id="the-cluster", controller_id=-1)
 
 
-def test_the_next_controller_is_asked_while_there_is_time():
+def test_an_admin_asks_the_next_controller_when_one_hangs():
     async def describe():
         async with contextlib.AsyncExitStack() as stack:
             hung = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]

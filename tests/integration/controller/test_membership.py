@@ -103,7 +103,7 @@ async def followers_at_the_end(admin: AsyncAdmin) -> None:
 
 
 @pytest.mark.slow
-def test_a_quorum_of_three_becomes_another_one_of_two_under_load(tmp_path: pathlib.Path) -> None:
+def test_two_new_controllers_replace_all_three_voters_under_load(tmp_path: pathlib.Path) -> None:
     async def replace(quorum: Quorum, history: History) -> None:
         async with administering(quorum) as admin:
             async with load(quorum, history):
@@ -154,7 +154,7 @@ def test_a_quorum_of_three_becomes_another_one_of_two_under_load(tmp_path: pathl
 
 
 @pytest.mark.slow
-def test_a_voter_whose_disk_was_wiped_follows_until_it_is_removed_and_added(tmp_path: pathlib.Path) -> None:
+def test_a_voter_with_a_wiped_disk_is_an_observer_until_it_is_removed_and_added(tmp_path: pathlib.Path) -> None:
     """If it were still a voter, it could elect an empty log together with the voter that was away."""
 
     async def run(quorum: Quorum) -> None:
@@ -192,7 +192,7 @@ def test_a_voter_whose_disk_was_wiped_follows_until_it_is_removed_and_added(tmp_
 
 
 @pytest.mark.slow
-def test_a_quorum_of_five_bears_the_loss_of_two(tmp_path: pathlib.Path) -> None:
+def test_a_quorum_of_five_commits_after_two_leaders_were_killed(tmp_path: pathlib.Path) -> None:
     async def run(quorum: Quorum) -> None:
         history = History()
         async with administering(quorum) as admin:
@@ -211,7 +211,7 @@ def test_a_quorum_of_five_bears_the_loss_of_two(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_voter_that_moves_is_found_and_written_down(tmp_path: pathlib.Path) -> None:
+def test_the_new_address_of_a_moved_voter_is_stored_by_the_other_controllers(tmp_path: pathlib.Path) -> None:
     async def run(quorum: Quorum) -> None:
         async with administering(quorum) as admin:
             leader = await asyncio.to_thread(quorum.wait_leader)

@@ -243,27 +243,27 @@ def follow(*scripts: Script, until: int, streams: int) -> tuple[Follower, Script
     return followers[0], controller
 
 
-def test_deltas_from_the_start() -> None:
+def test_a_link_applies_deltas_from_the_start() -> None:
     follower, controller = follow([delta(0, 3), delta(3, 4), delta(4, 9)], until=9, streams=1)
     follower.assert_unbroken()
     assert follower.end_indexes == [3, 4, 9]
     assert controller.watched[0] == (0, "")
 
 
-def test_a_snapshot_then_deltas() -> None:
+def test_a_link_applies_a_snapshot_and_then_deltas() -> None:
     follower, _ = follow([*snapshot(50, size=7), delta(50, 52)], until=52, streams=1)
     follower.assert_unbroken()
     assert follower.end_indexes == [50, 52]
 
 
-def test_a_snapshot_in_one_batch() -> None:
+def test_a_link_applies_a_snapshot_that_comes_in_one_batch() -> None:
     follower, _ = follow(snapshot(5, size=100), until=5, streams=1)
     follower.assert_unbroken()
     assert follower.end_indexes == [5]
 
 
 @pytest.mark.parametrize("cut", [[], [Cut]], ids=["stream ends", "stream fails"])
-def test_a_lost_stream_goes_on_without_gap_or_repeat(cut: list[type[Cut]]) -> None:
+def test_a_link_continues_after_a_lost_stream_without_gap_or_repeat(cut: list[type[Cut]]) -> None:
     follower, controller = follow(
         [delta(0, 3), delta(3, 5), *cut], [delta(5, 6), *cut], cut, [delta(6, 10)], until=10, streams=4
     )
@@ -272,7 +272,7 @@ def test_a_lost_stream_goes_on_without_gap_or_repeat(cut: list[type[Cut]]) -> No
     assert controller.watched[:4] == [(0, ""), (3 + 2, "c"), (6, "c"), (6, "c")]
 
 
-def test_a_snapshot_that_is_cut_is_forgotten() -> None:
+def test_a_link_discards_an_incomplete_snapshot() -> None:
     follower, controller = follow(
         [delta(0, 2), *snapshot(60, size=9)[:-1], Cut],
         [*snapshot(61, size=9), delta(61, 62)],
@@ -309,7 +309,7 @@ def test_a_stream_that_does_not_continue_the_image_is_dropped(bad: Script) -> No
 
 
 @in_loop
-async def test_a_dead_controller_is_left_for_another() -> None:
+async def test_a_link_switches_to_another_controller_when_one_dies() -> None:
     first, second = ScriptedController([delta(0, 4), asyncio.Event()]), ScriptedController([delta(4, 7)])
     async with serving(second) as second_port:
         async with serving(first) as first_port:
@@ -324,7 +324,7 @@ async def test_a_dead_controller_is_left_for_another() -> None:
 
 
 @in_loop
-async def test_it_waits_for_a_controller_that_starts_later() -> None:
+async def test_a_link_waits_for_a_controller_that_starts_later() -> None:
     port = free_port()
     follower = Follower([port])
     async with follower.running():
@@ -337,7 +337,7 @@ async def test_it_waits_for_a_controller_that_starts_later() -> None:
 
 
 @in_loop
-async def test_a_record_that_cannot_be_replayed_ends_the_run() -> None:
+async def test_a_metadata_record_that_cannot_be_replayed_ends_the_link_with_an_error() -> None:
     impossible = MetadataRecord(producer_ids=ProducerIdsRecord(next_producer_id=-1))
     script = [MetadataBatch(base_index=0, end_index=1, records=[impossible])]
     async with serving(ScriptedController(script)) as port:
@@ -346,7 +346,7 @@ async def test_a_record_that_cannot_be_replayed_ends_the_run() -> None:
 
 
 @in_loop
-async def test_the_cluster_of_the_data_is_asked_for_and_a_waiter_may_leave() -> None:
+async def test_a_link_requests_its_own_cluster_id_and_drops_a_cancelled_waiter() -> None:
     controller = ScriptedController([delta(0, 1), asyncio.Event()])
     async with serving(controller) as port:
         follower = Follower([port], cluster_id="c")
@@ -492,7 +492,7 @@ async def registering(
             )
 
 
-def test_a_lost_session_is_held_again_and_a_heartbeat_sent_at_once() -> None:
+def test_a_server_whose_session_stream_ends_opens_another_and_sends_a_heartbeat_at_once() -> None:
     controller = RegistrarController()
     an_hour_ms = 3_600_000
 
@@ -538,7 +538,7 @@ def test_a_server_registers_is_unfenced_and_leaves(member: Registrant) -> None:
 
 
 @in_loop
-async def test_what_a_broker_says_about_itself() -> None:
+async def test_a_broker_registers_with_its_endpoints_rack_log_directories_and_configs() -> None:
     controller = RegistrarController()
     async with registering(controller, cluster_id="c") as registration:
         await registration.register()
@@ -562,7 +562,7 @@ async def test_what_a_broker_says_about_itself() -> None:
 
 
 @in_loop
-async def test_a_forgotten_server_registers_again_as_the_same_incarnation() -> None:
+async def test_a_server_that_is_not_registered_any_more_registers_again_with_the_same_incarnation_id() -> None:
     controller = RegistrarController()
     async with registering(controller) as registration:
         await registration.register()
@@ -580,7 +580,7 @@ async def test_a_forgotten_server_registers_again_as_the_same_incarnation() -> N
 
 
 @in_loop
-async def test_not_controller_leads_to_the_active_one() -> None:
+async def test_a_registration_answered_with_not_controller_is_sent_to_the_next_controller() -> None:
     active, passive = RegistrarController(), RegistrarController()
     async with registering(passive, active) as registration:
         passive.register_answers.append(RegisterResponse(error_code=ErrorCode.NOT_CONTROLLER))
@@ -589,7 +589,7 @@ async def test_not_controller_leads_to_the_active_one() -> None:
 
 
 @in_loop
-async def test_the_named_controller_is_asked_next() -> None:
+async def test_a_registration_is_sent_to_the_controller_that_a_not_controller_answer_names() -> None:
     active, passive = RegistrarController(), RegistrarController()
     async with serving(active) as active_port, registering(passive) as registration:
         endpoint = Endpoint(host="127.0.0.1", port=active_port)
@@ -599,7 +599,7 @@ async def test_the_named_controller_is_asked_next() -> None:
 
 
 @in_loop
-async def test_a_session_that_is_not_over_is_waited_for() -> None:
+async def test_a_registration_is_retried_while_the_brokers_former_session_is_live() -> None:
     controller = RegistrarController()
     duplicate = RegisterResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION, error_message="still live")
     controller.register_answers += [duplicate, duplicate]
@@ -609,7 +609,7 @@ async def test_a_session_that_is_not_over_is_waited_for() -> None:
 
 
 @in_loop
-async def test_the_wait_to_register_is_bounded_and_ends_with_the_reason() -> None:
+async def test_a_registration_that_is_refused_until_its_timeout_fails_with_the_reason() -> None:
     controller = RegistrarController()
     duplicate = RegisterResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION, error_message="still live")
     controller.register_answers += [duplicate] * 100
@@ -636,7 +636,7 @@ async def test_data_of_another_cluster_is_refused_at_once() -> None:
 
 
 @in_loop
-async def test_a_shutdown_that_is_never_granted_is_given_up_and_the_task_can_be_cancelled() -> None:
+async def test_a_controlled_shutdown_that_is_never_granted_times_out() -> None:
     controller = RegistrarController()
     async with registering(controller) as registration:
         await registration.register()
@@ -649,7 +649,7 @@ async def test_a_shutdown_that_is_never_granted_is_given_up_and_the_task_can_be_
 
 
 @in_loop
-async def test_who_is_not_heard_of_for_a_session_does_not_serve() -> None:
+async def test_a_server_without_an_accepted_heartbeat_for_a_session_does_not_serve() -> None:
     controller = RegistrarController()
     refusals = [HeartbeatResponse(error_code=ErrorCode.REQUEST_TIMED_OUT) for _ in range(5)]
     async with registering(controller, request_timeout_ms=100) as registration:
@@ -667,7 +667,7 @@ async def test_who_is_not_heard_of_for_a_session_does_not_serve() -> None:
 
 
 @in_loop
-async def test_no_controller_at_all_is_a_typed_error() -> None:
+async def test_registering_without_a_reachable_controller_raises_a_network_exception() -> None:
     with closed_port() as port:
         registration = Registration(
             BROKER,

@@ -187,7 +187,7 @@ def running(directory: Path, count: int, body, **settings) -> None:
     asyncio.run(run())
 
 
-def test_who_is_alone_elects_itself_at_once_and_goes_on_after_a_restart(tmp_path):
+def test_a_single_voter_elects_itself_at_once_and_continues_its_log_after_a_restart(tmp_path):
     async def life(cluster):
         # An election timeout would take longer than the test may.
         node = await cluster.leader()
@@ -204,7 +204,7 @@ def test_who_is_alone_elects_itself_at_once_and_goes_on_after_a_restart(tmp_path
         running(tmp_path, 1, life, election_timeout_ms=60_000)
 
 
-def test_appending_and_asking_is_for_leaders(tmp_path):
+def test_a_follower_refuses_appends_and_quorum_status_with_not_controller(tmp_path):
     async def body(cluster):
         leader = await cluster.leader()
         for node in cluster.nodes.values():
@@ -222,7 +222,7 @@ def test_appending_and_asking_is_for_leaders(tmp_path):
     running(tmp_path, 3, body)
 
 
-def test_a_leader_that_is_cut_off_resigns_and_takes_back_what_nobody_has(tmp_path):
+def test_a_leader_that_is_cut_off_resigns_and_drops_its_uncommitted_records(tmp_path):
     async def body(cluster):
         former = await cluster.leader()
         end_index = await cluster.append(former, 3)
@@ -243,7 +243,7 @@ def test_a_leader_that_is_cut_off_resigns_and_takes_back_what_nobody_has(tmp_pat
     running(tmp_path, 3, body)
 
 
-def test_who_was_away_too_long_is_sent_a_snapshot_and_goes_on_from_it_after_a_restart(tmp_path):
+def test_a_follower_far_behind_gets_a_snapshot_and_continues_from_it_after_a_restart(tmp_path):
     async def body(cluster):
         leader = await cluster.leader()
         away = next(node_id for node_id in cluster.nodes if node_id != leader.me.node_id)
@@ -264,7 +264,7 @@ def test_who_was_away_too_long_is_sent_a_snapshot_and_goes_on_from_it_after_a_re
     running(tmp_path, 3, body, snapshot_interval_bytes=1_000)
 
 
-def test_a_big_snapshot_is_written_again_only_after_a_log_of_its_size(tmp_path):
+def test_a_big_snapshot_is_rewritten_only_when_the_log_has_grown_to_its_size(tmp_path):
     interval_bytes, big_bytes = 500, 10_000
 
     async def body(cluster):
@@ -284,7 +284,7 @@ def test_a_big_snapshot_is_written_again_only_after_a_log_of_its_size(tmp_path):
     running(tmp_path, 1, body, snapshot_interval_bytes=interval_bytes)
 
 
-def test_stopping_hands_over(tmp_path, caplog):
+def test_a_leader_that_stops_hands_over_leadership(tmp_path, caplog):
     async def body(cluster):
         leader = await cluster.leader()
         await cluster.append(leader, 2)
@@ -296,7 +296,7 @@ def test_stopping_hands_over(tmp_path, caplog):
     running(tmp_path, 3, body)
 
 
-def test_a_leader_with_a_full_disk_lets_another_lead_and_comes_back(tmp_path, monkeypatch):
+def test_a_leader_with_a_full_disk_loses_leadership_and_catches_up_when_there_is_space(tmp_path, monkeypatch):
     monkeypatch.setattr(store_writer, "FULL_DISK_RETRY_S", 0.05)
 
     async def body(cluster):
@@ -313,7 +313,7 @@ def test_a_leader_with_a_full_disk_lets_another_lead_and_comes_back(tmp_path, mo
     running(tmp_path, 3, body)
 
 
-def test_alone_a_full_disk_is_waited_for_and_nothing_is_promised_meanwhile(tmp_path, monkeypatch):
+def test_a_single_voter_with_a_full_disk_retries_the_write_and_commits_nothing_meanwhile(tmp_path, monkeypatch):
     monkeypatch.setattr(store_writer, "FULL_DISK_RETRY_S", 0.001)
 
     async def body(cluster):
@@ -335,7 +335,7 @@ def test_alone_a_full_disk_is_waited_for_and_nothing_is_promised_meanwhile(tmp_p
     assert [entry.kind.name for entry in stored.entries] == ["NO_OP", "DATA"]
 
 
-def test_where_a_voter_has_moved_is_written_into_everybodys_log(tmp_path):
+def test_the_leader_writes_the_new_address_of_a_voter_to_the_log_of_all_voters(tmp_path):
     async def body(cluster):
         leader = await cluster.leader()
         moved = Voter(leader.me, "there:1")
@@ -348,7 +348,7 @@ def test_where_a_voter_has_moved_is_written_into_everybodys_log(tmp_path):
     running(tmp_path, 3, body)
 
 
-def test_voters_come_and_go(tmp_path):
+def test_voters_can_be_removed_even_the_leader_and_added_again(tmp_path):
     async def body(cluster):
         leader = await cluster.leader()
         gone = next(node.me for node in cluster.nodes.values() if node is not leader)
@@ -371,7 +371,7 @@ def test_voters_come_and_go(tmp_path):
     running(tmp_path, 3, body)
 
 
-def test_another_failed_write_ends_the_process(tmp_path):
+def test_a_write_that_fails_for_another_reason_than_space_ends_the_process(tmp_path):
     async def run():
         cluster = Cluster(tmp_path, 1)
         node = await cluster.leader()

@@ -25,7 +25,7 @@ def make_envelope(messages: Sequence[Message]) -> RaftEnvelope:
     return RaftEnvelope(cluster_id="c", messages=[encode(message) for message in messages])
 
 
-def test_a_controller_that_ends_does_not_wait_for_those_who_send_to_it() -> None:
+def test_a_stopping_controller_does_not_wait_for_open_streams_of_its_peers() -> None:
     async def run() -> None:
         received = asyncio.Event()
         rpcs = RaftRpcs(
@@ -65,7 +65,7 @@ class Streams:
         raise NotImplementedError
 
 
-def test_a_link_with_nothing_to_send_finds_a_controller_that_was_restarted() -> None:
+def test_an_idle_peer_link_reconnects_to_a_restarted_controller() -> None:
     """Otherwise the next message would be lost. A follower sends only one: the vote request."""
 
     async def serve(port: int) -> tuple[RpcServer, Streams, int]:

@@ -126,7 +126,7 @@ async def set_up(running: Cluster) -> None:
     assert error_of(await running.ask(CANARY, "init_producer_id", request, COORDINATOR_KEY_TYPE_TRANSACTION)) == 0
 
 
-def test_nothing_is_told_without_an_entry(tmp_path: Path) -> None:
+def test_an_answer_without_an_acl_does_not_tell_whether_the_group_or_id_exists(tmp_path: Path) -> None:
     async def run() -> None:
         nobody = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
         async with cluster(tmp_path, authorizer=nobody) as running:

@@ -101,7 +101,7 @@ async def committed(running: Cluster, partition: int = 0, group_id: str = GROUP)
     return (await running.ask(group_id, "offset_fetch", request)).offsets[0].offset
 
 
-def test_a_group_lives_from_its_first_join_to_its_deletion(tmp_path: Path) -> None:
+def test_a_group_is_joined_described_listed_and_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             leader, follower = await stable_members(running, 2)
@@ -132,7 +132,7 @@ def test_a_group_lives_from_its_first_join_to_its_deletion(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_a_coordinator_that_dies_and_comes_back_loses_nothing(tmp_path: Path) -> None:
+def test_a_crashed_coordinator_comes_back_with_its_members_generation_and_offsets(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             members = await stable_members(running, 2)
@@ -155,7 +155,7 @@ def test_a_coordinator_that_dies_and_comes_back_loses_nothing(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_another_coordinator_takes_over_and_the_former_one_says_so(tmp_path: Path) -> None:
+def test_a_coordinator_that_gave_up_a_shard_answers_not_coordinator(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             await running.ask(GROUP, "offset_commit", commit_request(1))
@@ -188,7 +188,7 @@ def test_a_graceful_stop_hands_the_shards_over(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_parked_join_is_told_when_its_coordinator_goes_away(tmp_path: Path) -> None:
+def test_a_parked_join_gets_not_coordinator_when_its_coordinator_stops(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path, **{"group.initial.rebalance.delay.ms": "60000"}) as running:
             member_id = (await running.ask(GROUP, "join_group", join_request())).member_id
@@ -207,7 +207,7 @@ def test_a_parked_join_is_told_when_its_coordinator_goes_away(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_a_session_that_ends_is_noticed_without_anybody_asking(tmp_path: Path) -> None:
+def test_a_member_whose_session_times_out_is_removed_without_any_request(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             request = join_request(session_timeout_ms=2_000)
@@ -227,7 +227,7 @@ def test_a_session_that_ends_is_noticed_without_anybody_asking(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_a_broker_that_restarts_is_waited_for(tmp_path: Path) -> None:
+def test_a_commit_waits_until_the_broker_has_restarted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             await running.ask(GROUP, "offset_commit", commit_request(1))
@@ -239,7 +239,7 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
+def test_offsets_of_a_deleted_topic_are_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             await running.ask(GROUP, "offset_commit", commit_request(9))
@@ -255,7 +255,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_an_owner_that_was_replaced_can_append_nothing_any_more(tmp_path: Path) -> None:
+def test_a_coordinator_that_lost_its_shard_cannot_append_a_commit(tmp_path: Path) -> None:
     """The replaced owner believes that it still owns the shard, and writes with its old epoch."""
 
     async def scenario() -> None:
@@ -333,7 +333,7 @@ BAD_REQUESTS = [
 ]
 
 
-def test_bad_requests_are_answered_with_their_code_and_harm_nobody(tmp_path: Path) -> None:
+def test_bad_requests_get_their_error_code_and_the_coordinator_goes_on(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             for rpc, request, code in BAD_REQUESTS:
@@ -344,7 +344,7 @@ def test_bad_requests_are_answered_with_their_code_and_harm_nobody(tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_a_coordinator_that_owns_nothing_says_so(tmp_path: Path) -> None:
+def test_a_coordinator_without_shards_answers_not_coordinator(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             stub = running.coordinator(1)

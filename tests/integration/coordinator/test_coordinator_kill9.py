@@ -84,7 +84,7 @@ async def check_nothing_is_lost(running: Cluster, member: tuple[str, int], acked
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_loses_nothing(tmp_path: Path) -> None:
+def test_a_coordinator_killed_at_random_moments_loses_no_acknowledged_commit(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     print(RERUN)
 

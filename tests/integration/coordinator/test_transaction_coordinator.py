@@ -108,7 +108,7 @@ def image_of(running: Cluster) -> MetadataImage:
     return running.broker.server._replicas.image
 
 
-def test_a_transaction_lives_from_its_producer_to_its_markers(tmp_path: Path) -> None:
+def test_a_transaction_begins_is_listed_and_completes_with_its_markers(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             producer = await init(running)
@@ -138,7 +138,7 @@ def test_a_transaction_lives_from_its_producer_to_its_markers(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_a_newer_producer_fences_the_former_one_and_ends_what_it_left_open(tmp_path: Path) -> None:
+def test_a_newer_producer_fences_the_former_one_and_aborts_its_open_transaction(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             former = await init(running)
@@ -170,7 +170,7 @@ def test_an_open_transaction_is_aborted_after_its_timeout(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_was_decided_is_told_to_the_partitions_by_the_next_owner(tmp_path: Path, committed: bool) -> None:
+def test_the_next_coordinator_writes_the_markers_of_a_decided_transaction(tmp_path: Path, committed: bool) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             producer = await init(running)
@@ -191,7 +191,7 @@ def test_what_was_decided_is_told_to_the_partitions_by_the_next_owner(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_an_owner_that_was_replaced_decides_nothing_any_more(tmp_path: Path) -> None:
+def test_a_coordinator_that_lost_its_shard_cannot_end_a_transaction(tmp_path: Path) -> None:
     """The replaced owner still believes that it owns the shard."""
 
     async def scenario() -> None:
@@ -227,7 +227,7 @@ def test_an_owner_that_was_replaced_decides_nothing_any_more(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_shards_of_both_topics_follow_the_coordinators_and_lose_nothing(tmp_path: Path) -> None:
+def test_shards_stay_evenly_shared_when_coordinators_join_die_and_stop_and_lose_nothing(tmp_path: Path) -> None:
     """A coordinator joins, is killed (kill -9), joins again and stops gracefully.
 
     Each step leaves even shares and loses nothing.
@@ -343,7 +343,7 @@ BAD_REQUESTS = [
 ]
 
 
-def test_bad_requests_are_answered_with_their_code_and_harm_nobody(tmp_path: Path) -> None:
+def test_bad_requests_get_their_error_code_and_the_coordinator_goes_on(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             await init(running, "somebody else")

@@ -27,7 +27,7 @@ def test_every_example_passes_its_own_test(tmp_path: pathlib.Path) -> None:
     assert " passed" in ended.stdout
 
 
-def test_every_example_has_a_page_and_a_test_and_stands_in_the_list() -> None:
+def test_every_example_has_a_page_and_a_test_and_is_listed_in_the_readme() -> None:
     folders = [path for path in EXAMPLES.iterdir() if path.is_dir() and path.name[0] not in "._"]
     assert folders
     listed = (EXAMPLES / "README.md").read_text()
@@ -37,5 +37,5 @@ def test_every_example_has_a_page_and_a_test_and_stands_in_the_list() -> None:
         assert f"({folder.name}/README.md)" in listed
 
 
-def test_pytest_finds_the_plugin_by_itself() -> None:
+def test_the_pytest_plugin_is_registered_as_an_entry_point() -> None:
     assert PLUGIN in [each.value for each in importlib.metadata.entry_points(group="pytest11")]

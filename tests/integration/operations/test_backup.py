@@ -47,7 +47,7 @@ def consume(cluster: KlammProcess, group: str) -> list[str]:
     return [record.value.decode() for record in records]
 
 
-def test_what_was_there_at_the_backup_is_there_after_the_restore(tmp_path: pathlib.Path) -> None:
+def test_a_restore_brings_back_the_records_and_offsets_of_the_backup(tmp_path: pathlib.Path) -> None:
     (backup, restore) = documented("Back up `klamm up`")
     cluster = KlammProcess(tmp_path)
     cluster.start()

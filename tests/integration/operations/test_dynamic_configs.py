@@ -78,7 +78,7 @@ def send(cluster: KlammProcess, topic: str, value: bytes) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def test_what_is_changed_at_run_time_takes_effect_and_outlives_a_restart(cluster: KlammProcess) -> None:
+def test_a_config_changed_at_run_time_takes_effect_and_survives_a_restart(cluster: KlammProcess) -> None:
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topics([NewTopic("plain"), NewTopic("states", partition_count=1, configs=COMPACTED)])
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:
@@ -122,7 +122,7 @@ def test_what_is_changed_at_run_time_takes_effect_and_outlives_a_restart(cluster
     assert send(cluster, "plain", b"v" * 100_000) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_what_does_not_fit_is_refused_with_name_value_and_expectation(cluster: KlammProcess) -> None:
+def test_an_invalid_dynamic_config_is_refused_with_name_value_and_expectation(cluster: KlammProcess) -> None:
     with KafkaWire(cluster.kafka_bootstrap) as wire:
         assert alter(wire, "1", "log.cleaner.threads", "many") == (
             "invalid_request",
@@ -158,7 +158,7 @@ def changes_of_fetchers(cluster: BrokerCluster) -> list[int]:
     return [log.count("config in force: num.replica.fetchers=") for log in logs]
 
 
-def test_followers_go_on_with_another_number_of_streams(tmp_path: pathlib.Path) -> None:
+def test_followers_keep_replicating_when_num_replica_fetchers_changes(tmp_path: pathlib.Path) -> None:
     """A new stream follows every partition. All partitions reach their followers before and after the change."""
     with broker_cluster(tmp_path, 2) as cluster, cluster.admin() as admin:
         admin.create_topics([NewTopic("spread", partition_count=6, replication_factor=2)])

@@ -33,7 +33,7 @@ async def _until(status: str, port: int, service: str = "") -> None:
     await until(is_told)
 
 
-def test_health_follows_the_servers_part_in_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+def test_health_is_serving_only_while_the_server_serves(capsys: pytest.CaptureFixture[str]) -> None:
     async def scenario() -> None:
         rpc, serving = RpcServer(max_message_bytes=1 << 20, max_concurrent_rpcs=100), Switch()
         port = await rpc.start(HOST, 0)
@@ -87,7 +87,7 @@ class _Nothing:
 @pytest.mark.parametrize(
     ("answer", "problem"), [(b"", "it closed the connection"), (b"HTTP/1.1 400 Bad Request\r\n", "HTTP/2")]
 )
-def test_what_is_no_server_of_ours_is_said_to_be_none(
+def test_a_health_check_of_a_foreign_server_fails_and_names_the_problem(
     answer: bytes, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server((HOST, 0)) as listening:
@@ -107,13 +107,13 @@ def test_what_is_no_server_of_ours_is_said_to_be_none(
     assert problem in capsys.readouterr().out
 
 
-def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_health_check_of_a_closed_port_reports_connection_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with closed_port() as port:
         assert main([f"{HOST}:{port}"]) == 1
     assert "refused" in capsys.readouterr().out
 
 
-def test_a_server_with_tls_is_asked_by_a_file_of_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_health_check_reads_its_tls_settings_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def scenario() -> None:
         stores = write_stores(tmp_path / "server", server())
         given = {**stores.settings(), "ssl.client.auth": "required"}

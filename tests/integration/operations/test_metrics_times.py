@@ -39,13 +39,17 @@ def is_ended(connection: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("first", [b"", b"GE", b"GET /metrics HTTP/1.1\r\nHost:"])
-def test_who_does_not_ask_is_ended(first: bytes, monkeypatch: pytest.MonkeyPatch, server: MetricsServer) -> None:
+def test_a_metrics_connection_without_a_whole_request_is_closed(
+    first: bytes, monkeypatch: pytest.MonkeyPatch, server: MetricsServer
+) -> None:
     monkeypatch.setattr(metrics_server, "REQUEST_TIMEOUT_S", 0.05)
     with connect(server, first) as connection:
         assert is_ended(connection)
 
 
-def test_who_does_not_take_the_answer_is_ended(monkeypatch: pytest.MonkeyPatch, server: MetricsServer) -> None:
+def test_a_metrics_connection_that_does_not_read_the_answer_is_closed(
+    monkeypatch: pytest.MonkeyPatch, server: MetricsServer
+) -> None:
     asked = threading.Event()
 
     def answer(_: object, start: Callable[..., object]) -> list[bytes]:

@@ -183,7 +183,7 @@ def _show(query: str, value: object, expected: object) -> None:
 class TestValues:
     """The values of queries whose expected value is known."""
 
-    def test_what_was_sent_read_and_left_behind(self, watched: Watched) -> None:
+    def test_prometheus_has_the_expected_record_counts_lags_and_cluster_state(self, watched: Watched) -> None:
         ends = _high_watermarks(watched.admin)
         in_group = {number: ends[number] - offset for number, offset in enumerate(COMMITTED)}
         expected = {
@@ -296,7 +296,7 @@ def _values(watched: Watched, query: str) -> list[float]:
     return [sample.value for sample in found if not math.isnan(sample.value)]
 
 
-def test_variables_of_dashboards_find_what_there_is(watched: Watched) -> None:
+def test_the_variables_of_dashboards_list_all_clusters_brokers_topics_and_groups(watched: Watched) -> None:
     found = {}
     for name, query in _builder().VARIABLES.items():
         match = re.fullmatch(r"label_values\((.+), (\w+)\)", _filled_in(query))
@@ -309,7 +309,7 @@ def test_variables_of_dashboards_find_what_there_is(watched: Watched) -> None:
     assert found["sink"] == {LEDGER.sink}
 
 
-def test_every_rule_is_evaluated_and_a_healthy_cluster_alerts_nobody(watched: Watched) -> None:
+def test_every_rule_is_evaluated_and_a_healthy_cluster_has_no_alert(watched: Watched) -> None:
     rules = watched.prometheus.rules()
     assert {rule["health"] for rule in rules} == {"ok"}, [rule for rule in rules if rule["health"] != "ok"]
     assert len(_alerts(rules)) > 40
@@ -319,7 +319,7 @@ def test_every_rule_is_evaluated_and_a_healthy_cluster_alerts_nobody(watched: Wa
     assert not loud, json.dumps([rule for rule in rules if rule["name"] in loud], indent=1)
 
 
-def test_a_killed_controller_is_told_and_what_it_costs(watched: Watched) -> None:
+def test_a_killed_controller_raises_the_alerts_server_down_and_quorum_at_risk(watched: Watched) -> None:
     leader = watched.prometheus.one("max(klamm_raft_leader)")
     assert leader is not None
     killed = watched.controllers[int(leader)]

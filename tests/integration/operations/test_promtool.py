@@ -32,7 +32,7 @@ def test_promtool_takes_the_configuration_and_the_rules() -> None:
     promtool("check", "rules", *RULES)
 
 
-def test_targets_are_called_by_their_names(tmp_path: Path) -> None:
+def test_scrape_targets_are_labelled_with_their_host_names(tmp_path: Path) -> None:
     """The servers of the profile `small` are watched, too. DNS gives their addresses."""
     config, *others = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
     assert all(other["relabel_configs"] == config["relabel_configs"] for other in others)
@@ -48,5 +48,5 @@ def test_targets_are_called_by_their_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_promtool_finds_that_each_alert_fires_when_it_should(path: Path) -> None:
+def test_each_alert_passes_its_promtool_tests(path: Path) -> None:
     promtool("test", "rules", PROMETHEUS / "tests" / path.name)

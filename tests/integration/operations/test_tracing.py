@@ -105,14 +105,14 @@ def cluster(collector, tmp_path_factory):
     running.stop()
 
 
-def test_a_brokers_work_is_under_the_clients_call(cluster, collector):
+def test_the_brokers_spans_are_in_the_trace_of_the_clients_call(cluster, collector):
     with Producer(bootstrap_servers=cluster.bootstrap, tracing_enable=True) as producer:
         producer.send("t", b"value")
     spans = collector.wait_for(("application", PRODUCE), ("klamm", PRODUCE), ("klamm", "append"))
     assert len({span.trace_id for span in spans}) == 1
 
 
-def test_a_transactions_first_produce_goes_on_to_the_coordinator(cluster, collector):
+def test_the_first_produce_of_a_transaction_has_spans_at_the_coordinator(cluster, collector):
     with Producer(bootstrap_servers=cluster.bootstrap, tracing_enable=True, transactional_id="traced") as producer:
         producer.init_transactions()
         with producer.transaction():
@@ -128,7 +128,7 @@ def test_a_produce_of_a_kafka_client_is_a_trace_of_its_own(cluster, collector):
     collector.wait_for(("klamm", "Produce"), ("klamm", "append"))
 
 
-def test_a_record_takes_the_context_of_its_sender_along(cluster):
+def test_a_record_carries_the_trace_context_of_its_sender_in_a_header(cluster):
     settings = {"bootstrap_servers": cluster.bootstrap, "interceptor_classes": [TracingInterceptor()]}
     with Producer(**settings) as producer, trace.get_tracer("test").start_as_current_span("sends") as span:
         sent = producer.send("t", b"value", headers=[("mine", b"1")]).result(patience())

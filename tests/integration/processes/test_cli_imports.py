@@ -48,7 +48,7 @@ def test_help_of_a_command_loads_no_client_and_no_other_command(command):
     assert len(loaded & {"klamm_cli.commands.topics", "klamm_cli.commands.consume", "klamm_cli.doctor.command"}) == 1
 
 
-def test_a_command_that_is_given_text_loads_no_conversion():
+def test_a_command_with_text_values_does_not_load_pydantic():
     """The command ends before it connects to a server, because its arguments exclude each other."""
     script = (
         "import sys; sys.argv = ['klamm', 'consume', 't', '-b', 'h:1', '--config', 'a=1', '--json', '--key']\n"
@@ -100,5 +100,5 @@ def test_describing_topics_loads_the_types_of_no_other_area():
 
 
 @pytest.mark.parametrize("module", sorted({*SLOW, *OTHER_AREAS, "klamm.consumer.assignors"}))
-def test_what_is_not_to_be_loaded_exists(module):
+def test_every_module_that_must_not_be_loaded_exists(module):
     assert find_spec(module) is not None

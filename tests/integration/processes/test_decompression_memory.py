@@ -9,7 +9,7 @@ import textwrap
 from tests.support.waiting import patience
 
 
-def test_bombs_do_not_take_more_memory_than_the_bound() -> None:
+def test_decompression_bombs_use_no_more_memory_than_the_limit() -> None:
     """The test measures a process of its own, since the high-water mark of this one may be anything."""
     script = """
         import resource

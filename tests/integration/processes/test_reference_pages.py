@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_pages_are_what_the_generator_writes() -> None:
+def test_the_reference_pages_are_what_the_generator_writes() -> None:
     # A separate process is needed, because the metrics of a module are found by importing it.
     command = [sys.executable, "-m", "tools.reference", "--check"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)

@@ -8,7 +8,7 @@ import sys
 from tests.support.waiting import patience
 
 
-def test_in_a_process_that_keeps_much_little_is_looked_at_again() -> None:
+def test_collect_seldom_freezes_objects_that_survive_a_full_collection() -> None:
     """A full collection would visit all million objects if they were not set aside."""
     script = """
 import gc

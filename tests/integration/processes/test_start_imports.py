@@ -57,18 +57,18 @@ def loaded_by(*modules: str) -> set[str]:
     ],
     ids=["up", "controller", "broker", "coordinator"],
 )
-def test_a_server_that_starts_does_not_load_what_it_may_never_need(modules):
+def test_a_starting_server_does_not_load_modules_that_it_may_never_need(modules):
     loaded = loaded_by(*modules)
     assert set(modules) <= loaded
     assert not loaded & NEVER
 
 
-def test_several_processes_are_started_by_one_that_loads_no_server():
+def test_klamm_up_starts_processes_without_loading_server_modules():
     loaded = loaded_by("klamm_cli.commands.up", "klamm_embedded.up", "klamm_embedded.processes")
     assert not loaded & {"klamm_broker.server", "klamm_controller.server", "klamm_coordinator.server", "rocksdict"}
 
 
 @pytest.mark.parametrize("module", sorted(NEVER))
-def test_what_is_not_to_be_loaded_exists(module):
+def test_every_module_that_must_not_be_loaded_exists(module):
     """A forbidden name with a typing mistake would never be found."""
     assert find_spec(module) is not None

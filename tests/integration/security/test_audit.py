@@ -86,7 +86,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
         yield Audited(made, path)
 
 
-def test_a_login_that_succeeds_and_one_that_is_refused(audited: Audited) -> None:
+def test_a_successful_and_a_refused_login_are_audited(audited: Audited) -> None:
     refused = audited.produce(audited.cluster.client("SCRAM-SHA-256", WRONG_PASSWORD), TOPIC)
     assert refused is not None
     assert refused.code() == KafkaError._AUTHENTICATION
@@ -98,7 +98,7 @@ def test_a_login_that_succeeds_and_one_that_is_refused(audited: Audited) -> None
     assert success["src_endpoint"]["ip"] in ("127.0.0.1", "::1")
 
 
-def test_a_topic_that_is_denied(audited: Audited) -> None:
+def test_a_denied_topic_is_audited(audited: Audited) -> None:
     refused = audited.produce({**audited.cluster.client("PLAIN"), "client.id": "app-7"}, "denied")
     assert refused is not None
     assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -107,7 +107,7 @@ def test_a_topic_that_is_denied(audited: Audited) -> None:
     assert event["resources"] == [{"type": "TOPIC", "name": "denied"}]
 
 
-def test_what_is_changed_and_by_whom(audited: Audited) -> None:
+def test_changes_of_topics_acls_and_passwords_are_audited_with_their_user(audited: Audited) -> None:
     entry = allow("bob", AclOperation.READ, ResourceType.TOPIC, TOPIC)
     with audited.admin() as admin:
         admin.create_topics([NewTopic(TOPIC, partition_count=1, replication_factor=1)])
@@ -119,7 +119,7 @@ def test_what_is_changed_and_by_whom(audited: Audited) -> None:
     assert password["activity_id"] == 3
 
 
-def test_no_secret_is_in_the_file_and_nobody_else_may_read_it(audited: Audited) -> None:
+def test_the_audit_file_contains_no_secret_and_only_its_owner_may_read_it(audited: Audited) -> None:
     jwt = token(audience="another")
     audited.produce(audited.cluster.client("OAUTHBEARER", jwt), TOPIC)
     audited.produce(audited.cluster.client("PLAIN", WRONG_PASSWORD), TOPIC)
@@ -168,7 +168,7 @@ def in_topic(audited: Audited, settings: Mapping[str, Any]) -> list[dict[str, An
     return events
 
 
-def test_who_may_read_the_topic_reads_what_is_in_the_file_and_others_do_not(audited: Audited) -> None:
+def test_only_a_user_with_read_on_the_audit_topic_reads_the_events(audited: Audited) -> None:
     audited.cluster.set_password("auditor", PASSWORD)
     auditor = audited.cluster.client("PLAIN", user="auditor")
     audited.produce(audited.cluster.client("PLAIN"), "denied")
@@ -188,7 +188,7 @@ def test_who_may_read_the_topic_reads_what_is_in_the_file_and_others_do_not(audi
     assert not any(secret in text for secret in (PASSWORD, WRONG_PASSWORD))
 
 
-def test_no_client_writes_to_the_topic_or_changes_it(audited: Audited) -> None:
+def test_no_client_may_write_to_the_audit_topic_or_change_it(audited: Audited) -> None:
     with audited.admin() as admin:
         wait_until(lambda: AUDIT_TOPIC in admin.list_topics(include_internal=True))
         admin.create_acls([allow(USER, AclOperation.ALL, ResourceType.TOPIC, AUDIT_TOPIC)])

@@ -71,7 +71,7 @@ def described_by(canary: CanaryCluster, who: str) -> Any:
     return group
 
 
-def test_cve_2026_41115_a_group_is_described_to_who_may_describe_it(canary: CanaryCluster) -> None:
+def test_cve_2026_41115_a_group_is_described_only_with_describe_of_group_and_topic(canary: CanaryCluster) -> None:
     """Kafka let a user with READ of the group see its members and their assignments."""
     topic, group = (ResourceType.TOPIC, CANARY), (ResourceType.GROUP, CANARY)
     with canary.cluster.admin() as admin:
@@ -101,7 +101,7 @@ def test_cve_2026_33558_debug_logs_hold_no_secrets(canary: CanaryCluster, caplog
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "http://127.0.0.1:1/", "https://169.254.169.254/latest/meta-data"]
 )
-def test_cve_2025_27817_token_urls_are_those_that_are_allowed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cve_2025_27817_token_urls_that_are_not_allowed_are_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ALLOWED_URLS, "https://issuer.example/token")
     with pytest.raises(ConfigError):
         check_allowed(url)
@@ -110,12 +110,12 @@ def test_cve_2025_27817_token_urls_are_those_that_are_allowed(url: str, monkeypa
 @pytest.mark.parametrize(
     "module", ["com.sun.security.auth.module.JndiLoginModule", "com.sun.security.auth.module.LdapLoginModule"]
 )
-def test_cve_2023_25194_2025_27818_and_27819_login_modules_are_three(module: str) -> None:
+def test_cve_2023_25194_2025_27818_and_27819_unknown_login_modules_are_refused(module: str) -> None:
     with pytest.raises(ConfigError, match="not known"):
         parse_jaas(Secret(f'{module} required user.provider.url="ldap://evil";'))
 
 
-def test_cve_2024_31141_a_value_is_nothing_but_itself(tmp_path: Path) -> None:
+def test_cve_2024_31141_placeholders_in_config_values_are_not_resolved(tmp_path: Path) -> None:
     """Kafka's config providers read files and the environment for anyone who writes a configuration."""
     hidden = tmp_path / "hidden"
     hidden.write_text(f"k={PASSWORD}\n")
@@ -126,7 +126,9 @@ def test_cve_2024_31141_a_value_is_nothing_but_itself(tmp_path: Path) -> None:
 
 
 @given(st.lists(BINDINGS, max_size=8, unique=True), st.data())
-def test_cve_2024_27309_what_is_left_of_several_entries_holds(acls: list[AclBinding], data: st.DataObject) -> None:
+def test_cve_2024_27309_remaining_acls_decide_as_if_removed_ones_had_never_existed(
+    acls: list[AclBinding], data: st.DataObject
+) -> None:
     """After any additions and removals, the remaining entries decide as if there had never been others."""
     image = MetadataImage.empty()
     added, removed = records_of(acls)
@@ -179,7 +181,7 @@ def _name(side: ast.AST) -> str:
     return side.id if isinstance(side, ast.Name) else ""
 
 
-def test_cve_2018_1288_a_consumer_is_no_replica(canary: CanaryCluster) -> None:
+def test_cve_2018_1288_a_consumer_cannot_fetch_as_a_replica(canary: CanaryCluster) -> None:
     """A consumer that fetched as a replica could read beyond the high watermark, and move it."""
     request = broker_pb2.ReplicaFetchRequest(replica_id=1, broker_epoch=1).SerializeToString()
     (rpc,) = (one for one in every_rpc() if one.path.endswith("/ReplicaFetch"))
@@ -214,7 +216,7 @@ def test_cve_2018_1288_a_consumer_is_no_replica(canary: CanaryCluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["alice", "bob"])
-def test_cve_2017_12610_nobody_logs_in_for_another(name: str) -> None:
+def test_cve_2017_12610_a_user_cannot_log_in_as_another_user(name: str) -> None:
     """A login may not name another user to act as."""
     other = {"alice": "bob", "bob": "alice"}[name]
     store = CredentialStore({}, b"secret")

@@ -114,7 +114,7 @@ def asked(wire: KafkaWire, api_key: ApiKey, version: int, fields: dict[str, Any]
     return str(wire.ask(api_key, version, fields))
 
 
-def test_no_answer_of_a_kafka_api_names_what_is_there(canary: CanaryCluster) -> None:
+def test_no_answer_of_a_kafka_api_names_a_topic_or_group_to_a_user_without_acls(canary: CanaryCluster) -> None:
     found: list[str] = []
     spoken: set[str] = set()
     with canary.cluster.wire("stranger") as wire:
@@ -127,7 +127,7 @@ def test_no_answer_of_a_kafka_api_names_what_is_there(canary: CanaryCluster) -> 
     assert spoken >= {api_key.name for api_key in SPOKEN} - NOT_ASKED
 
 
-def test_who_has_heard_of_an_id_does_not_learn_the_name(canary: CanaryCluster) -> None:
+def test_a_user_without_acls_cannot_learn_a_topics_name_from_its_id(canary: CanaryCluster) -> None:
     topic_id = canary.ids[0]
     found: list[str] = []
     with canary.cluster.wire("stranger") as wire:
@@ -138,7 +138,7 @@ def test_who_has_heard_of_an_id_does_not_learn_the_name(canary: CanaryCluster) -
     assert not found, "\n".join(found)
 
 
-def test_what_is_there_is_found_by_who_may_see_it(canary: CanaryCluster) -> None:
+def test_the_searches_find_the_names_in_answers_to_an_admin(canary: CanaryCluster) -> None:
     """The searches above find the names that they look for."""
     with canary.cluster.wire("admin") as wire:
         for api_key in (ApiKey.METADATA, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_ACLS):
@@ -152,7 +152,7 @@ def test_what_is_there_is_found_by_who_may_see_it(canary: CanaryCluster) -> None
         assert canary.ids[1] in described
 
 
-def test_no_answer_of_an_rpc_names_what_is_there(canary: CanaryCluster) -> None:
+def test_no_answer_of_an_rpc_names_a_topic_or_group_to_a_user_without_acls(canary: CanaryCluster) -> None:
     cluster = canary.cluster
     stores = cluster.stores("stranger")
     needles = [CANARY.encode(), uuid.UUID(canary.ids[0]).bytes, canary.ids[1].encode()]

@@ -95,7 +95,7 @@ def fetch(wire: KafkaWire, topic: str, *, max_wait_ms: int = 0) -> Any:
     return answer.partitions[0]
 
 
-def test_a_kafka_fetch_that_waits_is_answered_without_records(tenant: Tenant) -> None:
+def test_a_waiting_kafka_fetch_is_refused_after_a_revocation(tenant: Tenant) -> None:
     with tenant.wire() as wire:
         since_s = tenant.revoke(tenant.reads, tenant.describes)
         tenant.ended(
@@ -106,7 +106,7 @@ def test_a_kafka_fetch_that_waits_is_answered_without_records(tenant: Tenant) ->
         assert refused.high_watermark == -1
 
 
-def test_a_consumer_of_ours_that_waits_for_records_ends(tenant: Tenant) -> None:
+def test_a_waiting_klamm_consumer_is_refused_after_a_revocation(tenant: Tenant) -> None:
     settings = {**tenant.cluster.klamm(tenant.name), "group.id": tenant.name, "auto.offset.reset": "earliest"}
     with Producer(tenant.cluster.klamm(tenant.name)) as producer, Consumer(settings) as consumer:
         producer.send(tenant.name, b"v").result(patience())
@@ -124,7 +124,7 @@ def test_a_consumer_of_ours_that_waits_for_records_ends(tenant: Tenant) -> None:
         tenant.ended("consumer", since_s, code, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def test_a_producer_of_ours_ends(tenant: Tenant) -> None:
+def test_a_klamm_producer_is_refused_after_a_revocation(tenant: Tenant) -> None:
     with Producer({**tenant.cluster.klamm(tenant.name), "linger.ms": "0"}) as producer:
 
         def code() -> ErrorCode:
@@ -176,7 +176,7 @@ class Member:
         return int(answer.error_code)
 
 
-def test_an_expression_is_resolved_again_without_the_topic(tenant: Tenant) -> None:
+def test_a_regex_subscription_loses_the_topic_after_a_revocation(tenant: Tenant) -> None:
     """Kafka's groups of KIP-848 resolve the expression again after a metadata change, but not within ten seconds."""
     with tenant.wire() as wire:
         wire.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [tenant.name]})
@@ -188,7 +188,7 @@ def test_an_expression_is_resolved_again_without_the_topic(tenant: Tenant) -> No
         wait_until(lambda: member.beat() == ErrorCode.NONE and not member.topics, tenant.cluster.logs)
 
 
-def test_a_member_is_refused_without_its_group(tenant: Tenant) -> None:
+def test_a_group_member_is_refused_after_a_revocation_of_its_group(tenant: Tenant) -> None:
     with tenant.wire() as wire:
         wire.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [tenant.name]})
         member = Member(wire, tenant)
@@ -197,7 +197,7 @@ def test_a_member_is_refused_without_its_group(tenant: Tenant) -> None:
         tenant.ended("member", since_s, member.beat, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
-def test_who_is_no_server_any_more_hears_nothing_more_of_the_metadata(canary: CanaryCluster) -> None:
+def test_a_metadata_stream_ends_after_a_revocation_of_cluster_action(canary: CanaryCluster) -> None:
     """The metadata includes users' credentials."""
     cluster = canary.cluster
     serves = allow("former", AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")

@@ -48,7 +48,7 @@ def stores_of(canary: CanaryCluster, thief: str) -> Stores:
 
 
 @pytest.mark.parametrize("name", SAID_BY)
-def test_only_a_server_itself_says_who_it_is(canary: CanaryCluster, name: str) -> None:
+def test_a_servers_request_with_another_servers_certificate_is_denied(canary: CanaryCluster, name: str) -> None:
     request = {**OF_BROKER, **OF_COORDINATOR, **OF_CONTROLLER}[name].SerializeToString()
     cluster = canary.cluster
     address = cluster.grpc if name == "ReplicaFetch" else cluster.controller_grpc
@@ -59,7 +59,7 @@ def test_only_a_server_itself_says_who_it_is(canary: CanaryCluster, name: str) -
         assert f"is not allowed to act as {SAID_BY[name]} 1" in caught.value.details()
 
 
-def test_a_server_of_which_the_setting_says_nothing_does_not_join(canary: CanaryCluster) -> None:
+def test_a_broker_id_without_a_configured_principal_cannot_register(canary: CanaryCluster) -> None:
     """No certificate of the cluster may register it."""
     register = controller_pb2.RegisterBrokerRequest(broker_id=9, incarnation_id=bytes(16)).SerializeToString()
     for thief in ("controller", "broker", "coordinator", "admin"):

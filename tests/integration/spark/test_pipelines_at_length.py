@@ -106,7 +106,7 @@ def fill(cluster: KlammProcess, days: int | None, *topics: str) -> pd.DataFrame:
     return flights
 
 
-def test_a_year_of_flights_is_enriched_as_by_pandas(cluster, start):
+def test_a_year_of_flights_is_enriched_as_pandas_does_although_the_pipeline_is_killed(cluster, start):
     flights = fill(cluster, None, "flights", "weather", "planes")
     arguments = ("--watermark", "30 days", "--max-offsets-per-trigger", "60000")
     running = start("enrich", *arguments)
@@ -166,7 +166,7 @@ def test_an_archiver_that_is_killed_and_goes_on_doubles_and_loses_nothing(cluste
     assert {(row.partition, row.offset): bytes(row.value) for row in rows} == expected
 
 
-def test_a_stream_that_is_told_to_stop_ends_well(cluster, start):
+def test_a_pipeline_stops_after_its_micro_batch_when_it_gets_sigterm(cluster, start):
     fill(cluster, 2, "flights")
     running = start("flight_delays", "--follow")
     running.wait_for("flight_delays batch 0:")
@@ -176,7 +176,7 @@ def test_a_stream_that_is_told_to_stop_ends_well(cluster, start):
     assert "stops after the current micro-batch" in running.log_path.read_text()
 
 
-def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, start, tmp_path):
+def test_a_pipeline_runs_on_a_spark_cluster_with_only_the_shipped_zip_file(cluster, start, tmp_path):
     def where_it_is_from(frames: Any) -> Any:
         # Workers could not import this at the top of the module.
         import klamm

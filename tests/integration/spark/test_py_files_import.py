@@ -9,7 +9,7 @@ from klamm_pipelines.py_files import PACKAGES, write_py_files
 from tests.support.waiting import patience
 
 
-def test_what_executors_import_comes_out_of_the_zip_file(tmp_path):
+def test_executors_import_all_packages_from_the_zip_file(tmp_path):
     path = write_py_files(tmp_path / "klamm-spark.zip")
     program = (
         f"import sys; sys.path.insert(0, {str(path)!r})\n"

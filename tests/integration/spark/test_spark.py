@@ -116,7 +116,7 @@ def test_large_reads_are_split_and_complete(spark, cluster, topic):
     assert rows == list(enumerate(values))
 
 
-def test_rows_become_records_where_the_columns_say(spark, cluster, topic):
+def test_rows_become_records_with_the_topic_partition_key_and_headers_of_their_columns(spark, cluster, topic):
     schema = "topic STRING, key STRING, value STRING, partition INT, headers ARRAY<STRUCT<key STRING, value BINARY>>"
     rows = [(topic, "k", "v", 1, [("h", b"x")]), (topic, None, None, 0, None)]
     frame = spark.createDataFrame(rows, schema).coalesce(1)
@@ -128,7 +128,7 @@ def test_rows_become_records_where_the_columns_say(spark, cluster, topic):
     ]
 
 
-def test_a_record_has_the_time_of_its_row_if_that_is_asked_for(spark, cluster, topic):
+def test_a_record_has_the_timestamp_of_its_row_with_the_option_include_timestamp(spark, cluster, topic):
     at = datetime.datetime(2013, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
     frame = spark.createDataFrame([("v", at), ("now", None)], "value STRING, timestamp TIMESTAMP").coalesce(1)
     writer = frame.write.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap).option("topic", topic)
@@ -157,7 +157,9 @@ def test_a_stream_goes_on_where_its_checkpoint_ended(spark, cluster, topic, tmp_
     assert read_values(spark, cluster, out) == sorted(expected)
 
 
-def test_latest_means_the_latest_of_the_first_start(spark, cluster, topic, tmp_path):
+def test_starting_offsets_latest_is_the_end_at_the_first_start_even_if_the_first_batch_failed(
+    spark, cluster, topic, tmp_path
+):
     """Spark does not store a Python source's initial offset. A failed first batch must not change it."""
     produce(cluster, topic, ["before"])
     seen: list[str] = []
@@ -181,7 +183,7 @@ def test_latest_means_the_latest_of_the_first_start(spark, cluster, topic, tmp_p
     assert seen == ["while it was down"]
 
 
-def test_records_that_are_gone_fail_the_query_unless_told_otherwise(spark, cluster, topic):
+def test_deleted_records_fail_the_query_unless_fail_on_data_loss_is_false(spark, cluster, topic):
     produce(cluster, topic, [str(number) for number in range(10)])
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.delete_records({TopicPartition(topic, 0): 4})
@@ -192,7 +194,9 @@ def test_records_that_are_gone_fail_the_query_unless_told_otherwise(spark, clust
     assert values == ["4", "5", "6", "7", "8", "9"]
 
 
-def test_a_stream_shows_its_lag_as_a_group_s_and_projects_as_its_schema_says(spark, cluster, topic, tmp_path):
+def test_a_stream_commits_its_offsets_to_a_group_and_reads_only_the_columns_of_its_schema(
+    spark, cluster, topic, tmp_path
+):
     produce(cluster, topic, [str(number) for number in range(7)])
 
     def run():
@@ -214,7 +218,7 @@ def test_a_stream_shows_its_lag_as_a_group_s_and_projects_as_its_schema_says(spa
     assert {tp: each.offset for tp, each in committed.items()} == {TopicPartition(topic, 0): 7}
 
 
-def test_values_become_columns_by_sql_and_from_klamm(spark, cluster, topic):
+def test_from_klamm_parses_json_values_with_and_without_confluents_header(spark, cluster, topic):
     from pyspark_klamm.from_klamm import from_klamm
 
     header = b"\0\0\0\0\7"
@@ -244,12 +248,12 @@ def test_values_become_columns_by_sql_and_from_klamm(spark, cluster, topic):
         ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
     ],
 )
-def test_a_bad_option_is_named(spark, cluster, topic, options, named):
+def test_the_error_for_a_bad_option_names_the_option(spark, cluster, topic, options, named):
     with pytest.raises(Exception, match=named):
         reader(spark, cluster, topic, **options).load().collect()
 
 
-def test_a_sink_without_a_topic_says_so(spark, cluster):
+def test_a_write_without_a_topic_is_refused(spark, cluster):
     frame = spark.createDataFrame([("v",)], "value STRING")
     with pytest.raises(Exception, match='set the option "topic" or add a column named "topic"'):
         frame.write.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap).mode("append").save()

@@ -29,7 +29,7 @@ def is_prepared(ledger: LedgerListing | None) -> bool:
     return ledger is not None and any(part.prepared_ms > 0 for part in ledger.open_parts)
 
 
-def test_rows_count_once_when_the_driver_is_killed_before_it_decides(job):
+def test_rows_count_once_when_the_driver_is_killed_between_prepare_and_commit(job):
     """`make chaos` kills drivers at other moments, too (test_spark_windows.py)."""
     values = sorted(f"{number:04}" for number in range(ROWS))
     job.produce(*values)
@@ -52,7 +52,7 @@ def test_rows_count_once_when_the_driver_is_killed_before_it_decides(job):
     assert len(job.read("read_uncommitted")) > len(values), "the killed run wrote what does not count"
 
 
-def test_a_batch_that_counts_is_not_written_again_and_an_older_checkpoint_is_refused(job):
+def test_a_committed_batch_is_not_written_again_and_an_older_checkpoint_is_refused(job):
     job.produce(*(f"first {number}" for number in range(2 * spark_copy.ROWS_PER_BATCH)))
     job.run_to_end()
     once = job.read()
@@ -119,7 +119,7 @@ def save(job, frame, **options) -> None:
     )  # fmt: skip
 
 
-def test_a_job_that_fails_leaves_nothing(job):
+def test_a_failed_job_leaves_no_rows_and_no_ledger(job):
     ledgers = job.admin.list_ledgers().keys()
     frame = job.spark.range(20_000, numPartitions=2).selectExpr("CAST(id AS STRING) AS value")
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
@@ -136,6 +136,6 @@ def test_a_write_in_foreach_batch_is_refused(job):
     job.check_read([])
 
 
-def test_a_producer_setting_that_does_not_go_with_it_is_named(job):
+def test_an_exactly_once_write_with_acks_1_is_refused(job):
     with pytest.raises(Exception, match=r"needs enable\.idempotence"):
         save(job, job.spark.range(1).selectExpr("CAST(id AS STRING) AS value"), **{"kafka.acks": "1"})

@@ -121,7 +121,7 @@ def test_assign_reads_just_those_partitions(cluster, topic):
         read(cluster, assign=json.dumps({topic: [1, 7]}))
 
 
-def test_a_pattern_is_every_topic_that_matches(cluster, admin):
+def test_a_subscribe_pattern_reads_every_matching_topic(cluster, admin):
     for name in ("pattern-a", "pattern-b", "other"):
         admin.create_topics([NewTopic(name, partition_count=1)])
         produce(cluster, name, name)
@@ -129,7 +129,7 @@ def test_a_pattern_is_every_topic_that_matches(cluster, admin):
     assert read(cluster, subscribePattern="matches-nothing") == []
 
 
-def test_times_choose_offsets_at_both_ends(cluster, topic):
+def test_timestamps_choose_the_starting_and_ending_offsets(cluster, topic):
     for second in (1, 2, 3):
         produce(cluster, topic, f"a{second}", partition=0, at_ms=second * 1000)
     produce(cluster, topic, "b1", partition=1, at_ms=1000)
@@ -148,7 +148,7 @@ def test_times_choose_offsets_at_both_ends(cluster, topic):
         read(cluster, **read_topic, startingTimestamp="3000", endingTimestamp="2000")
 
 
-def test_a_batch_beyond_the_end_is_loss(cluster, topic):
+def test_an_ending_offset_beyond_the_log_end_counts_as_data_loss(cluster, topic):
     produce(cluster, topic, "a")
     wanted = {"subscribe": topic, "endingOffsets": json.dumps({topic: {"0": 5, "1": 0}})}
     with pytest.raises(IllegalStateError, match=f"{topic}-0 ends at offset 1, but endingOffsets is 5"):
@@ -156,7 +156,7 @@ def test_a_batch_beyond_the_end_is_loss(cluster, topic):
     assert read(cluster, **wanted, failOnDataLoss="false") == ["a"]
 
 
-def test_more_tasks_on_request(cluster, topic):
+def test_min_partitions_and_max_records_per_partition_add_tasks(cluster, topic):
     produce(cluster, topic, *map(str, range(10)))
     for option, count in (("minPartitions", 3), ("maxRecordsPerPartition", 4)):
         reader = batch_reader(cluster, subscribe=topic, **{option: str(count)})
@@ -178,7 +178,7 @@ def test_a_stream_finds_new_partitions_and_topics_and_reads_them_from_the_start(
     assert sorted(found) == ["a1", "b0"]
 
 
-def test_limits_are_shared_and_others_ignored_when_everything_is_asked_for(cluster, topic):
+def test_max_offsets_per_trigger_is_shared_by_partitions_and_ignored_by_read_all_available(cluster, topic):
     produce(cluster, topic, *(f"a{number}" for number in range(8)), partition=0)
     produce(cluster, topic, "b0", "b1", partition=1)
     query = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="5")
@@ -187,7 +187,7 @@ def test_limits_are_shared_and_others_ignored_when_everything_is_asked_for(clust
     assert query.batch(ReadAllAvailable()) == ["a4", "a5", "a6", "a7", "b1"]
 
 
-def test_few_records_wait_for_more_or_for_their_time(cluster, topic):
+def test_min_offsets_per_trigger_delays_a_batch_until_max_trigger_delay(cluster, topic):
     patient = Query(cluster, subscribe=topic, minOffsetsPerTrigger="3")
     hasty = Query(cluster, subscribe=topic, minOffsetsPerTrigger="3", maxTriggerDelay="1s")
     assert patient.reader.getDefaultReadLimit() == ReadMinRows(3)
@@ -203,7 +203,7 @@ def test_few_records_wait_for_more_or_for_their_time(cluster, topic):
     assert patient.batch() == ["2", "3", "4"]
 
 
-def test_available_now_ends_where_it_began_to_look_and_leaves_nothing_small_behind(cluster, topic):
+def test_available_now_ends_at_the_offsets_of_its_start_and_ignores_the_minimum(cluster, topic):
     produce(cluster, topic, "1", "2", "3")
     query = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="2", minOffsetsPerTrigger="2")
     query.reader.prepareForTriggerAvailableNow()
@@ -242,7 +242,7 @@ def test_an_idle_stream_waits_at_the_brokers_and_wakes_at_once(cluster, topic):
     assert found == ["news"]
 
 
-def test_a_source_without_news_does_not_hold_up_the_others(cluster, topic, monkeypatch):
+def test_a_source_without_new_records_does_not_delay_other_sources(cluster, topic, monkeypatch):
     waits_ms: list[int] = []
 
     def wait_for_records(access, positions, timeout_ms):
@@ -259,7 +259,7 @@ def test_a_source_without_news_does_not_hold_up_the_others(cluster, topic, monke
     assert waits_ms == [IDLE_WAIT_MS] * (COMPANY_BATCHES - 1) + [COMPANY_WAIT_MS]
 
 
-def test_an_open_transaction_ends_what_can_be_read_and_does_not_wake_anybody(cluster, topic):
+def test_an_idle_stream_does_not_wake_for_records_of_an_open_transaction(cluster, topic):
     with Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer:
         producer.init_transactions()
         query = Query(cluster, subscribe=topic)
@@ -275,7 +275,7 @@ def test_an_open_transaction_ends_what_can_be_read_and_does_not_wake_anybody(clu
         assert query.batch() == ["open"]
 
 
-def test_records_deleted_under_a_stream_end_it_or_are_passed_over(cluster, admin, topic):
+def test_records_deleted_before_a_batch_fail_the_stream_or_are_skipped(cluster, admin, topic):
     produce(cluster, topic, "1", "2", "3", "4")
     strict = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="1")
     lax = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="1", failOnDataLoss="false")
@@ -286,7 +286,7 @@ def test_records_deleted_under_a_stream_end_it_or_are_passed_over(cluster, admin
     assert lax.batch() == ["4"]
 
 
-def test_records_deleted_between_plan_and_task_end_it_or_are_passed_over(cluster, admin, topic):
+def test_records_deleted_between_plan_and_task_fail_the_task_or_are_skipped(cluster, admin, topic):
     produce(cluster, topic, "1", "2", "3", "4")
     strict, lax = Query(cluster, subscribe=topic), Query(cluster, subscribe=topic, failOnDataLoss="false")
     plans = [query.reader.partitions(query.at, query.latest()) for query in (strict, lax)]
@@ -296,7 +296,7 @@ def test_records_deleted_between_plan_and_task_end_it_or_are_passed_over(cluster
     assert rows(lax.shipped, plans[1]) == ["4"]
 
 
-def test_a_topic_deleted_under_a_stream_ends_it_or_is_passed_over(cluster, admin, topic):
+def test_a_deleted_topic_fails_the_stream_or_is_skipped(cluster, admin, topic):
     kept = f"{topic}-kept"
     admin.create_topics([NewTopic(kept, partition_count=1)])
     produce(cluster, topic, "1")
@@ -318,7 +318,7 @@ def test_a_topic_deleted_under_a_stream_ends_it_or_is_passed_over(cluster, admin
     assert found == ["new"]
 
 
-def test_a_topic_created_anew_is_another_one(cluster, admin, topic):
+def test_a_topic_that_was_deleted_and_created_again_fails_the_stream_or_is_read_from_the_start(cluster, admin, topic):
     produce(cluster, topic, "old 1", "old 2")
     strict, lax = Query(cluster, subscribe=topic), Query(cluster, subscribe=topic, failOnDataLoss="false")
     assert strict.batch() == lax.batch() == ["old 1", "old 2"]
@@ -332,7 +332,7 @@ def test_a_topic_created_anew_is_another_one(cluster, admin, topic):
     assert lax.batch() == ["new 1", "new 2", "new 3"]
 
 
-def test_progress_is_a_group_s_offsets(cluster, admin, topic):
+def test_the_progress_of_a_stream_is_committed_as_a_groups_offsets(cluster, admin, topic):
     produce(cluster, topic, "1", "2", "3")
     query = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="2", commitOffsetsToGroup=topic)
     query.batch()

@@ -70,7 +70,7 @@ def run(directory: Path, cluster: KlammProcess, bootstrap: str) -> str:
     return shown
 
 
-def test_spark_shows_a_password_nowhere(tmp_path: Path) -> None:
+def test_no_output_log_or_file_of_spark_contains_a_password(tmp_path: Path) -> None:
     inside, outside = free_ports(range(2))
     bootstrap = f"127.0.0.1:{outside}"
     settings = {"listeners": f"GRPC://127.0.0.1:{inside},GRPC_SASL_PLAINTEXT://{bootstrap}"}

@@ -47,7 +47,7 @@ def has_prepared(query: CopyJob) -> bool:
 
 
 @pytest.mark.parametrize("moment", [Moment.TASK_WROTE, Moment.TASK_PREPARED, Moment.DECIDED_TWICE])
-def test_a_batch_counts_once_though(query, moment):
+def test_a_batch_counts_once_when_spark_runs_its_task_again(query, moment):
     """Covers windows 1, 2 and half of 7. Spark runs the task again."""
     query.run_to_end(sink(query, moment))
     assert marker(query).exists()
@@ -55,7 +55,7 @@ def test_a_batch_counts_once_though(query, moment):
 
 
 @pytest.mark.parametrize("moment", [Moment.REQUEST_LOST, Moment.ANSWER_LOST])
-def test_a_batch_counts_once_in_the_next_run_though(query, moment):
+def test_a_batch_counts_once_when_its_query_fails_and_runs_again(query, moment):
     """Covers windows 6 and 7. Spark has the batch aborted, which must not undo the decision, and ends the query."""
     with pytest.raises(Exception, match="planned"):
         query.run_to_end(sink(query, moment))
@@ -73,7 +73,7 @@ def test_a_batch_counts_once_in_the_next_run_though(query, moment):
         Moment.DRIVER_AND_CLUSTER,
     ],
 )
-def test_a_batch_counts_once_with_the_next_driver_though(query, moment):
+def test_a_batch_counts_once_when_its_driver_dies_and_another_one_runs(query, moment):
     """Covers windows 3, 5 and 4."""
     with query.driver(0.0, sink(query, moment)) as process:
         process.wait(3 * patience())
@@ -86,7 +86,7 @@ def test_a_batch_counts_once_with_the_next_driver_though(query, moment):
 
 
 @pytest.mark.chaos
-def test_a_driver_that_comes_back_when_another_has_taken_over_writes_nothing(query):
+def test_a_driver_that_was_paused_while_another_took_over_writes_nothing(query):
     """Covers window 8."""
     with query.driver(0.2) as process:
         wait_until(lambda: has_prepared(query), query.log_path.read_text, timeout_s=3 * patience())

@@ -17,7 +17,7 @@ from klamm.testing.server import ServerNotReadyError
 from tests.support.waiting import patience, wait_until
 
 
-def test_records_outlive_a_kill_and_a_pause_and_the_directory_goes() -> None:
+def test_records_survive_a_kill_and_a_pause_and_close_deletes_the_directory() -> None:
     with EmbeddedCluster() as cluster, Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         assert list(cluster.servers) == ["klamm"]
         assert producer.send("records", b"before").result(patience()).offset == 0
@@ -48,7 +48,7 @@ def test_one_broker_of_three_is_killed_and_comes_back() -> None:
             )
 
 
-def test_kafka_clients_and_event_loops_use_it_too(tmp_path: pathlib.Path) -> None:
+def test_an_embedded_cluster_serves_kafka_clients_and_async_clients(tmp_path: pathlib.Path) -> None:
     from confluent_kafka.admin import AdminClient
 
     async def scenario() -> EmbeddedCluster:
@@ -69,7 +69,7 @@ def test_kafka_clients_and_event_loops_use_it_too(tmp_path: pathlib.Path) -> Non
     cluster.close()
 
 
-def test_what_cannot_start_says_why(tmp_path: pathlib.Path) -> None:
+def test_an_embedded_cluster_that_cannot_start_names_the_reason(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConfigError, match=r"num\.partition"):
         EmbeddedCluster(settings={"num.partition": "2"})
     with (

@@ -38,7 +38,7 @@ def _leaves_no_task() -> None:
     """Replaces the fixture that fails tests with leftover tasks, because a test here leaves one on purpose."""
 
 
-def test_a_thread_and_a_process_are_found_until_they_end(tmp_path: pathlib.Path) -> None:
+def test_a_thread_and_a_process_are_reported_as_leftovers_until_they_end(tmp_path: pathlib.Path) -> None:
     before = machine(tmp_path)
     go_on = threading.Event()
     thread = threading.Thread(target=go_on.wait, name="left")
@@ -54,7 +54,7 @@ def test_a_thread_and_a_process_are_found_until_they_end(tmp_path: pathlib.Path)
     assert not left_since(before, tmp_path)
 
 
-def test_sparks_jvm_and_the_threads_of_its_connection_are_not_found(tmp_path: pathlib.Path) -> None:
+def test_sparks_jvm_and_its_connection_threads_are_not_reported_as_leftovers(tmp_path: pathlib.Path) -> None:
     """PySpark keeps them until the process ends. The thread is of a class of Py4J, and runs no function."""
 
     class FinalizerWorker(threading.Thread):
@@ -133,7 +133,7 @@ def has_ended(process: pathlib.Path) -> bool:
         return True
 
 
-def test_a_task_that_the_loop_had_to_cancel_is_found() -> None:
+def test_a_task_that_asyncio_run_had_to_cancel_is_reported_as_a_leftover() -> None:
     async def leave(task: bool) -> None:
         waiting = asyncio.create_task(asyncio.Event().wait())
         await asyncio.sleep(0)

@@ -71,7 +71,7 @@ def story(project: pytest.Pytester) -> str:
     return (project.path / "story").read_text()
 
 
-def test_a_run_without_failures_says_nothing(project: pytest.Pytester) -> None:
+def test_a_run_without_failures_writes_no_story(project: pytest.Pytester) -> None:
     assert run(project).ret == 0
     assert not (project.path / "story").exists()
 
@@ -89,7 +89,7 @@ def test_last(request):
 """
 
 
-def test_the_second_chance_comes_after_all_others(project: pytest.Pytester) -> None:
+def test_failed_tests_run_again_after_all_other_tests(project: pytest.Pytester) -> None:
     again = FLAKY.format(number=1) + "    assert pathlib.Path(request.config.rootpath, 'last').exists()\n"
     write(project, "integration/test_flaky.py", again)
     write(project, "unit/test_last.py", LAST)
@@ -114,7 +114,7 @@ def test_a_flaky_integration_test_is_named_and_the_run_passes(
     assert story(project).endswith("failed once and then passed alone: 1, allowed: 3\n")
 
 
-def test_as_many_flaky_tests_as_allowed_pass_and_one_more_does_not(project: pytest.Pytester) -> None:
+def test_a_run_fails_if_more_tests_are_flaky_than_allowed(project: pytest.Pytester) -> None:
     for number in range(MOST_FLAKY):
         write(project, f"integration/test_flaky_{number}.py", FLAKY.format(number=number))
     assert run(project).ret == 0
@@ -137,7 +137,7 @@ def test_a_broken_test_fails_alone_too(project: pytest.Pytester) -> None:
     assert "FLAKY (passed alone) after " in story(project)
 
 
-def test_an_error_of_a_fixture_is_forgiven_as_well(project: pytest.Pytester) -> None:
+def test_a_test_whose_fixture_failed_once_runs_again(project: pytest.Pytester) -> None:
     fixture = FLAKY.format(number=1).replace("def test_", "import pytest\n@pytest.fixture\ndef ") + "    yield\n"
     write(project, "integration/test_fixture.py", f"{fixture}def test_with_fixture(flaky_1): pass\n")
     result = run(project)
@@ -153,7 +153,7 @@ def test_a_unit_test_never_runs_again(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize("error", ["Violation('lost')", "ExceptionGroup('of tasks', [Violation('lost')])"])
-def test_a_violation_is_final(project: pytest.Pytester, error: str) -> None:
+def test_a_test_with_a_violation_never_runs_again(project: pytest.Pytester, error: str) -> None:
     flaky = FLAKY.format(number=1).replace('AssertionError("the first run is too slow")', error)
     write(project, "integration/test_lost.py", f"from tests.support.violation import Violation\n{flaky}")
     result = run(project, *WORKERS)
@@ -172,7 +172,7 @@ def test_a_test_whose_worker_dies_runs_again(project: pytest.Pytester) -> None:
     assert "crashed while running" in story(project)
 
 
-def test_many_failures_are_told_in_sixty_lines_and_none_runs_again(project: pytest.Pytester) -> None:
+def test_many_failures_are_reported_in_sixty_lines_and_none_runs_again(project: pytest.Pytester) -> None:
     broken = (
         "import pytest\n@pytest.mark.parametrize('number', range(30))\ndef test_broken(number): assert 0, '\\n' * 30\n"
     )

@@ -19,7 +19,7 @@ FOUND = [(path, bug, rule) for path in STORIES for bug, rule in planted_in(path)
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_scenario_replays_as_written_and_violates_no_rule(path: Path, request: pytest.FixtureRequest) -> None:
     told, violation = tell(path)
     if request.config.getoption("--rewrite", default=False):
         path.write_text(told)
@@ -28,13 +28,13 @@ def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize(("path", "bug", "rule"), FOUND, ids=lambda value: getattr(value, "stem", value))
-def test_with_the_bug_the_scenario_breaks_the_rule(path: Path, bug: str, rule: str) -> None:
+def test_a_scenario_breaks_its_rule_when_its_bug_is_planted(path: Path, bug: str, rule: str) -> None:
     with MUTATIONS[bug].planted():
         _, violation = tell(path)
     assert violation is not None
     assert str(violation).startswith(f"{rule}: ")
 
 
-def test_every_story_is_about_a_bug() -> None:
+def test_every_isr_scenario_belongs_to_a_bug() -> None:
     assert {path for path, _, _ in FOUND} == set(STORIES)
     assert len(STORIES) >= 10

@@ -29,7 +29,7 @@ def replay(story: str) -> str:
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_scenario_replays_as_written(path: Path, request: pytest.FixtureRequest) -> None:
     story = path.read_text()
     happened = replay(story)
     if request.config.getoption("--rewrite", default=False):
@@ -37,11 +37,11 @@ def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     assert happened.splitlines() == path.read_text().splitlines()
 
 
-def test_the_story_of_figure_8_tells_who_commits_by_counting() -> None:
+def test_the_figure_8_scenario_changes_if_old_terms_are_committed_by_counting() -> None:
     story = (Path(__file__).parent / "figure_8.txt").read_text()
     with MUTATIONS["commit-old-term-by-count"].planted():
         assert replay(story) != story
 
 
-def test_there_are_scenarios() -> None:
+def test_at_least_ten_raft_scenarios_exist() -> None:
     assert len(SCENARIOS) >= 10

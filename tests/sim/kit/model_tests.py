@@ -42,14 +42,14 @@ class ModelTests:
         with self.model.planted(bug), pytest.raises(AssertionError):
             self.model.run_seed(known_seed, None)
 
-    def test_stories_find_the_others(self) -> None:
+    def test_every_bug_has_a_known_seed_or_a_story(self) -> None:
         for name, bug in self.model.mutations.items():
             assert bug.known_seed is not None or list(self.model.stories(name)), name
 
-    def test_without_the_bugs_the_same_seeds_violate_nothing(self, known_seed: int) -> None:
+    def test_a_known_seed_violates_nothing_without_its_bug(self, known_seed: int) -> None:
         self.check_outcome(self.model.run_seed(known_seed, None))
 
-    def test_planting_leaves_nothing_behind(self) -> None:
+    def test_a_planted_bug_is_removed_completely(self) -> None:
         def attributes() -> list[object]:
             return [vars(owner)[name] for bug in self.model.mutations.values() for owner, name, _ in bug.changes]
 
@@ -59,7 +59,7 @@ class ModelTests:
                 assert attributes() != before
         assert attributes() == before
 
-    def test_a_seed_decides_everything(self) -> None:
+    def test_the_same_seed_gives_the_same_run_and_another_seed_another(self) -> None:
         one, other = self.different_seeds
         assert self.model.run_seed(one, None) == self.model.run_seed(one, None)
         assert self.model.run_seed(one, None) != self.model.run_seed(other, None)
