@@ -173,7 +173,7 @@ def decommission(
     it has ended, stop the broker and run `klamm cluster unregister`."""
     with connected(bootstrap, timeout) as admin:
         before = None
-        # Repeat the request each time, because a new topic may have placed replicas on the broker meanwhile.
+        # Repeat the request, because a topic that was created since the last one may have replicas on the broker.
         while left := admin.decommission_broker(broker_id):
             if left != before:
                 print_message(f"broker {broker_id} still has replicas of {left} partitions")

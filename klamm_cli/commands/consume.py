@@ -226,8 +226,8 @@ def _seek(consumer: Consumer, tps: list[TopicPartition], position: Position) -> 
 
 
 def _list_offsets(consumer: Consumer) -> Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, int]]:
-    """Returns a function that looks up offsets by timestamp, for `offsets_at`. With read_committed, the end of a
-    partition is its last stable offset."""
+    """Returns a function that finds offsets by timestamp, for `offsets_at`. A consumer with read_committed gets
+    the last stable offset as the end of a partition."""
 
     def list_offsets(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         asked = set(timestamps.values())

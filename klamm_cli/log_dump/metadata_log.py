@@ -64,8 +64,8 @@ def _told_of(path: str, copy: str, error: KlammError) -> str:
 
 
 def _copy_unchanged(source: Path, target: Path) -> None:
-    """Copies all files as they were at one moment, and retries if a file appeared or went meanwhile. The end of the
-    newest write-ahead log may be missing, as after a crash. Raises KlammError if every attempt fails."""
+    """Copies all files as they were at one moment. Retries if a file was created or deleted during the copy. The end of
+    the newest write-ahead log may be missing, as after a crash. Raises KlammError if every attempt fails."""
     for _ in range(_COPIES_MAX):
         before = _files(source)
         for name in os.listdir(target):

@@ -88,8 +88,8 @@ class _Asking:
             return None
 
     def log_dirs(self, cluster: ClusterDescription) -> Mapping[int, tuple[LogDirDescription, ...]]:
-        """Asks each broker for its log directories in a request of its own, so that a broker that does not answer does
-        not hide the others."""
+        """Returns the log directories of each live broker. Each broker gets its own request, so one that does not
+        answer does not hide the others."""
         found = {}
         for broker in cluster.brokers:
             if not broker.fenced:

@@ -184,7 +184,7 @@ class ScriptedController:
         return c.CreateTopicsResponse(topics=[c.CreatedTopic(name=topic.name) for topic in request.topics])
 
     def __getattr__(self, name: str) -> Any:
-        """Returns a method that raises NotImplementedError, for the methods of Admin that no broker calls."""
+        """Returns a method that fails its caller. It stands for the methods of Admin that a broker must not call."""
         if name.startswith("_"):
             raise AttributeError(name)
 

@@ -81,7 +81,7 @@ class Script:
 
 
 class DyingSender:
-    """Sends rows as the sink does, and then kills the worker if the script says so."""
+    """Sends rows as the sink does, and then kills the worker if this is the script's moment."""
 
     def __init__(self, sender: RowSender, script: Script) -> None:
         self._sender, self._script = sender, script

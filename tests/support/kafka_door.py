@@ -54,7 +54,7 @@ class Door:
             sasl=sasl,
             gate=gate,
         )
-        # With a clock that stands still, a busy machine does not change which request is served in which turn.
+        # This clock never moves, so the load of the machine does not change the turn in which a request is served.
         self.listener.turns = LoopTurns(lambda: 1.0)
 
     async def __aenter__(self) -> Door:

@@ -34,6 +34,7 @@ def found(text: str, suffix: str = ".md") -> list[tuple[int, str]]:
 )
 def test_a_turn_of_phrase_is_found(sentence: str, name: str) -> None:
     assert found(f"\n{sentence}\n") == [(2, name)]
+    assert found(f'size = 1\n"""{sentence}"""\n', ".py") == [(2, name)], "a search before the parsing finds it too"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ class _Wanted(NamedTuple):
     with_cluster_operations: bool
     with_topic_operations: bool
     ids: Mapping[str, bytes]
-    """The ids of topics that the client named by id and may not see. The keys are placeholders for their names."""
+    """The ids of topics that the client named by id and may not see. Each key is `!` and the id in hex, which is no
+    valid name of a topic. `names` has the key in place of the name, which the client must not learn."""
 
 
 def metadata(

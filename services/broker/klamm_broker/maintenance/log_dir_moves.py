@@ -182,7 +182,7 @@ class LogDirMoves:
             await self._wait_ms(self._backoff_ms)
         quota.add(len(records), now_ms)
         if not copy.is_caught_up:
-            await asyncio.sleep(0)  # let other tasks run
+            await asyncio.sleep(0)  # other tasks run between two slices of a copy
 
     async def _flush(self, future: PartitionLog) -> None:
         job = future.flusher.plan()
