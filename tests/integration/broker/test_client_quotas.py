@@ -227,6 +227,21 @@ def test_klamm_producers_and_consumers_are_throttled_to_their_byte_rates(
     assert time.monotonic() - began_s >= 0.9
 
 
+def test_above_the_request_time_quota_calls_of_the_grpc_api_wait(cluster: KlammProcess, set_quotas: SetQuotas) -> None:
+    set_quotas(USER, request_percentage=1e-6)
+    partition = TopicPartition(TOPIC, 0)
+    with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
+        consumer.end_offsets([partition])
+        began_s = time.monotonic()
+        consumer.end_offsets([partition])
+        assert time.monotonic() - began_s >= 0.9
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
+        producer.send(TOPIC, b"first").result(patience())
+        began_s = time.monotonic()
+        producer.send(TOPIC, b"second").result(patience())
+        assert time.monotonic() - began_s >= 0.9
+
+
 def test_topic_creations_and_deletions_above_the_mutation_quota_are_refused(
     cluster: KlammProcess, admin: Admin, set_quotas: SetQuotas
 ) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.quotas import CONSUMER_BYTE_RATE
@@ -17,13 +18,16 @@ from klamm.wire.calls import CallContext
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import AbortedTransaction, DivergingEpoch, FetchedPartition, FetchHeader, FetchRequest
 from klamm_broker.grpc.nodes import leader_nodes
-from klamm_broker.grpc.throttle import GrpcThrottle
+from klamm_broker.grpc.throttle import GrpcThrottle, ThrottledCaller
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
+from klamm_broker.io.charged import charged
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
 
-STREAM_MESSAGE_BYTES_MAX = 1024**2
+T = TypeVar("T")
+
+STREAM_MESSAGE_BYTES_MAX: Final = 1024**2
 """The most record bytes in one message. Above this size, gRPC's cost per message no longer matters, and larger messages
 only hold memory."""
 
@@ -43,29 +47,22 @@ class FetchRpc:
         self._memory = memory
 
     async def fetch(self, request: FetchRequest, context: CallContext) -> bytes:
-        user = self._user(request)
-        if user is not None:
-            await self._throttle.wait_turn(CONSUMER_BYTE_RATE, user, request.client_id)
-        found, records = await self._handler.fetch(_query(request, request.max_bytes, rack=request.rack_id))
+        query = _query(request, request.max_bytes, rack=request.rack_id)
+        caller = self._caller(request)
+        if caller is not None:
+            await caller.wait_turn(CONSUMER_BYTE_RATE)
+        found, records = await _charged(self._handler.fetch(query), caller)
         self._memory.take_anyway(found.size_bytes)
         context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
-        header = self._header(found, found.answers)
-        if user is not None:
-            header.throttle_time_ms = self._throttle.charge(
-                CONSUMER_BYTE_RATE, user, request.client_id, found.size_bytes
-            )
-        return encode_framed(header, records)
+        return encode_framed(self._header(found, found.answers, caller), records)
 
     async def fetch_stream(self, request: FetchRequest, context: CallContext) -> AsyncIterator[bytes]:
         query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
         while query.cursors:
-            found, records = await self._handler.next(query)
+            caller = self._caller(request)
+            found, records = await _charged(self._handler.next(query), caller)
             answers = [one for one in found.answers if one.records_bytes or _ends_reading(one)]
-            header = self._header(found, answers)
-            if (user := self._user(request)) is not None:
-                header.throttle_time_ms = self._throttle.charge(
-                    CONSUMER_BYTE_RATE, user, request.client_id, found.size_bytes
-                )
+            header = self._header(found, answers, caller)
             message = encode_framed(header, records)
             query.cursors = _advanced(query.cursors, found, records)
             self._memory.take_anyway(found.size_bytes)
@@ -76,12 +73,22 @@ class FetchRpc:
             if header.throttle_time_ms:
                 await asyncio.sleep(header.throttle_time_ms / 1000)
 
-    def _user(self, request: FetchRequest) -> str | None:
-        return self._throttle.user(one.topic for one in request.partitions)
+    def _caller(self, request: FetchRequest) -> ThrottledCaller | None:
+        return self._throttle.caller_about((one.topic for one in request.partitions), request.client_id)
 
-    def _header(self, found: LocatedFetch, answers: Sequence[PartitionAnswer]) -> FetchHeader:
+    def _header(
+        self, found: LocatedFetch, answers: Sequence[PartitionAnswer], caller: ThrottledCaller | None
+    ) -> FetchHeader:
+        """Returns the header of an answer, and charges the caller for its records."""
         nodes = leader_nodes(self._brokers, answers) if found.errors else ()
-        return FetchHeader(partitions=map(_on_the_wire, answers), node_endpoints=nodes)
+        header = FetchHeader(partitions=map(_on_the_wire, answers), node_endpoints=nodes)
+        if caller is not None:
+            header.throttle_time_ms = caller.charge_bytes(CONSUMER_BYTE_RATE, found.size_bytes)
+        return header
+
+
+async def _charged(work: Coroutine[Any, Any, T], caller: ThrottledCaller | None) -> T:
+    return await (work if caller is None else charged(work, caller.charge_time))
 
 
 def _query(request: FetchRequest, max_bytes: int, *, rack: str = "") -> FetchQuery:

@@ -11,8 +11,9 @@ from klamm.quotas import PRODUCER_BYTE_RATE
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
 from klamm_broker.grpc.nodes import leader_nodes
-from klamm_broker.grpc.throttle import GrpcThrottle
+from klamm_broker.grpc.throttle import GrpcThrottle, ThrottledCaller
 from klamm_broker.handlers.produce import PartitionRecords, Produce, Produced, ProduceHandler
+from klamm_broker.io.charged import charged
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
 from klamm_broker.replica.broker_directory import BrokerDirectory
@@ -36,20 +37,17 @@ class ProduceRpc:
 
     async def produce(self, request: bytes, context: object) -> ProduceResponse:
         produce, client_id = _decode(request)
-        user = self._user(produce)
+        caller = self._caller(produce, client_id)
         try:
-            if user is not None:
-                await self._throttle.wait_turn(PRODUCER_BYTE_RATE, user, client_id, len(request))
+            if caller is not None:
+                await caller.wait_turn(PRODUCER_BYTE_RATE, len(request))
             self._memory.take(len(request))
         except BrokerError as error:
             return self._response(self._handler.refuse(produce, error))
         try:
-            response = await self._respond(produce)
+            return await self._respond(produce, caller, len(request))
         finally:
             self._memory.give_back(len(request))
-        if user is not None:
-            response.throttle_time_ms = self._throttle.charge(PRODUCER_BYTE_RATE, user, client_id, len(request))
-        return response
 
     async def produce_stream(self, requests: AsyncIterator[bytes], context: object) -> AsyncIterator[ProduceResponse]:
         """Answers each request before it reads the next one. This is the stream's back-pressure."""
@@ -57,21 +55,25 @@ class ProduceRpc:
             produce, client_id = _decode(request)
             await self._memory.wait_take(len(request))
             try:
-                response = await self._respond(produce)
+                response = await self._respond(produce, self._caller(produce, client_id), len(request))
             finally:
                 self._memory.give_back(len(request))
-            if (user := self._user(produce)) is not None:
-                rest_ms = self._throttle.charge(PRODUCER_BYTE_RATE, user, client_id, len(request))
-                response.throttle_time_ms = rest_ms
-                yield response
-                await asyncio.sleep(rest_ms / 1000)
-            else:
-                yield response
+            yield response
+            if response.throttle_time_ms:
+                await asyncio.sleep(response.throttle_time_ms / 1000)
 
-    def _user(self, produce: Produce) -> str | None:
-        return self._throttle.user(one.topic_partition.topic for one in produce.partitions)
+    def _caller(self, produce: Produce, client_id: str) -> ThrottledCaller | None:
+        return self._throttle.caller_about((one.topic_partition.topic for one in produce.partitions), client_id)
 
-    async def _respond(self, produce: Produce) -> ProduceResponse:
+    async def _respond(self, produce: Produce, caller: ThrottledCaller | None, size_bytes: int) -> ProduceResponse:
+        """Returns the response to a request of `size_bytes`, and charges the caller for it."""
+        if caller is None:
+            return await self._served(produce)
+        response = await charged(self._served(produce), caller.charge_time)
+        response.throttle_time_ms = caller.charge_bytes(PRODUCER_BYTE_RATE, size_bytes)
+        return response
+
+    async def _served(self, produce: Produce) -> ProduceResponse:
         answers = self._handler.serve(produce)
         return self._response(answers if isinstance(answers, list) else await answers)
 

@@ -17,6 +17,7 @@ from klamm_broker.grpc.producers import ProducersRpc
 from klamm_broker.grpc.scrubs import ScrubsRpc
 from klamm_broker.grpc.throttle import GrpcThrottle
 from klamm_broker.handlers.handlers import Handlers
+from klamm_broker.io.charged import charged
 from klamm_broker.io.metrics import REQUESTS
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.request_times import RequestTimes, timed
@@ -43,6 +44,7 @@ class BrokerServicer:
         controllers: Callable[[], Sequence[Sequence[Listener]]],
     ) -> None:
         self.is_open = False
+        self._throttle = throttle
         produce = ProduceRpc(handlers.produce, replicas.brokers, memory, throttle)
         fetch = FetchRpc(handlers.fetch, replicas.brokers, memory, throttle)
         partitions = PartitionsRpc(
@@ -60,17 +62,17 @@ class BrokerServicer:
         self.produce_stream = self._stream("ProduceStream", produce.produce_stream)
         self.fetch = self._unary("Fetch", fetch.fetch)
         self.fetch_stream = self._stream("FetchStream", fetch.fetch_stream)
-        self.list_offsets = self._unary("ListOffsets", partitions.list_offsets)
-        self.delete_records = self._unary("DeleteRecords", partitions.delete_records)
-        self.offset_for_leader_epoch = self._unary("OffsetForLeaderEpoch", partitions.offset_for_leader_epoch)
-        self.describe_producers = self._unary("DescribeProducers", partitions.describe_producers)
-        self.describe_log_dirs = self._unary("DescribeLogDirs", log_dirs.describe_log_dirs)
-        self.alter_replica_log_dirs = self._unary("AlterReplicaLogDirs", log_dirs.alter_replica_log_dirs)
-        self.scrub_logs = self._unary("ScrubLogs", scrubs.scrub_logs)
-        self.describe_scrubs = self._unary("DescribeScrubs", scrubs.describe_scrubs)
-        self.metadata = self._unary("Metadata", metadata.metadata)
-        self.find_coordinator = self._unary("FindCoordinator", find_coordinator.find_coordinator)
-        self.init_producer_id = self._unary("InitProducerId", producers.init_producer_id)
+        self.list_offsets = self._limited("ListOffsets", partitions.list_offsets)
+        self.delete_records = self._limited("DeleteRecords", partitions.delete_records)
+        self.offset_for_leader_epoch = self._limited("OffsetForLeaderEpoch", partitions.offset_for_leader_epoch)
+        self.describe_producers = self._limited("DescribeProducers", partitions.describe_producers)
+        self.describe_log_dirs = self._limited("DescribeLogDirs", log_dirs.describe_log_dirs)
+        self.alter_replica_log_dirs = self._limited("AlterReplicaLogDirs", log_dirs.alter_replica_log_dirs)
+        self.scrub_logs = self._limited("ScrubLogs", scrubs.scrub_logs)
+        self.describe_scrubs = self._limited("DescribeScrubs", scrubs.describe_scrubs)
+        self.metadata = self._limited("Metadata", metadata.metadata)
+        self.find_coordinator = self._limited("FindCoordinator", find_coordinator.find_coordinator)
+        self.init_producer_id = self._limited("InitProducerId", producers.init_producer_id)
         self.write_txn_markers = self._unary("WriteTxnMarkers", producers.write_txn_markers)
 
     def _unary(
@@ -84,6 +86,21 @@ class BrokerServicer:
             return await timed(function(request, context), times)
 
         return call
+
+    def _limited(
+        self, name: str, function: Callable[[RequestT, CallContext], Coroutine[Any, Any, ResponseT]]
+    ) -> Callable[[RequestT, CallContext], Coroutine[Any, Any, ResponseT]]:
+        """Limits how much of the event loop's time a client's calls use, by `request_percentage`. Produce and Fetch do
+        this themselves, and calls of servers have no quota."""
+
+        async def call(request: RequestT, context: CallContext) -> ResponseT:
+            caller = self._throttle.caller(getattr(request, "client_id", ""))
+            if caller is None:
+                return await function(request, context)
+            await caller.wait_turn()
+            return await charged(function(request, context), caller.charge_time)
+
+        return self._unary(name, call)
 
     def _stream(
         self, name: str, function: Callable[[RequestT, CallContext], AsyncIterator[ResponseT]]

@@ -1,9 +1,13 @@
-"""Quotas of bytes for clients of the gRPC API (KIP-13, KIP-219).
+"""Quotas for clients of the gRPC API: bytes, and the event loop's time (KIP-13, KIP-124, KIP-219).
 
-Every answer has the time that its client must pause, and Klamm's clients do so. A server cannot stop reading from a
-single caller of HTTP/2. If a unary call comes too early, the broker delays it here. A stream is delayed before its next
-message. If a call would wait too long, or too many calls wait, the call is refused before it has any effect. Unlike on
-the Kafka listener, a fetch gets the records that were found for it, and its client pauses afterwards.
+The answers of Produce and Fetch have the time that their client must pause, and Klamm's clients do so. A server cannot
+stop reading from a single caller of HTTP/2. If a unary call comes too early, the broker delays it here. A stream is
+delayed before its next message. If a call would wait too long, or too many calls wait, the call is refused before it
+has any effect. Unlike on the Kafka listener, a fetch gets the records that were found for it, and its client pauses
+afterwards.
+
+Time is charged after it was spent, so it delays the next call, as in Kafka for one window at most. Otherwise a heavy
+client would lose its sessions.
 
 Other servers have no quotas, and they do not log in. Without an authorizer, the broker recognizes them because they
 request internal topics.
@@ -18,6 +22,7 @@ from typing import Final
 from klamm.acls import ANONYMOUS
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import INTERNAL_TOPICS
+from klamm.quotas import REQUEST_PERCENTAGE
 from klamm_broker.io import metrics
 from klamm_server.runtime.clock import Clock
 from klamm_server.security.peer_principals import LOGGED_IN
@@ -34,34 +39,33 @@ _ThrottlingQuotaExceededError = EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
 class GrpcThrottle:
-    """Throttles gRPC clients. The caller awaits `wait_turn` before it handles a call, and calls `charge` with the bytes
-    of the call."""
+    """The throttle of one broker. It knows the waiting calls of all clients."""
 
     def __init__(self, quotas: ClientQuotas, clock: Clock, *, knows_callers: bool) -> None:
         """`knows_callers` is True with an authorizer. Then a caller without a session is another server."""
-        self._quotas = quotas
-        self._clock = clock
+        self.quotas = quotas
+        self.clock = clock
         self._knows_callers = knows_callers
         self._waiting = 0
         self._waiting_bytes = 0
 
-    def user(self, topics: Iterable[str]) -> str | None:
-        """Returns the user whose quota a call about these topics uses, or None if it uses no quota."""
-        if not self._quotas.is_on:
-            return None
-        caller, logged_in = CALLER.get(), LOGGED_IN.get()
-        is_server = caller is None and logged_in is None and self._knows_callers
-        if is_server or INTERNAL_TOPICS.issuperset(topics):
-            return None
-        principal = (logged_in or ANONYMOUS) if caller is None else caller.principal
-        return principal.partition(":")[2]
+    def caller_about(self, topics: Iterable[str], client_id: str) -> ThrottledCaller | None:
+        """Returns the caller of a call about these topics, or None if the call uses no quota."""
+        return None if self.quotas.is_on and INTERNAL_TOPICS.issuperset(topics) else self.caller(client_id)
 
-    async def wait_turn(self, key: str, user: str, client_id: str, size_bytes: int = 0) -> None:
-        """Waits for the rest of the caller's throttle time. `size_bytes` is the size of the received request. Raises
-        ThrottlingQuotaExceededError if the wait would be too long or too many calls wait."""
-        rest_ms = self._quotas.throttle_ms(key, user, client_id, self._clock.monotonic_ms())
-        if not rest_ms:
-            return
+    def caller(self, client_id: str) -> ThrottledCaller | None:
+        """Returns the caller of a call, or None if the call uses no quota."""
+        if not self.quotas.is_on:
+            return None
+        session, logged_in = CALLER.get(), LOGGED_IN.get()
+        if session is None and logged_in is None and self._knows_callers:
+            return None
+        principal = (logged_in or ANONYMOUS) if session is None else session.principal
+        return ThrottledCaller(self, principal.partition(":")[2], client_id)
+
+    async def wait(self, key: str, rest_ms: int, size_bytes: int) -> None:
+        """Lets a call of `size_bytes` wait, because of the quota `key`. Raises ThrottlingQuotaExceededError if the wait
+        would be too long or too many calls wait."""
         is_full = self._waiting >= WAITING_MAX or self._waiting_bytes + size_bytes > WAITING_BYTES_MAX
         if is_full or rest_ms > WAIT_MS_MAX:
             raise _ThrottlingQuotaExceededError(f"the quota {key} is exceeded: send the request again in {rest_ms} ms")
@@ -73,9 +77,52 @@ class GrpcThrottle:
             self._waiting -= 1
             self._waiting_bytes -= size_bytes
 
-    def charge(self, key: str, user: str, client_id: str, size_bytes: int) -> int:
-        """Charges the bytes. Returns how many milliseconds the caller must pause."""
-        rest_ms = self._quotas.charge(key, user, client_id, size_bytes, self._clock.monotonic_ms())
+
+class ThrottledCaller:
+    """The caller of one call. The broker awaits `wait_turn` before it handles the call. It charges the caller for the
+    bytes of the call, and for each time that it works on the call."""
+
+    __slots__ = ("_client_id", "_throttle", "_user")
+
+    def __init__(self, throttle: GrpcThrottle, user: str, client_id: str) -> None:
+        self._throttle = throttle
+        self._user = user
+        self._client_id = client_id
+
+    async def wait_turn(self, bytes_key: str | None = None, size_bytes: int = 0) -> None:
+        """Waits for the rest of the caller's throttle time: that of `request_percentage`, and that of the quota
+        `bytes_key`. `size_bytes` is the size of the received request. Raises ThrottlingQuotaExceededError."""
+        key, rest_ms = REQUEST_PERCENTAGE, self._pause_for_time_ms()
+        if bytes_key is not None:
+            of_bytes_ms = self._rest_ms(bytes_key)
+            if of_bytes_ms > rest_ms:
+                key, rest_ms = bytes_key, of_bytes_ms
         if rest_ms:
-            metrics.on_throttled(key, rest_ms)
+            await self._throttle.wait(key, rest_ms, size_bytes)
+
+    def charge_bytes(self, bytes_key: str, size_bytes: int) -> int:
+        """Charges the bytes. Returns how many milliseconds the caller must pause for them, or for the event loop's time
+        that it used."""
+        of_bytes_ms = self._charge(bytes_key, size_bytes)
+        if of_bytes_ms:
+            metrics.on_throttled(bytes_key, of_bytes_ms)
+        return max(of_bytes_ms, self._pause_for_time_ms())
+
+    def charge_time(self, seconds: float) -> None:
+        """Charges `seconds` of the event loop's time."""
+        self._charge(REQUEST_PERCENTAGE, seconds * 100)
+
+    def _charge(self, key: str, amount: float) -> int:
+        throttle = self._throttle
+        return throttle.quotas.charge(key, self._user, self._client_id, amount, throttle.clock.monotonic_ms())
+
+    def _pause_for_time_ms(self) -> int:
+        """Returns how long the caller must pause for the event loop's time that it used, and counts the pause."""
+        rest_ms = min(self._rest_ms(REQUEST_PERCENTAGE), self._throttle.quotas.span.window_ms)
+        if rest_ms:
+            metrics.on_throttled(REQUEST_PERCENTAGE, rest_ms)
         return rest_ms
+
+    def _rest_ms(self, key: str) -> int:
+        throttle = self._throttle
+        return throttle.quotas.throttle_ms(key, self._user, self._client_id, throttle.clock.monotonic_ms())

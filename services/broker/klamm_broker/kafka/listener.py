@@ -14,6 +14,7 @@ from klamm.ordered_set import OrderedSet
 from klamm.quotas import CONNECTION_CREATION_RATE
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
+from klamm_broker.io.charged import charged
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.request_times import RequestTimes, waiting
 from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
@@ -21,7 +22,7 @@ from klamm_broker.kafka.loop_turns import LoopTurns
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.sasl_clients import SaslClients
 from klamm_broker.kafka.slice_sender import SliceSender
-from klamm_broker.kafka.throttle import Throttle, charged
+from klamm_broker.kafka.throttle import Throttle
 from klamm_broker.kafka.tls_acceptor import TlsAcceptor
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_server.net.bound_sockets import bound_sockets
@@ -256,7 +257,7 @@ class KafkaListener:
         if request.throttle is not None:
             request.throttle.charge_time(took_s)
             if answer is not None and not isinstance(answer, list):
-                answer = charged(answer, request.throttle)
+                answer = charged(answer, request.throttle.charge_time)
         if connection.is_busy:
             times.queue.observe(connection.queued_s)
             began_s -= connection.queued_s

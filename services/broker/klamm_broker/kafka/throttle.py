@@ -8,17 +8,10 @@ one window at most.
 
 from __future__ import annotations
 
-import types
-from collections.abc import Coroutine, Generator
-from time import perf_counter
-from typing import Any, TypeVar
-
 from klamm.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from klamm_broker.io import metrics
 from klamm_server.runtime.clock import Clock
 from klamm_server.security.quotas.client_quotas import ClientQuotas
-
-T = TypeVar("T")
 
 
 class Throttle:
@@ -67,32 +60,3 @@ class Throttle:
         if rest_ms:
             metrics.on_throttled(key, rest_ms)
             self.ms = max(self.ms, rest_ms)
-
-
-async def charged(work: Coroutine[Any, Any, T], throttle: Throttle) -> T:
-    """Awaits `work`, and charges the client for the time of its steps, but not of its waits."""
-    return await _in_charged_steps(work, throttle)
-
-
-@types.coroutine
-def _in_charged_steps(work: Coroutine[Any, Any, T], throttle: Throttle) -> Generator[Any, Any, T]:
-    began_s = perf_counter()
-    try:
-        waited = work.send(None)
-        while True:
-            throttle.charge_time(perf_counter() - began_s)
-            try:
-                sent = yield waited
-            except GeneratorExit:
-                work.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - every exception is passed to the coroutine
-                began_s = perf_counter()
-                waited = work.throw(error)
-            else:
-                began_s = perf_counter()
-                waited = work.send(sent)
-    except StopIteration as end:
-        throttle.charge_time(perf_counter() - began_s)
-        answer: T = end.value
-        return answer

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
 from klamm.quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
     QuotaEntity,
 )
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.requests import ApiKey, Request
-from klamm_broker.kafka.throttle import Throttle, charged
+from klamm_broker.kafka.throttle import Throttle
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 from tests.support.kafka_door import HEARTBEAT_V0, Door, answer_to
@@ -163,58 +160,6 @@ def test_the_longest_throttle_time_of_all_quotas_applies() -> None:
     assert one.ms == SPAN.window_ms
     one.charge_produce(400)
     assert one.ms == 500
-
-
-def spent(quotas: ClientQuotas) -> bool:
-    return quotas.throttle_ms(REQUEST_PERCENTAGE, "ANONYMOUS", "slow", 5_000) > 0
-
-
-def test_the_time_of_a_coroutine_is_charged_without_changing_its_result() -> None:
-    async def scenario() -> None:
-        quotas = quotas_of(request_percentage=1e-9)
-        gone = asyncio.get_running_loop().create_future()
-
-        async def work() -> str:
-            with pytest.raises(ConnectionError):
-                await gone
-            await asyncio.sleep(0)
-            return "done"
-
-        asyncio.get_running_loop().call_soon(gone.set_exception, ConnectionError())
-        assert await charged(work(), throttle(quotas)) == "done"
-        assert spent(quotas)
-
-    asyncio.run(scenario())
-
-
-def test_cancellation_and_exceptions_pass_through_a_charged_coroutine() -> None:
-    async def scenario() -> None:
-        ended = []
-
-        async def work() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(True)
-
-        async def failing() -> None:
-            raise ConnectionError
-
-        quotas = quotas_of(request_percentage=1.0)
-        task = asyncio.create_task(charged(work(), throttle(quotas)))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == [True]
-        with pytest.raises(ConnectionError):
-            await charged(failing(), throttle(quotas))
-        given_up: Coroutine[Any, Any, None] = charged(work(), throttle(quotas))
-        given_up.send(None)
-        given_up.close()
-        assert ended == [True, True]
-
-    asyncio.run(scenario())
 
 
 def test_produce_bytes_and_fetch_bytes_are_charged_to_separate_quotas() -> None:
