@@ -113,6 +113,9 @@ class CounterRules:
     def passes_when_full(self, request: Any) -> bool:
         return isinstance(request, Add) and request.amount == 0
 
+    def on_refused(self, request: Any, turn: CounterTurn) -> None:
+        pass
+
     def handle(self, event: Add, turn: CounterTurn) -> None:
         if event.name in self._waiting:
             self._waiting[event.name].append(event)

@@ -153,7 +153,11 @@ class ShardDriver:
     def ask(self, request: Any) -> int:
         self._next_id += 1
         self.asked.add(self._next_id)
-        self.step(dataclasses.replace(request, reply_id=self._next_id))
+        request = dataclasses.replace(request, reply_id=self._next_id)
+        if self.shard.takes(request):
+            self.step(request)
+        else:
+            self._take(self.shard.refuse(request, self.now))
         return self._next_id
 
     def join(

@@ -144,7 +144,7 @@ class ConsumerGroups:
     def ask(self, request: Waiting, turn: GroupTurn) -> None:
         """Handles a request, or lets it wait until the group's write is decided."""
         if isinstance(request, ConsumerGroupHeartbeat):
-            self._hear(request, turn)
+            self.hear(request, turn)
         self._queues.setdefault(request.group_id, deque()).append(request)
         self._drain(request.group_id, turn)
 
@@ -363,7 +363,7 @@ class ConsumerGroups:
 
     # Timers and the type of a group
 
-    def _hear(self, request: ConsumerGroupHeartbeat, turn: GroupTurn) -> None:
+    def hear(self, request: ConsumerGroupHeartbeat, turn: GroupTurn) -> None:
         """Starts the member's session again as soon as its heartbeat arrives, so that a slow log does not end the
         session."""
         group = self._values.get(request.group_id)

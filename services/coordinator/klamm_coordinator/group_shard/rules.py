@@ -112,6 +112,11 @@ class GroupRules:
         """Returns True for a classic heartbeat. Otherwise, members would lose their sessions while the log is slow."""
         return isinstance(request, Heartbeat)
 
+    def on_refused(self, request: Any, turn: GroupTurn) -> None:
+        """Continues the session of a member whose heartbeat is refused, because the member is alive."""
+        if isinstance(request, ConsumerGroupHeartbeat):
+            self.consumers.hear(request, turn)
+
     def handle(self, event: GroupEvent, turn: GroupTurn) -> None:
         """Passes a request or another event to the rules that handle it."""
         match event:

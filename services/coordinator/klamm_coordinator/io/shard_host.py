@@ -117,6 +117,7 @@ class ShardHost(Generic[RulesT]):
         reply_id = self._next_reply_id
         request = make_request(reply_id)
         if not self.shard.takes(request):
+            self._run(lambda: self.shard.refuse(request, self._now()))
             raise EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE](
                 "too many writes are waiting for the log: try again later"
             )

@@ -45,6 +45,9 @@ class Rules(Protocol):
     def passes_when_full(self, request: Any) -> bool:
         """Returns True if the request is accepted even while too many writes wait for the log."""
 
+    def on_refused(self, request: Any, turn: Any) -> None:
+        """Notes a request that the shard refuses because too many writes wait for the log."""
+
     def handle(self, event: Any, turn: Any) -> None:
         """Handles a request, or another event of this kind of shard."""
 

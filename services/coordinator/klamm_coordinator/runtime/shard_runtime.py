@@ -57,6 +57,12 @@ class ShardRuntime(Generic[RulesT]):
         is_full = self.pending_write_count >= self._settings.pending_writes_max
         return not is_full or self.rules.passes_when_full(request)
 
+    def refuse(self, request: Any, now: Now) -> ShardEffects[Any]:
+        """Notes a request that the shard does not take. The caller answers it."""
+        turn = self._turn(now)
+        self.rules.on_refused(request, turn)
+        return turn.effects
+
     def next_deadline_ms(self) -> int | None:
         """Returns the monotonic time in ms of the next timer, when the shell must step with `TimePassed`. None means no
         timer is set."""

@@ -120,6 +120,9 @@ class TransactionRules:
         """Returns False, because no request is accepted while too many writes wait."""
         return False
 
+    def on_refused(self, request: Any, turn: TransactionTurn) -> None:
+        """Does nothing: a refused request has no effect."""
+
     def handle(self, event: TransactionEvent, turn: TransactionTurn) -> None:
         """Handles a request about a transactional id or a ledger, or the report that markers were written."""
         match event:

@@ -245,6 +245,23 @@ class TestLeaving:
         driver.settle(second)
         assert numbers(second) == [0, 1, 2, 3]
 
+    def test_a_member_whose_heartbeats_are_refused_because_the_log_is_slow_keeps_its_session(self, make_driver):
+        driver = make_driver(pending_writes_max=1)
+        driver.topics_are(t=4)
+        member = driver.consumer("a")
+        driver.settle(member)
+        driver.auto_ack = False
+        driver.commit(1, group_id="another")
+        for _ in range(10):
+            driver.advance(SESSION_MS // 9)
+            assert driver.consumer_heartbeat("a", member.epoch) not in driver.replies, "it was not refused"
+        driver.auto_ack = True
+        while driver.unsent:
+            driver.ack()
+
+        assert list(group_of(driver).members) == ["a"]
+        assert member.heartbeat().error is ErrorCode.NONE
+
     def test_a_member_that_does_not_revoke_within_the_rebalance_timeout_is_removed(self, driver):
         first, second = driver.consumer("a"), driver.consumer("b")
         first.heartbeat()

@@ -169,16 +169,19 @@ def test_a_cancelled_request_does_not_affect_later_requests():
     asyncio.run(scenario())
 
 
-def test_beyond_pending_writes_max_writes_are_refused_but_not_heartbeats():
+def test_beyond_pending_writes_max_writes_are_refused_but_not_heartbeats(monkeypatch: pytest.MonkeyPatch):
     async def scenario() -> None:
         log = HeldLog()
         host = await loaded(host_on(log, pending_writes_max=2))
+        refused: list[int] = []
+        monkeypatch.setattr(host.shard.rules, "on_refused", lambda request, turn: refused.append(request.reply_id))
         log.release.clear()
         waiting = [asyncio.create_task(host.ask(commit(number))) for number in range(2)]
         await until(lambda: host.shard.pending_write_count == 2)
 
         with pytest.raises(CoordinatorNotAvailableError):
             await host.ask(commit(3))
+        assert refused == [3], "the rules note the refused request"
         assert await host.ask(beat) == HeartbeatReply(error=ErrorCode.UNKNOWN_MEMBER_ID)
 
         log.release.set()
