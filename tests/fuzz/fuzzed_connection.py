@@ -39,10 +39,14 @@ class Transport:
             self._pair[0].setblocking(False)
         return self._pair[0]
 
+    def is_closing(self) -> bool:
+        return not self.is_open
+
     def abort(self) -> None:
         self.is_open = False
 
     def close(self) -> None:
+        self.is_open = False
         for end in self._pair or ():
             end.close()
 
