@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.chaos.klammchaos import planted_violations
 from tests.chaos.klammchaos.planted_violations import PLANTED, prove
 from tests.support.log_checker import Consumption, History, Outcome, Read, Send, check, summary
 
@@ -164,6 +165,15 @@ def test_a_planted_violation_is_found(kind):
 
 def test_prove_plants_every_violation_and_counts_the_records():
     assert prove(sound(), random.Random(1)) == PRODUCERS * COUNT
+
+
+def test_prove_accepts_an_acknowledged_record_of_unknown_offset_after_the_excerpt(monkeypatch: pytest.MonkeyPatch):
+    """A client does not learn the offset when the broker answers a retry of a batch that it has written already."""
+    monkeypatch.setattr(planted_violations, "EXCERPT_RECORDS", 30)
+    history = sound()
+    sends = list(history.sends)
+    sends[40] = sends[40]._replace(offset=None)
+    assert prove(replace(history, sends=sends), random.Random(1)) == 30
 
 
 def test_a_gap_of_offsets_is_no_skip():

@@ -107,11 +107,12 @@ class ProducerClient:
 
     async def _note(self, future: AsyncRecordFuture, partition: int, value: Value, began_s: float) -> None:
         try:
-            offset = (await future).offset
+            written = await future
         except KlammError:
             self.sends.append(Send(partition, value, Outcome.UNKNOWN, None, began_s, time.monotonic()))
             return
         ended_s = time.monotonic()
+        offset = None if written.offset < 0 else written.offset
         self.sends.append(Send(partition, value, Outcome.OK, offset, began_s, ended_s))
         self.acknowledged_s[partition].append(ended_s)
 
