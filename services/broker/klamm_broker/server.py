@@ -106,6 +106,7 @@ class BrokerServer:
             authorizer,
             tls,
             lambda: self._replicas.image.acls,
+            servers_listener=config.servers_listener(),
             is_loaded=lambda: self.loaded_image() is not None,
             auditor=self._auditor,
         )

@@ -172,12 +172,14 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         _die_with_stdin()
     tls = ListenersTls(config)
     server = make_server(config, tls)
-    logins = Logins.of(config, SecurityProtocol.GRPC, SystemClock(), next(iter(server.auditors), None))
+    auditor = next(iter(server.auditors), None)
+    logins = Logins.of(config, SecurityProtocol.GRPC, SystemClock(), auditor)
     bound = NodePrincipals.parse(config.node_principals)
     rpc = RpcServer(
         max_message_bytes=config.socket_request_max_bytes,
         max_concurrent_rpcs=config.max_concurrent_rpcs,
-        guard=None if bound is None else NodeGuard(bound, PeerPrincipals(tls).of),
+        guard=None if bound is None else NodeGuard(bound, PeerPrincipals(tls).of, auditor),
+        servers_listener=config.servers_listener(),
         is_migrating=config.security_migration_enable,
     )
     metrics = _serve_metrics(config) if config.metrics_port else None

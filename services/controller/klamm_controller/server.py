@@ -179,6 +179,7 @@ class _Node:
             authorizer,
             tls,
             lambda: self._controller.committed.acls,
+            servers_listener=config.servers_listener(),
             is_loaded=lambda: self._log.in_step.is_on,
             auditor=auditor,
         )

@@ -69,6 +69,7 @@ class CoordinatorServer:
             authorizer,
             tls,
             lambda: self._link.image.acls,
+            servers_listener=config.servers_listener(),
             is_loaded=lambda: self.loaded_image() is not None,
             auditor=self._auditor,
         )

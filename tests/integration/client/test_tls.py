@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -17,7 +18,7 @@ from grpc.experimental import session_cache
 
 from klamm import Admin, Consumer, Producer, TopicPartition
 from klamm.config import ClientConfig
-from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode, SslAuthenticationError
+from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode, KlammError, SslAuthenticationError
 from klamm.rpc import handshakes
 from klamm.rpc.client_tls import client_tls
 from klamm.rpc.connection import Connection
@@ -27,6 +28,7 @@ from klamm.security.dev_certificates import DevCa, SignedKey
 from klamm.security.tls_settings import ListenerTlsSettings
 from klamm.wire.v1.common_pb2 import DescribeServerRequest
 from klamm.wire.v1.common_rpc import SERVER
+from klamm_server.rpc import grpc_server
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.server import RpcServer
 from klamm_server.security.server_tls import LOADED, REFUSED, RELOADS, ServerTls
@@ -269,6 +271,25 @@ def test_a_resumed_tls_session_is_refused_where_client_certificates_are_required
             async with serving(server_tls(tmp_path, server(), ssl_client_auth=auth)) as port:
                 assert await code_of_call(port, sessions) is grpc.StatusCode.OK
                 assert await code_of_call(port, sessions) is of_resumed
+
+    asyncio.run(scenario())
+
+
+def test_calls_of_a_connection_end_with_its_clients_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        settings = client_settings(tmp_path, client(valid_days=2))
+        async with (
+            serving(server_tls(tmp_path, server(), ssl_client_auth="required")) as port,
+            dialling(settings, f"localhost:{port}") as connection,
+        ):
+            await connection.stub(SERVER).describe_server(REQUEST)
+            now_s = time.time()
+            later = SimpleNamespace(time=lambda: now_s + 3 * 86_400, sleep=time.sleep)
+            monkeypatch.setattr(grpc_server, "time", later)
+            with pytest.raises(KlammError, match="certificate has expired"):
+                await connection.stub(SERVER).describe_server(REQUEST)
 
     asyncio.run(scenario())
 

@@ -1,10 +1,11 @@
 """Tests Kafka's own vulnerabilities, with one test for each that Klamm could have.
 
 Five have their tests elsewhere. CVE-2026-33557, tokens that another issuer or nobody signed, is in
-`test_token_rules.py`. CVE-2024-56128, a foreign nonce of SCRAM, is in `test_scram_server.py`. CVE-2018-17196, a transactional produce without a right to the id, is in
-`test_stolen_handles.py`. CVE-2022-34917, memory for frames that an unknown client announces, is in
-`test_sasl_listeners.py`. CVE-2026-35554, records sent to another topic when their batch expires in flight, is in
-`test_sender_faults.py`. Vulnerabilities of parts that Klamm does not have are left out: Connect's REST interface, JMX.
+`test_token_rules.py`. CVE-2024-56128, a foreign nonce of SCRAM, is in `test_scram_server.py`. CVE-2018-17196, a
+transactional produce without a right to the id, is in `test_stolen_handles.py`. CVE-2022-34917, memory for frames that
+an unknown client announces, is in `test_sasl_listeners.py`. CVE-2026-35554, records sent to another topic when their
+batch expires in flight, is in `test_sender_faults.py`. Vulnerabilities of parts that Klamm does not have are left out:
+Connect's REST interface, JMX.
 """
 
 from __future__ import annotations

@@ -231,6 +231,13 @@ class ServiceConfig(AuditSettings):
         which no server can listen, or that no client can dial."""
         return listener_set(*self._listener_texts())
 
+    def servers_listener(self) -> str | None:
+        """Returns the name of the only listener where callers may act as servers. Returns None if they may at every
+        listener. That is so without any security, and during a security migration."""
+        listeners = self.resolved_listeners()
+        is_open = not (listeners.secured or self.authorizer_class_name)
+        return None if is_open or self.security_migration_enable else listeners.between_servers.name
+
     def _listener_texts(self) -> ListenerTexts:
         """Returns the listener settings. For a configuration that was written for Kafka, returns those that this server
         derives from it."""

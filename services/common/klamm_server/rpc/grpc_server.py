@@ -32,6 +32,8 @@ from klamm_server.security.server_tls import ServerTls
 _HANDSHAKE_BEGINS_S: Final = 0.1
 """The longest time between a gRPC thread's request for certificates and its handshake. gRPC frees the old certificates
 when it gets new ones. If a thread is between the two then, the process crashes."""
+_CERTIFICATES_MAX: Final = 1_024
+"""The maximum number of certificates whose ends are cached."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 _GRPC_STATUSES: Final = {status: code for code, status in STATUSES.items()}
 
@@ -263,6 +265,7 @@ def _guard_unary(
         try:
             if shows_certificates:
                 _refuse_resumed(context)
+                _refuse_expired(context)
             return await function(request, context)
         except Exception as error:  # noqa: BLE001 - the edge: nothing else may leave as a bare INTERNAL
             await _abort(context, failure_of(path, error))
@@ -279,7 +282,10 @@ def _guard_stream(
         try:
             if shows_certificates:
                 _refuse_resumed(context)
+                _refuse_expired(context)
             async for response in function(request, context):
+                if shows_certificates:
+                    _refuse_expired(context)
                 yield response
         except Exception as error:  # noqa: BLE001 - as above
             await _abort(context, failure_of(path, error))
@@ -292,6 +298,22 @@ def _refuse_resumed(context: Any) -> None:
     gRPC lets a session last for days."""
     if context.auth_context().get("ssl_session_reused") == [b"true"]:
         raise CallFailed(Status.UNAUTHENTICATED, "the connection resumed a TLS session, expected a full TLS handshake")
+
+
+def _refuse_expired(context: Any) -> None:
+    """Refuses a call over a connection whose client has shown a certificate that has expired since. TLS checks the
+    certificate only when the connection begins."""
+    shown = context.auth_context().get("x509_pem_cert")
+    if shown and _expires_s(shown[0]) <= time.time():
+        raise CallFailed(Status.UNAUTHENTICATED, "the client's certificate has expired since the connection was made")
+
+
+@functools.lru_cache(_CERTIFICATES_MAX)
+def _expires_s(pem: bytes) -> float:
+    # Import here, because few servers have listeners with certificates of clients.
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
 
 
 async def _abort(context: Any, failure: CallFailed) -> None:

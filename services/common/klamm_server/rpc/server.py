@@ -20,7 +20,7 @@ from klamm_server.runtime.faults import watch
 from klamm_server.runtime.self_description import ServerServicer
 from klamm_server.security.gate import Gate
 from klamm_server.security.logins.logins import ListenerLogins
-from klamm_server.security.operations import check_of_rpc
+from klamm_server.security.operations import check_of_rpc, is_between_servers
 from klamm_server.security.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ ApiT = TypeVar("ApiT")
 
 
 class RpcServer:
-    """The gRPC services of a process, which are the same at each listener.
+    """The gRPC services of a process. Each listener has them all. Only one may have the calls between servers.
 
     `max_message_bytes` limits received messages (`socket.request.max.bytes`). `max_concurrent_rpcs` limits the calls in
     progress at a listener."""
@@ -41,13 +41,16 @@ class RpcServer:
         max_concurrent_rpcs: int,
         transport: ServerTransport | None = None,
         guard: NodeGuard | None = None,
+        servers_listener: str | None = None,
         is_migrating: bool = False,
     ) -> None:
-        """Makes a server without services. `guard` checks which node a caller may speak for. `is_migrating` is True
-        during a security migration."""
+        """Makes a server without services. `guard` checks which node a caller may speak for. The calls between servers
+        are served at `servers_listener` only, or at every listener if it is None. `is_migrating` is True during a
+        security migration."""
         limits = ServerLimits(receive_max_bytes=max_message_bytes, concurrent_calls_max=max_concurrent_rpcs)
         self._server = (transport or GrpcServerTransport()).server(limits)
         self._guard = guard
+        self._servers_listener = servers_listener
         self._handlers: list[Handler] = []
         self._running: list[asyncio.Task[None]] = []
         self._self_description = ServerServicer(is_migrating=is_migrating)
@@ -79,14 +82,18 @@ class RpcServer:
         for each listener.
 
         Raises KlammError if an address cannot be bound, and ConfigError for settings that gRPC does not support."""
+        handlers = self._handlers
+        if self._servers_listener not in (None, listener):
+            # Without an authorizer, any client could read the users' credentials by these calls.
+            handlers = [each for each in handlers if not is_between_servers(each.method.path)]
         if logins is None:
-            return await self._server.listen(bind, port, listener, self._handlers, tls)
+            return await self._server.listen(bind, port, listener, handlers, tls)
         # Import here, because few listeners have logins.
         from klamm_server.rpc.call_logins import CallLogins
 
         callers = CallLogins(logins)
         self._running.append(watch(asyncio.create_task(callers.run(), name=f"logins-{listener}")))
-        return await self._server.listen(bind, port, listener, callers.handlers(self._handlers), tls, callers)
+        return await self._server.listen(bind, port, listener, callers.handlers(handlers), tls, callers)
 
     async def report_health(self, wait_serving: Callable[[bool], Awaitable[None]]) -> None:
         """Reports health until it is cancelled. It is SERVING after `wait_serving(True)` returns, until

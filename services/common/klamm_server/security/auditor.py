@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import KlammError
 from klamm_server.config.server_config import ServiceConfig
 from klamm_server.metrics.instruments import counters
@@ -116,6 +117,24 @@ class Auditor:
             detail=failure,
         )
         self.trail.record(event, self.now_ms())
+
+    def refused_node(self, principal: str, host: str, api: str, refusal: str) -> None:
+        """Records a call in which a server spoke for another server (`node.principals`)."""
+        if self.trail.wants(Category.DENIED):
+            event = AuditEvent(
+                Category.DENIED,
+                Activity.OTHER,
+                False,
+                principal,
+                host,
+                api=api,
+                operation=AclOperation.CLUSTER_ACTION.name,
+                resource_type=ResourceType.CLUSTER.name,
+                resource_name=CLUSTER_NAME,
+                rule="node.principals",
+                detail=refusal,
+            )
+            self.trail.record(event, self.now_ms())
 
     async def run(self) -> None:
         """Writes lines to their outputs until it is cancelled."""

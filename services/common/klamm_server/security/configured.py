@@ -33,15 +33,16 @@ def gate_of(
     tls: ListenersTls | None,
     acls: Callable[[], AclIndex],
     *,
+    servers_listener: str | None,
     is_loaded: Callable[[], bool],
     auditor: Auditor | None = None,
 ) -> Gate | None:
-    """Returns the gate of a server, or None without an authorizer. Until `is_loaded`, `acls` may be incomplete, so only
-    super users pass."""
+    """Returns the gate of a server, or None without an authorizer. Other servers call at `servers_listener`, or at
+    every listener if it is None. Until `is_loaded`, `acls` may be incomplete, so only super users pass."""
     if authorizer is None:
         return None
     principal_of = (lambda _: LOGGED_IN.get() or ANONYMOUS) if tls is None else PeerPrincipals(tls).of
-    return Gate(authorizer, acls, principal_of, is_loaded=is_loaded, auditor=auditor)
+    return Gate(authorizer, acls, principal_of, servers_listener=servers_listener, is_loaded=is_loaded, auditor=auditor)
 
 
 def check_own_principal(

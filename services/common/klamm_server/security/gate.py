@@ -3,9 +3,9 @@
 The gate finds the caller's principal. It refuses calls at once if they need a right to the cluster that the caller
 lacks (`operations.py`). The handlers check all other rights.
 
-A caller that may do CLUSTER_ACTION is another server. It acts for itself, and is not checked further, or for a client
-whose request it passes on: then the call's metadata name the client (KIP-590). From any other caller such metadata are
-refused.
+At the listener between servers, a caller that may do CLUSTER_ACTION is another server. It acts for itself, and is not
+checked further, or for a client whose request it passes on: then the call's metadata name the client (KIP-590). From
+any other caller such metadata are refused. At other listeners, CLUSTER_ACTION is a right like any other.
 
 A stream is looked at again before the first answer after a change of the access control lists.
 """
@@ -59,8 +59,9 @@ def forwarded(session: Session) -> tuple[str, bytes]:
 
 
 class Gate:
-    """The gate of one server. `principal_of` returns the principal of a call's connection. Until `is_loaded`, some ACLs
-    may be missing, even denials. So only super users pass then, and other calls are UNAVAILABLE."""
+    """The gate of one server. `principal_of` returns the principal of a call's connection. Other servers call at
+    `servers_listener` only, or at every listener if it is None. Until `is_loaded`, some ACLs may be missing, even
+    denials. So only super users pass then, and other calls are UNAVAILABLE."""
 
     def __init__(
         self,
@@ -68,12 +69,14 @@ class Gate:
         acls: Callable[[], AclIndex],
         principal_of: Callable[[CallContext], str] = lambda _: ANONYMOUS,
         *,
+        servers_listener: str | None = None,
         is_loaded: Callable[[], bool] = lambda: True,
         auditor: Auditor | None = None,
     ) -> None:
         self._authorizer = authorizer
         self._acls = acls
         self._principal_of = principal_of
+        self._servers_listener = servers_listener
         self._is_loaded = is_loaded
         self._auditor = auditor
         self._kept_session = lru_cache(SESSIONS_MAX)(self.session)
@@ -138,7 +141,9 @@ class Gate:
         if not self._is_loaded() and not self._authorizer.is_super_user(principal):
             raise CallFailed(Status.UNAVAILABLE, "the access control lists are not loaded yet")
         caller = self._kept_session(principal, host_of(context.peer()))
-        is_server = caller.may_be_shown(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        is_server = self._servers_listener in (None, CAME_BY.get()) and caller.may_be_shown(
+            AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        )
         client = _forwarded_by(context)
         if client is not None and not is_server:
             # This check records the refusal in the audit.

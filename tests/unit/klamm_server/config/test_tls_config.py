@@ -104,6 +104,19 @@ def test_servers_that_authenticate_each_other_with_certificates_may_listen_anywh
         load(BrokerConfig, {**properties, "inter.broker.listener.name": "CLIENTS"})
 
 
+def test_callers_act_as_servers_at_one_listener_once_a_cluster_is_secured() -> None:
+    def servers_listener(**settings: str) -> str | None:
+        given = {"node.id": "1", **{name.replace("_", "."): value for name, value in settings.items()}}
+        return load(BrokerConfig, given).servers_listener()
+
+    secured = {"listeners": "GRPC://localhost:9094,SSL://broker:9092", "ssl_keystore_location": "/server.pem"}
+    authorized = {"authorizer_class_name": "StandardAuthorizer", "super_users": "User:ANONYMOUS"}
+    assert servers_listener(listeners="GRPC://broker:9094") is None
+    assert servers_listener(**secured) == "GRPC"
+    assert servers_listener(listeners="GRPC://localhost:9094", **authorized) == "GRPC"
+    assert servers_listener(**secured, security_migration_enable="true") is None
+
+
 def test_servers_may_use_an_open_listener_during_a_security_migration() -> None:
     properties = {
         "node.id": "1",

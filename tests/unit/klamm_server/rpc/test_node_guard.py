@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
 from klamm_server.net.listeners import CAME_BY
 from klamm_server.rpc.node_guard import NodeGuard
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.security.auditor import Auditor
 from klamm_server.security.listeners_tls import ListenersTls
 from klamm_server.security.node_principals import NodePrincipals
 from klamm_server.security.peer_principals import PeerPrincipals
@@ -35,6 +38,9 @@ class Caller:
 
     def auth_context(self) -> dict[str, list[bytes]]:
         return self._shown
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.7:50321"
 
 
 ONE = Caller(certificates.server("one").certificate_pem)
@@ -82,6 +88,35 @@ def test_a_request_for_another_node_is_refused_before_its_handler_is_called(guar
         with pytest.raises(CallFailed) as caught:
             guarded(request, caller)
         assert caught.value.status is Status.PERMISSION_DENIED
+
+
+def test_a_refusal_is_logged_and_audited_with_the_caller_and_the_node(
+    tmp_path: Path, guard: NodeGuard, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[dict[str, Any]] = []
+
+    class Output:
+        async def write(self, lines: Sequence[bytes]) -> None:
+            events.extend(map(json.loads, lines))
+
+        async def close(self) -> None: ...
+
+    config = load(BrokerConfig, {"node.id": "1", "audit.enable": "true"})
+    guard._auditor = auditor = Auditor(config, "broker-1", SystemClock(), {"out": Output()})
+    guarded = guard.guarded(method(CONTROLLER.methods, "broker_heartbeat"), lambda request, context: None)
+    for node in (1, 3):
+        with pytest.raises(CallFailed):
+            guarded(pb.BrokerHeartbeatRequest(broker_id=node), TWO)
+    asyncio.run(auditor.close())
+
+    [line] = caplog.messages
+    assert line == (
+        "BrokerHeartbeat of 10.0.0.7 failed at the listener between servers: User:two may not act as another node"
+        " (node.principals)"
+    )
+    assert {(event["actor"]["user"]["name"], event["status_detail"]) for event in events} == {
+        ("two", f"User:two is not allowed to act as broker {node} (node.principals)") for node in (1, 3)
+    }
 
 
 async def _collect(answers: AsyncIterator[int], into: list[int]) -> None:

@@ -21,6 +21,7 @@ from klamm.wire.service import Method, methods
 from klamm.wire.v1.controller_pb2 import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from klamm_server.config.server_config import ServiceConfig, load
 from klamm_server.metadata.acl_index import AclIndex
+from klamm_server.net.listeners import CAME_BY
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.auditor import Auditor
@@ -235,6 +236,30 @@ def test_until_the_acls_are_loaded_only_super_users_are_allowed(default: bool) -
     assert asyncio.run(describe(None, Context())) == "answered"
     who, is_loaded = ALICE, True
     assert asyncio.run(describe(None, Context())) == "answered"
+
+
+@pytest.mark.parametrize(("listener", "is_server"), [("INTERNAL", True), ("CLIENTS", False)])
+def test_cluster_action_makes_a_caller_a_server_only_at_the_listener_between_servers(
+    listener: str, is_server: bool
+) -> None:
+    """Elsewhere, a client with that right could otherwise do everything, for any principal."""
+    index = index_of((IS_SERVER,))
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    gate = Gate(authorizer, lambda: index, lambda _: SERVER, servers_listener="INTERNAL")
+    called: list[Session | None] = []
+
+    async def answer(request: Any, context: Any) -> None:
+        called.append(CALLER.get())
+
+    async def run(path: str, *metadata: tuple[str, str | bytes]) -> None:
+        CAME_BY.set(listener)
+        await gate.guarded(METHODS[path], answer)(None, Context(*metadata))
+
+    asyncio.run(run("/klamm.v1.Admin/DescribeCluster"))
+    assert [session is None for session in called] == [is_server]
+    for path, metadata in ((CREATE_ACLS, ()), (CREATE_ACLS, (forwarded(session_of(principal="User:root")),))):
+        with contextlib.nullcontext() if is_server and not metadata else pytest.raises(CallFailed):
+            asyncio.run(run(path, *metadata))
 
 
 class Told:
