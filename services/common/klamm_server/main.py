@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -41,6 +40,7 @@ from klamm_server.runtime.clock import SystemClock
 from klamm_server.runtime.faults import fatal, require_assertions, watch
 from klamm_server.runtime.garbage import collect_seldom
 from klamm_server.runtime.logs import set_up_logging
+from klamm_server.runtime.open_files import grpc_connections_max, raise_open_files_limit
 from klamm_server.security.auditor import Auditor
 from klamm_server.security.listeners_tls import ListenersTls
 from klamm_server.security.logins.logins import Logins
@@ -145,7 +145,7 @@ def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_pa
     log_effective(config)
     if config.security_migration_enable:
         log.warning("%s is true: the clients of plaintext listeners are authorized for every operation", MIGRATION)
-    _raise_open_files_limit()
+    raise_open_files_limit()
     collect_seldom()
     try:
         if config.tracing_enable:
@@ -158,13 +158,6 @@ def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_pa
     return EXIT_GRACEFUL
 
 
-def _raise_open_files_limit() -> None:
-    """Raises the limit of open files as far as the system allows. A partition keeps its segments open, and the usual
-    soft limit is 1024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool) -> None:
     asyncio.get_running_loop().set_exception_handler(_on_stray_exception)
     stop_requested = _stop_on_signals()
@@ -175,9 +168,11 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
     auditor = next(iter(server.auditors), None)
     logins = Logins.of(config, SecurityProtocol.GRPC, SystemClock(), auditor)
     bound = NodePrincipals.parse(config.node_principals)
+    listeners = config.resolved_listeners().of(SecurityProtocol.GRPC)
     rpc = RpcServer(
         max_message_bytes=config.socket_request_max_bytes,
         max_concurrent_rpcs=config.max_concurrent_rpcs,
+        max_connections=grpc_connections_max() // len(listeners),
         guard=None if bound is None else NodeGuard(bound, PeerPrincipals(tls).of, auditor),
         servers_listener=config.servers_listener(),
         is_migrating=config.security_migration_enable,
@@ -195,12 +190,11 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
     try:
         await server.open()
         server.register(rpc)
-        listeners = config.resolved_listeners()
         ports = {
             one.name: await rpc.start(one.host, one.port, one.name, tls.of(one.name), logins.at(one.name))
-            for one in listeners.of(SecurityProtocol.GRPC)
+            for one in listeners
         }
-        if not await _start_unless_stopped(server, listeners.dialled(ports), stop_requested):
+        if not await _start_unless_stopped(server, config.resolved_listeners().dialled(ports), stop_requested):
             return
         reporting = watch(asyncio.create_task(rpc.report_health(server.wait_serving), name="health"))
         log.info("ready %s", " ".join(f"port={port}" for port in ports.values()))

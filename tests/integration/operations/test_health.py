@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from pathlib import Path
@@ -72,6 +73,35 @@ def test_the_health_of_a_service_is_that_of_its_server() -> None:
             await rpc.stop(0)
 
     asyncio.run(scenario())
+
+
+def test_connections_beyond_the_limit_are_closed_until_another_one_ends() -> None:
+    async def scenario() -> None:
+        rpc = RpcServer(max_message_bytes=1 << 20, max_concurrent_rpcs=100, max_connections=3)
+        port = await rpc.start(HOST, 0)
+        silent = [await asyncio.open_connection(HOST, port) for _ in range(3)]
+        try:
+            # gRPC sends its settings to each accepted connection.
+            assert all([await reader.read(1) for reader, _ in silent])
+            with pytest.raises(ProbeError):
+                await asyncio.to_thread(_ask, port, LIVENESS)
+            silent.pop()[1].close()
+            await _until_served(port)
+        finally:
+            for _, writer in silent:
+                writer.close()
+            await rpc.stop(0)
+
+    asyncio.run(scenario())
+
+
+async def _until_served(port: int) -> None:
+    async def is_served() -> bool:
+        with contextlib.suppress(ProbeError):
+            return await asyncio.to_thread(_ask, port, LIVENESS) == "SERVING"
+        return False
+
+    await until(is_served)
 
 
 class _Nothing:

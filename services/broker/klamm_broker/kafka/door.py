@@ -32,6 +32,7 @@ from klamm_server.net.listeners import Listener, SecurityProtocol
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import watch
+from klamm_server.runtime.open_files import kafka_connections_max
 from klamm_server.security.auditor import Auditor
 from klamm_server.security.gate import Gate
 from klamm_server.security.listeners_tls import ListenersTls
@@ -75,7 +76,7 @@ class KafkaDoor:
             eviction_ms=config.min_incremental_fetch_session_eviction_ms,
             rng=random.Random(),
         )
-        self._room = room = ConnectionRoom(config.max_connections)
+        self._room = room = ConnectionRoom(_connections_max(config))
         span = WindowSpan(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self._pace = pace = ConnectionPace(config.max_connection_creation_rate, span)
         on_their_way_in = HandshakeRoom(config.max_unauthenticated_connections)
@@ -109,7 +110,7 @@ class KafkaDoor:
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Applies a new configuration. Existing connections stay, even if they exceed a new limit."""
-        self._room.connections_max = config.max_connections
+        self._room.connections_max = _connections_max(config)
         self._pace.rate_max = config.max_connection_creation_rate
 
     async def bind(self, grpc: Sequence[Listener]) -> Sequence[Listener]:
@@ -135,6 +136,11 @@ class KafkaDoor:
         await asyncio.gather(*(door.close() for door in self._doors.values()))
         await self._coordinators.close()
         await self._controller.close()
+
+
+def _connections_max(config: BrokerConfig) -> int:
+    """Returns `max.connections`, or fewer if the limit of open files is low."""
+    return min(config.max_connections, kafka_connections_max())
 
 
 def _sasl_clients(listener: Listener, logins: Logins | None, room: HandshakeRoom, clock: Clock) -> SaslClients | None:

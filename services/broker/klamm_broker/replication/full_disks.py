@@ -76,7 +76,7 @@ class FullDisks:
         self._resign_replicas(log_dir)
         log.error(
             "log_dir=%s is full: its %d replicas accept no records; other in-sync replicas become leaders and continue"
-            " without them",
+            " without them (the disk has no space, or the process has too many open files)",
             log_dir.path,
             len(self._resignations.resigned_for(log_dir)),
         )

@@ -343,7 +343,7 @@ class BrokerConfig(MemberConfig):
         100_000,  # Kafka's default is unbounded.
         at_least=1,
         doc="The most connections of Kafka clients. The broker closes further connections at once. A"
-        " listener's own limit applies in addition.",
+        " listener's own limit applies in addition. At most half of the limit of open files.",
         update_mode=UpdateMode.CLUSTER_WIDE,
         per_listener=True,
         takes_effect="open connections stay open",

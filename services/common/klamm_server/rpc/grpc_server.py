@@ -22,6 +22,7 @@ from klamm.health import LIVENESS
 from klamm.rpc.grpc_transport import STATUSES, GrpcTransport, TlsSource, why_refused
 from klamm.rpc.status import CallFailed, Status
 from klamm.security.material import TlsMaterial
+from klamm.setting import INT_MAX
 from klamm_server.net.bound_sockets import bound_sockets
 from klamm_server.net.listeners import CAME_BY
 from klamm_server.rpc.refusals import failure_of
@@ -205,6 +206,8 @@ def _options(limits: ServerLimits, tls: ServerTls | None) -> list[tuple[str, int
         ("grpc.max_receive_message_length", limits.receive_max_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", limits.concurrent_calls_max),
+        # gRPC ends the process if it gets INT_MAX.
+        ("grpc.max_allowed_incoming_connections", min(limits.connections_max, INT_MAX - 1)),
         # From 1,000 waiting calls on, gRPC would cancel some of them at random. The limits above apply instead.
         ("grpc.server.max_pending_requests", limits.concurrent_calls_max),
         ("grpc.server.max_pending_requests_hard_limit", limits.concurrent_calls_max),

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from klamm.setting import INT_MAX
 from klamm.wire.stubs import Service
 from klamm.wire.v1.common_rpc import SERVER
 from klamm_server.net.listeners import DEFAULT_NAME
@@ -32,13 +33,14 @@ class RpcServer:
     """The gRPC services of a process. Each listener has them all. Only one may have the calls between servers.
 
     `max_message_bytes` limits received messages (`socket.request.max.bytes`). `max_concurrent_rpcs` limits the calls in
-    progress at a listener."""
+    progress at a listener, and `max_connections` the connections at each of its addresses."""
 
     def __init__(
         self,
         *,
         max_message_bytes: int,
         max_concurrent_rpcs: int,
+        max_connections: int = INT_MAX,
         transport: ServerTransport | None = None,
         guard: NodeGuard | None = None,
         servers_listener: str | None = None,
@@ -47,7 +49,11 @@ class RpcServer:
         """Makes a server without services. `guard` checks which node a caller may speak for. The calls between servers
         are served at `servers_listener` only, or at every listener if it is None. `is_migrating` is True during a
         security migration."""
-        limits = ServerLimits(receive_max_bytes=max_message_bytes, concurrent_calls_max=max_concurrent_rpcs)
+        limits = ServerLimits(
+            receive_max_bytes=max_message_bytes,
+            concurrent_calls_max=max_concurrent_rpcs,
+            connections_max=max_connections,
+        )
         self._server = (transport or GrpcServerTransport()).server(limits)
         self._guard = guard
         self._servers_listener = servers_listener

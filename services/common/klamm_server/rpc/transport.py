@@ -34,6 +34,8 @@ class ServerLimits:
     """The maximum size of a request, in bytes."""
     concurrent_calls_max: int
     """The maximum number of calls in progress. A further call gets RESOURCE_EXHAUSTED."""
+    connections_max: int
+    """The maximum number of connections at each address. Further connections are closed."""
 
 
 class Callers(Protocol):

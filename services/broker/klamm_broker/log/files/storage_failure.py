@@ -2,14 +2,15 @@
 
 - `LogDirFailure`: the disk failed (EIO, EROFS ...). The whole log directory is offline until a restart, and each of
   its partitions answers KAFKA_STORAGE_ERROR.
-- `DiskFull`: no space for this write (ENOSPC, EDQUOT). Nothing changed, reads still work, and a later write may
-  succeed. This request answers KAFKA_STORAGE_ERROR.
+- `DiskFull`: no space for this write (ENOSPC, EDQUOT), or no free file descriptor (EMFILE, ENFILE). Nothing changed,
+  and a later attempt may succeed. This request answers KAFKA_STORAGE_ERROR.
 - `UnexpectedOffset`: a leader sent a follower records that do not continue its log.
 - `LogDirError`: a log directory cannot be used at start-up (other cluster, in use). The process stops with this text.
 
 Kafka takes a directory offline on every IOException, including a full disk, until a restart. In Klamm, a full disk
 only refuses the write. A full disk may get space again (retention, or an operator who deletes files), and nothing is
-lost when the write is undone. Until then, the directory's replicas resign (`full_disks.py`).
+lost when the write is undone. Until then, the directory's replicas resign (`full_disks.py`). The same holds for file
+descriptors: clients that open many connections must not take the disks of a broker offline.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ import os
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_SPACE = "no space left on the disk"
+_OUT_OF_FILES = "too many open files, at a write to the disk"
+_FULL = {
+    errno.ENOSPC: _NO_SPACE,
+    errno.EDQUOT: _NO_SPACE,
+    errno.EMFILE: _OUT_OF_FILES,
+    errno.ENFILE: _OUT_OF_FILES,
+}
 
 
 class LogDirFailure(BrokerError):
@@ -35,14 +43,14 @@ class LogDirFailure(BrokerError):
 
 
 class DiskFull(BrokerError):
-    """Raised if a write found no space and was undone. The log is unchanged."""
+    """Raised if a write found no space, or no file descriptor, and was undone. The log is unchanged."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
     retriable = True
     refresh_metadata = True
 
-    def __init__(self, log_dir: LogDir, action: str) -> None:
-        super().__init__(f"no space left on the disk of {log_dir.path}: {action} was refused and undone")
+    def __init__(self, log_dir: LogDir, action: str, why: str = _NO_SPACE) -> None:
+        super().__init__(f"{why} of {log_dir.path}: {action} was refused and undone")
         self.log_dir = log_dir
 
 
@@ -74,9 +82,10 @@ class LogDir:
 
     def failed(self, error: OSError, action: str) -> BrokerError:
         """Returns the exception to raise for `error` during `action`. Takes the directory offline, unless its disk is
-        full."""
-        if is_disk_full(error):
-            return DiskFull(self, action)
+        full or the process has no free file descriptor."""
+        why = _FULL.get(error.errno or 0)
+        if why is not None:
+            return DiskFull(self, action, why)
         return self.take_offline(error, action)
 
     def take_offline(self, error: OSError, action: str) -> LogDirFailure:
@@ -87,4 +96,5 @@ class LogDir:
 
 
 def is_disk_full(error: OSError) -> bool:
+    """Returns True if the disk has no space for a write, or the process no free file descriptor."""
     return error.errno in _FULL

@@ -254,6 +254,22 @@ class TestFailingDisk:
             log.append_as_leader(make_batch(3), leader_epoch=2, now_ms=NOW)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
+    @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+    def test_a_lack_of_file_descriptors_refuses_the_operation_and_the_dir_stays_online(
+        self, log, make_batch, faulty_disk, read_all, number
+    ) -> None:
+        """Clients can use up the descriptors with connections, so it says nothing about the disk."""
+        before = read_all(log)
+        log.config = LogConfig(segment_bytes=200)
+        faulty_disk.errors["open"] = number
+        with pytest.raises(DiskFull, match="too many open files"):
+            log.append_as_leader(make_batch(3), leader_epoch=2, now_ms=NOW)  # begins a new segment
+        faulty_disk.errors.clear()
+        assert log.log_dir.failure is None
+        assert read_all(log) == before
+        fill(log, make_batch, 5)
+        log.check_invariants()
+
     def test_a_failed_undo_of_a_partial_write_takes_the_dir_offline(self, log, make_batch, faulty_disk) -> None:
         faulty_disk.room = 50
         faulty_disk.errors["ftruncate"] = errno.EIO
