@@ -37,6 +37,7 @@ from klamm.wire.v1.common_pb2 import DescribeServerRequest
 from klamm.wire.v1.common_rpc import SERVER
 from klamm_server.config.sasl_settings import ListenerSaslSettings
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.rpc import grpc_server
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.logins.logins import Logins
@@ -303,6 +304,37 @@ def test_an_expired_session_is_renewed_while_calls_are_in_flight() -> None:
                 await calls[0]
                 world.clock.ahead_ms += LIFETIME_MS
                 await asyncio.gather(*calls)
+
+    asyncio.run(scenario())
+
+
+def test_strangers_that_watch_the_health_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_server, "_WATCHING_MAX", 2)
+
+    async def scenario() -> None:
+        async with (
+            World().serving() as world,
+            world.dialling() as connection,
+            aio.insecure_channel(f"localhost:{world.port}") as stranger,
+        ):
+            health = health_pb2_grpc.HealthStub(stranger)
+            watching = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(2)]
+            for one in watching:
+                assert await one.read()
+            third = health.Watch(health_pb2.HealthCheckRequest())
+            with pytest.raises(aio.AioRpcError) as refused:
+                await third.read()
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            await describe(connection)
+            watching[0].cancel()
+
+            async def is_accepted() -> bool:
+                again = health.Watch(health_pb2.HealthCheckRequest())
+                with contextlib.suppress(aio.AioRpcError):
+                    return bool(await again.read())
+                return False
+
+            await until(is_accepted)
 
     asyncio.run(scenario())
 

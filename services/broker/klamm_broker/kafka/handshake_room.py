@@ -1,12 +1,14 @@
 """Limits the connections that have not finished their handshake or login.
 
 Each of them holds memory, and may be silent until its time limit. So there is a limit for the whole broker, and a tenth
-of it for each address. One machine alone cannot lock others out. Pure.
+of it for each address, or for each /64 network of IPv6. One machine alone cannot lock others out. Pure.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from klamm_server.security.acls.hosts import network_of
 
 SHARE_OF_AN_ADDRESS: Final = 10
 _SETTING: Final = "max.unauthenticated.connections"
@@ -29,6 +31,7 @@ class HandshakeRoom:
         """Takes a place for a connection from the address. Returns the reached limit if there is none, otherwise ""."""
         if self._taken >= self._connections_max:
             return f"{_SETTING}={self._connections_max} connections are in their handshake or login"
+        address = network_of(address)
         its_own = self._by_address.get(address, 0)
         if its_own >= self._of_an_address_max:
             return (
@@ -41,6 +44,7 @@ class HandshakeRoom:
 
     def give_back(self, address: str) -> None:
         """Returns the place of a connection that has finished or was closed."""
+        address = network_of(address)
         self._taken -= 1
         its_own = self._by_address[address] - 1
         if its_own:

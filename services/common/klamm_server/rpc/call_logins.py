@@ -30,6 +30,7 @@ from klamm.wire.v1.authentication_pb2 import (
 from klamm.wire.v1.authentication_rpc import AUTHENTICATION
 from klamm_server.config.sasl_settings import OAUTHBEARER
 from klamm_server.rpc.transport import WANTS_LOGIN, Handler
+from klamm_server.security.acls.hosts import network_of
 from klamm_server.security.gate import host_of
 from klamm_server.security.logins.checks import ChecksBusyError
 from klamm_server.security.logins.login import CredentialChangedError, Login, TooManyFailuresError
@@ -117,8 +118,7 @@ class CallLogins:
             return SaslHandshakeResponse(error_code=reply.code, error_message=told, mechanisms=reply.mechanisms)
         handshake_id, peer = secrets.token_bytes(_ID_BYTES), context.peer()
         now_ms = self._clock.monotonic_ms()
-        if not self._under_way.begin(handshake_id, login, peer=peer, address=host_of(peer), now_ms=now_ms):
-            raise CallFailed(Status.RESOURCE_EXHAUSTED, "too many logins are in progress: try again later")
+        self._under_way.begin(handshake_id, login, peer=peer, address=network_of(host_of(peer)), now_ms=now_ms)
         return SaslHandshakeResponse(mechanisms=reply.mechanisms, handshake_id=handshake_id)
 
     async def sasl_authenticate(

@@ -35,6 +35,11 @@ _HANDSHAKE_BEGINS_S: Final = 0.1
 when it gets new ones. If a thread is between the two then, the process crashes."""
 _CERTIFICATES_MAX: Final = 1_024
 """The maximum number of certificates whose ends are cached."""
+_STREAMS_MAX: Final = 1_000
+"""The maximum number of calls under way of one connection where clients log in. So no client uses up
+`max.concurrent.rpcs` by one connection. gRPC's clients keep further calls back."""
+_WATCHING_MAX: Final = 100
+"""The maximum number of clients that watch the health of a listener with logins."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 _GRPC_STATUSES: Final = {status: code for code, status in STATUSES.items()}
 
@@ -109,9 +114,10 @@ class GrpcServer:
         server = aio.server(
             interceptors=[*([] if callers is None else [_Doorkeeper(callers)]), *server_interceptors()],
             maximum_concurrent_rpcs=self._limits.concurrent_calls_max,
-            options=_options(self._limits, tls),
+            options=_options(self._limits, tls, streams_max=INT_MAX if callers is None else _STREAMS_MAX),
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        health = self._health if callers is None else _HealthForStrangers(self._health)
+        health_pb2_grpc.add_HealthServicer_to_server(health, server)
         shows_certificates = tls is not None and tls.settings.ssl_client_auth == "required"
         by_service: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for handler in handlers:
@@ -148,6 +154,27 @@ async def _refuse(requests: Any, context: Any) -> AsyncIterator[Any]:
 
 _UNREAD: Final = grpc.stream_stream_rpc_method_handler(_refuse)
 """The handler of refused calls. It does not read the request."""
+
+
+class _HealthForStrangers(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """The health service of a listener with logins. Clients call it without a login, so it bounds the calls that
+    last."""
+
+    def __init__(self, health: health_aio.HealthServicer) -> None:
+        self._watching = 0
+        self.Check = health.Check
+        self._watch = health.Watch
+
+    async def Watch(self, request: Any, context: Any) -> None:
+        if self._watching >= _WATCHING_MAX:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_WATCHING_MAX} clients watch the health already: call Check"
+            )
+        self._watching += 1
+        try:
+            await self._watch(request, context)
+        finally:
+            self._watching -= 1
 
 
 class _AskedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
@@ -197,7 +224,7 @@ def _certificates(material: TlsMaterial) -> grpc.ServerCertificateConfiguration:
     )
 
 
-def _options(limits: ServerLimits, tls: ServerTls | None) -> list[tuple[str, int]]:
+def _options(limits: ServerLimits, tls: ServerTls | None, *, streams_max: int) -> list[tuple[str, int]]:
     return [
         # gRPC's default is two minutes, for which a silent client would hold a connection.
         *(() if tls is None else [("grpc.server_handshake_timeout_ms", tls.settings.ssl_handshake_timeout_ms)]),
@@ -205,7 +232,7 @@ def _options(limits: ServerLimits, tls: ServerTls | None) -> list[tuple[str, int
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.receive_max_bytes),
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_concurrent_streams", limits.concurrent_calls_max),
+        ("grpc.max_concurrent_streams", min(limits.concurrent_calls_max, streams_max)),
         # gRPC ends the process if it gets INT_MAX.
         ("grpc.max_allowed_incoming_connections", min(limits.connections_max, INT_MAX - 1)),
         # From 1,000 waiting calls on, gRPC would cancel some of them at random. The limits above apply instead.

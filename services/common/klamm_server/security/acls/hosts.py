@@ -47,6 +47,15 @@ def canonical_address(text: str) -> str:
     return text if address is None else str(address)
 
 
+def network_of(text: str) -> str:
+    """Returns the addresses that one client may have: the first 64 bits of an IPv6 address, or an IPv4 address. Any
+    other text stays as it is."""
+    address = _address(text)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return text if address is None else str(address)
+
+
 @lru_cache(_HOSTS_MAX)
 def _address(text: str) -> _Address | None:
     try:

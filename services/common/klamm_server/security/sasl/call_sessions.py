@@ -2,8 +2,9 @@
 
 A call's metadata `authorization` identifies the caller: `Klamm TOKEN`, which is valid only on the connection that
 logged in, or `Bearer JWT`, which is valid for any caller that has it. gRPC does not report that a connection has
-closed, so the numbers of logins and sessions are bounded. A caller whose session was dropped logs in again. Pure; times
-are milliseconds of one clock for logins, and of the wall clock for sessions.
+closed, so the numbers of logins and sessions are bounded. A caller whose session was dropped logs in again. Where a
+bound is reached, the one with the most of them loses one: the connection, the address, or the user. So no
+client can keep others out. Pure; times are milliseconds of one clock for logins, and of the wall clock for sessions.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from typing import Final, Generic, TypeVar
 
 LOGINS_MAX: Final = 1_024
 """The maximum number of logins under way at a listener."""
-LOGINS_MAX_BY_ADDRESS: Final = 128
-"""The maximum number of logins under way of one address, so that it cannot keep others out."""
+LOGINS_MAX_BY_CONNECTION: Final = 2
+"""The maximum number of logins under way of one connection. A client that logs in again may have two."""
 LOGIN_MS: Final = 30_000
 """The time limit of a login."""
 SESSIONS_MAX: Final = 10_000
-"""The maximum number of sessions at a listener. Beyond it, the session that was unused for the longest time ends."""
+"""The maximum number of sessions at a listener. Beyond it, a session of the user with the most sessions ends."""
+SESSIONS_MAX_BY_CONNECTION: Final = 4
+"""The maximum number of sessions of one connection. A client that logs in again may still have calls of its earlier
+sessions under way. Beyond it, the connection's oldest session ends."""
 
 LoginT = TypeVar("LoginT")
 
@@ -47,14 +51,18 @@ class LoginsUnderWay(Generic[LoginT]):
         """Returns the number of logins."""
         return len(self._by_id)
 
-    def begin(self, handshake_id: bytes, login: LoginT, *, peer: str, address: str, now_ms: int) -> bool:
-        """Adds a login. Returns False if there are too many already."""
+    def begin(self, handshake_id: bytes, login: LoginT, *, peer: str, address: str, now_ms: int) -> None:
+        """Adds a login. If there are too many already, ends the oldest login of the connection, or of the address with
+        the most logins."""
         self._end_late(now_ms)
-        if len(self._by_id) >= LOGINS_MAX or self._of_address[address] >= LOGINS_MAX_BY_ADDRESS:
-            return False
+        own = [each for each, one in self._by_id.items() if one.peer == peer]
+        if len(own) >= LOGINS_MAX_BY_CONNECTION:
+            self.end(own[0])
+        elif len(self._by_id) >= LOGINS_MAX:
+            [(fullest, _)] = self._of_address.most_common(1)
+            self.end(next(each for each, one in self._by_id.items() if one.address == fullest))
         self._by_id[handshake_id] = _UnderWay(login, peer, address, now_ms + LOGIN_MS)
         self._of_address[address] += 1
-        return True
 
     def take(self, handshake_id: bytes, peer: str, now_ms: int) -> LoginT | None:
         """Returns the login for one message. Afterwards the login continues (`put_back`) or ends. Returns None if the
@@ -91,23 +99,19 @@ class LoginsUnderWay(Generic[LoginT]):
 class CallSession:
     """The session of a caller that has logged in, until `end`."""
 
-    __slots__ = ("_on_end", "_peer", "expires_ms", "is_over", "user")
+    __slots__ = ("_on_end", "expires_ms", "is_over", "peer", "user")
 
     def __init__(self, user: str = "", *, peer: str | None, expires_ms: int | None = None) -> None:
         """Makes a session. `peer` is the only connection for which it is valid, or None for any connection."""
         self.user = user
         self.expires_ms = expires_ms
         self.is_over = False
-        self._peer = peer
+        self.peer = peer
         self._on_end: dict[Callable[[], None], None] = {}
 
     def is_good(self, peer: str, now_ms: int) -> bool:
         """Returns whether a call of that connection may belong to this session now."""
-        return (
-            not self.is_over
-            and (self._peer is None or self._peer == peer)
-            and (self.expires_ms is None or now_ms < self.expires_ms)
-        )
+        return not self.is_over and self.peer in (None, peer) and (self.expires_ms is None or now_ms < self.expires_ms)
 
     def end(self) -> None:
         """Ends the session, so that no call belongs to it. A second call has no effect."""
@@ -133,18 +137,42 @@ class CallSessions:
         self._sessions_max = sessions_max
         self._by_digest: dict[bytes, CallSession] = {}
         """The sessions by digest, the one that was unused for the longest time first."""
+        self._of_user: Counter[str] = Counter()
+        self._of_peer: dict[str | None, list[bytes]] = {}
+        """The digests of each connection's sessions, the oldest first."""
 
     def __len__(self) -> int:
         """Returns the number of sessions, including some that may have ended."""
         return len(self._by_digest)
 
     def begin(self, authorization: str, session: CallSession) -> None:
-        """Adds a session. From now on, calls with this `authorization` belong to it. Beyond the maximum, the session
-        that was unused for the longest time ends."""
-        self._by_digest[_digest(authorization)] = session
+        """Adds a session. From now on, calls with this `authorization` belong to it. Beyond a maximum, the session that
+        was unused for the longest time ends: of the connection, or of the user with the most sessions."""
+        digest = _digest(authorization)
+        self._end(digest)
+        of_peer = self._of_peer.setdefault(session.peer, [])
+        if session.peer is not None and len(of_peer) >= SESSIONS_MAX_BY_CONNECTION:
+            self._end(of_peer[0])
+            of_peer = self._of_peer.setdefault(session.peer, [])
+        of_peer.append(digest)
+        self._by_digest[digest] = session
+        self._of_user[session.user] += 1
         if len(self._by_digest) > self._sessions_max:
-            oldest = next(iter(self._by_digest))
-            self._by_digest.pop(oldest).end()
+            [(user, _)] = self._of_user.most_common(1)
+            self._end(next(each for each, one in self._by_digest.items() if one.user == user))
+
+    def _end(self, digest: bytes) -> None:
+        session = self._by_digest.pop(digest, None)
+        if session is None:
+            return
+        session.end()
+        self._of_user[session.user] -= 1
+        if not self._of_user[session.user]:
+            del self._of_user[session.user]
+        of_peer = self._of_peer[session.peer]
+        of_peer.remove(digest)
+        if not of_peer:
+            del self._of_peer[session.peer]
 
     def find(self, authorization: str) -> CallSession | None:
         """Returns the session, or None. The caller must check with `is_good` whether it is valid for a call."""
@@ -158,8 +186,7 @@ class CallSessions:
         """Ends expired sessions, and removes all that have ended."""
         for digest, session in list(self._by_digest.items()):
             if session.is_over or (session.expires_ms is not None and now_ms >= session.expires_ms):
-                del self._by_digest[digest]
-                session.end()
+                self._end(digest)
 
 
 def _digest(authorization: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm_server.security.acls.hosts import host_matches, host_problem
+from klamm_server.security.acls.hosts import host_matches, host_problem, network_of
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,16 @@ def test_an_acl_host_does_not_match_another_address(acl_host: str, host: str) ->
 def test_an_invalid_acl_host_is_refused_by_name(acl_host: str) -> None:
     assert host_problem(acl_host)
     assert acl_host in host_problem(acl_host)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("unix", "unix"),
+    ],
+)
+def test_clients_of_one_ipv6_network_count_as_one(address: str, network: str) -> None:
+    assert network_of(address) == network

@@ -7,7 +7,7 @@ import pytest
 from klamm_server.security.sasl.call_sessions import (
     LOGIN_MS,
     LOGINS_MAX,
-    LOGINS_MAX_BY_ADDRESS,
+    SESSIONS_MAX_BY_CONNECTION,
     CallSession,
     CallSessions,
     LoginsUnderWay,
@@ -17,13 +17,13 @@ PEER, OTHER_PEER = "ipv4:10.0.0.1:50000", "ipv4:10.0.0.1:50001"
 SAID = "Klamm dG9rZW4="
 
 
-def begin(logins: LoginsUnderWay[str], name: str, address: str = "10.0.0.1", now_ms: int = 0) -> bool:
-    return logins.begin(name.encode(), name, peer=PEER, address=address, now_ms=now_ms)
+def begin(logins: LoginsUnderWay[str], name: str, address: str = "10.0.0.1", now_ms: int = 0, peer: str = PEER) -> None:
+    logins.begin(name.encode(), name, peer=peer, address=address, now_ms=now_ms)
 
 
 def test_a_login_continues_at_its_connection_one_message_at_a_time() -> None:
     logins: LoginsUnderWay[str] = LoginsUnderWay()
-    assert begin(logins, "a")
+    begin(logins, "a")
     assert logins.take(b"a", OTHER_PEER, 0) is None
     assert logins.take(b"b", PEER, 0) is None
     assert logins.take(b"a", PEER, 0) == "a"
@@ -47,20 +47,26 @@ def test_an_unfinished_login_ends_after_half_a_minute() -> None:
     assert len(logins) == 1
 
 
-def test_unfinished_logins_of_one_address_do_not_block_other_addresses() -> None:
+def test_a_connection_has_two_unfinished_logins_and_a_third_one_ends_the_oldest() -> None:
     logins: LoginsUnderWay[str] = LoginsUnderWay()
-    assert all(begin(logins, f"a{n}") for n in range(LOGINS_MAX_BY_ADDRESS))
-    assert not begin(logins, "a")
-    assert begin(logins, "b", address="10.0.0.2")
-    logins.end(b"a0")
-    assert begin(logins, "a")
+    for name in "abc":
+        begin(logins, name)
+    begin(logins, "d", peer=OTHER_PEER)
+    assert [logins.take(name.encode(), PEER, 0) for name in "abc"] == [None, "b", "c"]
+    assert logins.take(b"d", OTHER_PEER, 0) == "d"
 
 
-def test_unfinished_logins_are_bounded_until_they_time_out() -> None:
+def test_a_login_of_another_address_takes_the_place_of_the_address_with_the_most_logins() -> None:
     logins: LoginsUnderWay[str] = LoginsUnderWay()
-    assert all(begin(logins, f"a{n}", address=str(n)) for n in range(LOGINS_MAX))
-    assert not begin(logins, "a", address="another")
-    assert begin(logins, "a", address="another", now_ms=LOGIN_MS)
+    begin(logins, "few", address="10.0.0.2", peer="few")
+    for number in range(LOGINS_MAX - 1):
+        begin(logins, f"many-{number}", address="10.0.0.1", peer=str(number))
+    begin(logins, "another", address="10.0.0.3", peer="another")
+    assert len(logins) == LOGINS_MAX
+    assert logins.take(b"few", "few", 0) == "few"
+    assert logins.take(b"another", "another", 0) == "another"
+    assert logins.take(b"many-0", "0", 0) is None
+    begin(logins, "late", address="10.0.0.4", now_ms=LOGIN_MS)
     assert len(logins) == 1
 
 
@@ -107,16 +113,36 @@ def test_a_session_is_found_by_the_token_of_its_calls() -> None:
     assert sessions.find("\udcff") is None
 
 
-def test_the_least_recently_used_session_is_evicted() -> None:
-    sessions = CallSessions(sessions_max=2)
-    made = [CallSession(name, peer=PEER) for name in "abc"]
-    sessions.begin("a", made[0])
-    sessions.begin("b", made[1])
-    assert sessions.find("a") is made[0]
-    sessions.begin("c", made[2])
-    assert [session.is_over for session in made] == [False, True, False]
-    assert sessions.find("b") is None
-    assert len(sessions) == 2
+def test_beyond_the_maximum_the_user_with_the_most_sessions_loses_its_least_recently_used_one() -> None:
+    sessions = CallSessions(sessions_max=3)
+    made = [CallSession(user, peer=f"peer-{number}") for number, user in enumerate(["bob", "alice", "alice", "carol"])]
+    for said, session in zip("abc", made[:3], strict=True):
+        sessions.begin(said, session)
+    assert sessions.find("b") is made[1]
+    sessions.begin("d", made[3])
+    assert [session.is_over for session in made] == [False, False, True, False]
+    assert sessions.find("c") is None
+    assert len(sessions) == 3
+
+
+def test_a_connection_that_logs_in_again_and_again_ends_its_oldest_session() -> None:
+    sessions = CallSessions()
+    made = [CallSession("alice", peer=PEER) for _ in range(SESSIONS_MAX_BY_CONNECTION + 1)]
+    other = CallSession("alice", peer=OTHER_PEER)
+    sessions.begin("other", other)
+    for number, session in enumerate(made):
+        sessions.begin(str(number), session)
+    assert [session.is_over for session in made] == [True, *[False] * SESSIONS_MAX_BY_CONNECTION]
+    assert not other.is_over
+    assert len(sessions) == SESSIONS_MAX_BY_CONNECTION + 1
+
+
+def test_sessions_by_bearer_tokens_belong_to_no_connection() -> None:
+    sessions = CallSessions()
+    made = [CallSession("alice", peer=None) for _ in range(SESSIONS_MAX_BY_CONNECTION + 1)]
+    for number, session in enumerate(made):
+        sessions.begin(str(number), session)
+    assert not any(session.is_over for session in made)
 
 
 def test_a_sweep_ends_expired_sessions_and_removes_ended_ones() -> None:
