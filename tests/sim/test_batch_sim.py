@@ -8,4 +8,4 @@ from tests.sim.txnsim.model import BATCH
 
 class TestBatch(ModelTests):
     model = BATCH
-    slice_seeds = 25
+    slice_seeds = 16

@@ -12,7 +12,7 @@ from tests.sim.kit.runner import Outcome
 
 class TestGroup(ModelTests):
     model = GROUP
-    slice_seeds = 25
+    slice_seeds = 16
 
     def check_outcome(self, outcome: Outcome) -> None:
         assert outcome.event_count > 0  # in a short run perhaps nobody commits an offset

@@ -22,7 +22,7 @@ LATE_REGISTRATION = 340
 
 class TestIsr(ModelTests):
     model = ISR
-    slice_seeds = 40
+    slice_seeds = 16
 
     def check_outcome(self, outcome: Outcome) -> None:
         assert isinstance(outcome, IsrOutcome)

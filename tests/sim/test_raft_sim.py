@@ -1,4 +1,4 @@
-"""A slice of the simulation every planted bug, and the simulated disk and network."""
+"""A slice of the simulation, every planted bug, and the simulated disk and network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SNAPSHOT = SnapshotId(end_index=2, term=1)
 
 class TestRaft(ModelTests):
     model = RAFT
-    slice_seeds = 30
+    slice_seeds = 16
     different_seeds = (22, 20)
 
 

@@ -27,9 +27,10 @@ from klamm_broker.log.producers.producer_state import RUNS_KEPT, Run
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage
 from klamm_server.metadata.image import MetadataImage
 from tests.sim.isrsim.sim_log import NO_CHAIN, SimLog
-from tests.support.violation import require
+from tests.support.violation import Violation, require
 
 if TYPE_CHECKING:
+    from klamm_broker.replica.partition import Partition
     from tests.sim.isrsim.broker import SimBroker
     from tests.sim.isrsim.cluster import Cluster
 
@@ -105,7 +106,7 @@ class Checks:
         self._check_producers(broker)
         committed_offset = self.committed_offset
         if partition is not None:
-            self._check_high_watermark(broker)
+            self._check_high_watermark(broker, partition)
             self._check_prefix(broker, partition.high_watermark)
         if image is not None:
             is_more = self.committed_offset > committed_offset
@@ -114,18 +115,15 @@ class Checks:
                 if self._counts(other, image):
                     self._check_has_everything(other, "durable-acknowledgement")
 
-    def _check_high_watermark(self, broker: SimBroker) -> None:
-        partition = broker.partition
-        assert partition is not None
+    def _check_high_watermark(self, broker: SimBroker, partition: Partition) -> None:
         high_watermark = partition.high_watermark
-        require(
-            high_watermark <= broker.log.log_end_offset,
-            f"high-watermark: {high_watermark} of broker {broker.broker_id} is beyond {broker.log.log_end_offset}",
-        )
+        log_end_offset = broker.log.log_end_offset
+        if high_watermark > log_end_offset:
+            raise Violation(f"high-watermark: {high_watermark} of broker {broker.broker_id} is beyond {log_end_offset}")
         leadership = partition.leadership
         last_leadership, last = self._high_watermarks.get(broker.broker_id, (None, -1))
-        if leadership is not None and leadership is last_leadership:
-            require(high_watermark >= last, f"high-watermark: {high_watermark} after {last} on {broker.broker_id}")
+        if leadership is not None and leadership is last_leadership and high_watermark < last:
+            raise Violation(f"high-watermark: {high_watermark} after {last} on {broker.broker_id}")
         self._high_watermarks[broker.broker_id] = (leadership, high_watermark)
 
     def _check_prefix(self, broker: SimBroker, high_watermark: int) -> None:
@@ -134,10 +132,8 @@ class Checks:
             self._committed.append(log.chain_at(end_offset))
             self._check_sequence(log, end_offset - 1)
         expected = self._committed[high_watermark - 1] if high_watermark else NO_CHAIN
-        require(
-            log.chain_at(high_watermark) == expected,
-            f"committed-prefix: broker {broker.broker_id} has other records below {high_watermark}",
-        )
+        if log.chain_at(high_watermark) != expected:
+            raise Violation(f"committed-prefix: broker {broker.broker_id} has other records below {high_watermark}")
 
     def _check_sequence(self, log: SimLog, offset: int) -> None:
         _, producer, sequence, _, _ = log.records[offset]
@@ -161,10 +157,11 @@ class Checks:
             runs = remembered.pop(producer, [])
             said = {offset: sequence for run in runs for sequence, offset in _places(run, RUNS_KEPT)}
             expected = {offset: log.records[offset].sequence for offset in offsets[-RUNS_KEPT:]}
-            require(
-                expected.items() <= said.items() and max(said, default=-1) == max(expected, default=-1),
-                f"sequence: of producer {producer} broker {broker.broker_id} remembers {said}; its log says {expected}",
-            )
+            if not (expected.items() <= said.items() and max(said, default=-1) == max(expected, default=-1)):
+                raise Violation(
+                    f"sequence: of producer {producer} broker {broker.broker_id} remembers {said};"
+                    f" its log says {expected}"
+                )
         require(not remembered, f"sequence: broker {broker.broker_id} remembers {remembered}, not in its log")
 
     def _check_has_everything(self, broker: SimBroker, rule: str) -> None:
@@ -172,11 +169,11 @@ class Checks:
         has_it = log.log_end_offset >= end_offset and (
             not end_offset or log.chain_at(end_offset) == self._committed[end_offset - 1]
         )
-        require(
-            has_it,
-            f"{rule}: broker {broker.broker_id} with log end {log.log_end_offset} lacks some of the {end_offset}"
-            " committed records",
-        )
+        if not has_it:
+            raise Violation(
+                f"{rule}: broker {broker.broker_id} with log end {log.log_end_offset} lacks some of the {end_offset}"
+                " committed records"
+            )
 
     def _counts(self, broker: SimBroker, image: PartitionImage) -> bool:
         return broker.broker_id in (*image.isr, *image.elr) and broker.broker_id not in self._cluster.lossy

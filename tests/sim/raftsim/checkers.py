@@ -32,18 +32,17 @@ class ElectionSafety:
 
     def on_leader(self, replica: Replica, node: RaftNode) -> None:
         leader = self._leaders.setdefault(node.term, replica.key)
-        require(leader == replica.key, f"election safety: {leader} and {replica.key} lead in term {node.term}")
+        if leader != replica.key:
+            raise Violation(f"election safety: {leader} and {replica.key} lead in term {node.term}")
 
 
 class LeaderAppendOnly:
     """Checks that a leader neither truncates its log nor accepts a snapshot."""
 
     def on_persist(self, replica: Replica, node: RaftNode, persist: Persist) -> None:
-        if node.role is RoleName.LEADER:
-            require(
-                persist.log_end_index is None and persist.snapshot_chunk is None,
-                f"leader append-only: {replica.key} leads term {node.term} and cuts its log: {persist}",
-            )
+        cuts = persist.log_end_index is not None or persist.snapshot_chunk is not None
+        if cuts and node.role is RoleName.LEADER:
+            raise Violation(f"leader append-only: {replica.key} leads term {node.term} and cuts its log: {persist}")
 
 
 class LogMatching:
@@ -114,10 +113,10 @@ class StateMachineSafety:
         self._history = history
 
     def on_applied(self, replica: Replica, entry: LogEntry) -> None:
-        require(
-            entry.index < self._history.committed_end_index,
-            f"state machine safety: {replica.key} applies {entry.describe()}, which no leader committed",
-        )
+        if entry.index >= self._history.committed_end_index:
+            raise Violation(
+                f"state machine safety: {replica.key} applies {entry.describe()}, which no leader committed"
+            )
         self._check(replica)
 
     def on_restored(self, replica: Replica) -> None:
@@ -126,11 +125,11 @@ class StateMachineSafety:
     def _check(self, replica: Replica) -> None:
         end_index = replica.applied_end_index
         if end_index:
-            require(
-                end_index <= self._history.committed_end_index
-                and self._history.committed[end_index - 1][1] == replica.state,
-                f"state machine safety: {replica.key} has another state after {end_index} entries than others",
-            )
+            committed = self._history.committed
+            if end_index > self._history.committed_end_index or committed[end_index - 1][1] != replica.state:
+                raise Violation(
+                    f"state machine safety: {replica.key} has another state after {end_index} entries than others"
+                )
 
 
 class CommitDurability:
@@ -190,11 +189,11 @@ class PromiseDurability:
             if message.rejected:
                 return
             durable = replica.disk.durable
-            require(
-                durable.hard_state.term > message.term
-                or max(durable.end_index, durable.snapshot.end_index) >= message.end_index,
-                f"promise durability: {replica.key} acknowledges {message.end_index}, durable is {durable.end_index}",
-            )
+            end_index = max(durable.end_index, durable.snapshot.end_index)
+            if durable.hard_state.term <= message.term and end_index < message.end_index:
+                raise Violation(
+                    f"promise durability: {replica.key} acknowledges {message.end_index}, durable is {end_index}"
+                )
         elif type(message) is VoteResponse:
             if message.pre_vote or not message.granted:
                 return

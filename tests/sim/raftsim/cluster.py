@@ -30,7 +30,7 @@ from tests.sim.raftsim.history import History
 from tests.sim.raftsim.network import Network
 from tests.sim.raftsim.options import Options
 from tests.sim.raftsim.replica import Replica
-from tests.support.violation import require
+from tests.support.violation import Violation
 
 
 def first_key(node_id: int) -> ReplicaKey:
@@ -144,21 +144,21 @@ class Cluster:
         if persist is not None:
             replica.disk.written.apply(persist)
             self._log_matching.on_written(replica, persist)
-        require(node.term >= replica.term, f"term: {replica.key} goes from {replica.term} to {node.term}")
-        require(
-            node.high_watermark >= replica.high_watermark,
-            f"high watermark: {replica.key} goes from {replica.high_watermark} to {node.high_watermark}",
-        )
-        if node.role is RoleName.LEADER:
+        term, high_watermark, is_leading = node.term, node.high_watermark, node.role is RoleName.LEADER
+        if term < replica.term:
+            raise Violation(f"term: {replica.key} goes from {replica.term} to {term}")
+        if high_watermark < replica.high_watermark:
+            raise Violation(f"high watermark: {replica.key} goes from {replica.high_watermark} to {high_watermark}")
+        if is_leading:
             self._election_safety.on_leader(replica, node)
             self._leader_completeness.on_leader(replica, node)
-        led = node.role is RoleName.LEADER or (replica.is_leading and node.term == replica.term)
-        if led and node.high_watermark > replica.high_watermark:
+        led = is_leading or (replica.is_leading and term == replica.term)
+        if led and high_watermark > replica.high_watermark:
             # Also of one that resigns with this step, because the commit was of its removal.
             self._on_commit(replica, node)
-        replica.is_leading = node.role is RoleName.LEADER
-        replica.term = node.term
-        replica.high_watermark = node.high_watermark
+        replica.is_leading = is_leading
+        replica.term = term
+        replica.high_watermark = high_watermark
         replica.voters = node.voters
 
     def on_applied(self, replica: Replica, entry: LogEntry) -> None:

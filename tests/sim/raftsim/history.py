@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry
 from tests.sim.raftsim.replica import digest
-from tests.support.violation import require
+from tests.support.violation import Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,15 @@ class History:
             voters, voters_end_index = VoterSet.from_bytes(entry.payload), entry.index + 1
         after = Position(digest(before.state, entry), voters, voters_end_index)
         known = self.positions.setdefault((entry.index + 1, entry.term), after)
-        require(known.state == after.state, f"log matching: two different logs contain {entry.describe()}")
+        if known.state != after.state:
+            raise Violation(f"log matching: two different logs contain {entry.describe()}")
         return known
 
     def commit(self, positions: list[tuple[int, int | None]], commit_term: int) -> None:
         """Notes that a leader of `commit_term` committed these (end index, term), which follow what was committed."""
         for end_index, term in positions:
-            require(term is not None, f"state machine safety: {end_index} is committed, but not in the leader's log")
-            assert term is not None, end_index
+            if term is None:
+                raise Violation(f"state machine safety: {end_index} is committed, but not in the leader's log")
             assert end_index == len(self.committed) + 1, (end_index, len(self.committed))
             self.committed.append((term, self.positions[end_index, term].state))
             self._commit_terms.append(commit_term)
