@@ -126,7 +126,7 @@ def check_intact_and_usable(cluster: KlammProcess, end: int) -> None:
         for number, record in enumerate(itertools.islice(read, end + 50)):
             with verdict():
                 assert (record.offset, record.value) == (number, value(number)), RERUN
-        for number in range(0, end, 97):
+        for number in range(0, end, 293):
             consumer.seek(TP, number)
             with verdict():
                 assert next(iter(poll(consumer))).offset == number, RERUN

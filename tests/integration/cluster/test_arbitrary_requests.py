@@ -29,7 +29,7 @@ from tests.support.waiting import patience
 
 SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest {__file__}"
-REQUEST_COUNT = 6_000
+REQUEST_COUNT = 3_000
 CONCURRENCY = 16
 OUR_FAULT = {StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCode.UNIMPLEMENTED}
 

@@ -24,7 +24,7 @@ TOPIC = "ledger"
 GROUP = "auditors"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
 WRITER_COUNT = 4
-KILL_COUNT = 8
+KILL_COUNT = 5
 SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest tests/integration/cluster/test_kill9.py"
 

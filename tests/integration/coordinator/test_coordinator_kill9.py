@@ -28,7 +28,7 @@ from tests.support.coordinator_process import CoordinatorProcess
 from tests.support.violation import verdict
 
 GROUP = "ledger"
-KILL_COUNT = 6
+KILL_COUNT = 4
 COMMITTERS = 3
 SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest {__file__}"
