@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 import klamm as klamm
+from klamm_server.runtime import garbage
 from tests.support import leftovers, run_directory, second_chance, seeds, spread
 
 # How long an example takes says more about the machine than about the code. Examples are the same in every run, as the
@@ -44,6 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.randomly_seed = seeds.run_seed()
     run_directory.install(config)
     second_chance.install(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keeps the garbage collector from the modules and tests that a process loads. They stay until the process ends,
+    and the collector would visit millions of objects again and again."""
+    with garbage.loading():
+        return (yield)
 
 
 @pytest.fixture(autouse=True)
