@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,7 +25,10 @@ def run(
     """Runs a cluster until SIGTERM or SIGINT. Returns the exit status. With `die_with_parent`, a cluster in one process
     also ends, as if by kill -9, when its standard input closes. A cluster of several processes ignores it.
 
-    Prints one line on stdout when the cluster is ready, or one on stderr if it cannot start."""
+    Prints one line on stdout when the cluster is ready, or one on stderr if it cannot start. Only the user who runs a
+    secured cluster may read its files, because they have the records."""
+    if is_secured:
+        os.umask(0o077)
     # Import only the modules that are needed. This process does not need the servers if each runs in a process of its
     # own.
     if controllers == brokers == coordinators == 1:

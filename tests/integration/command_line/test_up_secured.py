@@ -84,6 +84,8 @@ def test_only_a_client_with_the_generated_files_can_use_a_secured_cluster(
             "consume", "orders", "--from", "beginning", "--exit", "--command-config", cluster.properties
         )
         assert sorted(consumed.out.split()) == ["one", "two"]
+    files = [data_dir, *data_dir.rglob("*")]
+    assert [one for one in files if one.stat().st_mode & 0o077] == [], "others may use these files"
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
