@@ -25,6 +25,7 @@ from klamm.wire.service import Method
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.net.listeners import CAME_BY
 from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.acls.decisions import DecisionRoom
 from klamm_server.security.audit.changes import changes_of, is_change
 from klamm_server.security.audit.decisions import Call
 from klamm_server.security.auditor import CERTIFICATE, Auditor
@@ -79,13 +80,15 @@ class Gate:
         self._servers_listener = servers_listener
         self._is_loaded = is_loaded
         self._auditor = auditor
+        self.decisions = DecisionRoom()
+        """The memory of the decisions that all sessions keep."""
         self._kept_session = lru_cache(SESSIONS_MAX)(self.session)
         self._tell_certificate = lru_cache(SESSIONS_MAX)(_tell_certificate)
 
     def session(self, principal: str, host: str) -> Session:
         """Returns the session of a connection, or of a forwarded call."""
         audit = None if self._auditor is None else self._auditor.of_session(principal, host)
-        return Session(self._authorizer, self._acls, principal, host, audit)
+        return Session(self._authorizer, self._acls, principal, host, audit, self.decisions)
 
     def guarded(self, method: Method, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         """Returns a servicer's function with the gate before it. It raises CallFailed with PERMISSION_DENIED."""

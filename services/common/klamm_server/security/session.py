@@ -18,7 +18,7 @@ from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.security.acls.authorizer import StandardAuthorizer
-from klamm_server.security.acls.decisions import Decisions
+from klamm_server.security.acls.decisions import DecisionRoom, Decisions
 from klamm_server.security.audit.decisions import Call, SessionAudit
 from klamm_server.security.audit.events import AuditEvent
 
@@ -45,7 +45,9 @@ class Session:
         principal: str,
         host: str,
         audit: SessionAudit | None = None,
+        room: DecisionRoom | None = None,
     ) -> None:
+        """`room` bounds the memory of the decisions that this session and others keep."""
         self.principal = principal
         self.host = host
         self.audit = audit
@@ -53,7 +55,7 @@ class Session:
         recorded."""
         self._authorizer = authorizer
         self._acls = acls
-        self._decisions = Decisions(authorizer, principal, host)
+        self._decisions = Decisions(authorizer, principal, host, room)
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Returns True if the session may perform the operation on the resource, by the newest ACLs. The audit records

@@ -371,3 +371,15 @@ def test_the_audit_has_certificates_that_match_no_rule() -> None:
     asyncio.run(run())
     (event,) = told.events
     assert (event["class_uid"], event["status_id"], event["status_detail"]) == (3002, 2, "no rule takes it")
+
+
+def test_the_sessions_of_a_server_share_the_memory_of_their_decisions() -> None:
+    index = index_of(())
+    gate = Gate(StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False), lambda: index)
+    held = []
+    sessions = [gate.session(ALICE, f"10.0.0.{number}") for number in range(3)]
+    for session in sessions:
+        session.may(AclOperation.READ, ResourceType.TOPIC, "orders")
+        held.append(gate.decisions.held_bytes)
+    assert held == [held[0], 2 * held[0], 3 * held[0]]
+    assert held[0] > 0

@@ -1,4 +1,4 @@
-"""Tests cached decisions: equal to new ones, also after a change of access control lists, and bounded in number."""
+"""Tests cached decisions: equal to new ones, also after a change of access control lists, and bounded in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klamm.acls import AclBinding, AclDecision, AclOperation, AclPermissionType,
 from klamm_server.metadata.acl_index import AclDraft, AclIndex
 from klamm_server.security.acls import decisions as module
 from klamm_server.security.acls.authorizer import StandardAuthorizer
-from klamm_server.security.acls.decisions import Decisions
+from klamm_server.security.acls.decisions import KEPT_NAME_MAX, DecisionRoom, Decisions
 from tests.support.acl_strategies import BINDINGS, NAMES, OPERATIONS, RESOURCE_TYPES
 
 ALICE, HERE = "User:alice", "10.0.0.1"
@@ -68,3 +68,59 @@ def test_the_number_of_cached_decisions_is_bounded(monkeypatch: pytest.MonkeyPat
     for name in (*names[:10], *names[:10], names[10], names[10], names[0]):
         decisions.decide(acls, AclOperation.READ, ResourceType.TOPIC, name)
     assert authorizer.asked == [*names, names[0]]
+
+
+def ask(decisions: Decisions, acls: AclIndex, *names: str) -> None:
+    for name in names:
+        decisions.decide(acls, AclOperation.READ, ResourceType.TOPIC, name)
+
+
+def test_a_decision_about_a_name_that_no_topic_can_have_is_not_kept() -> None:
+    authorizer, acls = Counting(), AclIndex()
+    decisions = Decisions(authorizer, ALICE, HERE)
+    longest, longer = "n" * KEPT_NAME_MAX, "n" * (KEPT_NAME_MAX + 1)
+    ask(decisions, acls, longest, longest, longer, longer)
+    assert authorizer.asked == [longest, longer, longer]
+    assert len(decisions) == 1
+
+
+def test_sessions_share_their_memory() -> None:
+    """The session that began its table first loses it, and starts again."""
+    room = DecisionRoom(max_bytes=10_000)
+    authorizer, acls = Counting(), AclIndex()
+    first, second, third = (Decisions(authorizer, ALICE, HERE, room) for _ in range(3))
+    ask(first, acls, "a", "b")
+    ask(second, acls, "a")
+    ask(third, acls, *(f"t{number}" for number in range(30)))
+    assert 9_000 < room.held_bytes <= 10_000
+    assert (len(first), len(second), len(third)) == (0, 1, 30)
+    ask(first, acls, "a", "b")
+    assert (len(first), len(second), len(third)) == (2, 0, 30)
+
+
+def test_a_session_alone_stays_within_the_bytes_of_the_room() -> None:
+    room = DecisionRoom(max_bytes=10_000)
+    decisions, acls = Decisions(Counting(), ALICE, HERE, room), AclIndex()
+    for number in range(1_000):
+        ask(decisions, acls, f"t{number}")
+        assert room.held_bytes <= 10_000
+    assert len(decisions) > 0
+
+
+def test_a_session_that_has_ended_gives_its_memory_back() -> None:
+    room = DecisionRoom(max_bytes=10_000)
+    acls = AclIndex()
+    decisions = Decisions(Counting(), ALICE, HERE, room)
+    ask(decisions, acls, "a", "b")
+    assert room.held_bytes > 0
+    del decisions
+    assert room.held_bytes == 0
+
+
+def test_a_change_of_the_acls_gives_the_memory_back() -> None:
+    room = DecisionRoom(max_bytes=10_000)
+    decisions = Decisions(Counting(), ALICE, HERE, room)
+    ask(decisions, AclIndex(), "a", "b")
+    before_bytes = room.held_bytes
+    ask(decisions, AclIndex(), "a")
+    assert room.held_bytes == before_bytes / 2
