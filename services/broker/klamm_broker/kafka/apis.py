@@ -18,6 +18,7 @@ from klamm_broker.kafka.sasl_messages import out_of_place
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.loop_slices import LoopSlices
 
 if TYPE_CHECKING:
     from klamm_broker.kafka.cold_apis import ColdApis
@@ -42,6 +43,7 @@ class KafkaApis:
         self._clock = clock
         self._topic_ids = TopicIds(lambda: cluster.image)
         self._fetch = Fetch(handlers.fetch, cluster, self._topic_ids, sessions, clock)
+        self._slices = LoopSlices()
         self._cold: ColdApis | None = None
 
     def handle(self, request: Request) -> Answer | AnswerInTime:
@@ -53,7 +55,7 @@ class KafkaApis:
             case ApiKey.FETCH:
                 return self._fetch.fetch(request)
             case ApiKey.METADATA:
-                return metadata(request, self._handlers.missing_topics, self._cluster, self._topic_ids)
+                return metadata(request, self._handlers.missing_topics, self._cluster, self._topic_ids, self._slices)
             case ApiKey.API_VERSIONS:
                 image = self._cluster.image
                 return api_versions(request, image.end_index, image.cluster_id, self._cluster.broker_id).parts()

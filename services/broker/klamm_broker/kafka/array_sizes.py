@@ -1,7 +1,8 @@
 """Checks the arrays of a request by its schema, before kio decodes it.
 
 Each array must have as many items as it claims, and may be null only if the schema allows it. kio checks neither. Its
-reader reserves memory for all items that an array claims, so five bytes of a client could end the process.
+reader reserves memory for all items that an array claims, so five bytes of a client could end the process. An array has
+at most `ARRAY_ITEMS_MAX` items, because each may take more memory and time than its bytes do.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, ApiKey
 from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
@@ -132,6 +133,10 @@ def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null:
             raise MalformedRequestError(
                 f"malformed request: an array announces {count} items, but only {len(message) - position} bytes are"
                 " left"
+            )
+        if count > ARRAY_ITEMS_MAX:
+            raise MalformedRequestError(
+                f"the array before byte {position} has {count} items; expected at most {ARRAY_ITEMS_MAX}"
             )
         if item is None:
             return position + max(0, count) * item_bytes_min

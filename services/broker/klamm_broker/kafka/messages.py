@@ -19,14 +19,11 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from klamm_broker.kafka.array_sizes import check_array_sizes
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import COLD_REQUEST_MAX_BYTES, ApiKey, Request
 from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
 Fields = Mapping[str, Any]
-COLD_REQUEST_MAX_BYTES = 8 * 1024 * 1024
-"""The largest request except Produce. The memory and the time of decoding grow with the number of items, and an item
-may be a single byte."""
 _LONGER_THAN_READ: Final = frozenset({ApiKey.ALTER_USER_SCRAM_CREDENTIALS})
 """librdkafka 2.16 sends this request with an extra byte at its end. Kafka does not check the end of a request."""
 

@@ -1,12 +1,14 @@
 """Metadata, versions 0 to 13: https://kafka.apache.org/protocol#The_Messages_Metadata.
 
 The code writes the answer by hand from the image, because a client of a large cluster asks for thousands of partitions.
+A request that takes longer than a slice of the event loop's time is answered in several (`LoopSlices`). Its whole
+answer is from the image with which it began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Generator, Mapping
+from typing import Final, NamedTuple
 
 from klamm.acls import AclOperation
 from klamm.errors import ErrorCode
@@ -14,18 +16,21 @@ from klamm.model import INTERNAL_TOPICS
 from klamm_broker.handlers.metadata import MissingTopics, leader_error
 from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.kafka import authorized_operations
-from klamm_broker.kafka.connection import Answer, AnswerInTime
-from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.connection import Answer, AnswerInTime, Parts
+from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, COLD_REQUEST_MAX_BYTES, Request
 from klamm_broker.kafka.seen_cluster import SeenBroker, SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
-from klamm_broker.kafka.wire import AnswerWriter
+from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
+from klamm_server.runtime.loop_slices import LoopSlices
 from klamm_server.security.session import may_be_shown_with_cluster
 
 CREATION_WAIT_MS = 1_000
 """How long a Metadata request waits for a creation, in milliseconds. Clients send no timeout with it, and no further
 request before its answer."""
 _NO_ID = bytes(16)
+_STEP: Final = 100
+"""The number of names and partitions after which a slice may end."""
 
 
 class _Wanted(NamedTuple):
@@ -39,28 +44,47 @@ class _Wanted(NamedTuple):
 
 
 def metadata(
-    request: Request, missing: MissingTopics, cluster: SeenCluster, topic_ids: TopicIds
+    request: Request, missing: MissingTopics, cluster: SeenCluster, topic_ids: TopicIds, slices: LoopSlices
 ) -> Answer | AnswerInTime:
-    """Answers a Metadata request, immediately unless topics must be created first."""
-    wanted = _read(request, cluster, topic_ids)
-    answer = _Answer(request, missing, cluster, wanted, frozenset())
-    parts = answer.write().parts()
-    if not answer.being_created:
-        return parts
-    return _when_created(request, missing, cluster, wanted, answer.being_created)
+    """Answers a Metadata request, immediately unless it is long or topics must be created first."""
+    work = _first_answer(request, missing, cluster, topic_ids)
+    answer = slices.begin(work)
+    if answer is None or answer.being_created:
+        return _in_time(request, missing, cluster, slices, answer or work)
+    return answer.parts()
 
 
-async def _when_created(
-    request: Request, missing: MissingTopics, cluster: SeenCluster, wanted: _Wanted, names: frozenset[str]
+async def _in_time(
+    request: Request,
+    missing: MissingTopics,
+    cluster: SeenCluster,
+    slices: LoopSlices,
+    first: _Answer | Generator[None, None, _Answer],
 ) -> Answer:
-    """Answers after the missing topics were created. After the timeout, a missing topic gets LEADER_NOT_AVAILABLE, and
-    the client asks again."""
-    await missing.created(names, timeout_ms=CREATION_WAIT_MS)
-    return _Answer(request, missing, cluster, wanted, names).write().parts()
+    """Answers after the rest of the first answer is written, and after the missing topics were created. After the
+    timeout, a missing topic gets LEADER_NOT_AVAILABLE, and the client asks again."""
+    answer = first if isinstance(first, _Answer) else await slices.finish(first)
+    if answer.being_created:
+        await missing.created(answer.being_created, timeout_ms=CREATION_WAIT_MS)
+        again = _Answer(request, missing, cluster, answer.wanted, answer.being_created)
+        answer = await slices.finish(again.write())
+    return answer.parts()
 
 
-def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> _Wanted:
+def _first_answer(
+    request: Request, missing: MissingTopics, cluster: SeenCluster, topic_ids: TopicIds
+) -> Generator[None, None, _Answer]:
+    """Reads the request and writes the answer. Yields after each step."""
+    wanted = yield from _read(request, cluster, topic_ids)
+    return (yield from _Answer(request, missing, cluster, wanted, ()).write())
+
+
+def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> Generator[None, None, _Wanted]:
     """Reads the topics and options of the request. Raises MalformedRequestError."""
+    if len(request.frame) > COLD_REQUEST_MAX_BYTES:
+        raise MalformedRequestError(
+            f"the METADATA request has {len(request.frame)} bytes; expected at most {COLD_REQUEST_MAX_BYTES}"
+        )
     version = request.version
     reader = request.body()
     ids: dict[str, bytes] = {}
@@ -81,17 +105,28 @@ def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> _Wante
         ids[denied] = topic_id
         return denied
 
-    names = reader.nullable_array(read_topic)
-    if version == 0 and not names:
-        # Version 0 cannot send null. No topics mean all topics.
-        names = None
+    count = reader.nullable_array_size()
+    if count > ARRAY_ITEMS_MAX:
+        raise MalformedRequestError(f"the METADATA request has {count} topics; expected at most {ARRAY_ITEMS_MAX}")
+    names: list[str] = []
+    for left in range(count, 0, -1):
+        names.append(read_topic())
+        if not left % _STEP:
+            yield
+    # Version 0 cannot send null. No topics mean all topics.
+    is_all = count < 0 or (version == 0 and not count)
     may_create = version < 4 or reader.boolean()
     with_cluster_operations = 8 <= version <= 10 and reader.boolean()
     with_topic_operations = version >= 8 and reader.boolean()
     reader.skip_tagged_fields()
     # Bytes may follow, as in Kafka. librdkafka 2.16 asks for all topics with three bytes too many.
-    if names is None:
-        names, may_create = list(filter(is_listed, sorted(cluster.image.topics_by_name))), False
+    if is_all:
+        may_create = False
+        for number, name in enumerate(sorted(cluster.image.topics_by_name), 1):
+            if is_listed(name):
+                names.append(name)
+            if not number % _STEP:
+                yield
     return _Wanted(list(dict.fromkeys(names)), may_create, with_cluster_operations, with_topic_operations, ids)
 
 
@@ -104,22 +139,27 @@ class _Answer:
         missing: MissingTopics,
         cluster: SeenCluster,
         wanted: _Wanted,
-        being_created: frozenset[str],
+        being_created: Collection[str],
     ) -> None:
-        self.being_created = being_created
+        self.wanted = wanted
+        self.being_created = set(being_created)
         """The topics whose creation was requested, by this request or an earlier one."""
         self._version = request.version
         self._throttle_ms = request.throttle_ms
         self._writer = AnswerWriter(flexible=request.flexible)
         self._missing_topics = missing
-        self._wanted = wanted
         self._cluster = cluster
         self._brokers = cluster.listed()
         self._live = frozenset(broker.broker_id for broker in self._brokers if not broker.fenced)
         self._unreachable = cluster.unreachable()
 
-    def write(self) -> AnswerWriter:
-        writer, image, wanted = self._writer, self._cluster.image, self._wanted
+    def parts(self) -> Parts:
+        """Returns the bytes of the answer."""
+        return self._writer.parts()
+
+    def write(self) -> Generator[None, None, _Answer]:
+        """Writes the answer. Yields after each step, and returns itself."""
+        writer, image, wanted = self._writer, self._cluster.image, self.wanted
         if self._version >= 3:
             writer.int32(self._throttle_ms)
         writer.array(self._brokers, self._broker)
@@ -128,8 +168,13 @@ class _Answer:
         if self._version >= 1:
             writer.int32(self._cluster.controller_id)
         writer.array_size(len(wanted.names))
+        step = 0
         for name in wanted.names:
             topic = image.topic(name)
+            step += 1 if topic is None else 1 + len(topic.partitions)
+            if step >= _STEP:
+                yield
+                step = 0
             if name in wanted.ids or not may_see(name):
                 self._denied(name)
             elif topic is None:
@@ -142,7 +187,7 @@ class _Answer:
         if self._version >= 13:
             writer.int16(ErrorCode.NONE)
         writer.tagged_fields()
-        return writer
+        return self
 
     def _broker(self, broker: SeenBroker) -> None:
         writer = self._writer
@@ -158,13 +203,13 @@ class _Answer:
         writer.int16(ErrorCode.NONE)
         self._named(topic.name, topic.topic_id.bytes)
         writer.array(topic.partitions, self._partition)
-        self._end_of_topic(topic.name, self._wanted.with_topic_operations)
+        self._end_of_topic(topic.name, self.wanted.with_topic_operations)
 
     def _denied(self, name: str) -> None:
         """Writes a topic that the client may not see, with only the name or id that the client sent."""
         writer = self._writer
         writer.int16(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        topic_id = self._wanted.ids.get(name)
+        topic_id = self.wanted.ids.get(name)
         if topic_id is None:
             self._named(name, _NO_ID)
         else:
@@ -181,14 +226,14 @@ class _Answer:
             writer.int16(self._error_of_missing(name, may_create))
             self._named(name, _NO_ID)
         writer.array_size(0)
-        self._end_of_topic(name, topic_id is None and self._wanted.with_topic_operations)
+        self._end_of_topic(name, topic_id is None and self.wanted.with_topic_operations)
 
     def _error_of_missing(self, name: str, may_create: bool) -> ErrorCode:
         if name in self.being_created:
             return ErrorCode.LEADER_NOT_AVAILABLE
         code = self._missing_topics.missing(name, may_create)
         if code is ErrorCode.LEADER_NOT_AVAILABLE:
-            self.being_created |= {name}
+            self.being_created.add(name)
         return code
 
     def _named(self, name: str | None, topic_id: bytes) -> None:

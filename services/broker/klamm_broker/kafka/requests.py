@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from klamm_broker.kafka.throttle import Throttle
 
 
+COLD_REQUEST_MAX_BYTES: Final = 8 * 1024 * 1024
+"""The largest request except Produce and Fetch. The memory and the time of decoding grow with the number of items, and
+an item may be a single byte."""
+ARRAY_ITEMS_MAX: Final = 100_000
+"""The most items of an array in a request, except Produce and Fetch. Kafka has no such limit. Clients reach it only if
+they name more than 100,000 topics, or groups of one coordinator, in one request."""
+
+
 class ApiKey(IntEnum):
     """The APIs with their numbers in Kafka's protocol."""
 

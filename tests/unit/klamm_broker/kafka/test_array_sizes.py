@@ -13,7 +13,7 @@ from kio.serial import entity_writer
 
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.array_sizes import check_array_sizes
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request
+from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, COLD_REQUEST_MAX_BYTES, SPOKEN, ApiKey, Request
 from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
@@ -102,6 +102,18 @@ def test_an_array_that_claims_billions_of_items_is_malformed(api_key: ApiKey, ve
 
 
 def test_requests_other_than_produce_have_their_own_size_limit() -> None:
-    body = b"\x00" * (messages.COLD_REQUEST_MAX_BYTES + 1)
+    body = b"\x00" * (COLD_REQUEST_MAX_BYTES + 1)
     with pytest.raises(MalformedRequestError, match="expected at most"):
         messages.decode(Request(ApiKey.HEARTBEAT, 0, 1, "", "", memoryview(body), 0, False))
+
+
+def array_of(count: int) -> Request:
+    """Returns a DeleteGroups with that many empty ids."""
+    body = count.to_bytes(4, "big") + bytes(2 * count)
+    return Request(ApiKey.DELETE_GROUPS, 0, 1, "", "", memoryview(body), 0, False)
+
+
+def test_an_array_has_a_limit_whatever_the_size_of_its_items() -> None:
+    assert len(messages.decode(array_of(ARRAY_ITEMS_MAX)).groups_names) == ARRAY_ITEMS_MAX
+    with pytest.raises(MalformedRequestError, match="expected at most 100000"):
+        messages.decode(array_of(ARRAY_ITEMS_MAX + 1))

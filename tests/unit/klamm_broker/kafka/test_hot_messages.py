@@ -8,6 +8,7 @@ import random
 import struct
 import uuid
 from collections.abc import Iterable, Sequence
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,13 +39,14 @@ from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.wire import AnswerWriter, Part
+from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError, Part
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.fetch_reader import PartitionAnswer
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from klamm_server.net.listeners import Listener, SecurityProtocol, encode
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.loop_slices import SLICE_MAX_S, LoopSlices
 
 FLIGHTS = uuid.UUID(int=7)
 UNKNOWN = uuid.UUID(int=9)
@@ -512,10 +514,43 @@ class ScriptedMetadata:
         return ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def metadata_of(request: Request, handler: ScriptedMetadata, view: SeenCluster) -> bytes:
-    answer = metadata(request, handler, view, TOPIC_IDS)
+def metadata_of(
+    request: Request, handler: ScriptedMetadata, view: SeenCluster, slices: LoopSlices | None = None
+) -> bytes:
+    answer = metadata(request, handler, view, TOPIC_IDS, slices or LoopSlices())
     assert isinstance(answer, list) or handler.asked
     return joined(answer if isinstance(answer, list) else asyncio.run(answer))
+
+
+def names_request(names: int) -> Request:
+    topics = [{"name": f"t{number}", "topic_id": None} for number in range(names)]
+    fields = {"topics": [*topics, {"name": "flights", "topic_id": None}], "allow_auto_topic_creation": False}
+    return request_of(ApiKey.METADATA, 4, fields)
+
+
+def test_metadata_of_many_names_are_written_in_several_turns_of_the_loop() -> None:
+    request, clock_s = names_request(1_000), count(0, SLICE_MAX_S)
+    at_once = metadata(request, ScriptedMetadata(), CLUSTER, TOPIC_IDS, LoopSlices(lambda: 0.0))
+    assert isinstance(at_once, list)
+
+    async def in_turns() -> tuple[bytes, int]:
+        answer = metadata(request, ScriptedMetadata(), CLUSTER, TOPIC_IDS, LoopSlices(lambda: next(clock_s)))
+        assert not isinstance(answer, list)
+        task = asyncio.create_task(answer)
+        turns = 0
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return joined(task.result()), turns
+
+    answer, turns = asyncio.run(in_turns())
+    assert answer == joined(at_once)
+    assert turns >= 20
+
+
+def test_metadata_are_refused_for_more_names_than_an_array_may_have() -> None:
+    with pytest.raises(MalformedRequestError, match="100001 topics; expected at most 100000"):
+        metadata(names_request(100_000), ScriptedMetadata(), CLUSTER, TOPIC_IDS, LoopSlices(lambda: 0.0))
 
 
 @pytest.mark.parametrize("everything", [False, True])
