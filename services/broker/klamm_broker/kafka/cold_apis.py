@@ -1,10 +1,17 @@
-"""Answers requests by API key, for all APIs whose messages kio decodes and encodes."""
+"""Answers requests by API key, for all APIs whose messages kio decodes and encodes.
+
+A thread decodes a large request and encodes its answer, because each item takes some microseconds. Until the thread is
+done, the event loop gets its share of the interpreter every few milliseconds. Only one large request at a time uses a
+thread, so that clients cannot take all threads from the broker.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from time import thread_time
+from typing import Any, Final, TypeVar
 
 from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.kafka import coordinators, log_dirs, messages, partitions
@@ -28,6 +35,11 @@ from klamm_broker.kafka.users import UserApis
 from klamm_broker.kafka.voters import VoterApis
 from klamm_server.runtime.clock import Clock
 
+ResultT = TypeVar("ResultT")
+
+LARGE_BYTES: Final = 64 * 1024
+"""The size from which a request is decoded in a thread, and its answer encoded."""
+
 ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
 """A handler of a request. It gets the request and its body as decoded by kio."""
 
@@ -45,6 +57,8 @@ class ColdApis:
         clock: Clock,
     ) -> None:
         self._list_offsets = handlers.list_offsets
+        self._thread = asyncio.Lock()
+        """Held by the large request that uses a thread."""
         self._handlers: dict[ApiKey, ColdHandler] = {
             **_partitions(handlers),
             **_groups(GroupApis(to_coordinators, topic_ids, cluster), ConsumerGroupApis(to_coordinators, cluster)),
@@ -70,13 +84,31 @@ class ColdApis:
         connection."""
         if request.api_key is ApiKey.LIST_OFFSETS:
             return self.list_offsets(request)
+        if len(request.frame) >= LARGE_BYTES:
+            wanted = await self._in_thread(request, partial(messages.decode, request))
+            answer = await self._handlers[request.api_key](request, wanted)
+            return [await self._in_thread(request, partial(messages.encode, request, answer))]
         answer = await self._handlers[request.api_key](request, messages.decode(request))
         return [messages.encode(request, answer)]
+
+    async def _in_thread(self, request: Request, work: Callable[[], ResultT]) -> ResultT:
+        """Returns the result of `work`, and charges the client for the time that it took."""
+        async with self._thread:
+            result, took_s = await asyncio.to_thread(_timed, work)
+        if request.throttle is not None:
+            request.throttle.charge_time(took_s)
+        return result
 
     def list_offsets(self, request: Request) -> Parts:
         """Returns the body of the answer to a ListOffsets. Raises MalformedRequestError."""
         answer = partitions.list_offsets(request, messages.decode(request), self._list_offsets)
         return [messages.encode(request, answer)]
+
+
+def _timed(work: Callable[[], ResultT]) -> tuple[ResultT, float]:
+    """Returns the result of `work`, and the processor time that it took in seconds."""
+    began_s = thread_time()
+    return work(), thread_time() - began_s
 
 
 def _partitions(handlers: Handlers) -> dict[ApiKey, ColdHandler]:

@@ -3,21 +3,24 @@ ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.coordinators import check_is_coordinator
+from klamm_broker.kafka.few_at_once import few_at_once
 from klamm_broker.kafka.forwarding import Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_server.security.session import refuse_early
 
 TIMEOUT_MS = 30_000
 CONSUMER_MEMBER = 1
@@ -56,14 +59,15 @@ class ConsumerGroupApis:
         }
 
     async def describe(self, request: Request, wanted: Any) -> Fields:
-        is_asked_for = wanted.include_authorized_operations
-        described = (self._describe(one, authorized_operations.of_group(one, is_asked_for)) for one in wanted.group_ids)
-        return {"groups": await asyncio.gather(*described)}
+        describe = partial(self._describe, wanted.include_authorized_operations)
+        return {"groups": await few_at_once(describe, wanted.group_ids)}
 
-    async def _describe(self, group_id: str, operations: int) -> Fields:
+    async def _describe(self, with_operations: bool, group_id: str) -> Fields:
+        operations = authorized_operations.of_group(group_id, with_operations)
         ask = pb.ConsumerGroupDescribeRequest(group_ids=[group_id])
         try:
             check_is_coordinator(self._cluster, group_id)
+            refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
             answer = await self._coordinators.ask(
                 GROUP_METADATA_TOPIC, group_id, CoordinatorStub.consumer_group_describe, ask, timeout_ms=TIMEOUT_MS
             )

@@ -20,7 +20,8 @@ their log again.
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
@@ -28,13 +29,20 @@ from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
 
+_KEYS_PER_TURN: Final = 100
+"""The number of keys after which FindCoordinator lets the event loop run."""
+
 
 async def find_coordinator(request: Request, wanted: Any, finder: CoordinatorFinder, cluster: SeenCluster) -> Fields:
     """Returns a live broker as the coordinator of each key, if the shard's owner is available."""
     keys = list(wanted.coordinator_keys) if request.version >= 4 else [wanted.key]
     # The numbers of key types are equal in Kafka and Klamm.
     key_type: int = getattr(wanted, "key_type", 0)
-    found = [_found(key_type, key, finder, cluster) for key in keys]
+    found = []
+    for number, key in enumerate(keys, 1):
+        found.append(_found(key_type, key, finder, cluster))
+        if not number % _KEYS_PER_TURN:
+            await asyncio.sleep(0)
     return {"coordinators": found} if request.version >= 4 else found[0]
 
 

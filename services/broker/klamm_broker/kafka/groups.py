@@ -3,12 +3,13 @@ OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DescribeGroups, DeleteGroup
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.calls import Unary
@@ -17,12 +18,14 @@ from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.coordinators import check_is_coordinator
+from klamm_broker.kafka.few_at_once import few_at_once
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.offset_topics import OffsetTopic, offset_topics, with_ids
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
+from klamm_server.security.session import refuse_early
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -209,7 +212,7 @@ class GroupApis:
     async def offset_fetch(self, request: Request, wanted: Any) -> Fields:
         require_stable = getattr(wanted, "require_stable", False)
         asked = wanted.groups if request.version >= 8 else [wanted]
-        found = await asyncio.gather(*(self._fetch_offsets(request, group, require_stable) for group in asked))
+        found = await few_at_once(partial(self._fetch_offsets, request, require_stable), asked)
         if request.version >= 8:
             return {"groups": found}
         (only,) = found
@@ -218,7 +221,7 @@ class GroupApis:
             only = {**only, "topics": _failed_topics(offset_topics(wanted.topics, self._topic_ids), only["error_code"])}
         return only
 
-    async def _fetch_offsets(self, request: Request, wanted: Any, require_stable: bool) -> Fields:
+    async def _fetch_offsets(self, request: Request, require_stable: bool, wanted: Any) -> Fields:
         group_id, topics = wanted.group_id, offset_topics(wanted.topics or (), self._topic_ids)
         known = [one for one in topics if not one.is_unknown]
         ask = pb.OffsetFetchRequest(
@@ -230,6 +233,7 @@ class GroupApis:
             member_epoch=getattr(wanted, "member_epoch", -1),
         )
         try:
+            refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
             answer = await self._ask(group_id, CoordinatorStub.offset_fetch, ask)
         except BrokerError as error:
             answer = pb.OffsetFetchResponse(error_code=error.code)
@@ -295,15 +299,13 @@ class GroupApis:
 
     async def describe_groups(self, request: Request, wanted: Any) -> Fields:
         is_asked_for = getattr(wanted, "include_authorized_operations", False)
-        described = (
-            self._describe(one, request.version, authorized_operations.of_group(one, is_asked_for))
-            for one in wanted.groups
-        )
-        return {"groups": await asyncio.gather(*described)}
+        return {"groups": await few_at_once(partial(self._describe, request.version, is_asked_for), wanted.groups)}
 
-    async def _describe(self, group_id: str, version: int, operations: int) -> Fields:
+    async def _describe(self, version: int, with_operations: bool, group_id: str) -> Fields:
+        operations = authorized_operations.of_group(group_id, with_operations)
         try:
             check_is_coordinator(self._cluster, group_id)
+            refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
             answer = await self._ask(
                 group_id, CoordinatorStub.describe_groups, pb.DescribeGroupsRequest(group_ids=[group_id])
             )
@@ -337,11 +339,12 @@ class GroupApis:
         }
 
     async def delete_groups(self, request: Request, wanted: Any) -> Fields:
-        return {"results": await asyncio.gather(*map(self._delete, wanted.groups_names))}
+        return {"results": await few_at_once(self._delete, wanted.groups_names)}
 
     async def _delete(self, group_id: str) -> Fields:
         try:
             check_is_coordinator(self._cluster, group_id)
+            refuse_early(AclOperation.DELETE, ResourceType.GROUP, group_id)
             answer = await self._ask(
                 group_id, CoordinatorStub.delete_groups, pb.DeleteGroupsRequest(group_ids=[group_id])
             )

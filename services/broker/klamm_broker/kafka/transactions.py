@@ -9,8 +9,8 @@ coordinator before a transaction's first write.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -23,6 +23,7 @@ from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
 from klamm_broker.kafka.coordinators import check_is_coordinator
+from klamm_broker.kafka.few_at_once import few_at_once
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
@@ -30,7 +31,7 @@ from klamm_broker.kafka.offset_topics import offset_topics, with_ids
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_server.security.session import for_itself, require
+from klamm_server.security.session import for_itself, refuse_early, require
 
 _FENCED_SINCE: Final = {
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -119,7 +120,7 @@ class TransactionApis:
         """Adds partitions to a transaction. From version 4 on, a request may have several transactions, as Kafka's
         brokers send it (KIP-890)."""
         if request.version >= 4:
-            by_transaction = await asyncio.gather(*(self._add_to_one(request, one) for one in wanted.transactions))
+            by_transaction = await few_at_once(partial(self._add_to_one, request), wanted.transactions)
             return {"error_code": ErrorCode.NONE, "results_by_transaction": by_transaction}
         results = await self._add(
             wanted.v3_and_below_transactional_id,
@@ -255,12 +256,13 @@ class TransactionApis:
         }
 
     async def describe_transactions(self, request: Request, wanted: Any) -> Fields:
-        return {"transaction_states": await asyncio.gather(*map(self._describe, wanted.transactional_ids))}
+        return {"transaction_states": await few_at_once(self._describe, wanted.transactional_ids)}
 
     async def _describe(self, transactional_id: str) -> Fields:
         ask = pb.DescribeTransactionsRequest(transactional_ids=[transactional_id])
         try:
             check_is_coordinator(self._cluster, transactional_id)
+            refuse_early(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             (found,) = (await self._ask(transactional_id, CoordinatorStub.describe_transactions, ask)).transactions
         except BrokerError as error:
             found = pb.DescribedTransaction(error_code=error.code, transactional_id=transactional_id)

@@ -6,8 +6,8 @@ coordinators use gRPC. For a partition of `__consumer_offsets`, the group coordi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from klamm.wire.v1.common_pb2 import (
 )
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.handlers.write_txn_markers import MarkedPartition, MarkerToWrite, WriteTxnMarkersHandler
+from klamm_broker.kafka.few_at_once import few_at_once
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
@@ -72,11 +73,11 @@ async def _write(wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coo
         names = (*others, *(TopicPartition(GROUP_METADATA_TOPIC, number) for number in offsets))
         return [MarkedPartition(*name, denied) for name in names]
     (here,) = await handler.write_txn_markers([MarkerToWrite(end, others)])
-    there = await asyncio.gather(*(_write_to_offsets(end, number, coordinators) for number in offsets))
+    there = await few_at_once(partial(_write_to_offsets, end, coordinators), offsets)
     return [*here, *there]
 
 
-async def _write_to_offsets(end: TransactionEnd, number: int, coordinators: Coordinators) -> MarkedPartition:
+async def _write_to_offsets(end: TransactionEnd, coordinators: Coordinators, number: int) -> MarkedPartition:
     marker = TxnMarker(
         producer_id=end.producer_id,
         producer_epoch=end.producer_epoch,

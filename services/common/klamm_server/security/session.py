@@ -160,6 +160,15 @@ def require(operation: AclOperation, resource_type: ResourceType, name: str) -> 
         raise refusal(resource_type)
 
 
+def refuse_early(operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+    """Raises the error of the resource's type unless the caller may perform the operation, before another server is
+    asked that checks it again.
+
+    The audit of this server records only a refusal. The other server records an allowed operation."""
+    if not may_be_shown(operation, resource_type, name):
+        require(operation, resource_type, name)
+
+
 def require_cluster(*operations: AclOperation) -> None:
     """Raises ClusterAuthorizationFailedError unless the caller may perform one of these operations on the cluster."""
     if not may_with_cluster(*operations):

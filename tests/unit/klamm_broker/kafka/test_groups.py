@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult
 from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.requests import ApiKey
+from tests.support.callers import allow, called_with
 from tests.support.cold_requests import ALONE, FLIGHTS, TOPIC_IDS, UNKNOWN, ScriptedCoordinators, answer_of
 
 
@@ -152,3 +154,29 @@ def test_an_unstable_offset_is_an_error_of_each_partition_if_topics_are_named_by
     (group,) = asyncio.run(answer_of(groups.offset_fetch, ApiKey.OFFSET_FETCH, 10, fields)).groups
     assert (group.error_code, group.topics[0].topic_id) == (0, FLIGHTS)
     assert {int(one.error_code) for one in group.topics[0].partitions} == {ErrorCode.UNSTABLE_OFFSET_COMMIT}
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "fields"),
+    [
+        (ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g", "mine"], "include_authorized_operations": False}),
+        (ApiKey.DELETE_GROUPS, 2, {"groups_names": ["g", "mine"]}),
+    ],
+)
+def test_no_coordinator_is_asked_about_a_group_that_the_caller_may_not_use(
+    api_key: ApiKey, version: int, fields: dict[str, Any]
+) -> None:
+    def described(request: Any) -> pb.DescribeGroupsResponse:
+        return pb.DescribeGroupsResponse(groups=[pb.DescribedGroup(group_id=one) for one in request.group_ids])
+
+    def deleted(request: Any) -> pb.DeleteGroupsResponse:
+        return pb.DeleteGroupsResponse(results=[pb.DeletedGroup(group_id=one) for one in request.group_ids])
+
+    coordinators = ScriptedCoordinators({"describe_groups": described, "delete_groups": deleted})
+    groups = GroupApis(coordinators, TOPIC_IDS, ALONE)
+    handler = groups.describe_groups if api_key is ApiKey.DESCRIBE_GROUPS else groups.delete_groups
+    with called_with(allow(AclOperation.DELETE, ResourceType.GROUP, "mine")):
+        answer = asyncio.run(answer_of(handler, api_key, version, fields))
+    results = answer.groups if api_key is ApiKey.DESCRIBE_GROUPS else answer.results
+    assert [one.error_code for one in results] == [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NONE]
+    assert [list(request.group_ids) for _, request in coordinators.asked] == [["mine"]]

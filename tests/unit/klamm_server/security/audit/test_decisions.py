@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
+from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.audit.decisions import TALLIES_MAX, Call, SessionAudit
 from klamm_server.security.audit.tallies import MINUTE_MS
-from klamm_server.security.session import CALL, Session
+from klamm_server.security.session import CALL, CALLER, Session, refuse_early
 from tests.support.audit_events import Heard, short
 from tests.support.callers import ALICE, HOST, allow, index_of
 
@@ -87,6 +90,20 @@ def test_a_denial_of_several_sufficient_operations_is_audited_once() -> None:
     (event,) = told.events()
     assert short(event) == (6003, False, ALICE, "", CLUSTER_NAME, 1)
     assert event["unmapped"] == {"operation": "CLUSTER_ACTION"}
+
+
+def test_an_early_refusal_is_audited_once_and_an_early_permission_is_left_to_the_next_server() -> None:
+    told = Told(audit_events=ALL_EVENTS)
+    token = CALLER.set(told.session)
+    try:
+        refuse_early(AclOperation.WRITE, ResourceType.TOPIC, "orders")
+        assert told.events() == []
+        with pytest.raises(EXCEPTIONS[ErrorCode.GROUP_AUTHORIZATION_FAILED]):
+            refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, "g")
+    finally:
+        CALLER.reset(token)
+    (event,) = told.events()
+    assert short(event) == (6003, False, ALICE, "", "g", 1)
 
 
 def test_the_number_of_tallies_of_a_session_is_bounded() -> None:

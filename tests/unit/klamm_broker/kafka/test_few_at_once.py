@@ -1,0 +1,64 @@
+"""Tests that a request asks about few items at the same time, and about each item once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from klamm_broker.kafka.few_at_once import AT_ONCE, few_at_once
+
+
+class Asked:
+    """A call that waits for some turns of the loop, and counts how many calls are running."""
+
+    def __init__(self, turns: int = 0, fails_at: int = -1) -> None:
+        self.running = self.most = self.calls = 0
+        self._turns = turns
+        self._fails_at = fails_at
+
+    async def ask(self, number: int) -> str:
+        self.calls += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        for _ in range(self._turns):
+            await asyncio.sleep(0)
+        self.running -= 1
+        if number == self._fails_at:
+            raise ValueError(number)
+        return f"answer {number}"
+
+
+@pytest.mark.parametrize("count", [0, 1, AT_ONCE, AT_ONCE + 1, 1_000])
+def test_each_item_has_its_result_and_few_are_asked_at_once(count: int) -> None:
+    asked = Asked(turns=3)
+    assert asyncio.run(few_at_once(asked.ask, range(count))) == [f"answer {number}" for number in range(count)]
+    assert asked.calls == count
+    assert asked.most == min(count, AT_ONCE)
+
+
+def test_other_tasks_run_between_answers_that_need_no_waiting() -> None:
+    async def run() -> int:
+        task = asyncio.create_task(few_at_once(Asked().ask, range(100 * AT_ONCE)))
+        turns = 0
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert asyncio.run(run()) >= 100
+
+
+def test_after_an_error_nothing_more_is_asked() -> None:
+    asked = Asked(turns=1, fails_at=AT_ONCE)
+
+    async def run() -> int:
+        with pytest.raises(ValueError, match="32"):
+            await few_at_once(asked.ask, range(1_000))
+        calls = asked.calls
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return asked.calls - calls
+
+    assert asyncio.run(run()) == 0
+    assert asked.calls <= 3 * AT_ONCE
