@@ -26,6 +26,7 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.gate import Gate
 from klamm_server.security.logins.logins import Logins
+from klamm_server.security.quotas.client_quotas import ClientQuotas
 from tests.support.kafka_door import Door, answer_to, echo, frame
 from tests.support.waiting import until
 
@@ -70,11 +71,15 @@ class World:
 
     @contextlib.asynccontextmanager
     async def opened(
-        self, handle: Any = echo, tls: TlsClients | None = None, gate: Gate | None = None
+        self,
+        handle: Any = echo,
+        tls: TlsClients | None = None,
+        gate: Gate | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> AsyncIterator[Door]:
         if tls is not None:
             tls.room = self.room
-        async with Door(handle, connections_max=1_000, sasl=self.sasl, tls=tls, gate=gate) as door:
+        async with Door(handle, connections_max=1_000, sasl=self.sasl, tls=tls, gate=gate, quotas=quotas) as door:
             try:
                 yield door
             finally:

@@ -65,6 +65,10 @@ AnswerInTime = Coroutine[Any, Any, Answer]
 class LoginOf(Protocol):
     """The login of a connection, on a listener with logins."""
 
+    @property
+    def is_done(self) -> bool:
+        """True after the first login."""
+
     def hold_back(self, rest_ms: int) -> None:
         """Delays the start of the login's time limit by `rest_ms`."""
 

@@ -47,7 +47,7 @@ STALL_BYTES = 64 * 1024
 memory."""
 
 _FREE: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""The APIs that no quota counts: requests of servers and of logins."""
+"""The APIs that no quota counts: requests of servers and of logins. Nothing is counted before the first login."""
 
 
 def _camel_case(api_key: ApiKey) -> str:
@@ -239,7 +239,11 @@ class KafkaListener:
         version = request.version if request.is_spoken else "unknown"
         metrics.KAFKA_REQUESTS.labels(request.api_key, version).inc()
         times = self._times_of(request.api_key)
-        if self._quotas.is_on and request.api_key not in _FREE:
+        if (
+            self._quotas.is_on
+            and request.api_key not in _FREE
+            and (connection.login is None or connection.login.is_done)
+        ):
             request = self._charged(connection, request)
         began_s = perf_counter()
         handle = self._handle

@@ -68,6 +68,11 @@ class ClientLogin:
         self._ends: asyncio.TimerHandle | None = None
         self._end_s = asyncio.get_running_loop().time() + clients.timeout_ms / 1000
 
+    @property
+    def is_done(self) -> bool:
+        """True after the first login, also during another one."""
+        return self._login is not None and self._login.door.user is not None
+
     def hold_back(self, rest_ms: int) -> None:
         """Delays the start of the login's time limit by `rest_ms`. Called before `begin`."""
         self._end_s += rest_ms / 1000

@@ -13,12 +13,15 @@ import pytest
 
 from klamm.acls import AclOperation, ResourceType
 from klamm.errors import ErrorCode
+from klamm.quotas import REQUEST_PERCENTAGE
 from klamm_broker.kafka.handshake_room import SHARE_OF_AN_ADDRESS
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.gate import Gate
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.rate_window import WindowSpan
 from klamm_server.security.session import CALLER
 from tests.support import certificates
 from tests.support.kafka_door import REQUEST_MAX_BYTES, answer_to, frame
@@ -94,6 +97,28 @@ def test_before_the_login_only_api_versions_is_handled(run: Run) -> None:
             assert [one.api_key for one in handled] == [ApiKey.API_VERSIONS]
 
     run(scenario())
+
+
+@both_loops
+def test_quotas_count_a_client_only_after_its_login(run: Run) -> None:
+    quotas = ClientQuotas(WindowSpan())
+    quotas.apply({(("client-id", None),): {REQUEST_PERCENTAGE: 100.0}})
+    counted: list[int] = []
+
+    def handle(request: Request) -> Any:
+        return [b"versions"]
+
+    async def scenario() -> None:
+        async with World().opened(handle, quotas=quotas) as door:
+            client = await Client.of(door)
+            for _ in range(2):
+                assert await client.ask(ApiKey.API_VERSIONS, 0, b"") == b"versions"
+                counted.append(len(quotas))
+                if len(counted) == 1:
+                    assert await client.by_plain() == 0
+
+    run(scenario())
+    assert counted == [0, 1]
 
 
 @both_loops

@@ -2,7 +2,7 @@
 
 Memory is bounded: rates of clients that have gone are forgotten after an hour, and the one that was used longest ago
 when there are too many. A forgotten client starts again, with the burst of a new one. A client chooses its client id
-freely, so quotas that are to protect somebody are by user or address."""
+freely, so quotas that are to protect somebody are by user or address. A long client id is not kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from klamm.quotas import IP, QuotaEntity
 from klamm.setting import INT_MAX
 from klamm_server.security.acls.hosts import canonical_address
-from klamm_server.security.quotas.precedence import Quota, Quotas, limit_of_address, quota_of
+from klamm_server.security.quotas.precedence import KEPT_CLIENT_ID_MAX, Quota, Quotas, limit_of_address, quota_of
 from klamm_server.security.quotas.rate_window import RateWindow, WindowSpan
 
 CLIENTS_MAX: Final = 10_000
@@ -88,9 +88,11 @@ class ClientQuotas:
         try:
             return self._found[wanted]
         except KeyError:
-            if len(self._found) >= CLIENTS_MAX:
-                self._found.clear()
-            found = self._found[wanted] = quota_of(self._quotas, key, user, client_id)
+            found = quota_of(self._quotas, key, user, client_id)
+            if len(client_id) <= KEPT_CLIENT_ID_MAX:
+                if len(self._found) >= CLIENTS_MAX:
+                    self._found.clear()
+                self._found[wanted] = found
             return found
 
     def _rate(self, key: str, quota: Quota, now_ms: int) -> RateWindow:

@@ -19,12 +19,16 @@ Each key (`klamm.quotas`) is looked up by itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.quotas import CLIENT_ID, IP, USER, QuotaEntity
 
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 """The limits by quota key, of each entity that has any."""
+
+
+KEPT_CLIENT_ID_MAX: Final = 128
+"""The longest client id that is kept as it is, in characters. A client chooses its client id, of any length."""
 
 
 class Quota(NamedTuple):
@@ -33,12 +37,14 @@ class Quota(NamedTuple):
     limit: float
     """The limit per second."""
     sharers: tuple[str, str]
-    """The user and the client id of all clients that share the quota. An empty text stands for any."""
+    """The user and the client id of all clients that share the quota. An empty text stands for any. A longer client id
+    than `KEPT_CLIENT_ID_MAX` is shortened, and stays different from others."""
 
 
 def quota_of(quotas: Quotas, key: str, user: str, client_id: str) -> Quota | None:
     """Returns the quota with that key that applies to a client, or None."""
-    both, of_user, of_client = (user, client_id), (user, ""), ("", client_id)
+    kept = _kept(client_id)
+    both, of_user, of_client = (user, kept), (user, ""), ("", kept)
     for entity, sharers in (
         (((CLIENT_ID, client_id), (USER, user)), both),
         (((CLIENT_ID, None), (USER, user)), both),
@@ -53,6 +59,13 @@ def quota_of(quotas: Quotas, key: str, user: str, client_id: str) -> Quota | Non
         if limit is not None:
             return Quota(limit, sharers)
     return None
+
+
+def _kept(client_id: str) -> str:
+    """Returns the client id, or a short text in its place. Clients cannot choose the hash, which has a random key."""
+    if len(client_id) <= KEPT_CLIENT_ID_MAX:
+        return client_id
+    return f"{client_id[:KEPT_CLIENT_ID_MAX]}#{hash(client_id):x}"
 
 
 def limit_of_address(quotas: Quotas, key: str, address: str) -> float | None:

@@ -81,3 +81,23 @@ def test_an_idle_client_is_forgotten_after_an_hour() -> None:
     quotas.charge(PRODUCER_BYTE_RATE, "u", "b", 1, IDLE_MS // 2)
     quotas.charge(PRODUCER_BYTE_RATE, "u", "c", 1, IDLE_MS)
     assert len(quotas) == 2
+
+
+def test_a_long_client_id_is_counted_but_not_kept() -> None:
+    quotas = ClientQuotas(WindowSpan())
+    quotas.apply({ANY_CLIENT: {PRODUCER_BYTE_RATE: 100.0}})
+    long, other = "c" * 30_000, "c" * 29_999 + "d"
+    assert quotas.charge(PRODUCER_BYTE_RATE, "alice", long, 2000, 0) > 0
+    assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "alice", long, 0) > 0
+    assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "alice", other, 0) == 0
+    kept = [*quotas._found, *quotas._rates]
+    assert len(kept) == len(quotas) == 2
+    assert max(len(text) for sharers in kept for text in sharers) < 200
+
+
+def test_a_quota_of_a_long_client_id_applies_to_it() -> None:
+    quotas = ClientQuotas(WindowSpan())
+    long = "c" * 30_000
+    quotas.apply({(("client-id", long),): {PRODUCER_BYTE_RATE: 100.0}})
+    assert quotas.charge(PRODUCER_BYTE_RATE, "alice", long, 2000, 0) > 0
+    assert quotas.charge(PRODUCER_BYTE_RATE, "alice", long + "c", 2000, 0) == 0
