@@ -8,14 +8,17 @@ turn, first come, first served. So many long requests do not delay short ones mo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
+ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 SLICE_MAX_S: Final = 0.005
 """After this time, the work pauses at its next `yield`."""
+ITEMS_PER_TURN: Final = 500
+"""The number of items after which `each_in_turns` lets the event loop run. A check of a right takes microseconds."""
 
 
 class LoopSlices:
@@ -46,3 +49,13 @@ class LoopSlices:
                 result = self.begin(work)
             if result is not None:
                 return result
+
+
+async def each_in_turns(do: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> list[ResultT]:
+    """Returns the result of `do` for each item, and lets the event loop run in between if there are many items."""
+    results = []
+    for number, item in enumerate(items, 1):
+        results.append(do(item))
+        if not number % ITEMS_PER_TURN:
+            await asyncio.sleep(0)
+    return results

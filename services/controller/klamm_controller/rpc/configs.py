@@ -28,7 +28,7 @@ class ConfigsRpcs:
         self._gateway = gateway
 
     async def describe_configs(self, request: DescribeConfigsRequest, context: CallContext) -> DescribeConfigsResponse:
-        permitted: Permitted[DescribeConfigsResource, DescribedConfigs] = Permitted(
+        permitted: Permitted[DescribeConfigsResource, DescribedConfigs] = await Permitted.of(
             request.resources,
             lambda wanted: may_with_configs(AclOperation.DESCRIBE_CONFIGS, wanted.resource),
             _not_described,
@@ -47,7 +47,7 @@ class ConfigsRpcs:
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, context: CallContext
     ) -> IncrementalAlterConfigsResponse:
-        permitted: Permitted[AlterConfigsResource, NamedResult] = Permitted(
+        permitted: Permitted[AlterConfigsResource, NamedResult] = await Permitted.of(
             request.resources,
             lambda wanted: may_with_configs(AclOperation.ALTER_CONFIGS, wanted.resource),
             _not_altered,

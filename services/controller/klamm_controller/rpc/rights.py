@@ -13,6 +13,7 @@ from klamm.acls import AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_pb2 import ConfigResource
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may, may_be_shown_with_cluster, may_with_cluster
 
 AskedT = TypeVar("AskedT")
@@ -20,24 +21,29 @@ ResultT = TypeVar("ResultT")
 
 
 class Permitted(Generic[AskedT, ResultT]):
-    """The items of a request, split by the caller's rights. `asked` has the permitted items; `refuse` makes the result
-    of each other item."""
+    """The items of a request, split by the caller's rights. `asked` has the permitted items. `of` makes it."""
 
-    def __init__(
-        self,
+    def __init__(self, checked: Sequence[tuple[AskedT, ResultT | None]]) -> None:
+        """`checked` has every item with its result if it is refused, or None if it is permitted."""
+        self._checked = checked
+        self.asked = [one for one, refused in checked if refused is None]
+
+    @classmethod
+    async def of(
+        cls,
         asked: Iterable[AskedT],
         is_permitted: Callable[[AskedT], bool],
         refuse: Callable[[AskedT], ResultT],
-    ) -> None:
-        self._all = [(one, is_permitted(one)) for one in asked]
-        self._refuse = refuse
-        self.asked = [one for one, permitted in self._all if permitted]
+    ) -> Permitted[AskedT, ResultT]:
+        """Checks each item. `refuse` makes the result of one that is not permitted. Lets the event loop run in between,
+        because a caller without any right can name very many items."""
+        return cls(await each_in_turns(lambda one: (one, None if is_permitted(one) else refuse(one)), asked))
 
     def results(self, decided: Sequence[ResultT]) -> list[ResultT]:
         """Returns the results of all items in the order of the request, where `decided` are the results of the
         permitted items."""
         results = iter(decided)
-        return [next(results) if permitted else self._refuse(one) for one, permitted in self._all]
+        return [next(results) if refused is None else refused for _, refused in self._checked]
 
 
 def may_create(topic: str) -> bool:

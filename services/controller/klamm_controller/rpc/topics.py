@@ -48,13 +48,13 @@ class TopicsRpcs:
         self._rng = rng
 
     async def create_topics(self, request: CreateTopicsRequest, context: CallContext) -> CreateTopicsResponse:
-        permitted: Permitted[NewTopic, CreatedTopic] = Permitted(
+        permitted: Permitted[NewTopic, CreatedTopic] = await Permitted.of(
             request.topics,
             lambda topic: may_create(topic.name),
             lambda topic: CreatedTopic(name=topic.name, error_code=_DENIED, error_message=_DENIED.text),
         )
         charge = self._mutations.begin(request.client_id, validate_only=request.validate_only)
-        admitted: Permitted[NewTopic, CreatedTopic] = Permitted(
+        admitted: Permitted[NewTopic, CreatedTopic] = await Permitted.of(
             permitted.asked,
             charge.admits_creation,
             lambda topic: CreatedTopic(name=topic.name, error_code=EXCEEDED, error_message=EXCEEDED.text),
@@ -73,11 +73,11 @@ class TopicsRpcs:
         return await self._gateway.change(decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
 
     async def delete_topics(self, request: DeleteTopicsRequest, context: CallContext) -> DeleteTopicsResponse:
-        permitted: Permitted[str, NamedResult] = Permitted(
+        permitted: Permitted[str, NamedResult] = await Permitted.of(
             request.topics, partial(may, AclOperation.DELETE, ResourceType.TOPIC), _denied
         )
         charge = self._mutations.begin(request.client_id)
-        admitted: Permitted[str, NamedResult] = Permitted(permitted.asked, charge.admits_deletion, _exceeded)
+        admitted: Permitted[str, NamedResult] = await Permitted.of(permitted.asked, charge.admits_deletion, _exceeded)
         wanted = DeleteTopicsRequest(topics=admitted.asked)
 
         async def decided() -> DeleteTopicsResponse:
@@ -92,13 +92,13 @@ class TopicsRpcs:
     async def create_partitions(
         self, request: CreatePartitionsRequest, context: CallContext
     ) -> CreatePartitionsResponse:
-        permitted: Permitted[NewPartitions, NamedResult] = Permitted(
+        permitted: Permitted[NewPartitions, NamedResult] = await Permitted.of(
             request.topics,
             lambda wanted: may(AclOperation.ALTER, ResourceType.TOPIC, wanted.topic),
             lambda wanted: _denied(wanted.topic),
         )
         charge = self._mutations.begin(request.client_id, validate_only=request.validate_only)
-        admitted: Permitted[NewPartitions, NamedResult] = Permitted(
+        admitted: Permitted[NewPartitions, NamedResult] = await Permitted.of(
             permitted.asked, charge.admits_growth, lambda wanted: _exceeded(wanted.topic)
         )
         wanted = CreatePartitionsRequest(topics=admitted.asked, validate_only=request.validate_only)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 
 from klamm.acls import AclOperation, ResourceType
@@ -27,6 +28,7 @@ from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
+from klamm_server.runtime.loop_slices import ITEMS_PER_TURN, each_in_turns
 from klamm_server.security.session import may_be_shown, may_be_shown_with_cluster, require
 
 
@@ -57,7 +59,7 @@ class GroupAdminRpc:
         return ListGroupsResponse(groups=listed)
 
     async def describe_groups(self, request: DescribeGroupsRequest, context: CallContext) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=[self._describe(group_id) for group_id in request.group_ids])
+        return DescribeGroupsResponse(groups=await each_in_turns(self._describe, request.group_ids))
 
     def _describe(self, group_id: str) -> DescribedGroup:
         try:
@@ -77,7 +79,9 @@ class GroupAdminRpc:
         """Deletes the groups, shard by shard. Answers when each shard has stored its deletions or refused them."""
         errors: dict[str, ErrorCode] = {}
         by_shard: dict[ShardHost[GroupRules], list[str]] = defaultdict(list)
-        for group_id in dict.fromkeys(request.group_ids):
+        for number, group_id in enumerate(dict.fromkeys(request.group_ids), 1):
+            if not number % ITEMS_PER_TURN:
+                await asyncio.sleep(0)
             try:
                 require(AclOperation.DELETE, ResourceType.GROUP, group_id)
                 check_group_id(group_id)

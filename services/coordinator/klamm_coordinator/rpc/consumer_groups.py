@@ -34,6 +34,7 @@ from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicId
 from klamm_coordinator.rpc.checks import check_group_id, check_length
 from klamm_coordinator.rpc.classic_groups import host_of
 from klamm_coordinator.rpc.failures import text_of
+from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import CALLER, Session, may_be_shown, require
 
 TOPIC_ID_BYTES = 16
@@ -79,7 +80,7 @@ class ConsumerGroupsRpc:
     async def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: CallContext
     ) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(groups=[self._describe(group_id) for group_id in request.group_ids])
+        return ConsumerGroupDescribeResponse(groups=await each_in_turns(self._describe, request.group_ids))
 
     def _describe(self, group_id: str) -> DescribedConsumerGroup:
         try:

@@ -43,6 +43,7 @@ from klamm_coordinator.transaction_shard.rules import TransactionRules
 from klamm_coordinator.transaction_shard.settings import TransactionSettings
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may, may_be_shown, require
 
 
@@ -167,7 +168,7 @@ class TransactionsRpc:
     async def describe_transactions(
         self, request: DescribeTransactionsRequest, context: CallContext
     ) -> DescribeTransactionsResponse:
-        return DescribeTransactionsResponse(transactions=[self._describe(one) for one in request.transactional_ids])
+        return DescribeTransactionsResponse(transactions=await each_in_turns(self._describe, request.transactional_ids))
 
     def _describe(self, transactional_id: str) -> DescribedTransaction:
         try:

@@ -17,6 +17,7 @@ from klamm_controller.rpc.mutations import Mutations
 from klamm_controller.rpc.topics import TopicsRpcs
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.loop_slices import ITEMS_PER_TURN
 from klamm_server.security.quotas.mutation_quotas import MutationQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 from tests.support.callers import allow, called_with
@@ -127,3 +128,20 @@ def test_topic_configs_need_topic_acls_and_broker_configs_need_cluster_acls(one_
         altered = asyncio.run(rpcs.incremental_alter_configs(alter, CONTEXT))
     assert [each.error_code for each in described.results] == [0, DENIED, DENIED]
     assert [each.error_code for each in altered.results] == [no_cluster, DENIED, DENIED]
+
+
+def test_a_long_request_of_a_caller_without_rights_does_not_keep_the_event_loop(one_broker: Cluster) -> None:
+    names = [f"t{number}" for number in range(10 * ITEMS_PER_TURN)]
+    rpcs = topics_of(one_broker)
+
+    async def turns() -> int:
+        task = asyncio.create_task(rpcs.delete_topics(pb.DeleteTopicsRequest(topics=names), CONTEXT))
+        count = 0
+        while not task.done():
+            await asyncio.sleep(0)
+            count += 1
+        assert [(one.name, one.error_code) for one in task.result().results] == [(name, DENIED) for name in names]
+        return count
+
+    with called_with():
+        assert asyncio.run(turns()) >= 10

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from klamm_server.runtime.loop_slices import SLICE_MAX_S, LoopSlices
+from klamm_server.runtime.loop_slices import ITEMS_PER_TURN, SLICE_MAX_S, LoopSlices, each_in_turns
 
 
 class Worker:
@@ -82,3 +82,16 @@ def test_cancelled_work_lets_the_next_one_run() -> None:
         return await second
 
     assert asyncio.run(run()) == "b"
+
+
+def test_other_tasks_run_between_the_items_of_a_long_request() -> None:
+    async def run() -> int:
+        task = asyncio.create_task(each_in_turns(str, range(10 * ITEMS_PER_TURN)))
+        turns = 0
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert task.result() == [str(number) for number in range(10 * ITEMS_PER_TURN)]
+        return turns
+
+    assert asyncio.run(run()) >= 10

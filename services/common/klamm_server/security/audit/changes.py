@@ -72,7 +72,11 @@ def _named(activity: Activity, resource_type: ResourceType) -> Callable[[Any, An
     """Reads the changes of answers that have a result for each name."""
 
     def events(request: Any, response: Any) -> Iterable[AuditEvent]:
-        return [change(activity, resource_type, one.name, one.error_code) for one in response.results]
+        return (
+            change(activity, resource_type, one.name, one.error_code)
+            for one in response.results
+            if one.error_code not in _TOLD_ALREADY
+        )
 
     return events
 
