@@ -2,7 +2,7 @@
 
 The work is a generator that yields after every few items. Its first slice runs at once. So work that is short needs no
 task, and is done in the turn of the loop in which it began. All other slices of all long work together run one in each
-turn, first come, first served. So many long requests do not delay short ones more than one does.
+turn, first come, first served. A hundred long requests delay a short one as much as a single long request does.
 """
 
 from __future__ import annotations
