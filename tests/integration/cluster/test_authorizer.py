@@ -10,9 +10,10 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from klamm import Producer as KlammProducer
-from klamm.acls import AclBindingFilter, AclOperation, ResourceType
+from klamm.acls import CLUSTER_NAME, AclBindingFilter, AclOperation, ResourceType
 from klamm.admin import NewTopic
 from klamm.errors import BrokerError, ErrorCode
+from klamm_broker.kafka.requests import ApiKey
 from tests.support.authorized_cluster import AuthorizedCluster, allow, authorized_cluster
 from tests.support.waiting import patience, wait_until
 
@@ -99,3 +100,25 @@ def test_a_deleted_acl_ends_writes_over_kafkas_protocol_and_over_grpc(cluster: A
             with pytest.raises(BrokerError) as caught:
                 by_grpc.send(TOPIC, b"v").result(patience())
             assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_client_learns_the_size_of_a_topic_that_it_created_only_with_describe_configs(
+    cluster: AuthorizedCluster,
+) -> None:
+    """Kafka's answer to other clients has an error in place of the configs."""
+    with cluster.admin() as admin:
+        for who in ("maker", "reader"):
+            admin.create_acls([allow(who, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)])
+        admin.create_acls([allow("reader", AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "made-by-reader")])
+
+    def created(who: str) -> tuple[int, int, int, int]:
+        name = f"made-by-{who}"
+        topic = {"name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
+        with cluster.wire(who) as wire:
+            asked = {"topics": [topic], "timeout": 30_000, "validate_only": False}
+            [one] = wire.ask(ApiKey.CREATE_TOPICS, 7, asked).topics
+        assert one.error_code.name == "none", one
+        return one.topic_config_error_code, one.num_partitions, one.replication_factor, min(1, len(one.configs))
+
+    assert created("maker") == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, 0)
+    assert created("reader") == (ErrorCode.NONE, 2, 1, 1)

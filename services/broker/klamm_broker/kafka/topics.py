@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.quotas import CONTROLLER_MUTATION_RATE
 from klamm.wire.v1 import controller_pb2 as pb
@@ -16,6 +17,7 @@ from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
+from klamm_server.security.session import may_be_shown
 
 _CONFIGS_SINCE: Final = 5
 _NO_CONFIGS: Final = pb.DescribedConfigs()
@@ -55,6 +57,11 @@ class TopicApis:
     async def _configs_of(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
         """Returns the effective configs of created topics (KIP-525). An error concerns only the configs, because the
         topics exist."""
+        shown = [name for name in topics if may_be_shown(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)]
+        hidden = dict.fromkeys(topics, pb.DescribedConfigs(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return {**hidden, **await self._shown_configs(shown, timeout_ms)}
+
+    async def _shown_configs(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
         resources = [pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name=name) for name in topics]
         if not resources:
             return {}
@@ -205,13 +212,15 @@ def _new_replicas(topic: Any) -> list[pb.ReplicaAssignment]:
 
 
 def _created(topic: pb.CreatedTopic, described: pb.DescribedConfigs) -> Fields:
+    """Returns a topic of the answer. As in Kafka, a client that may not see its configs does not see its size."""
+    is_shown = not topic.error_code and described.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return {
         "name": topic.name,
         "topic_id": uuid.UUID(bytes=topic.topic_id or bytes(16)),
         "error_code": topic.error_code,
         "error_message": topic.error_message or None,
-        "num_partitions": topic.partition_count if not topic.error_code else -1,
-        "replication_factor": topic.replication_factor if not topic.error_code else -1,
+        "num_partitions": topic.partition_count if is_shown else -1,
+        "replication_factor": topic.replication_factor if is_shown else -1,
         "topic_config_error_code": described.error_code,
         "configs": [described_config(one) for one in described.configs],
     }
