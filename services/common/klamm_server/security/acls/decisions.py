@@ -41,12 +41,17 @@ class DecisionRoom:
 
     def ref_of(self, decisions: Decisions) -> weakref.ref[Decisions]:
         """Returns the key of a session. The room forgets the session when it is deleted."""
-        return weakref.ref(decisions, self.give_back)
+        ref = weakref.ref(decisions, self.give_back)
+        # A reference keeps its hash, but gets none after its session was deleted.
+        hash(ref)
+        return ref
 
     def take(self, ref: weakref.ref[Decisions], size_bytes: int) -> None:
         """Counts bytes of a session. Clears the tables of other sessions, or its own, if there is no room."""
-        while self._sizes and self.held_bytes + size_bytes > self._max_bytes:
-            oldest = next(iter(self._sizes))
+        while self.held_bytes + size_bytes > self._max_bytes:
+            oldest = next(iter(self._sizes), None)
+            if oldest is None:
+                break
             decisions = oldest()
             if decisions is not None:
                 decisions.clear()

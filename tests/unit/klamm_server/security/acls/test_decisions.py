@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import uuid
 from typing import Any
 
@@ -115,6 +117,20 @@ def test_a_session_that_has_ended_gives_its_memory_back() -> None:
     assert room.held_bytes > 0
     del decisions
     assert room.held_bytes == 0
+
+
+def test_a_session_that_has_decided_nothing_ends_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", failures.append)
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    room = DecisionRoom()
+    other = Decisions(authorizer, ALICE, HERE, room)
+    other.decide(AclIndex(), AclOperation.READ, ResourceType.TOPIC, "orders")
+    ended = Decisions(authorizer, ALICE, HERE, room)
+    del ended
+    gc.collect()
+    assert room.held_bytes
+    assert not failures
 
 
 def test_a_change_of_the_acls_gives_the_memory_back() -> None:
