@@ -47,6 +47,8 @@ from klamm_server.metadata.replay import replay
 from klamm_server.net.listeners import Listener, SecurityProtocol, encode
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.runtime.loop_slices import SLICE_MAX_S, LoopSlices
+from klamm_server.security.session import Session, called_by
+from tests.support.callers import session_of
 
 FLIGHTS = uuid.UUID(int=7)
 UNKNOWN = uuid.UUID(int=9)
@@ -528,13 +530,21 @@ def names_request(names: int) -> Request:
     return request_of(ApiKey.METADATA, 4, fields)
 
 
-def test_metadata_of_many_names_are_written_in_several_turns_of_the_loop() -> None:
+@pytest.mark.parametrize("session", [None, session_of()], ids=["no authorizer", "no rights"])
+def test_metadata_of_many_names_are_written_in_several_turns_with_the_callers_rights(session: Session | None) -> None:
     request, clock_s = names_request(1_000), count(0, SLICE_MAX_S)
-    at_once = metadata(request, ScriptedMetadata(), CLUSTER, TOPIC_IDS, LoopSlices(lambda: 0.0))
+
+    def answer_of(slices: LoopSlices) -> Any:
+        def handle(asked: Request) -> Any:
+            return metadata(asked, ScriptedMetadata(), CLUSTER, TOPIC_IDS, slices)
+
+        return handle(request) if session is None else called_by(session, handle, request)
+
+    at_once = answer_of(LoopSlices(lambda: 0.0))
     assert isinstance(at_once, list)
 
     async def in_turns() -> tuple[bytes, int]:
-        answer = metadata(request, ScriptedMetadata(), CLUSTER, TOPIC_IDS, LoopSlices(lambda: next(clock_s)))
+        answer = answer_of(LoopSlices(lambda: next(clock_s)))
         assert not isinstance(answer, list)
         task = asyncio.create_task(answer)
         turns = 0
@@ -545,6 +555,7 @@ def test_metadata_of_many_names_are_written_in_several_turns_of_the_loop() -> No
 
     answer, turns = asyncio.run(in_turns())
     assert answer == joined(at_once)
+    assert (answer == metadata_of(request, ScriptedMetadata(), CLUSTER, LoopSlices(lambda: 0.0))) == (session is None)
     assert turns >= 20
 
 
