@@ -10,7 +10,11 @@ from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
-from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm.wire.v1.metadata_pb2 import (
+    CONFIG_RESOURCE_TYPE_BROKER,
+    CONFIG_RESOURCE_TYPE_GROUP,
+    CONFIG_RESOURCE_TYPE_TOPIC,
+)
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
@@ -29,7 +33,7 @@ _CONFIG_TYPES: Final = {
     "PASSWORD": 9,
 }
 """The numbers of config types in DescribeConfigs (KIP-569)."""
-_BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
+_BROKER_LOGGER, _CLIENT_METRICS = 8, 16
 """Types of resources that have configs in Kafka, but no resources to list in this cluster."""
 
 
@@ -146,7 +150,7 @@ class ConfigApis:
             CONFIG_RESOURCE_TYPE_BROKER: brokers,
             _BROKER_LOGGER: brokers,
             _CLIENT_METRICS: [],
-            _GROUP: [],
+            CONFIG_RESOURCE_TYPE_GROUP: [],
         }
         if not set(wanted.resource_types) <= names.keys():
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}

@@ -27,6 +27,7 @@ from klamm.wire.v1.controller_pb2 import (
 )
 from klamm.wire.v1.metadata_pb2 import (
     CONFIG_RESOURCE_TYPE_BROKER,
+    CONFIG_RESOURCE_TYPE_GROUP,
     CONFIG_RESOURCE_TYPE_TOPIC,
     ConfigRecord,
     MetadataRecord,
@@ -105,6 +106,8 @@ def describe(resource: ConfigResource) -> str:
     """Describes the resource in words, for error messages."""
     if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
         return f"topic {resource.name}"
+    if resource.type == CONFIG_RESOURCE_TYPE_GROUP:
+        return f"group {resource.name}"
     return f"broker {resource.name}" if resource.name else "the default of all brokers"
 
 

@@ -64,10 +64,10 @@ class ConfigsRpcs:
 
 
 def _not_described(wanted: DescribeConfigsResource) -> DescribedConfigs:
-    code = refusal_of_configs(wanted.resource)
-    return DescribedConfigs(resource=wanted.resource, error_code=code, error_message=code.text)
+    refused = refusal_of_configs(wanted.resource)
+    return DescribedConfigs(resource=wanted.resource, error_code=refused.code, error_message=refused.message)
 
 
 def _not_altered(wanted: AlterConfigsResource) -> NamedResult:
-    code = refusal_of_configs(wanted.resource)
-    return NamedResult(name=wanted.resource.name, error_code=code, error_message=code.text)
+    refused = refusal_of_configs(wanted.resource)
+    return NamedResult(name=wanted.resource.name, error_code=refused.code, error_message=refused.message)

@@ -7,17 +7,23 @@ context.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from klamm.acls import AclOperation, ResourceType
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError
 from klamm.wire.v1.controller_pb2 import ConfigResource
-from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_GROUP, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_server.runtime.loop_slices import each_in_turns
-from klamm_server.security.session import may, may_be_shown_with_cluster, may_with_cluster
+from klamm_server.security.session import may, may_be_shown_with_cluster, may_with_cluster, refusal
 
 AskedT = TypeVar("AskedT")
 ResultT = TypeVar("ResultT")
+
+_NAMED: Final = {
+    int(CONFIG_RESOURCE_TYPE_TOPIC): ResourceType.TOPIC,
+    int(CONFIG_RESOURCE_TYPE_GROUP): ResourceType.GROUP,
+}
+"""The resources whose configs need a right to the resource itself."""
 
 
 class Permitted(Generic[AskedT, ResultT]):
@@ -52,15 +58,14 @@ def may_create(topic: str) -> bool:
 
 
 def may_with_configs(operation: AclOperation, resource: ConfigResource) -> bool:
-    """Returns True if the caller may perform the operation on the resource's configs. Configs of brokers need a right
-    to the cluster."""
-    if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
-        return may(operation, ResourceType.TOPIC, resource.name)
-    return may_with_cluster(operation)
+    """Returns True if the caller may perform the operation on the resource's configs. Configs of topics and groups need
+    a right to the topic or group, and all others need a right to the cluster (Kafka's ConfigHelper, ControllerApis)."""
+    resource_type = _NAMED.get(resource.type)
+    if resource_type is None:
+        return may_with_cluster(operation)
+    return may(operation, resource_type, resource.name)
 
 
-def refusal_of_configs(resource: ConfigResource) -> ErrorCode:
-    """Returns the error code for a caller that has no right to the resource's configs."""
-    if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+def refusal_of_configs(resource: ConfigResource) -> BrokerError:
+    """Returns the error for a caller that has no right to the resource's configs."""
+    return refusal(_NAMED.get(resource.type, ResourceType.CLUSTER))

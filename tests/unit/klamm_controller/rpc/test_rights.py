@@ -10,7 +10,11 @@ from typing import Any
 from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
-from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm.wire.v1.metadata_pb2 import (
+    CONFIG_RESOURCE_TYPE_BROKER,
+    CONFIG_RESOURCE_TYPE_GROUP,
+    CONFIG_RESOURCE_TYPE_TOPIC,
+)
 from klamm_controller.metadata.decision import Decision
 from klamm_controller.rpc.configs import ConfigsRpcs
 from klamm_controller.rpc.mutations import Mutations
@@ -128,6 +132,25 @@ def test_topic_configs_need_topic_acls_and_broker_configs_need_cluster_acls(one_
         altered = asyncio.run(rpcs.incremental_alter_configs(alter, CONTEXT))
     assert [each.error_code for each in described.results] == [0, DENIED, DENIED]
     assert [each.error_code for each in altered.results] == [no_cluster, DENIED, DENIED]
+
+
+def test_group_configs_need_group_acls(one_broker: Cluster) -> None:
+    gateway: Any = Gateway(one_broker)
+    rpcs = ConfigsRpcs(gateway)
+    resources = [pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_GROUP, name=name) for name in ("mine", "other")]
+    describe = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource=one) for one in resources])
+    alter = pb.IncrementalAlterConfigsRequest(resources=[pb.AlterConfigsResource(resource=one) for one in resources])
+
+    def codes(resource_type: ResourceType, name: str) -> list[list[int]]:
+        """Returns the codes of both calls, by a caller that may alter and describe the configs of the resource."""
+        with called_with(allow(AclOperation.ALTER_CONFIGS, resource_type, name)):
+            described = asyncio.run(rpcs.describe_configs(describe, CONTEXT))
+            altered = asyncio.run(rpcs.incremental_alter_configs(alter, CONTEXT))
+        return [[each.error_code for each in described.results], [each.error_code for each in altered.results]]
+
+    no_group, no_configs = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST
+    assert codes(ResourceType.GROUP, "mine") == [[no_configs, no_group]] * 2
+    assert codes(ResourceType.CLUSTER, CLUSTER_NAME) == [[no_group, no_group]] * 2
 
 
 def test_a_long_request_of_a_caller_without_rights_does_not_keep_the_event_loop(one_broker: Cluster) -> None:

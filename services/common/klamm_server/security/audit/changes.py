@@ -12,7 +12,7 @@ from typing import Any, Final
 from klamm.acls import ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.acls import binding_of
-from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_GROUP, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_server.security.audit.events import Activity, AuditEvent, Category
 
 _TOLD_ALREADY: Final = frozenset(
@@ -23,6 +23,13 @@ _TOLD_ALREADY: Final = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+
+
+_NAMED: Final = {
+    int(CONFIG_RESOURCE_TYPE_TOPIC): ResourceType.TOPIC,
+    int(CONFIG_RESOURCE_TYPE_GROUP): ResourceType.GROUP,
+}
+"""The types of resources with configs. All others belong to the cluster."""
 
 
 def is_change(call: str) -> bool:
@@ -88,8 +95,7 @@ def _create_topics(request: Any, response: Any) -> Iterable[AuditEvent]:
 def _alter_configs(request: Any, response: Any) -> Iterable[AuditEvent]:
     for asked, result in zip(request.resources, response.results, strict=False):
         names = ",".join(one.name for one in asked.changes)
-        is_topic = asked.resource.type == CONFIG_RESOURCE_TYPE_TOPIC
-        resource_type = ResourceType.TOPIC if is_topic else ResourceType.CLUSTER
+        resource_type = _NAMED.get(asked.resource.type, ResourceType.CLUSTER)
         name = asked.resource.name
         yield change(Activity.UPDATE, resource_type, name, result.error_code, detail=names)
 

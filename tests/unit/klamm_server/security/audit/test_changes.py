@@ -9,7 +9,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.acls import binding_message
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1 import coordinator_pb2
-from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_GROUP, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_server.security.audit.changes import _CALLS, changes_of, is_change
 from klamm_server.security.audit.events import Activity
 from klamm_server.security.operations import RPCS, check_of_rpc
@@ -69,6 +69,14 @@ def test_config_changes_are_audited_by_name_without_their_values() -> None:
     (event,) = changes_of("IncrementalAlterConfigs", request, response)
     assert (event.resource_name, event.detail) == ("orders", "retention.ms,segment.ms")
     assert CANARY not in str(event)
+
+
+def test_a_refused_change_of_a_groups_configs_names_the_group() -> None:
+    resource = pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_GROUP, name="shop")
+    request = pb.IncrementalAlterConfigsRequest(resources=[pb.AlterConfigsResource(resource=resource)])
+    response = pb.IncrementalAlterConfigsResponse(results=[pb.NamedResult(error_code=ErrorCode.INVALID_REQUEST)])
+    (event,) = changes_of("IncrementalAlterConfigs", request, response)
+    assert (event.resource_type, event.resource_name) == ("GROUP", "shop")
 
 
 def test_user_changes_are_audited_without_their_passwords() -> None:
