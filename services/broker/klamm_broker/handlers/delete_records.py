@@ -19,6 +19,7 @@ from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingRecordDeletion
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.security.audit.events import Activity
+from klamm_server.security.session import require_audit
 
 HIGH_WATERMARK = -1
 """The `before_offset` that deletes all records."""
@@ -75,6 +76,7 @@ class DeleteRecordsHandler:
         """Moves the leader's log start offset. Returns the deletion that waits for the followers, or the error."""
         try:
             require_topic(AclOperation.DELETE, wanted.topic)
+            require_audit()
             if wanted.topic in INTERNAL_TOPICS:
                 raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(
                     f"records of the internal topic {wanted.topic} cannot be deleted"

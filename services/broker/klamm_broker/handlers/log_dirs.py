@@ -15,6 +15,7 @@ from klamm_broker.log.dirs.log_dir_description import ReplicaOnDisk
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.maintenance.log_dir_moves import LogDirMoves
 from klamm_server.security.audit.events import Activity
+from klamm_server.security.session import require_audit
 
 
 class DescribedReplica(NamedTuple):
@@ -91,6 +92,7 @@ class LogDirsHandler:
 
     async def _alter(self, wanted: ReplicaMove) -> StartedMove:
         try:
+            require_audit()
             await self._moves.alter(TopicPartition(wanted.topic, wanted.partition), wanted.path)
         except BrokerError as error:
             metrics.on_error("alter_replica_log_dirs", error.code)

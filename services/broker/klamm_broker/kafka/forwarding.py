@@ -33,8 +33,8 @@ TIMEOUT_MS = 30_000
 """The timeout of requests without their own timeout."""
 CATCH_UP_MAX_MS = 10_000
 
-_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-"""An error about the caller's rights, not about the server. Asking again, or asking another server, would not help."""
+_REFUSED = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.POLICY_VIOLATION})
+"""Errors with which a server refuses the caller. Asking again, or asking another server, would not help."""
 _NotCoordinatorError = EXCEPTIONS[ErrorCode.NOT_COORDINATOR]
 _CoordinatorNotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
 _RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
@@ -96,7 +96,7 @@ class Coordinators:
             with for_caller():
                 return await rpc(stub, request, timeout_ms=timeout_ms)
         except BrokerError as error:
-            if error.code is _DENIED:
+            if error.code in _REFUSED:
                 raise
             raise _NotCoordinatorError(str(error)) from error
 
@@ -136,7 +136,7 @@ class ActiveController:
                 with for_caller():
                     answer = await self._channel.ask(rpc, request, timeout_ms=left_ms)
             except BrokerError as error:
-                if error.code is _DENIED:
+                if error.code in _REFUSED:
                     raise
                 why = str(error)
                 await asyncio.sleep(min(left_ms / 1000, retries.failed(why)))

@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.setting import Validator, boolean, text, text_list
+from klamm.setting import Validator, boolean, one_of, text, text_list
 
 EVENTS: Final = ("authentication", "authorization.denied", "authorization.allowed", "produce", "consume", "management")
 OUTPUTS: Final = ("log", "topic")
+PERMIT, REJECT = "permit", "reject"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,15 @@ class AuditSettings:
         doc="The file of the log klamm.audit. If it is not set, the log goes to stderr. No other user"
         " may read the file. It may be renamed while the server writes to it, for example by log"
         " rotation. Klamm's own setting; Kafka has none.",
+    )
+    audit_failure_policy: str = text(
+        PERMIT,
+        valid=one_of(PERMIT, REJECT),
+        doc="What the server does when it has dropped audit events because an output does not accept them. permit:"
+        " it serves all requests, and counts the dropped events in klamm_audit_dropped_total. reject: it also refuses"
+        " requests that change something and would be audited, with POLICY_VIOLATION, until half of the waiting"
+        " events are written. Logins, reads, writes of records and the requests of excluded principals go on."
+        " Klamm's own setting; Kafka has none.",
     )
 
     def audit_excluded_principal_names(self) -> frozenset[str]:

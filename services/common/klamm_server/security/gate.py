@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from klamm.acls import ANONYMOUS, CLUSTER_NAME, AclOperation, ResourceType
+from klamm.errors import BrokerError
 from klamm.rpc.call_metadata import CALL_METADATA
 from klamm.rpc.status import CallFailed, Status
 from klamm.wire.calls import CallContext
@@ -31,7 +32,7 @@ from klamm_server.security.audit.decisions import Call
 from klamm_server.security.auditor import CERTIFICATE, Auditor
 from klamm_server.security.operations import Check, check_of_rpc
 from klamm_server.security.peer_principals import LOGGED_IN
-from klamm_server.security.session import CALL, CALLER, Session
+from klamm_server.security.session import CALL, CALLER, Session, require_audit
 
 FORWARDED: Final = "klamm-principal-bin"
 """The metadata of a forwarded call: the client's address and its principal, one per line."""
@@ -98,11 +99,14 @@ class Gate:
         return (self._stream if method.server_streaming else self._unary)(method, check, answer)
 
     def _audited(self, method: Method, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """Returns the function with an audit of its changes. It runs behind the gate, where the caller is known."""
+        """Returns the function with an audit of its changes. It runs behind the gate, where the caller is known. It
+        raises CallFailed(FAILED_PRECONDITION) while the audit refuses changes."""
         if not is_change(_name(method)):
             return answer
 
         async def call(request: Any, context: CallContext) -> Any:
+            if not getattr(request, "validate_only", False):
+                _require_audit()
             response = await answer(request, context)
             caller = CALLER.get() or self._kept_session(self._principal_of(context), host_of(context.peer()))
             if caller.audit is not None:
@@ -179,6 +183,13 @@ class Gate:
 def _name(method: Method) -> str:
     """Returns the method's name without its service, for example `CreateTopics`."""
     return method.path.rpartition("/")[2]
+
+
+def _require_audit() -> None:
+    try:
+        require_audit()
+    except BrokerError as error:
+        raise CallFailed(Status.FAILED_PRECONDITION, error.message) from None
 
 
 def _tell_certificate(auditor: Auditor, principal: str, host: str) -> None:

@@ -33,6 +33,12 @@ _REFUSALS: Final = {
 }
 
 
+AUDIT_IS_FULL: Final = (
+    "the server's audit cannot record the change, because an output of the audit does not accept events"
+    " (audit.failure.policy=reject)"
+)
+
+
 class Session:
     """A connected principal and its address, with the checks of its rights."""
 
@@ -173,6 +179,14 @@ def require_cluster(*operations: AclOperation) -> None:
     """Raises ClusterAuthorizationFailedError unless the caller may perform one of these operations on the cluster."""
     if not may_with_cluster(*operations):
         raise refusal(ResourceType.CLUSTER)
+
+
+def require_audit() -> None:
+    """Raises PolicyViolationError while the audit cannot record what the caller is about to change
+    (`audit.failure.policy=reject`)."""
+    caller = CALLER.get()
+    if caller is not None and caller.audit is not None and caller.audit.refuses_changes:
+        raise ErrorCode.POLICY_VIOLATION.exception(AUDIT_IS_FULL)
 
 
 def tell_change(event: AuditEvent) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import klamm.wire.v1
 from klamm.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType
+from klamm.errors import ErrorCode
 from klamm.rpc.call_metadata import CALL_METADATA
 from klamm.rpc.status import CallFailed, Status
 from klamm.wire.acls import binding_message
@@ -24,6 +25,7 @@ from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.net.listeners import CAME_BY
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.audit.trail import AuditTrail
 from klamm_server.security.auditor import Auditor
 from klamm_server.security.gate import FORWARDED, Gate, for_caller, forwarded, host_of
 from klamm_server.security.operations import check_of_rpc
@@ -265,9 +267,9 @@ def test_cluster_action_makes_a_caller_a_server_only_at_the_listener_between_ser
 class Told:
     """A gate's auditor that keeps its events."""
 
-    def __init__(self) -> None:
-        given = {"node.id": "1", "audit.enable": "true"}
-        self._auditor = Auditor(load(ServiceConfig, given), "broker-1", SystemClock(), {"out": self})
+    def __init__(self, **settings: str) -> None:
+        given = {"node.id": "1", "audit.enable": "true", **settings}
+        self.auditor = Auditor(load(ServiceConfig, given), "broker-1", SystemClock(), {"out": self})
         self.events: list[dict[str, Any]] = []
 
     async def write(self, lines: Sequence[bytes]) -> None:
@@ -289,7 +291,7 @@ class Told:
         """Calls a method twice as this principal. Returns the audit events in short form."""
         index = index_of(acls)
         authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
-        gate = Gate(authorizer, lambda: index, lambda _: principal, auditor=self._auditor)
+        gate = Gate(authorizer, lambda: index, lambda _: principal, auditor=self.auditor)
 
         async def servicer(request: Any, context: Any) -> Any:
             return answer
@@ -299,7 +301,7 @@ class Told:
             for _ in range(2):
                 with contextlib.suppress(CallFailed):
                     await gate.guarded(METHODS[path], servicer)(request, context or Context())
-            await self._auditor.close()
+            await self.auditor.close()
 
         asyncio.run(run())
         return [short(event) for event in self.events]
@@ -336,6 +338,43 @@ def test_the_audit_has_each_change_and_its_principal() -> None:
     assert again["count"] == 1
 
 
+@pytest.mark.parametrize(
+    ("principal", "policy", "excluded", "is_refused"),
+    [
+        (ALICE, "reject", "", True),
+        (ALICE, "permit", "", False),
+        (ALICE, "reject", ALICE, False),
+        (SERVER, "reject", "", False),
+    ],
+)
+def test_a_change_that_the_audit_could_not_record_is_refused_before_it_is_made(
+    principal: str, policy: str, excluded: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that acts for itself is not refused, because it may have to create the audit's topic."""
+    told = Told(**{"audit.failure.policy": policy, "audit.excluded.principals": excluded})
+    monkeypatch.setattr(AuditTrail, "is_overrun", True)
+    index = index_of((ALTER, IS_SERVER))
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    gate = Gate(authorizer, lambda: index, lambda _: principal, auditor=told.auditor)
+    changed = []
+
+    async def servicer(request: Any, context: Any) -> CreateAclsResponse:
+        changed.append(request)
+        return CreateAclsResponse()
+
+    async def run() -> None:
+        await gate.guarded(METHODS[CREATE_ACLS], servicer)(CreateAclsRequest(), Context())
+
+    if not is_refused:
+        asyncio.run(run())
+        assert changed
+        return
+    with pytest.raises(CallFailed, match="the audit does not accept events") as refused:
+        asyncio.run(run())
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert not changed
+
+
 def test_the_audit_names_a_server_that_changes_something_for_itself() -> None:
     answer = CreateAclsResponse(results=[AclCreationResult()])
     request = CreateAclsRequest(creations=[binding_message(IS_SERVER)])
@@ -358,7 +397,7 @@ def test_the_audit_has_certificates_that_match_no_rule() -> None:
 
     told = Told()
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
-    gate = Gate(authorizer, AclIndex, principal_of, auditor=told._auditor)
+    gate = Gate(authorizer, AclIndex, principal_of, auditor=told.auditor)
 
     async def servicer(request: Any, context: Any) -> None:
         raise AssertionError("the servicer was called")
@@ -366,7 +405,7 @@ def test_the_audit_has_certificates_that_match_no_rule() -> None:
     async def run() -> None:
         with pytest.raises(CallFailed):
             await gate.guarded(METHODS[CREATE_ACLS], servicer)(None, Context())
-        await told._auditor.close()
+        await told.auditor.close()
 
     asyncio.run(run())
     (event,) = told.events

@@ -72,6 +72,11 @@ class SessionAudit:
             if tally is not None:
                 self._keep(key, tally, decision)
 
+    @property
+    def refuses_changes(self) -> bool:
+        """True while the session may change nothing (`AuditTrail.refuses_changes`)."""
+        return self._trail.refuses_changes
+
     def changed(self, event: AuditEvent) -> None:
         """Records that the session has changed something, or that a change failed."""
         if self._trail.wants(Category.MANAGEMENT):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from klamm_server.config.audit_settings import AuditSettings
+from klamm_server.config.audit_settings import REJECT, AuditSettings
 from klamm_server.security.audit.backlog import Backlog
 from klamm_server.security.audit.events import AuditEvent, Category
 from klamm_server.security.audit.ocsf import OcsfWriter
@@ -19,6 +19,7 @@ class AuditTrail:
         self._categories = frozenset(Category(name) for name in settings.audit_events)
         self._excluded_principals = settings.audit_excluded_principal_names()
         self._excluded_topics = frozenset(settings.audit_excluded_topics)
+        self._may_refuse = settings.audit_failure_policy == REJECT and self.wants(Category.MANAGEMENT)
         self._writer = OcsfWriter(node)
         self._tallies = Tallies()
         self._backlogs = backlogs
@@ -55,6 +56,11 @@ class AuditTrail:
     def is_overrun(self) -> bool:
         """True if events were dropped and an output has not caught up yet."""
         return any(backlog.is_overrun for backlog in self._backlogs)
+
+    @property
+    def refuses_changes(self) -> bool:
+        """True while no change may be made, because its event could be dropped (`audit.failure.policy=reject`)."""
+        return self._may_refuse and self.is_overrun
 
     def _tell(self, told: Iterable[Told]) -> None:
         for one in told:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from klamm_server.security.audit.events import TEXT_MAX, Category
 from klamm_server.security.audit.tallies import MINUTE_MS
 from tests.support.audit_events import Heard, denied
@@ -43,6 +45,21 @@ def test_equal_events_are_counted_after_the_clock_was_set_back() -> None:
     heard.trail.record(denied(), 0)
     heard.trail.end_minutes(11 * MINUTE_MS)
     assert [(one["time"], one["count"]) for one in heard.events()] == [(10 * MINUTE_MS, 1), (11 * MINUTE_MS, 1)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "events", "refuses"),
+    [("permit", ("management",), False), ("reject", ("management",), True), ("reject", ("produce",), False)],
+)
+def test_changes_are_refused_only_while_events_of_changes_could_be_dropped(
+    policy: str, events: tuple[str, ...], refuses: bool
+) -> None:
+    heard = Heard(audit_failure_policy=policy, audit_events=events)
+    assert not heard.trail.refuses_changes
+    heard.backlog.is_overrun = True
+    assert heard.trail.refuses_changes is refuses
+    heard.backlog.take_out(0)
+    assert not heard.trail.refuses_changes
 
 
 def test_events_beyond_the_backlogs_bound_are_dropped_and_counted() -> None:
