@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from klamm_server.config.audit_settings import AuditSettings
+from klamm_server.config.server_config import ServiceConfig, load
+from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.audit.backlog import Backlog
 from klamm_server.security.audit.events import Activity, AuditEvent, Category
 from klamm_server.security.audit.trail import AuditTrail
+from klamm_server.security.auditor import Auditor
 from tests.support.callers import ALICE, HOST
 
 NODE = "broker-1"
@@ -48,6 +51,21 @@ class Heard:
 
     def _on_dropped(self, count: int) -> None:
         self.dropped += count
+
+
+class Told:
+    """An auditor with these settings, and its events."""
+
+    def __init__(self, **settings: str) -> None:
+        self.events: list[dict[str, Any]] = []
+        given = {"node.id": "1", "audit.enable": "true", **settings}
+        self.auditor = Auditor(load(ServiceConfig, given), NODE, SystemClock(), {"out": self})
+
+    async def write(self, lines: Sequence[bytes]) -> None:
+        self.events += map(json.loads, lines)
+
+    async def close(self) -> None:
+        """Does nothing, because nothing is open."""
 
 
 def short(event: Mapping[str, Any]) -> tuple[object, ...]:

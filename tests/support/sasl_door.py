@@ -24,6 +24,7 @@ from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_server.config.sasl_settings import ListenerSaslSettings
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.security.auditor import Auditor
 from klamm_server.security.gate import Gate
 from klamm_server.security.logins.logins import Logins
 from klamm_server.security.quotas.client_quotas import ClientQuotas
@@ -54,7 +55,7 @@ def image(**passwords: str) -> MetadataImage:
 class World:
     """The listener's knowledge of its clients: alice and bob, and the number of clients that may be logging in."""
 
-    def __init__(self, *, unauthenticated_max: int = 1_000, **settings: str) -> None:
+    def __init__(self, *, unauthenticated_max: int = 1_000, auditor: Auditor | None = None, **settings: str) -> None:
         given = {
             "sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN",
             "sasl.server.max.receive.size": str(RECEIVE_MAX),
@@ -62,7 +63,7 @@ class World:
             "authentication.timeout.ms": "60000",
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
-        self.logins = Logins({"SASL": ListenerSaslSettings.parse(given)}, SystemClock())
+        self.logins = Logins({"SASL": ListenerSaslSettings.parse(given)}, SystemClock(), auditor)
         self.logins.on_image(image(alice="wonderland", bob="builder"))
         self.room = HandshakeRoom(unauthenticated_max)
         at = self.logins.at("SASL")

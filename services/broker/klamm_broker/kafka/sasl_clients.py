@@ -47,11 +47,9 @@ class SaslClients:
         connection.login = ClientLogin(self, connection)
         connection.request_max_bytes = self.logins.settings.sasl_server_max_receive_size
 
-    def give_up(self, connection: KafkaConnection) -> None:
+    def give_up(self, connection: KafkaConnection, why: str) -> None:
         """Closes a connection whose login took too long."""
-        self._porter.report_refused(
-            "a login", connection.peer, f"the login took longer than authentication.timeout.ms={self.timeout_ms}"
-        )
+        self._porter.report_refused("a login", connection.peer, why)
         connection.close()
 
 
@@ -99,8 +97,14 @@ class ClientLogin:
         Raises SaslStateError, which ends the connection."""
         try:
             return self._handler_of(request)
-        except LoginInterruptedError as error:
-            return functools.partial(self._interrupted, error)
+        except SessionExpiredError:
+            EXPIRED_CONNECTIONS.inc()
+            raise
+        except SaslStateError as error:
+            self._break_off(str(error))
+            if isinstance(error, LoginInterruptedError):
+                return functools.partial(self._interrupted, error)
+            raise
 
     def _handler_of(self, request: Request) -> Handle | None:
         assert self._login is not None, "a connection begins before its requests"
@@ -114,16 +118,8 @@ class ClientLogin:
             case ApiKey.API_VERSIONS:
                 door.api_versions()
             case api_key:
-                self._check_session(api_key)
+                door.other(api_key.name, self._clients.clock.wall_ms())
         return None
-
-    def _check_session(self, api_key: ApiKey) -> None:
-        assert self._login is not None
-        try:
-            self._login.door.other(api_key.name, self._clients.clock.wall_ms())
-        except SessionExpiredError:
-            EXPIRED_CONNECTIONS.inc()
-            raise
 
     async def _handshake(self, request: Request) -> Answer:
         assert self._login is not None
@@ -139,9 +135,9 @@ class ClientLogin:
         assert self._login is not None
         data = auth_bytes(request)
         if len(data) > self._clients.logins.settings.sasl_server_max_receive_size:
-            raise SaslStateError(
-                f"a login message has {len(data)} bytes, which is more than sasl.server.max.receive.size"
-            )
+            error = f"a login message has {len(data)} bytes, which is more than sasl.server.max.receive.size"
+            self._break_off(error)
+            raise SaslStateError(error)
         # The time of a check or of a delay after a failure is bounded, and does not count against the client.
         self._stop_time()
         reply = await self._login.authenticate(data)
@@ -170,7 +166,16 @@ class ClientLogin:
         self._connection.request_max_bytes = self._request_max_bytes
 
     def _count_time(self) -> None:
-        self._ends = asyncio.get_running_loop().call_at(self._end_s, self._clients.give_up, self._connection)
+        self._ends = asyncio.get_running_loop().call_at(self._end_s, self._time_out)
+
+    def _time_out(self) -> None:
+        why = f"the login took longer than authentication.timeout.ms={self._clients.timeout_ms}"
+        self._break_off(why)
+        self._clients.give_up(self._connection, why)
+
+    def _break_off(self, cause: str) -> None:
+        assert self._login is not None
+        self._login.break_off(cause)
 
     def _stop_time(self) -> None:
         if self._ends is not None:

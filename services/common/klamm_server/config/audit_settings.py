@@ -41,8 +41,8 @@ class AuditSettings:
             "TYPE:NAME with semicolons between them, as User:admin;User:CN=broker,O=shop",
             lambda value: all(":" in one for one in value.split(";") if one.strip()),
         ),
-        doc="Principals, separated by semicolons, of which the audit writes only the logins. Klamm's"
-        " own setting; Kafka has none.",
+        doc="Principals, separated by semicolons, of which the audit writes only failed logins, because"
+        " any client can claim to be such a principal. Klamm's own setting; Kafka has none.",
     )
     audit_excluded_topics: tuple[str, ...] = text_list(
         (),

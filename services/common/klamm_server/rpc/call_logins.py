@@ -37,7 +37,7 @@ from klamm_server.security.logins.login import CredentialChangedError, Login, To
 from klamm_server.security.logins.logins import ListenerLogins
 from klamm_server.security.operations import check_of_rpc, is_between_servers
 from klamm_server.security.peer_principals import LOGGED_IN
-from klamm_server.security.sasl.call_sessions import CallSession, CallSessions, LoginsUnderWay
+from klamm_server.security.sasl.call_sessions import LOGIN_MS, CallSession, CallSessions, LoginsUnderWay
 from klamm_server.security.sasl.sasl_door import AuthenticateReply, SaslStateError
 
 SWEEP_S: Final = 0.5
@@ -57,18 +57,19 @@ class CallLogins:
         self._logins = logins
         self._clock = logins.users.clock
         self._takes_bearer = OAUTHBEARER in logins.settings.sasl_enabled_mechanisms
-        self._under_way: LoginsUnderWay[_OneLogin] = LoginsUnderWay()
+        self._under_way: LoginsUnderWay[_OneLogin] = LoginsUnderWay(_tell_late)
         self._sessions = CallSessions()
         self._verifying: dict[str, asyncio.Task[CallSession]] = {}
         self.open_paths = frozenset(method.path for method in AUTHENTICATION.methods)
         """The paths of the calls with which a client logs in."""
 
     async def run(self) -> None:
-        """Ends expired sessions until it is cancelled."""
+        """Ends expired sessions and late logins until it is cancelled."""
         try:
             while True:
                 await asyncio.sleep(SWEEP_S)
                 self._sessions.sweep(self._clock.wall_ms())
+                self._under_way.end_late(self._clock.monotonic_ms())
         finally:
             for task in self._verifying.values():
                 task.cancel()
@@ -224,6 +225,10 @@ class _OneLogin:
         session.user, session.expires_ms = door.user, door.expires_ms
         session.on_end(self.login.close)
         return session
+
+
+def _tell_late(late: _OneLogin) -> None:
+    late.login.break_off(f"the login took longer than {LOGIN_MS} ms")
 
 
 class _Held:

@@ -103,8 +103,11 @@ class Auditor:
         return SessionAudit(self.trail, self.now_ms, principal, host)
 
     def logged_in(self, principal: str, host: str, mechanism: str, listener: str, failure: str = "") -> None:
-        """Records a login, or with `failure` a login that failed for that reason."""
-        if not self.trail.wants(Category.AUTHENTICATION):
+        """Records a login, or with `failure` a login that failed for that reason.
+
+        A login of an excluded principal is recorded only if it failed, because any client can claim to be that
+        principal."""
+        if not self.trail.wants(Category.AUTHENTICATION) or not (failure or self.trail.is_about(principal)):
             return
         event = AuditEvent(
             Category.AUTHENTICATION,

@@ -24,6 +24,7 @@ from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 from klamm_server.security.session import CALLER
 from tests.support import certificates
+from tests.support.audit_events import Told
 from tests.support.kafka_door import REQUEST_MAX_BYTES, answer_to, frame
 from tests.support.sasl_door import RECEIVE_MAX, Client, Run, World, both_loops, image, message
 from tests.support.tls_world import TlsWorld
@@ -97,6 +98,32 @@ def test_before_the_login_only_api_versions_is_handled(run: Run) -> None:
             assert [one.api_key for one in handled] == [ApiKey.API_VERSIONS]
 
     run(scenario())
+
+
+@both_loops
+def test_the_audit_has_clients_that_break_off_their_login(run: Run) -> None:
+    told = Told()
+
+    async def scenario() -> None:
+        async with World(auditor=told.auditor).opened() as door:
+            early, between = await Client.of(door), await Client.of(door)
+            early.writer.write(frame(1, b"a"))
+            assert await early.is_cut_off()
+            assert await between.handshake() == 0
+            between.writer.write(message(ApiKey.METADATA, 12, b"\x00\x01"))
+            assert await between.is_cut_off()
+        async with World(auditor=told.auditor, authentication_timeout_ms="1000").opened() as door:
+            assert await (await Client.of(door)).is_cut_off()
+        await told.auditor.close()
+
+    run(scenario())
+    found = [(one["auth_protocol"], one["status_detail"]) for one in told.events]
+    assert found == [
+        ("", "HEARTBEAT before SaslHandshake"),
+        ("PLAIN", "METADATA during the login"),
+        ("", "the login took longer than authentication.timeout.ms=1000"),
+    ]
+    assert {one["src_endpoint"]["ip"] for one in told.events} == {"127.0.0.1"}
 
 
 @both_loops

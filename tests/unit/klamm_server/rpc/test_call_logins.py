@@ -35,7 +35,8 @@ from klamm_server.rpc.transport import Handler
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.logins.logins import ListenerLogins, Users
 from klamm_server.security.peer_principals import LOGGED_IN
-from klamm_server.security.sasl.call_sessions import LOGINS_MAX
+from klamm_server.security.sasl.call_sessions import LOGIN_MS, LOGINS_MAX
+from tests.support.audit_events import Told
 
 SHA_256 = ScramMechanism.SHA_256
 PASSWORD = "wonderland"
@@ -183,6 +184,21 @@ def test_unfinished_logins_of_one_network_do_not_keep_others_out() -> None:
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED, "its login was not ended"
 
     run(scenario)
+
+
+def test_the_audit_has_a_login_that_times_out() -> None:
+    told = Told()
+
+    async def scenario(world: World) -> None:
+        world.calls._logins.auditor = told.auditor
+        await world.handshake()
+        world.calls._under_way.end_late(SystemClock().monotonic_ms() + LOGIN_MS)
+        await told.auditor.close()
+
+    run(scenario)
+    (event,) = told.events
+    found = event["auth_protocol"], event["status_id"], event["status_detail"]
+    assert found == ("PLAIN", 2, f"the login took longer than {LOGIN_MS} ms")
 
 
 def test_an_unknown_mechanism_is_refused_with_the_enabled_ones() -> None:

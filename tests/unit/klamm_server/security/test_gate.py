@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import json
 import pkgutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -20,18 +19,15 @@ from klamm.rpc.status import CallFailed, Status
 from klamm.wire.acls import binding_message
 from klamm.wire.service import Method, methods
 from klamm.wire.v1.controller_pb2 import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from klamm_server.config.server_config import ServiceConfig, load
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.net.listeners import CAME_BY
-from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.audit.trail import AuditTrail
-from klamm_server.security.auditor import Auditor
 from klamm_server.security.gate import FORWARDED, Gate, for_caller, forwarded, host_of
 from klamm_server.security.operations import check_of_rpc
 from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.session import CALLER, Session
-from tests.support.audit_events import short
+from tests.support.audit_events import Told, short
 from tests.support.callers import ALICE, HOST, allow, called_with, index_of, session_of
 
 SERVER = "User:CN=broker"
@@ -264,19 +260,8 @@ def test_cluster_action_makes_a_caller_a_server_only_at_the_listener_between_ser
             asyncio.run(run(path, *metadata))
 
 
-class Told:
+class ToldGate(Told):
     """A gate's auditor that keeps its events."""
-
-    def __init__(self, **settings: str) -> None:
-        given = {"node.id": "1", "audit.enable": "true", **settings}
-        self.auditor = Auditor(load(ServiceConfig, given), "broker-1", SystemClock(), {"out": self})
-        self.events: list[dict[str, Any]] = []
-
-    async def write(self, lines: Sequence[bytes]) -> None:
-        self.events += map(json.loads, lines)
-
-    async def close(self) -> None:
-        """Does nothing, because nothing is open."""
 
     def after(
         self,
@@ -312,7 +297,7 @@ ALTER = allow(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def test_the_audit_has_each_denied_call_and_each_certificate_once() -> None:
-    assert Told().after(CREATE_ACLS, ALICE) == [
+    assert ToldGate().after(CREATE_ACLS, ALICE) == [
         (3002, True, ALICE, "", 1),
         (6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1),
         (6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1),
@@ -321,14 +306,14 @@ def test_the_audit_has_each_denied_call_and_each_certificate_once() -> None:
 
 def test_a_client_that_logged_in_is_not_audited_as_authenticated_by_certificate() -> None:
     denied = (6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1)
-    assert Told().after(CREATE_ACLS, ALICE, logged_in=ALICE) == [denied, denied]
+    assert ToldGate().after(CREATE_ACLS, ALICE, logged_in=ALICE) == [denied, denied]
 
 
 def test_the_audit_has_each_change_and_its_principal() -> None:
     entry = allow(AclOperation.READ, ResourceType.TOPIC, "orders", "User:bob")
     request = CreateAclsRequest(creations=[binding_message(entry)])
     answer = CreateAclsResponse(results=[AclCreationResult()])
-    told = Told()
+    told = ToldGate()
     told.after(CREATE_ACLS, ALICE, ALTER, request=request, answer=answer, logged_in=ALICE)
     made, again = told.events
     assert made["class_uid"] == 3001
@@ -378,14 +363,14 @@ def test_a_change_that_the_audit_could_not_record_is_refused_before_it_is_made(
 def test_the_audit_names_a_server_that_changes_something_for_itself() -> None:
     answer = CreateAclsResponse(results=[AclCreationResult()])
     request = CreateAclsRequest(creations=[binding_message(IS_SERVER)])
-    told = Told()
+    told = ToldGate()
     told.after(CREATE_ACLS, SERVER, IS_SERVER, request=request, answer=answer, logged_in=SERVER)
     assert {event["actor"]["user"]["name"] for event in told.events} == {"CN=broker"}
 
 
 def test_the_audit_has_clients_that_claim_to_be_a_server() -> None:
     context = Context(forwarded(session_of(principal="User:victim")))
-    told = Told()
+    told = ToldGate()
     told.after(CREATE_ACLS, ALICE, context=context, logged_in=ALICE)
     assert {short(event) for event in told.events} == {(6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1)}
     assert {event["unmapped"]["operation"] for event in told.events} == {"CLUSTER_ACTION"}
@@ -395,7 +380,7 @@ def test_the_audit_has_certificates_that_match_no_rule() -> None:
     def principal_of(_: Any) -> str:
         raise CallFailed(Status.UNAUTHENTICATED, "no rule takes it")
 
-    told = Told()
+    told = ToldGate()
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
     gate = Gate(authorizer, AclIndex, principal_of, auditor=told.auditor)
 

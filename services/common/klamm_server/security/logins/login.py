@@ -12,6 +12,7 @@ from typing import Final
 
 from klamm.errors import ErrorCode
 from klamm_server.metrics.instruments import counters
+from klamm_server.security.logins.checks import ChecksBusyError
 from klamm_server.security.logins.logins import ListenerLogins
 from klamm_server.security.sasl.proven_sessions import REASON, ProvenSession
 from klamm_server.security.sasl.sasl_door import AuthenticateReply, HandshakeReply, SaslStateError
@@ -50,7 +51,11 @@ class Login:
 
     def handshake(self, mechanism: str) -> HandshakeReply:
         """Selects the mechanism (`SaslDoor.handshake`), and records a refusal in the audit."""
-        reply = self.door.handshake(mechanism)
+        try:
+            reply = self.door.handshake(mechanism)
+        except SaslStateError as error:
+            self.break_off(str(error))
+            raise
         if reply.code is not ErrorCode.NONE:
             self._tell("", mechanism, "the mechanism is not enabled")
         return reply
@@ -59,21 +64,34 @@ class Login:
         """Returns the answer to a message of the client. After an error, the connection ends.
 
         Raises SaslStateError or ChecksBusyError if the connection must end without an answer."""
-        door, clock = self.door, self._logins.users.clock
-        reply = door.authenticate(data, clock.wall_ms())
-        if isinstance(reply, Verification):
-            found = await self._logins.check(door.mechanism, reply)
-            reply = door.conclude(reply, found, clock.wall_ms())
+        door = self.door
+        try:
+            reply = await self._reply(data)
+        except (SaslStateError, ChecksBusyError) as error:
+            self.break_off(str(error))
+            raise
         if reply.code is not ErrorCode.NONE:
             await self._fail(reply)
         elif door.is_complete:
             self._succeed()
         return reply
 
+    def break_off(self, cause: str) -> None:
+        """Records in the audit that the login ended without a result, for example after its time limit."""
+        self._tell(self.door.user or "", self.door.mechanism, cause[:_CAUSE_SHOWN])
+
     def close(self) -> None:
         """Ends the login and its session after the connection was closed."""
         if self._session is not None:
             self._logins.users.sessions.forget(self._session)
+
+    async def _reply(self, data: bytes) -> AuthenticateReply:
+        door, clock = self.door, self._logins.users.clock
+        reply = door.authenticate(data, clock.wall_ms())
+        if isinstance(reply, Verification):
+            found = await self._logins.check(door.mechanism, reply)
+            reply = door.conclude(reply, found, clock.wall_ms())
+        return reply
 
     async def _fail(self, reply: AuthenticateReply) -> None:
         users = self._logins.users

@@ -42,7 +42,9 @@ class _UnderWay(Generic[LoginT]):
 class LoginsUnderWay(Generic[LoginT]):
     """Logins that have begun. Each is known by the id that its handshake gave, at the connection of that handshake."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_late: Callable[[LoginT], None] = lambda _: None) -> None:
+        """`on_late` is called with a login that has timed out while it waited for a message."""
+        self._on_late = on_late
         self._by_id: dict[bytes, _UnderWay[LoginT]] = {}
         """The logins, the oldest first. All have the same time limit."""
         self._of_address: Counter[str] = Counter()
@@ -54,7 +56,7 @@ class LoginsUnderWay(Generic[LoginT]):
     def begin(self, handshake_id: bytes, login: LoginT, *, peer: str, address: str, now_ms: int) -> None:
         """Adds a login. If there are too many already, ends the oldest login of the connection, or of the address with
         the most logins."""
-        self._end_late(now_ms)
+        self.end_late(now_ms)
         own = [each for each, one in self._by_id.items() if one.peer == peer]
         if len(own) >= LOGINS_MAX_BY_CONNECTION:
             self.end(own[0])
@@ -67,7 +69,7 @@ class LoginsUnderWay(Generic[LoginT]):
     def take(self, handshake_id: bytes, peer: str, now_ms: int) -> LoginT | None:
         """Returns the login for one message. Afterwards the login continues (`put_back`) or ends. Returns None if the
         connection has no login of that id, or if another message of it is being checked."""
-        self._end_late(now_ms)
+        self.end_late(now_ms)
         found = self._by_id.get(handshake_id)
         if found is None or found.is_taken or found.peer != peer:
             return None
@@ -88,12 +90,15 @@ class LoginsUnderWay(Generic[LoginT]):
         if not self._of_address[found.address]:
             del self._of_address[found.address]
 
-    def _end_late(self, now_ms: int) -> None:
+    def end_late(self, now_ms: int) -> None:
+        """Ends the logins whose time is over."""
         while self._by_id:
-            oldest = next(iter(self._by_id))
-            if self._by_id[oldest].ends_ms > now_ms:
+            oldest, late = next(iter(self._by_id.items()))
+            if late.ends_ms > now_ms:
                 return
             self.end(oldest)
+            if not late.is_taken:
+                self._on_late(late.login)
 
 
 class CallSession:

@@ -14,15 +14,17 @@ from klamm.security.sasl.plain_client import PlainClient
 from klamm.security.sasl.scram_client import ScramClient
 from klamm.security.sasl.scram_keys import ScramMechanism, credential_of, salted_password
 from klamm_server.config.sasl_settings import ListenerSaslSettings
-from klamm_server.config.server_config import ServiceConfig, load
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.auditor import Auditor
+from klamm_server.security.logins.checks import WAITING_MAX as CHECKS_WAITING_MAX
+from klamm_server.security.logins.checks import ChecksBusyError
 from klamm_server.security.logins.login import CredentialChangedError, Login, TooManyFailuresError
 from klamm_server.security.logins.logins import Logins
 from klamm_server.security.sasl.failed_logins import WAITING_MAX
 from klamm_server.security.sasl.proven_sessions import REASON
-from klamm_server.security.sasl.sasl_door import AuthenticateReply
+from klamm_server.security.sasl.sasl_door import AuthenticateReply, SaslStateError
+from tests.support.audit_events import Told
 from tests.support.waiting import until
 
 SHA_256 = ScramMechanism.SHA_256
@@ -187,21 +189,6 @@ def test_the_log_has_the_cause_of_a_failed_login_and_no_secret(caplog: pytest.Lo
     assert len(caplog.messages[0]) < 300
 
 
-class Told:
-    """An auditor's output that keeps its events."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        given = {"node.id": "1", "audit.enable": "true"}
-        self.auditor = Auditor(load(ServiceConfig, given), "broker-1", SystemClock(), {"out": self})
-
-    async def write(self, lines: Sequence[bytes]) -> None:
-        self.events += map(json.loads, lines)
-
-    async def close(self) -> None:
-        """Does nothing, because nothing is open."""
-
-
 def test_the_audit_has_the_result_of_each_login_and_no_password() -> None:
     async def run() -> list[dict[str, Any]]:
         told = Told()
@@ -221,3 +208,45 @@ def test_the_audit_has_the_result_of_each_login_and_no_password() -> None:
     assert {one["src_endpoint"]["ip"] for one in events} == {"10.0.0.1"}
     assert len({one.get("status_detail") for one in events}) == 4, "each failure has its own cause"
     assert not any(secret in json.dumps(events) for secret in ("canary-password", "wonderland"))
+
+
+def test_the_audit_has_logins_that_end_without_an_answer() -> None:
+    async def run() -> list[dict[str, Any]]:
+        told = Told()
+        world = World(auditor=told.auditor)
+        early, twice, late = world.login(), world.login(), world.login()
+        with pytest.raises(SaslStateError):
+            await early.authenticate(b"")
+        assert twice.handshake("PLAIN").code is ErrorCode.NONE
+        with pytest.raises(SaslStateError):
+            twice.handshake("PLAIN")
+        late.break_off("too late")
+        results = await asyncio.gather(
+            *(world.by_plain("wrong") for _ in range(CHECKS_WAITING_MAX + 10)), return_exceptions=True
+        )
+        assert any(isinstance(result, ChecksBusyError) for result in results)
+        await told.auditor.close()
+        world.logins.close()
+        return told.events
+
+    events = asyncio.run(run())
+    causes = [one["status_detail"] for one in events if not one["user"]["name"]]
+    assert causes[:3] == ["SaslAuthenticate before SaslHandshake", "SaslHandshake during the login", "too late"]
+    assert any("password checks are pending" in cause for cause in causes[3:])
+    assert {one["status_id"] for one in events} == {2}
+
+
+def test_logins_of_excluded_principals_are_audited_only_if_they_fail() -> None:
+    """A stranger must not be able to hide guesses behind the name."""
+
+    async def run() -> list[dict[str, Any]]:
+        told = Told(**{"audit.excluded.principals": "User:alice"})
+        world = World(auditor=told.auditor)
+        assert (await world.by_plain("wonderland")).code == 0
+        assert (await world.by_plain("wrong")).code != 0
+        await told.auditor.close()
+        world.logins.close()
+        return told.events
+
+    (event,) = asyncio.run(run())
+    assert (event["user"]["name"], event["status_id"]) == ("alice", 2)
