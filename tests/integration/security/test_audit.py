@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as ForwardedTopic
 
 from klamm import Admin
 from klamm.acls import AclOperation, ResourceType
@@ -108,6 +110,16 @@ def test_a_denied_topic_is_audited(audited: Audited) -> None:
     event = audited.wait_for(6003, False, ALICE, "METADATA", "denied")
     assert event["actor"]["authorizations"] == [{"decision": "Denied", "policy": {"name": "default"}}]
     assert event["resources"] == [{"type": "TOPIC", "name": "denied"}]
+
+
+def test_a_request_that_the_controller_refuses_is_audited_with_its_client_id_and_listener(audited: Audited) -> None:
+    client = AdminClient({**audited.cluster.client("PLAIN"), "client.id": "app-8"})
+    (created,) = client.create_topics([ForwardedTopic("forwarded", 1)]).values()
+    with pytest.raises(KafkaException):
+        created.result(patience())
+    event = audited.wait_for(6003, False, ALICE, "CreateTopics", "forwarded")
+    assert event["src_endpoint"]["name"] == "app-8"
+    assert event["dst_endpoint"]["svc_name"] == "SASL_SSL"
 
 
 def test_changes_of_topics_acls_and_passwords_are_audited_with_their_user(audited: Audited) -> None:

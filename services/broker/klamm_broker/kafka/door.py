@@ -98,6 +98,7 @@ class KafkaDoor:
                 sasl=_sasl_clients(one, logins, on_their_way_in, clock),
                 gate=gate,
                 quotas=quotas,
+                name=one.name,
                 pace=ConnectionPace(own.get("max_connection_creation_rate", INT_MAX), span, pace),
             )
 

@@ -98,12 +98,14 @@ class KafkaListener:
         gate: Gate | None = None,
         quotas: ClientQuotas | None = None,
         pace: ConnectionPace | None = None,
+        name: str = "",
     ) -> None:
         self.memory = memory
         self.turns = LoopTurns()
         self.request_max_bytes = request_max_bytes
         self.send_buffer_bytes = send_buffer_bytes
         self.slices = SliceSender() if tls is not None else None
+        self._name = name
         self._handle = handle
         self._room = room
         self._tls = tls
@@ -254,7 +256,7 @@ class KafkaListener:
         else:
             session = _session(self._gate, connection)
             if session.audit is not None:
-                CALL.set(Call(request.api_key.name, request.client_id))
+                CALL.set(Call(request.api_key.name, request.client_id, self._name))
             answer = called_by(session, handle, request)
         took_s = perf_counter() - began_s
         times.local.observe(took_s)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from klamm.acls import ANONYMOUS, CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import BrokerError
-from klamm.rpc.call_metadata import CALL_METADATA
+from klamm.rpc.call_metadata import CALL_METADATA, Metadata
 from klamm.rpc.status import CallFailed, Status
 from klamm.wire.calls import CallContext
 from klamm.wire.service import Method
@@ -29,6 +29,7 @@ from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.acls.decisions import DecisionRoom
 from klamm_server.security.audit.changes import changes_of, is_change
 from klamm_server.security.audit.decisions import Call
+from klamm_server.security.audit.events import TEXT_MAX
 from klamm_server.security.auditor import CERTIFICATE, Auditor
 from klamm_server.security.operations import Check, check_of_rpc
 from klamm_server.security.peer_principals import LOGGED_IN
@@ -36,6 +37,9 @@ from klamm_server.security.session import CALL, CALLER, Session, require_audit
 
 FORWARDED: Final = "klamm-principal-bin"
 """The metadata of a forwarded call: the client's address and its principal, one per line."""
+FORWARDED_CALL: Final = "klamm-client-bin"
+"""The metadata of a forwarded call for the audit: the client's listener and its client id, one per line. A server
+without an audit does not send them."""
 _SEPARATOR: Final = b"\n"
 SESSIONS_MAX: Final = 1_024
 """The maximum number of principals at addresses whose decisions are cached between calls."""
@@ -48,7 +52,10 @@ def for_caller() -> Iterator[None]:
     if caller is None:
         yield
         return
-    token = CALL_METADATA.set((*CALL_METADATA.get(), forwarded(caller)))
+    added: Metadata = (forwarded(caller),)
+    if caller.audit is not None:
+        added += (forwarded_call(CALL.get()),)
+    token = CALL_METADATA.set(CALL_METADATA.get() + added)
     try:
         yield
     finally:
@@ -58,6 +65,11 @@ def for_caller() -> Iterator[None]:
 def forwarded(session: Session) -> tuple[str, bytes]:
     """Returns the metadata of calls on behalf of a client."""
     return FORWARDED, session.host.encode() + _SEPARATOR + session.principal.encode()
+
+
+def forwarded_call(call: Call) -> tuple[str, bytes]:
+    """Returns the metadata for the audit. A client id is cut, because metadata have a bound and events cut it, too."""
+    return FORWARDED_CALL, call.listener.encode() + _SEPARATOR + call.client_id[:TEXT_MAX].encode(errors="replace")
 
 
 class Gate:
@@ -111,7 +123,7 @@ class Gate:
             caller = CALLER.get() or self._kept_session(self._principal_of(context), host_of(context.peer()))
             if caller.audit is not None:
                 for event in changes_of(_name(method), request, response):
-                    caller.audit.changed(event)
+                    caller.audit.changed(event, CALL.get())
             return response
 
         return call
@@ -144,7 +156,7 @@ class Gate:
         """Returns the session of the call, or None if a server calls for itself."""
         principal = self._principal_of(context) if self._auditor is None else self._heard(self._auditor, context)
         if self._auditor is not None:
-            CALL.set(Call(_name(method)))
+            CALL.set(Call(_name(method), listener=CAME_BY.get()))
         if not self._is_loaded() and not self._authorizer.is_super_user(principal):
             raise CallFailed(Status.UNAVAILABLE, "the access control lists are not loaded yet")
         caller = self._kept_session(principal, host_of(context.peer()))
@@ -160,6 +172,8 @@ class Gate:
             return None
         if client is not None:
             caller = self._kept_session(*_principal_and_host(client))
+            if caller.audit is not None:
+                CALL.set(_call_of_client(_name(method), context))
         if check.of_cluster and not caller.may_with_cluster(*check.of_cluster):
             raise CallFailed(Status.PERMISSION_DENIED, "Cluster authorization failed.")
         return caller
@@ -198,7 +212,20 @@ def _tell_certificate(auditor: Auditor, principal: str, host: str) -> None:
 
 def _forwarded_by(context: CallContext) -> str | bytes | None:
     """Returns the client for whom the caller forwards a request, unchecked, because any caller can claim this."""
-    return next((value for name, value in context.invocation_metadata() or () if name == FORWARDED), None)
+    return _metadata(context, FORWARDED)
+
+
+def _metadata(context: CallContext, wanted: str) -> str | bytes | None:
+    return next((value for name, value in context.invocation_metadata() or () if name == wanted), None)
+
+
+def _call_of_client(api: str, context: CallContext) -> Call:
+    """Returns the call as the audit records it. A server of an older version does not send the listener and the client
+    id."""
+    told = _metadata(context, FORWARDED_CALL) or b""
+    assert isinstance(told, bytes), "metadata whose names end in -bin are bytes"
+    listener, _, client_id = told.decode(errors="replace").partition(_SEPARATOR.decode())
+    return Call(api, client_id, listener)
 
 
 def _principal_and_host(told: str | bytes) -> tuple[str, str]:

@@ -193,7 +193,7 @@ def tell_change(event: AuditEvent) -> None:
     """Records in the audit that the caller has changed something, or has failed to change it."""
     caller = CALLER.get()
     if caller is not None and caller.audit is not None:
-        caller.audit.changed(event)
+        caller.audit.changed(event, CALL.get())
 
 
 def refusal(resource_type: ResourceType) -> BrokerError:

@@ -22,11 +22,13 @@ from klamm.wire.v1.controller_pb2 import AclCreationResult, CreateAclsRequest, C
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.net.listeners import CAME_BY
 from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.audit.decisions import Call, SessionAudit
+from klamm_server.security.audit.events import TEXT_MAX
 from klamm_server.security.audit.trail import AuditTrail
 from klamm_server.security.gate import FORWARDED, Gate, for_caller, forwarded, host_of
 from klamm_server.security.operations import check_of_rpc
 from klamm_server.security.peer_principals import LOGGED_IN
-from klamm_server.security.session import CALLER, Session
+from klamm_server.security.session import CALL, CALLER, Session
 from tests.support.audit_events import Told, short
 from tests.support.callers import ALICE, HOST, allow, called_with, index_of, session_of
 
@@ -374,6 +376,32 @@ def test_the_audit_has_clients_that_claim_to_be_a_server() -> None:
     told.after(CREATE_ACLS, ALICE, context=context, logged_in=ALICE)
     assert {short(event) for event in told.events} == {(6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1)}
     assert {event["unmapped"]["operation"] for event in told.events} == {"CLUSTER_ACTION"}
+
+
+def test_the_audit_has_the_client_id_and_the_listener_of_a_forwarded_call() -> None:
+    answer = CreateAclsResponse(results=[AclCreationResult()])
+    request = CreateAclsRequest(creations=[binding_message(IS_SERVER)])
+    client = session_of(principal=ALICE)
+    client.audit = SessionAudit(ToldGate().auditor.trail, lambda: 0, ALICE, HOST)
+    caller, made = CALLER.set(client), CALL.set(Call("CREATE_ACLS", "app-7\n" + 300 * "é", "SASL_SSL"))
+    with for_caller():
+        context = Context(*CALL_METADATA.get())
+    CALLER.reset(caller)
+    CALL.reset(made)
+    for acls, is_allowed in ((ALTER, IS_SERVER), True), ((IS_SERVER,), False):
+        told = ToldGate()
+        told.after(CREATE_ACLS, SERVER, *acls, context=context, request=request, answer=answer, logged_in=SERVER)
+        event = told.events[0]
+        assert (event["status_id"] == 1, event["actor"]["user"]["name"]) == (is_allowed, "alice")
+        assert event["src_endpoint"] == {"ip": HOST, "name": ("app-7\n" + 300 * "é")[:TEXT_MAX]}
+        assert event["dst_endpoint"]["svc_name"] == "SASL_SSL"
+
+
+def test_a_forwarded_call_of_an_older_server_is_audited_without_the_client_id() -> None:
+    told = ToldGate()
+    told.after(CREATE_ACLS, SERVER, IS_SERVER, context=Context(forwarded(session_of())), logged_in=SERVER)
+    assert {event["actor"]["user"]["name"] for event in told.events} == {"alice"}
+    assert "name" not in told.events[0]["src_endpoint"]
 
 
 def test_the_audit_has_certificates_that_match_no_rule() -> None:

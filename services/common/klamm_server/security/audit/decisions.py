@@ -23,6 +23,8 @@ class Call(NamedTuple):
 
     api: str = ""
     client_id: str = ""
+    listener: str = ""
+    """The listener that the client uses. A forwarded call has the listener of the server that forwards it."""
 
 
 _ACTIVITIES: Final = {
@@ -77,10 +79,13 @@ class SessionAudit:
         """True while the session may change nothing (`AuditTrail.refuses_changes`)."""
         return self._trail.refuses_changes
 
-    def changed(self, event: AuditEvent) -> None:
+    def changed(self, event: AuditEvent, call: Call) -> None:
         """Records that the session has changed something, or that a change failed."""
         if self._trail.wants(Category.MANAGEMENT):
-            self._trail.record(event._replace(principal=self._principal, host=self._host), self._now_ms())
+            whose = event._replace(
+                principal=self._principal, host=self._host, client_id=call.client_id, listener=call.listener
+            )
+            self._trail.record(whose, self._now_ms())
 
     def _record(
         self,
@@ -101,6 +106,7 @@ class SessionAudit:
             self._host,
             client_id=call.client_id,
             api=call.api,
+            listener=call.listener,
             operation=operation.name,
             resource_type=resource_type.name,
             resource_name=name,

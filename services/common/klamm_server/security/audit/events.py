@@ -60,7 +60,7 @@ class AuditEvent(NamedTuple):
     mechanism: str = ""
     """The mechanism that the client logged in by."""
     listener: str = ""
-    """The listener where it logged in."""
+    """The listener that the client uses."""
     operation: str = ""
     """The operation on the resource, for example READ."""
     resource_type: str = ""

@@ -78,7 +78,7 @@ class OcsfWriter:
         begun = self._begun(_ACCOUNT_CHANGE, _ACCOUNT_ACTIVITIES.get(event.activity, _OTHER), event.is_allowed)
         actor = f'{{"user":{_user(event.principal)}}}'
         policy = f',"policy":{{"name":"ACL","desc":{_text(event.rule)}}}' if event.rule else ""
-        return f'{begun},"actor":{actor},"api":{_api(event)},"user":{_user(event.account)}{policy}'
+        return f'{begun},"actor":{actor},"api":{_api(event)},"user":{_user(event.account)}{policy}{_listener(event)}'
 
     def _api_activity(self, event: AuditEvent) -> str:
         begun = self._begun(_API_ACTIVITY, _ACTIVITIES[event.activity], event.is_allowed)
@@ -89,7 +89,7 @@ class OcsfWriter:
         resource = f'{{"type":{_text(event.resource_type)},"name":{_text(event.resource_name)}}}'
         operation = f',"unmapped":{{"operation":{_text(event.operation)}}}' if event.operation else ""
         actor = f'{{"user":{_user(event.principal)}{decision}}}'
-        return f'{begun},"actor":{actor},"api":{_api(event)},"resources":[{resource}]{operation}'
+        return f'{begun},"actor":{actor},"api":{_api(event)},"resources":[{resource}]{operation}{_listener(event)}'
 
     def _begun(self, class_: int, activity: int, is_allowed: bool) -> str:
         """Returns the beginning of all events with these properties."""
@@ -108,6 +108,11 @@ class OcsfWriter:
 def _user(principal: str) -> str:
     kind, _, name = principal.partition(":")
     return f'{{"type":{_text(kind)},"name":{_text(name)}}}'
+
+
+def _listener(event: AuditEvent) -> str:
+    """Returns the listener, which may be of another server than the one that recorded the event."""
+    return f',"dst_endpoint":{{"svc_name":{_text(event.listener)}}}' if event.listener else ""
 
 
 def _api(event: AuditEvent) -> str:
