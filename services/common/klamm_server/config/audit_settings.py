@@ -10,7 +10,7 @@ from typing import Final
 from klamm.setting import Validator, boolean, one_of, text, text_list
 
 EVENTS: Final = ("authentication", "authorization.denied", "authorization.allowed", "produce", "consume", "management")
-OUTPUTS: Final = ("log", "topic")
+OUTPUTS: Final = ("log", "topic", "authorizer")
 PERMIT, REJECT = "permit", "reject"
 
 
@@ -50,14 +50,16 @@ class AuditSettings:
         " Klamm's own setting; Kafka has none.",
     )
     audit_output: tuple[str, ...] = text_list(
-        OUTPUTS,
+        ("log", "topic"),
         valid=Validator(
-            f"a list of {' and '.join(OUTPUTS)}, at least one", lambda value: bool(value) and set(value) <= set(OUTPUTS)
+            f"a list of {', '.join(OUTPUTS)}, at least one", lambda value: bool(value) and set(value) <= set(OUTPUTS)
         ),
         doc="Where the audit writes events, as JSON objects of OCSF. log: the log klamm.audit, one line"
         " for each event. topic: the internal topic __klamm_audit, one record for each event. The"
         " topic has 3 partitions, offsets.topic.replication.factor replicas, and keeps records for"
         " 7 days. A principal needs the right READ to read it, and only servers write to it."
+        " authorizer: the log klamm.authorizer, which has decisions only, in the words of Kafka's"
+        " kafka-authorizer.log, for tools that read that file."
         " Klamm's own setting; Kafka has none.",
     )
     audit_log_file: str | None = text(
@@ -65,6 +67,11 @@ class AuditSettings:
         doc="The file of the log klamm.audit. If it is not set, the log goes to stderr. No other user"
         " may read the file. It may be renamed while the server writes to it, for example by log"
         " rotation. Klamm's own setting; Kafka has none.",
+    )
+    audit_authorizer_log_file: str | None = text(
+        None,
+        doc="The file of the log klamm.authorizer, if audit.output contains authorizer. The rules of"
+        " audit.log.file hold for it too. Klamm's own setting; Kafka has none.",
     )
     audit_failure_policy: str = text(
         PERMIT,

@@ -26,14 +26,14 @@ class _Sink(Protocol):
 
 
 class AuditLog:
-    """The output of the audit log to stderr or, if `path` is not None, to a file (an `AuditOutput`). Raises ConfigError
-    if the file cannot be opened."""
+    """The output of a log to stderr or, if `path` is not None, to a file (an `AuditOutput`). `setting` names the file's
+    setting. Raises ConfigError if the file cannot be opened."""
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, path: str | None, *, logger: str = LOGGER, setting: str = "audit.log.file") -> None:
         try:
-            self._sink: _Sink = _Stderr() if path is None else _PrivateFile(path)
+            self._sink: _Sink = _Stderr(logger) if path is None else _PrivateFile(path)
         except OSError as error:
-            raise ConfigError(f"audit.log.file: {path!r} cannot be written: {error.strerror}") from None
+            raise ConfigError(f"{setting}: {path!r} cannot be written: {error.strerror}") from None
 
     async def write(self, lines: Sequence[bytes]) -> None:
         """Writes the lines. Raises OSError if the file cannot be written."""
@@ -44,11 +44,11 @@ class AuditLog:
 
 
 class _Stderr:
-    """Writes lines to stderr through the logger `klamm.audit`. The logger has a handler of its own, which does not
-    format the lines, because they are JSON already."""
+    """Writes lines to stderr through a logger. The logger has a handler of its own, which does not format the lines,
+    because they are complete already."""
 
-    def __init__(self) -> None:
-        self._logger = logging.getLogger(LOGGER)
+    def __init__(self, logger: str) -> None:
+        self._logger = logging.getLogger(logger)
         if not self._logger.handlers:
             # The servers of one process share the logger.
             self._logger.addHandler(logging.StreamHandler(sys.stderr))

@@ -23,6 +23,7 @@ from klamm_server.security.audit.decisions import SessionAudit
 from klamm_server.security.audit.events import Activity, AuditEvent, Category
 from klamm_server.security.audit.trail import AuditTrail
 from klamm_server.security.audit_log import AuditLog
+from klamm_server.security.authorizer_log import AuthorizerLog
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +176,8 @@ def auditor_of(
     outputs: dict[str, AuditOutput] = {}
     if "log" in config.audit_output:
         outputs["log"] = AuditLog(config.audit_log_file)
+    if "authorizer" in config.audit_output:
+        outputs["authorizer"] = AuthorizerLog(config.audit_authorizer_log_file)
     if "topic" in config.audit_output and topic is not None:
         outputs["topic"] = topic()
     return Auditor(config, f"{kind}-{config.node_id}", clock, outputs)

@@ -80,10 +80,11 @@ class AuditEvent(NamedTuple):
         return AuditEvent(*self[:3], *(text[:TEXT_MAX] for text in self[3:]))
 
 
+SUPER_USER, DEFAULT, NO_ACL_ALLOWS = "super.users", "default", "no ACL allows it"
 _BUILT_IN: Final = {
-    BuiltInRule.SUPER_USER: "super.users",
-    BuiltInRule.NO_ACL_FOUND: "default",
-    BuiltInRule.NO_ACL_ALLOWS: "no ACL allows it",
+    BuiltInRule.SUPER_USER: SUPER_USER,
+    BuiltInRule.NO_ACL_FOUND: DEFAULT,
+    BuiltInRule.NO_ACL_ALLOWS: NO_ACL_ALLOWS,
 }
 
 
