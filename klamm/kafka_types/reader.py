@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from klamm.errors import KlammError
 
@@ -17,6 +17,10 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _VARINT_BYTES_MAX = 5
 
+TAGGED_FIELDS_MAX: Final = 10_000
+"""The most tagged fields of one message. An empty one has two bytes, so a large message could have millions, which all
+take time to skip. Clients send hardly any."""
+
 
 class MalformedTypesError(KlammError):
     """Bytes are not a valid encoding of Kafka's types."""
@@ -27,7 +31,7 @@ class KafkaReader(Generic[BufferT]):
 
     Every method raises `error` if the buffer ends too early or has invalid content."""
 
-    __slots__ = ("_buffer", "_flexible", "position")
+    __slots__ = ("_buffer", "_flexible", "_tagged_left", "position")
 
     error: ClassVar[type[KlammError]] = MalformedTypesError
     """The exception class. A subclass sets its own, which names the kind of bytes."""
@@ -35,6 +39,7 @@ class KafkaReader(Generic[BufferT]):
     def __init__(self, buffer: BufferT, *, flexible: bool = False, position: int = 0) -> None:
         self._buffer: BufferT = buffer
         self._flexible = flexible
+        self._tagged_left = TAGGED_FIELDS_MAX
         self.position = position
 
     def use_flexible(self) -> None:
@@ -138,7 +143,7 @@ class KafkaReader(Generic[BufferT]):
             # There are nearly always no tagged fields.
             self.position = position + 1
             return
-        for _ in range(self.unsigned_varint()):
+        for _ in range(self._tagged_count()):
             self.unsigned_varint()
             self._take(self.unsigned_varint())
 
@@ -146,7 +151,7 @@ class KafkaReader(Generic[BufferT]):
         """Reads the tagged fields at the end of a struct, by tag."""
         fields: dict[int, BufferT] = {}
         if self._flexible:
-            for _ in range(self.unsigned_varint()):
+            for _ in range(self._tagged_count()):
                 tag = self.unsigned_varint()
                 fields[tag] = self._take(self.unsigned_varint())
         return fields
@@ -185,6 +190,16 @@ class KafkaReader(Generic[BufferT]):
             raise self.error(f"a field of {size} bytes begins at byte {position}, but the data ends at byte {end}")
         self.position = end
         return self._buffer[position:end]
+
+    def _tagged_count(self) -> int:
+        """Reads the number of tagged fields of a structure. Counts them against the limit of the message."""
+        count = self.unsigned_varint()
+        self._tagged_left -= count
+        if self._tagged_left < 0:
+            raise self.error(
+                f"the message has more than {TAGGED_FIELDS_MAX} tagged fields, {count} of them at byte {self.position}"
+            )
+        return count
 
     def _no_array(self, count: int) -> KlammError:
         """Returns the error for an impossible count. An item takes at least one byte. So a count above the bytes that

@@ -2,7 +2,8 @@
 
 Each array must have as many items as it claims, and may be null only if the schema allows it. kio checks neither. Its
 reader reserves memory for all items that an array claims, so five bytes of a client could end the process. An array has
-at most `ARRAY_ITEMS_MAX` items, because each may take more memory and time than its bytes do.
+at most `ARRAY_ITEMS_MAX` items, because each may take more memory and time than its bytes do. For the same reason, a
+request has at most `TAGGED_FIELDS_MAX` tagged fields.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
+from klamm.kafka_types.reader import TAGGED_FIELDS_MAX
 from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, ApiKey
 from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.wire import MalformedRequestError
@@ -36,16 +38,26 @@ _FIXED_BYTES: Final = {
     "uuid": 16,
 }
 
-_Skip = Callable[[memoryview, int], int]
-"""A function of a message and the position of a field. It returns the field's end, which is beyond the message if the
-field is cut off."""
+
+class _Tagged:
+    """Counts the tagged fields of one request."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = TAGGED_FIELDS_MAX
+
+
+_Skip = Callable[[memoryview, int, _Tagged], int]
+"""A function of a message, the position of a field, and the request's count of tagged fields. It returns the field's
+end, which is beyond the message if the field is cut off."""
 
 
 def check_array_sizes(api_key: ApiKey, version: int, message: memoryview, start: int) -> None:
     """Checks a request's body, which begins at `start`. Raises MalformedRequestError if an array or field is
     incomplete."""
     try:
-        end = _skip_request(api_key, version)(message, start)
+        end = _skip_request(api_key, version)(message, start, _Tagged())
     except (IndexError, struct.error):
         raise MalformedRequestError(
             f"malformed request: the message ends inside a field, at byte {len(message)}"
@@ -110,22 +122,22 @@ def _not_none(hint: Any) -> Any:
 
 
 def _one_after_another(steps: tuple[_Skip, ...]) -> _Skip:
-    def skip(message: memoryview, position: int) -> int:
+    def skip(message: memoryview, position: int, tagged: _Tagged) -> int:
         for step in steps:
-            position = step(message, position)
+            position = step(message, position, tagged)
         return position
 
     return skip
 
 
 def _fixed(size: int) -> _Skip:
-    return lambda message, position: position + size
+    return lambda message, position, tagged: position + size
 
 
 def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null: bool) -> _Skip:
     """Skips an array. Without `item` each item has exactly `item_bytes_min` bytes."""
 
-    def skip(message: memoryview, position: int) -> int:
+    def skip(message: memoryview, position: int, tagged: _Tagged) -> int:
         count, position = _compact_size(message, position) if flexible else _int32(message, position)
         if count < 0 and not may_be_null:
             raise MalformedRequestError(f"malformed request: the array before byte {position} is null; expected items")
@@ -141,7 +153,7 @@ def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null:
         if item is None:
             return position + max(0, count) * item_bytes_min
         for _ in range(count):
-            position = item(message, position)
+            position = item(message, position, tagged)
         return position
 
     return skip
@@ -149,26 +161,33 @@ def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null:
 
 def _nullable(inner: _Skip) -> _Skip:
     """Skips a nullable structure. The byte before it is negative if the structure is null."""
-    return lambda message, position: inner(message, position + 1) if message[position] < 128 else position + 1
+    return lambda message, position, tagged: (
+        inner(message, position + 1, tagged) if message[position] < 128 else position + 1
+    )
 
 
-def _skip_string(message: memoryview, position: int) -> int:
+def _skip_string(message: memoryview, position: int, tagged: _Tagged) -> int:
     (size,) = _INT16.unpack_from(message, position)
     return position + _INT16.size + max(0, int(size))
 
 
-def _skip_bytes(message: memoryview, position: int) -> int:
+def _skip_bytes(message: memoryview, position: int, tagged: _Tagged) -> int:
     size, position = _int32(message, position)
     return position + max(0, size)
 
 
-def _skip_compact(message: memoryview, position: int) -> int:
+def _skip_compact(message: memoryview, position: int, tagged: _Tagged) -> int:
     size, position = _compact_size(message, position)
     return position + max(0, size)
 
 
-def _skip_tags(message: memoryview, position: int) -> int:
+def _skip_tags(message: memoryview, position: int, tagged: _Tagged) -> int:
     count, position = _varint(message, position)
+    tagged.left -= count
+    if tagged.left < 0:
+        raise MalformedRequestError(
+            f"malformed request: more than {TAGGED_FIELDS_MAX} tagged fields, {count} of them at byte {position}"
+        )
     for _ in range(count):
         _, position = _varint(message, position)
         size, position = _varint(message, position)

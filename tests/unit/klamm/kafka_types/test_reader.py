@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.errors import KlammError
-from klamm.kafka_types.reader import KafkaReader, MalformedTypesError
+from klamm.kafka_types.reader import TAGGED_FIELDS_MAX, KafkaReader, MalformedTypesError
 from klamm.kafka_types.writer import KafkaWriter
 
 Read = Callable[[KafkaReader[bytes]], object]
@@ -141,7 +141,7 @@ def varint(value: int) -> bytes:
             "a field of 9 bytes begins at byte 3",
         ),
         (varint(1) + varint(3) + varint(9), True, KafkaReader.tagged_fields, "a field of 9 bytes begins at byte 3"),
-        (varint(2**31), True, KafkaReader.skip_tagged_fields, "within a varint"),
+        (varint(2**31), True, KafkaReader.skip_tagged_fields, "more than 10000 tagged fields"),
         (b"ab", False, KafkaReader.expect_end, "2 bytes follow the end of the message at byte 0"),
         (b"abc", False, KafkaReader.int32, "within a number that begins at byte 0"),
         (b"a" * 15, False, KafkaReader.uuid, "a field of 16 bytes begins at byte 0"),
@@ -168,3 +168,15 @@ def test_bytes_read_from_a_memoryview_are_memoryviews() -> None:
     taken = KafkaReader(data).bytes_()
     assert isinstance(taken, memoryview)
     assert taken == b"abc"
+
+
+@pytest.mark.parametrize("read", [KafkaReader.skip_tagged_fields, KafkaReader.tagged_fields])
+def test_the_tagged_fields_of_all_structures_of_a_message_have_a_limit(read: Read) -> None:
+    half = KafkaWriter(flexible=True)
+    half.unsigned_varint(TAGGED_FIELDS_MAX // 2)
+    structure = bytes(half.value()) + b"\x07\x00" * (TAGGED_FIELDS_MAX // 2)
+    reader = KafkaReader(2 * structure + b"\x01\x07\x00", flexible=True)
+    read(reader)
+    read(reader)
+    with pytest.raises(MalformedTypesError, match="more than 10000 tagged fields, 1 of them"):
+        read(reader)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import io
+import struct
 import typing
 import uuid
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
+from klamm.kafka_types.reader import TAGGED_FIELDS_MAX
+from klamm.kafka_types.writer import KafkaWriter
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.array_sizes import check_array_sizes
 from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, COLD_REQUEST_MAX_BYTES, SPOKEN, ApiKey, Request
@@ -111,6 +114,26 @@ def array_of(count: int) -> Request:
     """Returns a DeleteGroups with that many empty ids."""
     body = count.to_bytes(4, "big") + bytes(2 * count)
     return Request(ApiKey.DELETE_GROUPS, 0, 1, "", "", memoryview(body), 0, False)
+
+
+def test_the_tagged_fields_of_a_request_have_a_limit() -> None:
+    many = TAGGED_FIELDS_MAX // 2 + 1
+
+    def body(*counts: int) -> memoryview:
+        """Returns a DescribeTopicPartitions. Each of its topics has the next of the counts as its tagged fields."""
+        writer = KafkaWriter(flexible=True)
+        writer.array_size(len(counts))
+        whole = bytes(writer.value())
+        for count in counts:
+            topic = KafkaWriter(flexible=True)
+            topic.string("t")
+            topic.unsigned_varint(count)
+            whole += bytes(topic.value()) + b"\x07\x00" * count
+        return memoryview(whole + struct.pack(">ib", 10, -1) + b"\x00")
+
+    check_array_sizes(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, body(many, many - 2), 0)
+    with pytest.raises(MalformedRequestError, match="more than 10000 tagged fields"):
+        check_array_sizes(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, body(many, many), 0)
 
 
 def test_an_array_has_a_limit_whatever_the_size_of_its_items() -> None:
