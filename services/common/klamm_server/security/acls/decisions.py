@@ -11,7 +11,7 @@ table again. All sessions of a server together keep at most `DECISIONS_MAX_BYTES
 from __future__ import annotations
 
 import weakref
-from typing import Final
+from typing import Final, Protocol
 
 from klamm.acls import AclDecision, AclOperation, ResourceType
 from klamm.model import TOPIC_NAME_LENGTH_MAX
@@ -30,23 +30,30 @@ _OVERHEAD_BYTES: Final = 300
 """The size of a kept decision without its name. A character of a name counts as four bytes."""
 
 
+class KeepsDecisions(Protocol):
+    """A session's table of decisions."""
+
+    def clear(self) -> None:
+        """Empties the table and gives its bytes back to the room."""
+
+
 class DecisionRoom:
     """Bounds the bytes that all sessions of one server keep. `held_bytes` is the sum of `_sizes`."""
 
     def __init__(self, max_bytes: int = DECISIONS_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._sizes: dict[weakref.ref[Decisions], int] = {}
+        self._sizes: dict[weakref.ref[KeepsDecisions], int] = {}
         """The bytes by session, in the order in which the sessions began their tables."""
         self.held_bytes = 0
 
-    def ref_of(self, decisions: Decisions) -> weakref.ref[Decisions]:
+    def ref_of(self, decisions: KeepsDecisions) -> weakref.ref[KeepsDecisions]:
         """Returns the key of a session. The room forgets the session when it is deleted."""
         ref = weakref.ref(decisions, self.give_back)
         # A reference keeps its hash, but gets none after its session was deleted.
         hash(ref)
         return ref
 
-    def take(self, ref: weakref.ref[Decisions], size_bytes: int) -> None:
+    def take(self, ref: weakref.ref[KeepsDecisions], size_bytes: int) -> None:
         """Counts bytes of a session. Clears the tables of other sessions, or its own, if there is no room."""
         while self.held_bytes + size_bytes > self._max_bytes:
             oldest = next(iter(self._sizes), None)
@@ -59,7 +66,7 @@ class DecisionRoom:
         self._sizes[ref] = self._sizes.get(ref, 0) + size_bytes
         self.held_bytes += size_bytes
 
-    def give_back(self, ref: weakref.ref[Decisions]) -> None:
+    def give_back(self, ref: weakref.ref[KeepsDecisions]) -> None:
         """Releases all bytes of a session."""
         self.held_bytes -= self._sizes.pop(ref, 0)
 

@@ -2,6 +2,9 @@
 
 The session counts allowed operations as long as its tally is open. So a client that writes all the time causes one
 event a minute, and each operation costs one look-up in a mapping. Refusals are rare, and the audit trail counts them.
+
+A client chooses its id and the names. So a session keeps no long ones, and all sessions together keep at most
+`KEPT_MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from klamm.acls import AclDecision, AclOperation, ResourceType
+from klamm_server.security.acls.decisions import KEPT_NAME_MAX
 from klamm_server.security.audit.events import Activity, AuditEvent, Category, rule_of
 from klamm_server.security.audit.tallies import Tally
 from klamm_server.security.audit.trail import AuditTrail
 
 TALLIES_MAX: Final = 1_000
 """The maximum number of tallies of one session. A session that has more starts again without any."""
+_OVERHEAD_BYTES: Final = 600
+"""The size of a session's entry for a tally without its texts. A character counts as four bytes."""
 
 
 class Call(NamedTuple):
@@ -42,13 +48,24 @@ _ACTIVITIES: Final = {
 class SessionAudit:
     """Reports the decisions about one principal at one address."""
 
-    __slots__ = ("_allowed", "_host", "_now_ms", "_principal", "_trail", "wants_allowed", "wants_denied")
+    __slots__ = (
+        "__weakref__",
+        "_allowed",
+        "_host",
+        "_now_ms",
+        "_principal",
+        "_ref",
+        "_trail",
+        "wants_allowed",
+        "wants_denied",
+    )
 
     def __init__(self, trail: AuditTrail, now_ms: Callable[[], int], principal: str, host: str) -> None:
         self._trail = trail
         self._now_ms = now_ms
         self._principal = principal
         self._host = host
+        self._ref = trail.room.ref_of(self)
         self._allowed: dict[tuple[Call, AclOperation, ResourceType, str], tuple[Tally, AclDecision]] = {}
         self.wants_allowed = trail.wants(Category.ALLOWED, Category.PRODUCE, Category.CONSUME)
         self.wants_denied = trail.wants(Category.DENIED)
@@ -73,6 +90,11 @@ class SessionAudit:
             tally = self._record(category, decision, operation, resource_type, name, call)
             if tally is not None:
                 self._keep(key, tally, decision)
+
+    def clear(self) -> None:
+        """Forgets the session's tallies. The trail reports them."""
+        self._allowed.clear()
+        self._trail.room.give_back(self._ref)
 
     @property
     def refuses_changes(self) -> bool:
@@ -115,8 +137,13 @@ class SessionAudit:
         return self._trail.record(event, self._now_ms())
 
     def _keep(self, key: tuple[Call, AclOperation, ResourceType, str], tally: Tally, decision: AclDecision) -> None:
-        if len(self._allowed) >= TALLIES_MAX:
-            self._allowed.clear()
+        call, _, _, name = key
+        if key not in self._allowed:
+            if len(call.client_id) + len(name) > KEPT_NAME_MAX:
+                return
+            if len(self._allowed) >= TALLIES_MAX:
+                self.clear()
+            self._trail.room.take(self._ref, _OVERHEAD_BYTES + 4 * (len(call.client_id) + len(name)))
         self._allowed[key] = tally, decision
 
 

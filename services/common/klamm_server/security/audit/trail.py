@@ -4,12 +4,18 @@ to the backlog of each output."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from klamm_server.config.audit_settings import REJECT, AuditSettings
+from klamm_server.security.acls.decisions import DecisionRoom
 from klamm_server.security.audit.backlog import Backlog
 from klamm_server.security.audit.events import AuditEvent, Category
 from klamm_server.security.audit.ocsf import OcsfWriter
 from klamm_server.security.audit.tallies import Tallies, Tally, Told
+
+KEPT_MAX_BYTES: Final = 16 * 1024**2
+"""The maximum of what all sessions keep of their tallies. If another one needs room, the session that has kept its
+tallies for the longest time forgets them, and its next operations take a little longer."""
 
 
 class AuditTrail:
@@ -24,6 +30,8 @@ class AuditTrail:
         self._tallies = Tallies()
         self._backlogs = backlogs
         self._latest_ms = 0
+        self.room = DecisionRoom(KEPT_MAX_BYTES)
+        """The memory of the allowed operations that all sessions count."""
 
     def wants(self, *categories: Category) -> bool:
         """Returns True if the audit records at least one of these categories."""

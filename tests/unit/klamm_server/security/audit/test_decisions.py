@@ -7,6 +7,7 @@ import pytest
 from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.acls.decisions import DecisionRoom
 from klamm_server.security.audit.decisions import TALLIES_MAX, Call, SessionAudit
 from klamm_server.security.audit.tallies import MINUTE_MS
 from klamm_server.security.session import CALL, CALLER, Session, refuse_early
@@ -117,3 +118,34 @@ def test_the_number_of_tallies_of_a_session_is_bounded() -> None:
     assert session.may(AclOperation.READ, ResourceType.GROUP, "0")
     told.trail.end_minutes(MINUTE_MS)
     assert sum(one["count"] for one in told.events()) == TALLIES_MAX + 2
+
+
+def test_the_memory_of_the_tallies_of_all_sessions_is_bounded() -> None:
+    told = Told(audit_events=("authorization.allowed",))
+    told.trail.room = room = DecisionRoom(max_bytes=100_000)
+    index = index_of([allow(AclOperation.ALL, ResourceType.GROUP, "*")])
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    audits = [SessionAudit(told.trail, lambda: 0, ALICE, HOST) for _ in range(20)]
+    sessions = [Session(authorizer, lambda: index, ALICE, HOST, audit) for audit in audits]
+    for session in sessions:
+        for number in range(30):
+            assert session.may(AclOperation.READ, ResourceType.GROUP, f"{number}")
+            assert room.held_bytes <= 100_000
+    assert [len(audit._allowed) for audit in (audits[0], audits[-1])] == [0, 30]
+    told.trail.close(0)
+    assert sum(one["count"] for one in told.events()) == 20 * 30
+
+
+@pytest.mark.parametrize(("client_id", "group"), [("x" * 250, "g"), ("c", "x" * 249), ("x" * 125, "x" * 125)])
+def test_no_long_client_id_or_name_is_kept(client_id: str, group: str) -> None:
+    told = Told(audit_events=("authorization.allowed",))
+    index = index_of([allow(AclOperation.ALL, ResourceType.GROUP, "*")])
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    session = Session(authorizer, lambda: index, ALICE, HOST, told.audit)
+    token = CALL.set(Call("HEARTBEAT", client_id))
+    for _ in range(3):
+        assert session.may(AclOperation.READ, ResourceType.GROUP, group)
+    CALL.reset(token)
+    assert not told.audit._allowed
+    told.trail.close(0)
+    assert [one["count"] for one in told.events()] == [1, 2]
