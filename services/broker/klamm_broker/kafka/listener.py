@@ -10,6 +10,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
+from klamm.acls import CLUSTER_NAME, ResourceType
 from klamm.ordered_set import OrderedSet
 from klamm.quotas import CONNECTION_CREATION_RATE
 from klamm.setting import INT_MAX
@@ -31,6 +32,7 @@ from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import watch
 from klamm_server.security.audit.decisions import Call
 from klamm_server.security.gate import Gate
+from klamm_server.security.operations import check_of_api
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
 from klamm_server.security.quotas.connection_rates import HELD_BACK_MAX, ConnectionRates
@@ -47,7 +49,8 @@ STALL_BYTES = 64 * 1024
 memory."""
 
 _FREE: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""The APIs that no quota counts: requests of servers and of logins. Nothing is counted before the first login."""
+"""The APIs that no quota counts: requests of servers and of logins. Nothing is counted before the first login.
+WriteTxnMarkers is counted if the client has no right to it, as in Kafka."""
 
 
 def _camel_case(api_key: ApiKey) -> str:
@@ -243,8 +246,8 @@ class KafkaListener:
         times = self._times_of(request.api_key)
         if (
             self._quotas.is_on
-            and request.api_key not in _FREE
             and (connection.login is None or connection.login.is_done)
+            and (request.api_key not in _FREE or self._is_refused(connection, request.api_key))
         ):
             request = self._charged(connection, request)
         began_s = perf_counter()
@@ -273,6 +276,14 @@ class KafkaListener:
         if not connection.is_busy:
             times.total.observe(took_s)
         return answer
+
+    def _is_refused(self, connection: KafkaConnection, api_key: ApiKey) -> bool:
+        """Returns True if the client has no right to an API of servers."""
+        if self._gate is None or api_key is not ApiKey.WRITE_TXN_MARKERS:
+            return False
+        session = _session(self._gate, connection)
+        needed = check_of_api(api_key.name).of_cluster
+        return not any(session.may_be_shown(one, ResourceType.CLUSTER, CLUSTER_NAME) for one in needed)
 
     def _charged(self, connection: KafkaConnection, request: Request) -> Request:
         """Returns the request with its throttle, after it has charged a produce for its bytes."""

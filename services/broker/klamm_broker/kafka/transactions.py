@@ -31,7 +31,7 @@ from klamm_broker.kafka.offset_topics import offset_topics, with_ids
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_server.security.session import for_itself, refuse_early, require
+from klamm_server.security.session import for_itself, may_with_cluster, refuse_early, require
 
 _FENCED_SINCE: Final = {
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -117,10 +117,13 @@ class TransactionApis:
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
     async def add_partitions_to_txn(self, request: Request, wanted: Any) -> Fields:
-        """Adds partitions to a transaction. From version 4 on, a request may have several transactions, as Kafka's
-        brokers send it (KIP-890)."""
+        """Adds partitions to a transaction. From version 4 on, a request may have several transactions. Only servers
+        may send it, and they need no right to the transactions and topics, as in Kafka (KIP-890)."""
         if request.version >= 4:
-            by_transaction = await few_at_once(partial(self._add_to_one, request), wanted.transactions)
+            if not may_with_cluster(AclOperation.CLUSTER_ACTION):
+                return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results_by_transaction": []}
+            with for_itself():
+                by_transaction = await few_at_once(partial(self._add_to_one, request), wanted.transactions)
             return {"error_code": ErrorCode.NONE, "results_by_transaction": by_transaction}
         results = await self._add(
             wanted.v3_and_below_transactional_id,

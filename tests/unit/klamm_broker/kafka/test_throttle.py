@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from klamm.acls import ANONYMOUS, CLUSTER_NAME, AclOperation, ResourceType
 from klamm.quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
@@ -15,8 +16,11 @@ from klamm.quotas import (
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.throttle import Throttle
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.gate import Gate
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
+from tests.support.callers import allow, index_of
 from tests.support.kafka_door import HEARTBEAT_V0, Door, answer_to
 from tests.support.waiting import settle, until
 
@@ -43,8 +47,10 @@ def quotas_of(span: WindowSpan = SPAN, **limits: float) -> ClientQuotas:
     return quotas
 
 
-def frame(number: int, client_id: bytes = b"slow", api_key: ApiKey = ApiKey.HEARTBEAT, version: int = 0) -> bytes:
-    message = HEARTBEAT_V0.pack(api_key, version, number, len(client_id)) + client_id
+def frame(
+    number: int, client_id: bytes = b"slow", api_key: ApiKey = ApiKey.HEARTBEAT, version: int = 0, rest: bytes = b""
+) -> bytes:
+    message = HEARTBEAT_V0.pack(api_key, version, number, len(client_id)) + client_id + rest
     return struct.pack(">i", len(message)) + message
 
 
@@ -105,6 +111,35 @@ def test_a_produce_is_charged_when_it_arrives() -> None:
             writer.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("operation", "is_counted"),
+    [(AclOperation.CLUSTER_ACTION, False), (AclOperation.ALTER, False), (AclOperation.DESCRIBE, True), (None, True)],
+)
+def test_write_txn_markers_is_counted_unless_the_client_has_the_right_to_it(
+    operation: AclOperation | None, is_counted: bool
+) -> None:
+    """Otherwise a client without that right could use the broker's time without any limit."""
+    acls = [] if operation is None else [allow(operation, ResourceType.CLUSTER, CLUSTER_NAME, ANONYMOUS)]
+    index = index_of(acls)
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    counted: list[bool] = []
+
+    def handle(request: Request) -> Answer:
+        counted.append(request.throttle is not None)
+        return told(request)
+
+    async def scenario() -> None:
+        quotas = quotas_of(request_percentage=100.0)
+        async with Door(handle, quotas=quotas, gate=Gate(authorizer, lambda: index)) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1, api_key=ApiKey.WRITE_TXN_MARKERS, version=1, rest=b"\x00"))
+            await reader.readexactly(4)
+            writer.close()
+
+    asyncio.run(scenario())
+    assert counted == [is_counted]
 
 
 @pytest.mark.parametrize("quotas", [None, ClientQuotas(WindowSpan())])

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult
 from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.transactions import TransactionApis
+from klamm_server.security.session import CALLER, Session
+from tests.support.callers import allow, called_with
 from tests.support.cold_requests import ALONE, FLIGHTS, TOPIC_IDS, UNKNOWN, ScriptedCoordinators, answer_of
 
 
@@ -148,6 +151,32 @@ def test_partitions_of_several_transactions_are_added_or_verified(version: int) 
         "verify": [("a", 0, 0), ("a", 1, ErrorCode.TRANSACTION_ABORTABLE), ("b", 0, 0)],
         "zombie": [(topic, number, ErrorCode.PRODUCER_FENCED) for topic, number in (("a", 0), ("a", 1), ("b", 0))],
     }
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_only_servers_may_add_partitions_to_several_transactions(version: int) -> None:
+    topics = [{"name": "a", "partitions": [0]}]
+    asked = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 5, "verify_only": False, "topics": topics}
+    callers: list[Session | None] = []
+
+    def adds(request: Any) -> pb.AddPartitionsToTxnResponse:
+        callers.append(CALLER.get())
+        return added(request)
+
+    handle = transactions_of(ScriptedCoordinators({"add_partitions_to_txn": adds})).add_partitions_to_txn
+    fields = {"transactions": [asked]}
+    with called_with(
+        allow(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "t"),
+        allow(AclOperation.WRITE, ResourceType.TOPIC, "a"),
+    ):
+        refused = asyncio.run(answer_of(handle, ApiKey.ADD_PARTITIONS_TO_TXN, version, fields))
+    assert (refused.error_code, refused.results_by_transaction) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ())
+    assert not callers
+    with called_with(allow(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)):
+        answer = asyncio.run(answer_of(handle, ApiKey.ADD_PARTITIONS_TO_TXN, version, fields))
+    ((result,),) = [topic.results_by_partition for topic in answer.results_by_transaction[0].topic_results]
+    assert int(result.partition_error_code) == ErrorCode.NONE
+    assert callers == [None], "the coordinator checks no right of the client"
 
 
 @pytest.mark.parametrize(("version", "pattern"), [(1, ""), (2, "orders-.*")])
