@@ -25,7 +25,8 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """A topic that was created, or that would be created with validate_only."""
+    """A topic that was created, or that would be created with validate_only. Its numbers are -1 for a caller without
+    the right DESCRIBE_CONFIGS on the topic."""
 
     name: str
     topic_id: uuid.UUID

@@ -15,11 +15,11 @@ from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.coordinators import check_is_coordinator
-from klamm_broker.kafka.few_at_once import few_at_once
 from klamm_broker.kafka.forwarding import Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_server.runtime.few_at_once import few_at_once
 from klamm_server.security.session import refuse_early
 
 TIMEOUT_MS = 30_000

@@ -20,17 +20,14 @@ their log again.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Final
+from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
-
-_KEYS_PER_TURN: Final = 100
-"""The number of keys after which FindCoordinator lets the event loop run."""
+from klamm_server.runtime.loop_slices import each_in_turns
 
 
 async def find_coordinator(request: Request, wanted: Any, finder: CoordinatorFinder, cluster: SeenCluster) -> Fields:
@@ -38,11 +35,7 @@ async def find_coordinator(request: Request, wanted: Any, finder: CoordinatorFin
     keys = list(wanted.coordinator_keys) if request.version >= 4 else [wanted.key]
     # The numbers of key types are equal in Kafka and Klamm.
     key_type: int = getattr(wanted, "key_type", 0)
-    found = []
-    for number, key in enumerate(keys, 1):
-        found.append(_found(key_type, key, finder, cluster))
-        if not number % _KEYS_PER_TURN:
-            await asyncio.sleep(0)
+    found = await each_in_turns(lambda key: _found(key_type, key, finder, cluster), keys)
     return {"coordinators": found} if request.version >= 4 else found[0]
 
 

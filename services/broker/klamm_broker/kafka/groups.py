@@ -18,13 +18,13 @@ from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.coordinators import check_is_coordinator
-from klamm_broker.kafka.few_at_once import few_at_once
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.offset_topics import OffsetTopic, offset_topics, with_ids
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
+from klamm_server.runtime.few_at_once import few_at_once
 from klamm_server.security.session import refuse_early
 
 RequestT = TypeVar("RequestT")

@@ -23,7 +23,6 @@ from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
 from klamm_broker.kafka.coordinators import check_is_coordinator
-from klamm_broker.kafka.few_at_once import few_at_once
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
@@ -31,6 +30,7 @@ from klamm_broker.kafka.offset_topics import offset_topics, with_ids
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
+from klamm_server.runtime.few_at_once import few_at_once
 from klamm_server.security.session import for_itself, may_with_cluster, refuse_early, require
 
 _FENCED_SINCE: Final = {

@@ -21,11 +21,11 @@ from klamm.wire.v1.common_pb2 import (
 )
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.handlers.write_txn_markers import MarkedPartition, MarkerToWrite, WriteTxnMarkersHandler
-from klamm_broker.kafka.few_at_once import few_at_once
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.log.partition.partition_log import TransactionEnd
+from klamm_server.runtime.few_at_once import few_at_once
 from klamm_server.security.session import may_with_cluster
 
 _NOT_READY: Final = frozenset(

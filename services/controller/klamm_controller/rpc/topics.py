@@ -31,6 +31,7 @@ from klamm_controller.metadata.topics import TopicCreation, handle_delete_topics
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.mutations import EXCEEDED, Mutations
 from klamm_controller.rpc.rights import Permitted, may_create
+from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may, may_be_shown
 
 TOPICS_PER_TURN = 100
@@ -67,7 +68,7 @@ class TopicsRpcs:
             creation = TopicCreation(wanted, self._policy, self._rng)
             replies = await self._gateway.controller.submit_parts("CreateTopics", creation.parts())
             topics = [topic for reply in replies for topic in reply.topics]
-            topics = permitted.results(admitted.results(topics))
+            topics = permitted.results(admitted.results(await each_in_turns(_shown, topics)))
             return CreateTopicsResponse(topics=topics, throttle_time_ms=charge.throttle_ms)
 
         return await self._gateway.change(decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
@@ -124,6 +125,13 @@ class TopicsRpcs:
             return response
 
         return await self._gateway.answer(decided(), DescribeTopicsResponse)
+
+
+def _shown(created: CreatedTopic) -> CreatedTopic:
+    """Hides the size of a created topic from a caller that may not see its configs, as Kafka does."""
+    if not created.error_code and not may_be_shown(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name):
+        created.partition_count = created.replication_factor = -1
+    return created
 
 
 def _exceeded(topic: str) -> NamedResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 
 from klamm.acls import AclOperation, ResourceType
@@ -28,7 +27,7 @@ from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
-from klamm_server.runtime.loop_slices import ITEMS_PER_TURN, each_in_turns
+from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may_be_shown, may_be_shown_with_cluster, require
 
 
@@ -79,22 +78,24 @@ class GroupAdminRpc:
         """Deletes the groups, shard by shard. Answers when each shard has stored its deletions or refused them."""
         errors: dict[str, ErrorCode] = {}
         by_shard: dict[ShardHost[GroupRules], list[str]] = defaultdict(list)
-        for number, group_id in enumerate(dict.fromkeys(request.group_ids), 1):
-            if not number % ITEMS_PER_TURN:
-                await asyncio.sleep(0)
+
+        def assign(group_id: str) -> None:
             try:
                 require(AclOperation.DELETE, ResourceType.GROUP, group_id)
                 check_group_id(group_id)
                 by_shard[self._shards.of_key(group_id)].append(group_id)
             except BrokerError as error:
                 errors[group_id] = error.code
+
+        await each_in_turns(assign, dict.fromkeys(request.group_ids))
         for host, group_ids in by_shard.items():
             errors.update(zip(group_ids, await _delete(host, tuple(group_ids)), strict=True))
-        results = [
-            DeletedGroup(group_id=one, error_code=errors[one], error_message=text_of(errors[one]))
-            for one in request.group_ids
-        ]
-        return DeleteGroupsResponse(results=results)
+
+        def deleted(group_id: str) -> DeletedGroup:
+            code = errors[group_id]
+            return DeletedGroup(group_id=group_id, error_code=code, error_message=text_of(code))
+
+        return DeleteGroupsResponse(results=await each_in_turns(deleted, request.group_ids))
 
 
 async def _delete(host: ShardHost[GroupRules], group_ids: tuple[str, ...]) -> tuple[ErrorCode, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
@@ -28,7 +28,12 @@ from klamm_coordinator.rpc.offsets import offsets_to_commit
 from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.txn_markers import check_marker
+from klamm_server.runtime.few_at_once import few_at_once
 from klamm_server.security.session import require
+
+MARKERS_AT_ONCE: Final = 1_000
+"""The most markers of one request that are written at the same time. Each takes a task, and a request may have very
+many."""
 
 
 class TxnOffsetsRpc:
@@ -61,8 +66,23 @@ class TxnOffsetsRpc:
         )
 
     async def write_txn_markers(self, request: WriteTxnMarkersRequest, context: CallContext) -> WriteTxnMarkersResponse:
-        written = await asyncio.gather(*(self._write_marker(marker) for marker in request.markers))
-        return WriteTxnMarkersResponse(markers=written)
+        """Writes the markers, many at once, so that one write to a log takes several of them."""
+        wanted = [
+            (marker, topic.topic, number)
+            for marker in request.markers
+            for topic in marker.topics
+            for number in topic.partitions
+        ]
+        results = iter(await few_at_once(self._write_marker, wanted, MARKERS_AT_ONCE))
+        return WriteTxnMarkersResponse(
+            markers=[
+                WrittenTxnMarker(
+                    producer_id=marker.producer_id,
+                    partitions=[next(results) for topic in marker.topics for _ in topic.partitions],
+                )
+                for marker in request.markers
+            ]
+        )
 
     async def _commit(self, host: ShardHost[GroupRules], request: TxnOffsetCommitRequest) -> tuple[ErrorCode, ...]:
         producer = TxnProducer(request.producer_id, request.producer_epoch)
@@ -104,12 +124,8 @@ class TxnOffsetsRpc:
         assert isinstance(reply, CommitReply), reply
         return reply.errors
 
-    async def _write_marker(self, marker: common_pb2.TxnMarker) -> WrittenTxnMarker:
-        partitions = [(one.topic, number) for one in marker.topics for number in one.partitions]
-        results = await asyncio.gather(*(self._write_to(topic, number, marker) for topic, number in partitions))
-        return WrittenTxnMarker(producer_id=marker.producer_id, partitions=results)
-
-    async def _write_to(self, topic: str, number: int, marker: common_pb2.TxnMarker) -> PartitionResult:
+    async def _write_marker(self, wanted: tuple[common_pb2.TxnMarker, str, int]) -> PartitionResult:
+        marker, topic, number = wanted
         try:
             check_marker(marker)
             if topic != GROUP_METADATA_TOPIC:

@@ -7,6 +7,8 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import pytest
+
 from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
@@ -80,6 +82,22 @@ def test_a_topic_is_created_only_with_create_on_the_topic_or_the_cluster(one_bro
         assert create(one_broker, "other", "mine") == [("other", 0), ("mine", ErrorCode.TOPIC_ALREADY_EXISTS)]
     with called_with():
         assert create(one_broker, "mine", "missing") == [("mine", DENIED), ("missing", DENIED)]
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_the_size_of_a_created_topic_is_shown_only_with_describe_configs(
+    one_broker: Cluster, validate_only: bool
+) -> None:
+    topics = [pb.NewTopic(name=name, partition_count=3, replication_factor=1) for name in ("hidden", "mine", "no/name")]
+    request = pb.CreateTopicsRequest(topics=topics, validate_only=validate_only)
+    rights = [
+        allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME),
+        allow(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "mine"),
+    ]
+    with called_with(*rights):
+        answer = asyncio.run(topics_of(one_broker).create_topics(request, CONTEXT))
+    assert [(one.partition_count, one.replication_factor) for one in answer.topics[:2]] == [(-1, -1), (3, 1)]
+    assert answer.topics[2].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_topics_are_deleted_grown_and_described_only_with_the_right_acl(one_broker: Cluster) -> None:

@@ -17,10 +17,12 @@ AT_ONCE: Final = 32
 """The most items of one request that are asked about at the same time."""
 
 
-async def few_at_once(ask: Callable[[ItemT], Awaitable[ResultT]], items: Collection[ItemT]) -> list[ResultT]:
-    """Returns the result of `ask` for each item, in the order of the items. Raises the first error of `ask`, and then
-    asks no more."""
-    if len(items) <= AT_ONCE:
+async def few_at_once(
+    ask: Callable[[ItemT], Awaitable[ResultT]], items: Collection[ItemT], at_once: int = AT_ONCE
+) -> list[ResultT]:
+    """Returns the result of `ask` for each item, in the order of the items. Asks about at most `at_once` items at the
+    same time. Raises the first error of `ask`, and then asks no more."""
+    if len(items) <= at_once:
         return list(await asyncio.gather(*map(ask, items)))
     results: dict[int, ResultT] = {}
     numbered = enumerate(items)
@@ -31,7 +33,7 @@ async def few_at_once(ask: Callable[[ItemT], Awaitable[ResultT]], items: Collect
             # `ask` may return without waiting, for example if the caller may not see the group.
             await asyncio.sleep(0)
 
-    workers = [asyncio.ensure_future(work()) for _ in range(AT_ONCE)]
+    workers = [asyncio.ensure_future(work()) for _ in range(at_once)]
     try:
         await asyncio.gather(*workers)
     finally:

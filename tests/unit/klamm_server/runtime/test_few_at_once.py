@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from klamm_broker.kafka.few_at_once import AT_ONCE, few_at_once
+from klamm_server.runtime.few_at_once import AT_ONCE, few_at_once
 
 
 class Asked:
