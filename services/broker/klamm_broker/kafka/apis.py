@@ -77,7 +77,13 @@ class KafkaApis:
         cold_apis = await asyncio.to_thread(_cold_apis)
         if self._cold is None:
             self._cold = cold_apis(
-                self._handlers, self._controller, self._to_coordinators, self._cluster, self._topic_ids, self._clock
+                self._handlers,
+                self._controller,
+                self._to_coordinators,
+                self._cluster,
+                self._topic_ids,
+                self._clock,
+                self._slices,
             )
         return self._cold
 

@@ -8,7 +8,7 @@ thread, so that clients cannot take all threads from the broker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from time import thread_time
 from typing import Any, Final, TypeVar
@@ -34,12 +34,15 @@ from klamm_broker.kafka.txn_markers import write_txn_markers
 from klamm_broker.kafka.users import UserApis
 from klamm_broker.kafka.voters import VoterApis
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.loop_slices import LoopSlices
 
 ResultT = TypeVar("ResultT")
 
 LARGE_BYTES: Final = 64 * 1024
 """The size from which a request is decoded in a thread, and its answer encoded."""
 
+OffsetLookups = Generator[None, None, messages.Fields]
+"""The lookups of a ListOffsets, step by step."""
 ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
 """A handler of a request. It gets the request and its body as decoded by kio."""
 
@@ -55,8 +58,10 @@ class ColdApis:
         cluster: SeenCluster,
         topic_ids: TopicIds,
         clock: Clock,
+        slices: LoopSlices | None = None,
     ) -> None:
         self._list_offsets = handlers.list_offsets
+        self._slices = slices or LoopSlices()
         self._thread = asyncio.Lock()
         """Held by the large request that uses a thread."""
         self._handlers: dict[ApiKey, ColdHandler] = {
@@ -83,7 +88,8 @@ class ColdApis:
         """Returns the body of the answer. Raises MalformedRequestError, or another KlammError that ends the
         connection."""
         if request.api_key is ApiKey.LIST_OFFSETS:
-            return self.list_offsets(request)
+            parts = self.list_offsets(request)
+            return parts if isinstance(parts, list) else await parts
         if len(request.frame) >= LARGE_BYTES:
             wanted = await self._in_thread(request, partial(messages.decode, request))
             answer = await self._handlers[request.api_key](request, wanted)
@@ -99,10 +105,22 @@ class ColdApis:
             request.throttle.charge_time(took_s)
         return result
 
-    def list_offsets(self, request: Request) -> Parts:
-        """Returns the body of the answer to a ListOffsets. Raises MalformedRequestError."""
-        answer = partitions.list_offsets(request, messages.decode(request), self._list_offsets)
-        return [messages.encode(request, answer)]
+    def list_offsets(self, request: Request) -> Parts | Coroutine[Any, Any, Parts]:
+        """Returns the body of the answer to a ListOffsets, or a coroutine if there are many partitions. Raises
+        MalformedRequestError."""
+        if len(request.frame) >= LARGE_BYTES:
+            return self._list_very_many_offsets(request)
+        work = partitions.list_offsets(request, messages.decode(request), self._list_offsets)
+        answer = self._slices.begin(work)
+        return self._list_many_offsets(request, work) if answer is None else [messages.encode(request, answer)]
+
+    async def _list_many_offsets(self, request: Request, work: OffsetLookups) -> Parts:
+        return [messages.encode(request, await self._slices.finish(work))]
+
+    async def _list_very_many_offsets(self, request: Request) -> Parts:
+        wanted = await self._in_thread(request, partial(messages.decode, request))
+        answer = await self._slices.finish(partitions.list_offsets(request, wanted, self._list_offsets))
+        return [await self._in_thread(request, partial(messages.encode, request, answer))]
 
 
 def _timed(work: Callable[[], ResultT]) -> tuple[ResultT, float]:

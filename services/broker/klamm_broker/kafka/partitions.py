@@ -4,7 +4,7 @@ DescribeProducers."""
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from collections.abc import Generator
 from typing import Any, Final
 
 from klamm.errors import ErrorCode
@@ -38,7 +38,14 @@ _KNOWS_OFFSET_NOT_AVAILABLE: Final = 5
 """The first version of ListOffsets whose clients know OFFSET_NOT_AVAILABLE (KIP-207)."""
 
 
-def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> Fields:
+_QUERIES_PER_STEP: Final = 50
+"""The queries of a ListOffsets that are looked up in one step. One can take as long as a read from a disk."""
+_PARTITIONS_PER_STEP: Final = 500
+"""The partitions of a ListOffsets that are read or answered in one step."""
+
+
+def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> Generator[None, None, Fields]:
+    """Looks up the offsets. Yields after each step."""
     named = Counter((topic.name, one.partition_index) for topic in wanted.topics for one in topic.partitions)
     looked_up, listed = [], []
     for topic in wanted.topics:
@@ -48,10 +55,22 @@ def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> 
             if not code:
                 looked_up.append(ask)
             listed.append(ListedOffset(ask.topic, ask.partition, code))
+            if not len(listed) % _PARTITIONS_PER_STEP:
+                yield
     isolation_level = getattr(wanted, "isolation_level", 0)
-    found = iter(handler.list_offsets(looked_up, isolation_level=isolation_level))
+    answers = handler.list_offsets(looked_up[:_QUERIES_PER_STEP], isolation_level=isolation_level)
+    for first in range(_QUERIES_PER_STEP, len(looked_up), _QUERIES_PER_STEP):
+        yield
+        answers += handler.list_offsets(looked_up[first : first + _QUERIES_PER_STEP], isolation_level=isolation_level)
+    found = iter(answers)
     results = [one if one.error_code else next(found) for one in listed]
-    return {"topics": by_topic(results, partial(_listed_offset, version=request.version))}
+    fields = []
+    for one in results:
+        fields.append(_listed_offset(one, request.version))
+        if not len(fields) % _PARTITIONS_PER_STEP:
+            yield
+    described = iter(fields)
+    return {"topics": by_topic(results, lambda _: next(described))}
 
 
 def _list_offsets_error(one: OffsetQuery, version: int, named: Counter[tuple[str, int]]) -> ErrorCode:

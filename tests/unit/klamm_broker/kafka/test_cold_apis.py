@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.serial import entity_reader
 
 from klamm.errors import ErrorCode
+from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.cold_apis import LARGE_BYTES, ColdApis
 from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.schemas import response_schema
 from klamm_broker.kafka.wire import MalformedRequestError
+from klamm_server.runtime.loop_slices import LoopSlices
 from tests.support.callers import called_with
 from tests.support.cold_requests import ALONE, TOPIC_IDS, ScriptedCoordinators, request_of
 
@@ -66,3 +71,49 @@ def test_a_malformed_large_request_is_refused(monkeypatch: pytest.MonkeyPatch) -
     request = request_of(ApiKey.DELETE_GROUPS, 0, {"groups_names": ["group"] * LARGE_BYTES})
     with pytest.raises(MalformedRequestError):
         threads_of(request._replace(frame=request.frame[:-1]), monkeypatch)
+
+
+class PartitionNumbers:
+    """A handler that finds the partition's number as its offset."""
+
+    def list_offsets(self, queries: list[OffsetQuery], *, isolation_level: int) -> list[ListedOffset]:
+        return [ListedOffset(one.topic, one.partition, offset=one.partition) for one in queries]
+
+
+def list_offsets_of(count: int) -> Request:
+    """Returns a ListOffsets for the latest offsets of `count` partitions."""
+    asked = [{"partition_index": number, "timestamp": -1, "current_leader_epoch": -1} for number in range(count)]
+    topics = [{"name": "flights", "partitions": asked}]
+    fields = {"replica_id": -1, "isolation_level": 0, "topics": topics, "timeout": 1_000}
+    return request_of(ApiKey.LIST_OFFSETS, 7, fields)
+
+
+@pytest.mark.parametrize(("count", "clock_step_s", "turns"), [(200, 0.0, 0), (200, 1.0, 3), (20_000, 1.0, 399)])
+def test_a_list_offsets_of_many_partitions_lets_the_event_loop_run(count: int, clock_step_s: float, turns: int) -> None:
+    """One with few partitions, or one that takes little time, is answered in the turn in which it arrives."""
+    request = list_offsets_of(count)
+    clock_s = itertools.count(0, clock_step_s)
+    nothing: Any = None
+    coordinators: Any = ScriptedCoordinators({})
+    handlers: Any = NoHandlers(list_offsets=PartitionNumbers())
+
+    async def run() -> tuple[bytes, int]:
+        slices = LoopSlices(lambda: float(next(clock_s)))
+        cold = ColdApis(handlers, nothing, coordinators, ALONE, TOPIC_IDS, nothing, slices)
+        answer = cold.list_offsets(request)
+        assert isinstance(answer, list) is (turns == 0)
+        if isinstance(answer, list):
+            return bytes(answer[0]), 0
+        task = asyncio.ensure_future(answer)
+        seen = 0
+        while not task.done():
+            await asyncio.sleep(0)
+            seen += 1
+        return bytes(task.result()[0]), seen
+
+    body, seen = asyncio.run(run())
+    assert seen >= turns
+    reader = entity_reader(response_schema(ApiKey.LIST_OFFSETS, 7))
+    message, _ = reader(memoryview(body), 0)
+    (topic,) = message.topics
+    assert [one.offset for one in topic.partitions] == list(range(count))

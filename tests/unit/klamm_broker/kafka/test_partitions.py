@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -32,6 +33,16 @@ class ScriptedListOffsets:
         ]
 
 
+def finished(work: Generator[None, None, Fields]) -> Fields:
+    """Runs the lookups without a pause."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            answer: Fields = done.value
+            return answer
+
+
 def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[int, int]]) -> list[Any]:
     """Returns the answers for `partitions`, which are (number, timestamp)."""
     asked = [
@@ -46,7 +57,7 @@ def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[in
     }
 
     async def handle(request: Request, wanted: Any) -> Fields:
-        return list_offsets(request, wanted, handler)
+        return finished(list_offsets(request, wanted, handler))
 
     answer = asyncio.run(answer_of(handle, ApiKey.LIST_OFFSETS, version, fields))
     return [one for topic in answer.topics for one in topic.partitions]
