@@ -19,7 +19,7 @@ from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
 from klamm_broker.kafka.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSessions, FetchTurn, SessionRequest, Topic
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
-from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.requests import Request, check_count
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, Part
@@ -118,10 +118,14 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionReq
     layout, read_epochs = _partition_layout(version)
     changed: list[tuple[Topic, FetchCursor]] = []
     forgotten: list[tuple[Topic, int]] = []
-    for _ in range(reader.array_size()):
+    topic_count = reader.array_size()
+    check_count(topic_count, "topics")
+    for _ in range(topic_count):
         topic: Topic = reader.uuid() if by_topic_id else reader.string()
         name = topic_ids.name_of(topic) if isinstance(topic, bytes) else topic
-        for _ in range(reader.array_size()):
+        count = reader.array_size()
+        check_count(len(changed) + count, "partitions")
+        for _ in range(count):
             numbers = reader.fields(layout)
             number, max_partition_bytes = TopicPartition(name, numbers[0]), max(0, numbers[-1])
             reader.skip_tagged_fields()
@@ -133,9 +137,13 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionReq
                 cursor = FetchCursor(number, numbers[1], max_partition_bytes)
             changed.append((topic, cursor))
         reader.skip_tagged_fields()
-    for _ in range(reader.array_size() if version >= 7 else 0):
+    topic_count = reader.array_size() if version >= 7 else 0
+    check_count(topic_count, "topics")
+    for _ in range(topic_count):
         gone: Topic = reader.uuid() if by_topic_id else reader.string()
-        forgotten.extend((gone, partition) for partition in reader.array(reader.int32))
+        numbers = reader.int32_array()
+        check_count(len(forgotten) + len(numbers), "partitions")
+        forgotten.extend((gone, partition) for partition in numbers)
         reader.skip_tagged_fields()
     rack = reader.string() if version >= 11 else ""
     reader.skip_tagged_fields()

@@ -13,7 +13,7 @@ from klamm.model import TopicPartition
 from klamm_broker.handlers.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
-from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.requests import Request, check_count
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
@@ -77,14 +77,18 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
     transactional_id = reader.nullable_string()
     acks, timeout_ms = reader.fields(_ACKS)
     partitions: list[PartitionRecords] = []
-    for _ in range(reader.array_size()):
+    topic_count = reader.array_size()
+    check_count(topic_count, "topics")
+    for _ in range(topic_count):
         if by_topic_id:
             topic_id = reader.uuid()
             topic = topic_ids.name_of(topic_id)
             ids[topic] = topic_id
         else:
             topic = reader.string()
-        for _ in range(reader.array_size()):
+        count = reader.array_size()
+        check_count(len(partitions) + count, "partitions")
+        for _ in range(count):
             number = reader.int32()
             records = reader.nullable_bytes() or _EMPTY
             reader.skip_tagged_fields()

@@ -20,8 +20,15 @@ COLD_REQUEST_MAX_BYTES: Final = 8 * 1024 * 1024
 """The largest request except Produce and Fetch. The memory and the time of decoding grow with the number of items, and
 an item may be a single byte."""
 ARRAY_ITEMS_MAX: Final = 100_000
-"""The most items of an array in a request, except Produce and Fetch. Kafka has no such limit. Clients reach it only if
-they name more than 100,000 topics, or groups of one coordinator, in one request."""
+"""The most items of an array in a request, and the most partitions of a Produce or Fetch. Kafka has no such limit.
+Clients reach it only if they name more than 100,000 topics or partitions, or groups of one coordinator, in one
+request."""
+
+
+def check_count(count: int, items: str) -> None:
+    """Raises MalformedRequestError if a Produce or Fetch has more than `ARRAY_ITEMS_MAX` items."""
+    if count > ARRAY_ITEMS_MAX:
+        raise MalformedRequestError(f"the request has {count} {items}; expected at most {ARRAY_ITEMS_MAX}")
 
 
 class ApiKey(IntEnum):

@@ -16,6 +16,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from klamm.errors import ErrorCode
+from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import TopicPartition
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.metadata_pb2 import (
@@ -31,11 +32,13 @@ from klamm_broker.kafka import messages
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.features import LEVELS
 from klamm_broker.kafka.fetch import Fetch
+from klamm_broker.kafka.fetch import _read as read_fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.leader_hints import node_endpoints
 from klamm_broker.kafka.metadata import metadata
+from klamm_broker.kafka.produce import _read as read_produce
 from klamm_broker.kafka.produce import produce
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
@@ -714,3 +717,43 @@ def test_an_unknown_transaction_is_described_with_start_time_minus_one() -> None
     }
     answer = messages.encode(request, {"error_code": 0, "transaction_states": [state]})
     assert struct.pack(">iqqh", 0, -1, -1, -1) in answer
+
+
+def many_partitions(api_key: ApiKey, topics: int, by_topic: int, forgotten: int = 0) -> Request:
+    """Returns a Produce or Fetch of `topics` topics with `by_topic` partitions each."""
+    partition = b"\x00\x00\x00\x01\x00\x00" if api_key is ApiKey.PRODUCE else b"\x00" * 33
+    head = struct.pack(">bhi", 0, 1, 9) if api_key is ApiKey.PRODUCE else b"\xff" * 4 + b"\x00" * 21
+    topic = KafkaWriter(flexible=True).string("t").array_size(by_topic).value() + partition * by_topic + b"\x00"
+    body = head + KafkaWriter(flexible=True).array_size(topics).value() + topic * topics
+    if api_key is ApiKey.FETCH:
+        gone = KafkaWriter(flexible=True).array_size(1).string("t").array_size(forgotten).value()
+        body += gone + bytes(4 * forgotten) + b"\x00\x01"
+    version = 9 if api_key is ApiKey.PRODUCE else 12
+    return Request(api_key, version, 1, "", "", memoryview(body + b"\x00"), 0, True)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "topics", "by_topic", "forgotten"),
+    [
+        (ApiKey.PRODUCE, 1, ARRAY_ITEMS_MAX + 1, 0),
+        (ApiKey.PRODUCE, 2, ARRAY_ITEMS_MAX // 2 + 1, 0),
+        (ApiKey.PRODUCE, ARRAY_ITEMS_MAX + 1, 0, 0),
+        (ApiKey.FETCH, 2, ARRAY_ITEMS_MAX // 2 + 1, 0),
+        (ApiKey.FETCH, ARRAY_ITEMS_MAX + 1, 0, 0),
+        (ApiKey.FETCH, 1, 1, ARRAY_ITEMS_MAX + 1),
+    ],
+)
+def test_the_partitions_of_a_produce_or_fetch_have_a_limit(
+    api_key: ApiKey, topics: int, by_topic: int, forgotten: int
+) -> None:
+    with pytest.raises(MalformedRequestError, match="expected at most 100000"):
+        read_of(many_partitions(api_key, topics, by_topic, forgotten))
+
+
+def test_a_fetch_may_forget_many_partitions() -> None:
+    read_of(many_partitions(ApiKey.FETCH, 3, 5, 1_000))
+
+
+def read_of(request: Request) -> object:
+    read: Any = read_produce if request.api_key is ApiKey.PRODUCE else read_fetch
+    return read(request, TOPIC_IDS)
