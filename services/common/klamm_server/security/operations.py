@@ -108,7 +108,7 @@ _DELETE_GROUP: Final = _resources((_DELETE, _GROUP))
 _COMMIT_IN_TRANSACTION: Final = _resources((_WRITE, _TRANSACTION), (_READ, _GROUP), (_READ, _TOPIC))
 _WRITE_TRANSACTION: Final = _resources((_WRITE, _TRANSACTION))
 _ADD_PARTITIONS: Final = _resources((_WRITE, _TRANSACTION), (_WRITE, _TOPIC))
-"""In Kafka's API, this is the check of versions up to 3. Later versions come from servers and need CLUSTER_ACTION."""
+"""The check of a client's AddPartitionsToTxn. Kafka's API from version 4 on is for servers and needs CLUSTER_ACTION."""
 _SHOW_TRANSACTIONS: Final = _resources((_DESCRIBE, _TRANSACTION), (_DESCRIBE, _TOPIC))
 _DESCRIBE_CONFIGS: Final = _resources(
     (AclOperation.DESCRIBE_CONFIGS, _TOPIC),
