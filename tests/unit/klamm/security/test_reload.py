@@ -5,6 +5,7 @@ Valid files are loaded, invalid ones change nothing, and each reason is reported
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from klamm.security.material import TlsMaterial
 from klamm.security.reload import WatchedMaterial
 from klamm.security.tls_settings import TlsSettings
 from klamm.setting import parse
-from tests.support.certificates import NOW, ca, replace, server, write_stores
+from tests.support.certificates import NOW, Stores, ca, replace, server, write_stores
 
 
 def settings(directory: Path) -> TlsSettings:
@@ -42,6 +43,29 @@ def test_the_same_content_in_a_new_file_is_no_change(tmp_path: Path) -> None:
     write_stores(tmp_path, server())
     assert not watched.refresh(NOW)
     assert watched.version == 0
+
+
+def test_files_that_kubernetes_replaces_are_reloaded_once(tmp_path: Path) -> None:
+    """A mounted Secret has links to `..data/`, a link to a directory. Kubernetes writes a new directory, replaces the
+    link `..data`, and deletes the old directory."""
+    now = tmp_path / "..data"
+    stores = write_stores(tmp_path / "..first", server())
+    now.symlink_to("..first")
+    for path in stores:
+        (tmp_path / path.name).symlink_to(Path("..data", path.name))
+    named = Stores(*(tmp_path / path.name for path in stores))
+    watched = WatchedMaterial(TlsSettings(**parse(TlsSettings, named.settings())), now=NOW)
+    first = watched.material
+
+    write_stores(tmp_path / "..second", server(valid_days=30))
+    assert not watched.refresh(NOW)
+    new = tmp_path / "..data_tmp"
+    new.symlink_to("..second")
+    new.rename(now)
+    shutil.rmtree(tmp_path / "..first")
+    assert watched.refresh(NOW)
+    assert watched.material.chain != first.chain
+    assert not watched.refresh(NOW)
 
 
 def test_an_invalid_file_is_reported_once_and_a_later_valid_one_is_loaded(tmp_path: Path) -> None:
