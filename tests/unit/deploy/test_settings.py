@@ -18,8 +18,8 @@ from klamm_server.config.environment import environment_properties, listeners_in
 from klamm_server.config.member_config import MemberConfig
 from klamm_server.config.server_config import ServiceConfig, known_configs, load
 from klamm_server.net.listeners import Listener, SecurityProtocol
+from tests.support.manifests import DEPLOY, built, environment_of, of_kind
 
-DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 COMMANDS: Mapping[str, type[ServiceConfig]] = {
     "klamm-controller": ControllerConfig,
     "klamm-broker": BrokerConfig,
@@ -59,36 +59,27 @@ def _compose_servers(profile: str) -> Iterator[Server]:
         yield Server(name, _config(service["command"], service["environment"]), port, service["mem_limit"])
 
 
-def _kubernetes(kind: str) -> Iterator[dict[str, Any]]:
-    for name in yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())["resources"]:
-        for described in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()):
-            if described["kind"] == kind:
-                yield described
+KUBERNETES = {"kubernetes, secure": built(DEPLOY / "kubernetes"), "kubernetes": built(DEPLOY / "kubernetes-plaintext")}
+"""The objects of each deployment for Kubernetes."""
 
 
-def _kubernetes_servers() -> Iterator[Server]:
-    for described in _kubernetes("StatefulSet"):
+def _kubernetes_servers(objects: list[dict[str, Any]]) -> Iterator[Server]:
+    for described in of_kind("StatefulSet", objects):
         first = described["spec"]["ordinals"]["start"]
         (container,) = described["spec"]["template"]["spec"]["containers"]
         for ordinal in range(first, first + described["spec"]["replicas"]):
             pod = f"{described['metadata']['name']}-{ordinal}"
-            fields = {
-                "metadata.name": pod,
-                "metadata.namespace": "default",
-                "metadata.labels['apps.kubernetes.io/pod-index']": str(ordinal),
-            }
-            environment: dict[str, str] = {}
-            for variable in container["env"]:
-                text = variable.get("value") or fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
-                environment[variable["name"]] = _expanded(text, environment)
-            port = container["readinessProbe"]["grpc"]["port"]
+            environment = environment_of(container, pod, ordinal)
             limit = container["resources"]["limits"]["memory"]
-            yield Server(pod, _config(container["command"][0], environment), port, limit)
+            yield Server(
+                pod, _config(container["command"][0], environment), _probed_port(container["readinessProbe"]), limit
+            )
 
 
-def _expanded(text: str, environment: Mapping[str, str]) -> str:
-    """Returns the text with each `$(NAME)` replaced, as Kubernetes replaces the variables defined before."""
-    return re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], text)
+def _probed_port(probe: Mapping[str, Any]) -> int:
+    if "grpc" in probe:
+        return int(probe["grpc"]["port"])
+    return int(probe["exec"]["command"][-1].rpartition(":")[2])
 
 
 def _dialled(config: ServiceConfig) -> tuple[Listener, ...]:
@@ -100,14 +91,21 @@ CLUSTERS = {
     "compose": list(_compose_servers("cluster")),
     "compose, small": list(_compose_servers("small")),
     "compose, secure": list(_compose_servers("secure")),
-    "kubernetes": list(_kubernetes_servers()),
+    **{name: list(_kubernetes_servers(objects)) for name, objects in KUBERNETES.items()},
 }
+SECURED = ("compose, secure", "kubernetes, secure")
 EACH = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS.keys())
 
 
 def test_every_deployment_has_its_number_of_servers() -> None:
     sizes = {name: len(cluster) for name, cluster in CLUSTERS.items()}
-    assert sizes == {"compose": 8, "compose, small": 3, "compose, secure": 8, "kubernetes": 8}
+    assert sizes == {
+        "compose": 8,
+        "compose, small": 3,
+        "compose, secure": 8,
+        "kubernetes, secure": 8,
+        "kubernetes": 8,
+    }
 
 
 @EACH
@@ -150,17 +148,25 @@ def test_metrics_are_served_to_other_containers_unless_the_cluster_is_secured(cl
     assert {host for host, port in shown if port} == ({"localhost"} if is_secured else {"0.0.0.0"})
 
 
-def test_the_secured_cluster_has_logins_for_clients_and_a_certificate_for_each_server() -> None:
-    servers = CLUSTERS["compose, secure"]
+@pytest.mark.parametrize("name", SECURED)
+def test_a_secured_cluster_has_logins_for_clients_and_a_certificate_for_each_server(name: str) -> None:
+    servers = CLUSTERS[name]
     names = {one.name for one in servers}
+    bindings = {f"{_kind(one)}:{one.config.node_id}=User:CN={one.name}" for one in servers}
     for server in servers:
         first, *others = server.config.resolved_listeners().bound
         assert (first.protocol_name, server.config.tls_settings(first.name).ssl_client_auth) == ("GRPC_SSL", "required")
         assert all(one.security.wants_sasl and one.security.is_encrypted for one in others)
         assert server.config.tls_settings(first.name).ssl_keystore_location == f"/security/{server.name}.pem"
         assert set(server.config.super_user_names()) == {"User:admin", *(f"User:CN={name}" for name in names)}
-        bound = {entry.partition(":")[0] for entry in server.config.node_principals}
-        assert bound == {"controller", "broker", "coordinator"}
+        assert set(server.config.node_principals) == bindings
+        assert server.config.authorizer_class_name == "StandardAuthorizer"
+
+
+def _kind(server: Server) -> str:
+    """Returns the kind of a server as `node.principals` names it."""
+    (command,) = [command for command, kind in COMMANDS.items() if isinstance(server.config, kind)]
+    return command.removeprefix("klamm-")
 
 
 @EACH
@@ -210,11 +216,11 @@ def test_the_host_and_the_containers_each_have_listeners_with_reachable_addresse
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
-def test_the_kubernetes_manifests_match_the_schemas_of_its_api(version: str) -> None:
+@pytest.mark.parametrize(("name", "count"), [("kubernetes, secure", 11), ("kubernetes", 9)])
+def test_the_kubernetes_manifests_match_the_schemas_of_its_api(name: str, count: int, version: str) -> None:
     """The schemas of its API have every field that we use, so that Kubernetes drops none silently."""
-    kinds = ["Service", "PodDisruptionBudget", "StatefulSet"]
-    described = [one for kind in kinds for one in _kubernetes(kind)]
-    assert len(described) == 9
+    described = KUBERNETES[name]
+    assert len(described) == count
     for one in described:
         kubernetes_validate.validate(one, version, strict=True)
     replicas = {**described[-1], "spec": {**described[-1]["spec"], "replicaz": 2}}
@@ -222,12 +228,20 @@ def test_the_kubernetes_manifests_match_the_schemas_of_its_api(version: str) -> 
         kubernetes_validate.validate(replicas, version, strict=True)
 
 
-@pytest.mark.parametrize("described", list(_kubernetes("StatefulSet")), ids=lambda one: one["metadata"]["name"])
-def test_a_stateful_set_has_a_service_and_a_budget(described: dict[str, Any]) -> None:
+STATEFUL_SETS = pytest.mark.parametrize(
+    ("deployment", "described"),
+    [(name, described) for name, objects in KUBERNETES.items() for described in of_kind("StatefulSet", objects)],
+    ids=lambda one: one if isinstance(one, str) else one["metadata"]["name"],
+)
+
+
+@STATEFUL_SETS
+def test_a_stateful_set_has_a_service_and_a_budget(deployment: str, described: dict[str, Any]) -> None:
+    objects = KUBERNETES[deployment]
     name, spec = described["metadata"]["name"], described["spec"]
     labels = spec["template"]["metadata"]["labels"]
-    (service,) = [one for one in _kubernetes("Service") if one["metadata"]["name"] == spec["serviceName"]]
-    (budget,) = [one for one in _kubernetes("PodDisruptionBudget") if one["metadata"]["name"] == name]
+    (service,) = [one for one in of_kind("Service", objects) if one["metadata"]["name"] == spec["serviceName"]]
+    (budget,) = [one for one in of_kind("PodDisruptionBudget", objects) if one["metadata"]["name"] == name]
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
     for selector in (
@@ -240,10 +254,13 @@ def test_a_stateful_set_has_a_service_and_a_budget(described: dict[str, Any]) ->
     # Otherwise a server would refuse the variables of services, such as KLAMM_BROKER_PORT, as unknown settings.
     assert pod["enableServiceLinks"] is False
     (container,) = pod["containers"]
-    ports = {port["containerPort"] for port in container["ports"]}
-    assert {port["port"] for port in service["spec"]["ports"]} == ports - {9404}
-    config = next(one.config for one in CLUSTERS["kubernetes"] if one.name == f"{name}-1")
-    assert config.metrics_port in ports
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    config = next(one.config for one in CLUSTERS[deployment] if one.name == f"{name}-1")
+    metrics_port = None if config.resolved_metrics_host() == "localhost" else config.metrics_port
+    assert ports.pop("metrics", None) == metrics_port
+    assert ("prometheus.io/port" in spec["template"]["metadata"].get("annotations", {})) == (metrics_port is not None)
+    assert set(ports.values()) == {one.port for one in config.resolved_listeners().bound}
+    assert {port["port"] for port in service["spec"]["ports"]} == set(ports.values()) - {ports.get("internal")}
     # The grace counts twice: for requests in flight at the hand-over, and for those at the end.
     assert pod["terminationGracePeriodSeconds"] * 1000 >= 2 * config.shutdown_grace_ms + 20_000
     mounted = {one["mountPath"] for one in container["volumeMounts"]}
@@ -251,3 +268,62 @@ def test_a_stateful_set_has_a_service_and_a_budget(described: dict[str, Any]) ->
     directories += list(config.data_dirs) if isinstance(config, BrokerConfig) else []
     for directory in directories:
         assert str(Path(directory).parent) in mounted
+
+
+SECURED_SETS = pytest.mark.parametrize(
+    "described", of_kind("StatefulSet", KUBERNETES["kubernetes, secure"]), ids=lambda one: one["metadata"]["name"]
+)
+
+
+@SECURED_SETS
+def test_every_probe_of_a_secured_pod_uses_tls_and_ends_before_kubernetes_kills_it(described: dict[str, Any]) -> None:
+    (container,) = described["spec"]["template"]["spec"]["containers"]
+    services = {"startupProbe": "liveness", "livenessProbe": "liveness", "readinessProbe": ""}
+    for name, service in services.items():
+        probe = container[name]
+        program, *arguments, address = probe["exec"]["command"]
+        options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        assert (program, options["--config"]) == ("klamm-health", "/security/health.properties")
+        assert options.get("--service", "") == service
+        # The certificates of all servers are valid for this name.
+        assert address == f"localhost:{_probed_port(container['readinessProbe'])}"
+        assert float(options.get("--timeout", "3")) + 2 <= probe["timeoutSeconds"]
+
+
+@SECURED_SETS
+def test_servers_can_read_the_mounted_secrets_and_other_users_cannot(described: dict[str, Any]) -> None:
+    pod = described["spec"]["template"]["spec"]
+    (volume,) = [one["projected"] for one in pod["volumes"] if one["name"] == "security"]
+    # The files belong to root and to the group of fsGroup. Servers refuse a key with a mode like 0444.
+    assert volume["defaultMode"] == 0o440
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        (mount,) = [one for one in container["volumeMounts"] if one["name"] == "security"]
+        # Kubernetes does not update a file that is mounted with subPath.
+        assert mount == {"name": "security", "mountPath": "/security", "readOnly": True}
+    secrets = {source["secret"]["name"] for source in volume["sources"] if "secret" in source}
+    own = {f"{described['metadata']['name']}-certificates"}
+    assert secrets == (own | {"klamm-admin"} if described["metadata"]["name"] == "klamm-controller" else own)
+
+
+def test_only_servers_reach_the_listeners_between_servers() -> None:
+    objects = KUBERNETES["kubernetes, secure"]
+    (policy,) = [one["spec"] for one in of_kind("NetworkPolicy", objects)]
+    templates = [one["spec"]["template"] for one in of_kind("StatefulSet", objects)]
+    servers = policy["podSelector"]["matchLabels"].items()
+    assert all(servers <= one["metadata"]["labels"].items() for one in templates)
+    for_servers, for_everyone = policy["ingress"]
+    assert for_servers["from"] == [{"podSelector": policy["podSelector"]}]
+    assert "from" not in for_everyone
+    named = {port["name"] for one in templates for port in one["spec"]["containers"][0]["ports"]}
+    assert {port["port"] for port in for_servers["ports"]} == {"internal"}
+    assert {port["port"] for port in for_everyone["ports"]} == named - {"internal"}
+
+
+def test_the_deployment_in_plain_text_mounts_no_secrets() -> None:
+    assert "security" not in yaml.safe_dump(
+        [one["spec"]["template"]["spec"]["volumes"] for one in of_kind("StatefulSet", KUBERNETES["kubernetes"])]
+    )
+    assert {one["kind"] for one in KUBERNETES["kubernetes"]} == {"Service", "PodDisruptionBudget", "StatefulSet"}
+    for server in CLUSTERS["kubernetes"]:
+        assert not server.config.resolved_listeners().secured
