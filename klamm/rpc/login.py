@@ -8,6 +8,7 @@ import math
 from typing import Any, Final, NamedTuple, Protocol
 
 from klamm.errors import BrokerError, ErrorCode
+from klamm.rpc.call_metadata import CALL_METADATA
 from klamm.rpc.status import CallFailed, Status
 from klamm.rpc.transport import Channel
 from klamm.security.sasl.client import SaslClient
@@ -16,6 +17,11 @@ from klamm.wire.v1.authentication_rpc import AUTHENTICATION
 
 SCHEME: Final = "Klamm"
 """The scheme before a session's token in the metadata `authorization`."""
+REQUEST: Final = "klamm-request-bin"
+"""The metadata that contain the serialized request of a login's call. The request itself is empty, because servers do
+not read requests of clients that have not logged in."""
+REQUEST_MAX_BYTES: Final = 40_960
+"""The maximum size of a login's request in bytes. As base64 it is within the metadata that servers accept."""
 _HANDSHAKE, _AUTHENTICATE = AUTHENTICATION.methods
 _NO_LOGIN: Final = "nobody logs in at this listener (security.protocol=PLAINTEXT or SSL)"
 
@@ -93,7 +99,16 @@ class _Login:
         return handshake_id
 
     async def _ask(self, method: Any, request: Any) -> Any:
-        answer = await self._channel.unary(method)(request, self._timeout_ms)
+        data = request.SerializeToString()
+        if len(data) > REQUEST_MAX_BYTES:
+            told = f"the login's request has {len(data)} bytes, expected at most {REQUEST_MAX_BYTES} over gRPC"
+            raise LoginFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
+        before = CALL_METADATA.set(((REQUEST, data),))
+        try:
+            call = self._channel.unary(method)(type(request)(), self._timeout_ms)
+        finally:
+            CALL_METADATA.reset(before)
+        answer = await call
         if answer.error_code:
             raise LoginFailed(ErrorCode.of(answer.error_code), answer.error_message)
         return answer

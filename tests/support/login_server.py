@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.errors import ErrorCode
-from klamm.rpc.call_metadata import CALL_METADATA
+from klamm.rpc.call_metadata import CALL_METADATA, Metadata
 from klamm.rpc.status import CallFailed, Status
 from klamm.secret import Secret
 from klamm.security.sasl.client import SaslClient
@@ -68,7 +68,7 @@ class LoginServer:
     def unary(self, method: Method) -> Callable[[Any, int], asyncio.Task[Any]]:
         def begin(request: Any, timeout_ms: int) -> asyncio.Task[Any]:
             self.seen.append(method.name)
-            return asyncio.ensure_future(self._handle(method.name, request))
+            return asyncio.ensure_future(self._handle(method.name, request, CALL_METADATA.get()))
 
         return begin
 
@@ -84,7 +84,6 @@ class LoginServer:
 
     async def handshake(self, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
         """Answers the handshake of a login. A test may replace this method."""
-        assert not CALL_METADATA.get(), "a login says nothing of the call that waits for it"
         self._login = ScramServer(MECHANISM, self._store, nonce="servers")
         return SaslHandshakeResponse(handshake_id=b"h", mechanisms=[request.mechanism])
 
@@ -104,11 +103,11 @@ class LoginServer:
             auth_bytes=step.answer, session_token=token, session_lifetime_ms=self.lifetime_ms
         )
 
-    async def _handle(self, name: str, request: Any) -> Any:
+    async def _handle(self, name: str, request: Any, metadata: Metadata) -> Any:
         if name == "sasl_handshake":
-            return await self.handshake(request)
+            return await self.handshake(SaslHandshakeRequest.FromString(_request(metadata)))
         if name == "sasl_authenticate":
-            return await self.authenticate(request)
+            return await self.authenticate(SaslAuthenticateRequest.FromString(_request(metadata)))
         return await self._guarded(request)
 
     def _used(self) -> str:
@@ -123,6 +122,14 @@ class LoginServer:
 
     async def _echo(self, request: Any) -> Any:
         return request
+
+
+def _request(metadata: Metadata) -> bytes:
+    """Returns the request of a login's call. The metadata contain nothing of the call that waits for the login."""
+    ((name, value),) = metadata
+    assert name == "klamm-request-bin"
+    assert isinstance(value, bytes)
+    return value
 
 
 class ServedStream:

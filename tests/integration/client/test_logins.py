@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,18 +27,21 @@ from klamm.rpc.client_sasl import client_sasl
 from klamm.rpc.client_tls import client_tls
 from klamm.rpc.connection import Connection
 from klamm.rpc.grpc_transport import GrpcTransport
+from klamm.rpc.login import REQUEST as REQUEST_METADATA
 from klamm.rpc.login import log_in
 from klamm.rpc.options import SERVERS
 from klamm.secret import Secret
 from klamm.security.sasl.scram_keys import ScramMechanism, credential_of, salted_password
 from klamm.security.tls_settings import ListenerTlsSettings
+from klamm.wire.v1.authentication_pb2 import SaslHandshakeRequest
+from klamm.wire.v1.authentication_rpc import AUTHENTICATION
 from klamm.wire.v1.broker_pb2 import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, ProduceResponse
 from klamm.wire.v1.broker_rpc import BROKER
 from klamm.wire.v1.common_pb2 import DescribeServerRequest
 from klamm.wire.v1.common_rpc import SERVER
 from klamm_server.config.sasl_settings import ListenerSaslSettings
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.rpc import grpc_server
+from klamm_server.rpc import before_login
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.logins.logins import Logins
@@ -235,8 +239,8 @@ def test_a_login_before_the_server_knows_the_users_fails_with_a_retriable_error(
     asyncio.run(scenario())
 
 
-async def _unary(channel: aio.Channel, path: str, **options: Any) -> Any:
-    return await channel.unary_unary(path)(b"", timeout=patience(), **options)
+async def _unary(channel: aio.Channel, path: str, request: bytes = b"", **options: Any) -> Any:
+    return await channel.unary_unary(path)(request, timeout=patience(), **options)
 
 
 def test_every_call_except_health_is_refused_without_a_login_before_its_request_is_read() -> None:
@@ -309,7 +313,7 @@ def test_an_expired_session_is_renewed_while_calls_are_in_flight() -> None:
 
 
 def test_strangers_that_watch_the_health_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_server, "_WATCHING_MAX", 2)
+    monkeypatch.setattr(before_login, "WATCHING_MAX", 2)
 
     async def scenario() -> None:
         async with (
@@ -432,5 +436,74 @@ def test_calls_may_carry_a_bearer_token_without_a_login(tmp_path: Path) -> None:
                     with pytest.raises(aio.AioRpcError) as failed:
                         await _unary(channel, method.path, metadata=(("authorization", bad),))
                     assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED, bad
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_whose_token_is_new_is_served_after_the_login(tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path)
+    paths = {method.name: method.path for method in BROKER.methods}
+
+    async def scenario() -> None:
+        async with World(**issuer.settings()).serving() as world, aio.insecure_channel(world.address) as channel:
+            for name, request in (("produce_stream", b"batch"), ("fetch_stream", b"")):
+                said = (("authorization", f"Bearer {issuer.token(lifetime_s=600 + len(name))}"),)
+                call = channel.stream_stream(paths[name])(metadata=said, timeout=patience())
+                await call.write(request)
+                assert await call.read() is not None
+                call.cancel()
+            # No call without a request is served, even with a right token.
+            said = (("authorization", f"Bearer {issuer.token(lifetime_s=500)}"),)
+            call = channel.stream_stream(paths["list_offsets"])(metadata=said, timeout=patience())
+            await call.done_writing()
+            with pytest.raises(aio.AioRpcError) as failed:
+                await call.read()
+            assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert world.broker.callers == [f"User:{USER}"] * 2
+
+    asyncio.run(scenario())
+
+
+def test_a_login_is_answered_without_its_request_being_read() -> None:
+    async def scenario() -> None:
+        async with World().serving() as world, aio.insecure_channel(world.address) as channel:
+            handshake, _ = AUTHENTICATION.methods
+            said = ((REQUEST_METADATA, SaslHandshakeRequest(mechanism="PLAIN").SerializeToString()),)
+            # The call never sends a request.
+            call = channel.stream_stream(handshake.path, response_deserializer=handshake.response_deserializer)(
+                metadata=said, timeout=patience()
+            )
+            assert (await call.read()).handshake_id
+
+    asyncio.run(scenario())
+
+
+def test_a_long_login_message_reaches_the_server_and_a_longer_one_is_refused_by_the_client() -> None:
+    async def scenario() -> None:
+        async with World().serving() as world:
+            for size, expected in ((40_000, "invalid credentials"), (50_000, "expected at most 40960 over gRPC")):
+                error = await refused(world.dialling(sasl_mechanism="PLAIN", sasl_password="x" * size))
+                assert isinstance(error, SaslAuthenticationError)
+                assert expected in str(error)
+
+    asyncio.run(scenario())
+
+
+def test_health_checks_that_send_their_requests_slowly_end() -> None:
+    async def scenario() -> None:
+        async with World().serving() as world, aio.insecure_channel(world.address) as channel:
+            check = channel.stream_stream("/grpc.health.v1.Health/Check")
+            slow = [check(timeout=patience()) for _ in range(10)]
+            codes = [asyncio.ensure_future(each.code()) for each in slow]
+            # The server still reads the requests of the last ones.
+            for ended in itertools.islice(asyncio.as_completed(codes), len(slow) - before_login.READING_MAX):
+                assert await ended is grpc.StatusCode.RESOURCE_EXHAUSTED
+            health = health_pb2_grpc.HealthStub(channel)
+            answer = await health.Check(health_pb2.HealthCheckRequest(service="liveness"), timeout=patience())
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+            for large in (b"\x0a" + b"x" * 1_024, b"\xff"):
+                with pytest.raises(aio.AioRpcError) as failed:
+                    await _unary(channel, "/grpc.health.v1.Health/Watch", large)
+                assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
     asyncio.run(scenario())

@@ -11,12 +11,14 @@ import asyncio
 import base64
 import functools
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
 
 from klamm.errors import ErrorCode
-from klamm.rpc.login import SCHEME
+from klamm.rpc.login import REQUEST, SCHEME
 from klamm.rpc.login_channel import AUTHORIZATION
 from klamm.rpc.status import CallFailed, Status
 from klamm.wire.calls import CallContext
@@ -29,7 +31,7 @@ from klamm.wire.v1.authentication_pb2 import (
 )
 from klamm.wire.v1.authentication_rpc import AUTHENTICATION
 from klamm_server.config.sasl_settings import OAUTHBEARER
-from klamm_server.rpc.transport import WANTS_LOGIN, Handler
+from klamm_server.rpc.transport import WANTS_LOGIN, Handler, Metadata
 from klamm_server.security.acls.hosts import network_of
 from klamm_server.security.gate import host_of
 from klamm_server.security.logins.checks import ChecksBusyError
@@ -47,7 +49,7 @@ _ID_BYTES: Final = 16
 _BEARER: Final = "bearer "
 _CLIENTS_LAST: Final = b"\x01"
 """The answer of an OAUTHBEARER client to the server's reason for a refusal."""
-Metadata = Iterable[tuple[str, str | bytes]]
+_RequestT = TypeVar("_RequestT", bound=Message)
 
 
 class CallLogins:
@@ -85,11 +87,13 @@ class CallLogins:
         clients = [each for each in others if not is_between_servers(each.method.path)]
         return own + [Handler(each.method, self._guarded(each.method, each.answer)) for each in clients]
 
-    def may_pass(self, metadata: Metadata) -> bool:
-        """Returns whether a call with this metadata may belong to a session. This is checked before the request is
-        read."""
-        said = _said(metadata)
-        return self._sessions.find(said) is not None or self._is_bearer(said)
+    def has_session(self, metadata: Metadata) -> bool:
+        """Returns whether a call with that metadata names a session, which may be that of another caller."""
+        return self._sessions.find(_said(metadata)) is not None
+
+    def has_token(self, metadata: Metadata) -> bool:
+        """Returns whether a call with that metadata may log in by a token."""
+        return self._is_bearer(_said(metadata))
 
     async def session(self, context: CallContext) -> CallSession:
         """Returns the session of a call. Raises CallFailed(UNAUTHENTICATED)."""
@@ -107,9 +111,11 @@ class CallLogins:
 
     # klamm.v1.Authentication
 
-    async def sasl_handshake(self, request: SaslHandshakeRequest, context: CallContext) -> SaslHandshakeResponse:
+    async def sasl_handshake(self, unread: None, context: CallContext) -> SaslHandshakeResponse:
+        """Begins a login. The request is in the metadata."""
         if not self._logins.users.are_known:
             raise CallFailed(Status.UNAVAILABLE, "the users are not loaded yet")
+        request = _request(SaslHandshakeRequest, context)
         login = _OneLogin(self._logins, context.peer())
         reply = login.login.handshake(request.mechanism)
         if reply.code is not ErrorCode.NONE:
@@ -122,9 +128,9 @@ class CallLogins:
         self._under_way.begin(handshake_id, login, peer=peer, address=network_of(host_of(peer)), now_ms=now_ms)
         return SaslHandshakeResponse(mechanisms=reply.mechanisms, handshake_id=handshake_id)
 
-    async def sasl_authenticate(
-        self, request: SaslAuthenticateRequest, context: CallContext
-    ) -> SaslAuthenticateResponse:
+    async def sasl_authenticate(self, unread: None, context: CallContext) -> SaslAuthenticateResponse:
+        """Answers a message of a login. The request is in the metadata."""
+        request = _request(SaslAuthenticateRequest, context)
         handshake_id = request.handshake_id
         login = self._under_way.take(handshake_id, context.peer(), self._clock.monotonic_ms())
         if login is None:
@@ -280,6 +286,16 @@ def _said(metadata: Metadata) -> str:
     """Returns the caller's `authorization`. Returns empty text if there is none, or more than one."""
     values = [value for name, value in metadata if name == AUTHORIZATION]
     return values[0] if len(values) == 1 and isinstance(values[0], str) else ""
+
+
+def _request(kind: type[_RequestT], context: CallContext) -> _RequestT:
+    """Returns the request that the call's metadata contain."""
+    values = [value for name, value in context.invocation_metadata() or () if name == REQUEST]
+    if len(values) == 1 and isinstance(values[0], bytes):
+        with suppress(DecodeError):
+            return kind.FromString(values[0])
+    told = f"expected one {REQUEST} in the call's metadata, a serialized {kind.DESCRIPTOR.name}"
+    raise CallFailed(Status.INVALID_ARGUMENT, told)
 
 
 def _principal(session: CallSession) -> str:

@@ -19,14 +19,23 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from klamm import tracing
 from klamm.errors import KlammError
 from klamm.health import LIVENESS
-from klamm.rpc.grpc_transport import STATUSES, GrpcTransport, TlsSource, why_refused
+from klamm.rpc.grpc_transport import GrpcTransport, TlsSource, why_refused
 from klamm.rpc.status import CallFailed, Status
 from klamm.security.material import TlsMaterial
 from klamm.setting import INT_MAX
+from klamm.wire.service import Method
 from klamm_server.net.bound_sockets import bound_sockets
 from klamm_server.net.listeners import CAME_BY
+from klamm_server.rpc.before_login import (
+    HEALTH,
+    AskedReflection,
+    Doorkeeper,
+    HealthForStrangers,
+    abort,
+    unread_handler,
+)
 from klamm_server.rpc.refusals import failure_of
-from klamm_server.rpc.transport import WANTS_LOGIN, Callers, Handler, ServerLimits
+from klamm_server.rpc.transport import Callers, Handler, ServerLimits
 from klamm_server.runtime.tracing import server_interceptors
 from klamm_server.security.server_tls import ServerTls
 
@@ -38,10 +47,9 @@ _CERTIFICATES_MAX: Final = 1_024
 _STREAMS_MAX: Final = 1_000
 """The maximum number of calls under way of one connection where clients log in. So no client uses up
 `max.concurrent.rpcs` by one connection. gRPC's clients keep further calls back."""
-_WATCHING_MAX: Final = 100
-"""The maximum number of clients that watch the health of a listener with logins."""
-_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
-_GRPC_STATUSES: Final = {status: code for code, status in STATUSES.items()}
+_METADATA_MAX_BYTES: Final = 65_536
+"""The maximum size of a call's metadata, which contain the messages of logins, and tokens. gRPC's own limit is 16 KiB,
+from 8 KiB on with exceptions at random."""
 
 
 class GrpcServerTransport(GrpcTransport):
@@ -112,85 +120,30 @@ class GrpcServer:
         self, listener: str, handlers: Sequence[Handler], tls: ServerTls | None, callers: Callers | None
     ) -> aio.Server:
         server = aio.server(
-            interceptors=[*([] if callers is None else [_Doorkeeper(callers)]), *server_interceptors()],
+            interceptors=[*([] if callers is None else [Doorkeeper(callers)]), *server_interceptors()],
             maximum_concurrent_rpcs=self._limits.concurrent_calls_max,
             options=_options(self._limits, tls, streams_max=INT_MAX if callers is None else _STREAMS_MAX),
         )
-        health = self._health if callers is None else _HealthForStrangers(self._health)
-        health_pb2_grpc.add_HealthServicer_to_server(health, server)
+        if callers is None:
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        else:
+            server.add_generic_rpc_handlers((HealthForStrangers(self._health).handlers(),))
         shows_certificates = tls is not None and tls.settings.ssl_client_auth == "required"
         by_service: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for handler in handlers:
             _, service, name = handler.method.path.split("/")
-            by_service[service][name] = _method_handler(handler, listener, shows_certificates)
+            guarded = _guarded(handler, listener, shows_certificates)
+            if callers is not None and handler.method.path in callers.open_paths:
+                by_service[service][name] = unread_handler(guarded, handler.method.response_serializer)
+            else:
+                by_service[service][name] = _method_handler(handler.method, guarded)
         for service, its_handlers in by_service.items():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, its_handlers),))
         self._names.update(by_service)
-        names = [_HEALTH, reflection.SERVICE_NAME, *by_service]
-        servicer = reflection.aio.ReflectionServicer(names) if callers is None else _AskedReflection(names, callers)
+        names = [HEALTH, reflection.SERVICE_NAME, *by_service]
+        servicer = reflection.aio.ReflectionServicer(names) if callers is None else AskedReflection(names, callers)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
         return server
-
-
-class _Doorkeeper(aio.ServerInterceptor):  # type: ignore[misc]
-    """Refuses calls without a session before their requests are read, because the requests of strangers may be
-    large.
-    """
-
-    def __init__(self, callers: Callers) -> None:
-        self._callers = callers
-        self._open_paths = callers.open_paths | {f"/{_HEALTH}/{name}" for name in ("Check", "Watch", "List")}
-
-    async def intercept_service(self, continuation: Any, details: Any) -> Any:
-        if details.method in self._open_paths or self._callers.may_pass(details.invocation_metadata or ()):
-            return await continuation(details)
-        return _UNREAD
-
-
-async def _refuse(requests: Any, context: Any) -> AsyncIterator[Any]:
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, WANTS_LOGIN)
-    yield
-
-
-_UNREAD: Final = grpc.stream_stream_rpc_method_handler(_refuse)
-"""The handler of refused calls. It does not read the request."""
-
-
-class _HealthForStrangers(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """The health service of a listener with logins. Clients call it without a login, so it bounds the calls that
-    last."""
-
-    def __init__(self, health: health_aio.HealthServicer) -> None:
-        self._watching = 0
-        self.Check = health.Check
-        self._watch = health.Watch
-
-    async def Watch(self, request: Any, context: Any) -> None:
-        if self._watching >= _WATCHING_MAX:
-            await context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_WATCHING_MAX} clients watch the health already: call Check"
-            )
-        self._watching += 1
-        try:
-            await self._watch(request, context)
-        finally:
-            self._watching -= 1
-
-
-class _AskedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
-    """The reflection service of a listener with logins. It answers only clients that have logged in."""
-
-    def __init__(self, names: Sequence[str], callers: Callers) -> None:
-        super().__init__(names)
-        self._callers = callers
-
-    async def ServerReflectionInfo(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        try:
-            await self._callers.session(context)
-        except CallFailed as failure:
-            await _abort(context, failure)
-        async for answer in super().ServerReflectionInfo(request_iterator, context):
-            yield answer
 
 
 def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
@@ -232,6 +185,8 @@ def _options(limits: ServerLimits, tls: ServerTls | None, *, streams_max: int) -
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.receive_max_bytes),
         ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", _METADATA_MAX_BYTES),
+        ("grpc.absolute_max_metadata_size", _METADATA_MAX_BYTES),
         ("grpc.max_concurrent_streams", min(limits.concurrent_calls_max, streams_max)),
         # gRPC ends the process if it gets INT_MAX.
         ("grpc.max_allowed_incoming_connections", min(limits.connections_max, INT_MAX - 1)),
@@ -270,20 +225,21 @@ def _add_port(server: aio.Server, address: str, tls: ServerTls | None) -> None:
         raise KlammError(f"cannot listen on {address}: {error}") from error
 
 
-def _method_handler(handler: Handler, listener: str, shows_certificates: bool) -> Any:
-    method = handler.method
+def _method_handler(method: Method, answer: Callable[..., Any]) -> Any:
     make = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[method.client_streaming, method.server_streaming]
-    guard = _guard_stream if method.server_streaming else _guard_unary
     return make(
-        guard(method.path, listener, shows_certificates, handler.answer),
-        request_deserializer=method.request_deserializer,
-        response_serializer=method.response_serializer,
+        answer, request_deserializer=method.request_deserializer, response_serializer=method.response_serializer
     )
+
+
+def _guarded(handler: Handler, listener: str, shows_certificates: bool) -> Callable[..., Any]:
+    guard = _guard_stream if handler.method.server_streaming else _guard_unary
+    return guard(handler.method.path, listener, shows_certificates, handler.answer)
 
 
 def _guard_unary(
@@ -298,7 +254,7 @@ def _guard_unary(
                 _refuse_expired(context)
             return await function(request, context)
         except Exception as error:  # noqa: BLE001 - the edge: nothing else may leave as a bare INTERNAL
-            await _abort(context, failure_of(path, error))
+            await abort(context, failure_of(path, error))
 
     return guarded
 
@@ -318,7 +274,7 @@ def _guard_stream(
                     _refuse_expired(context)
                 yield response
         except Exception as error:  # noqa: BLE001 - as above
-            await _abort(context, failure_of(path, error))
+            await abort(context, failure_of(path, error))
 
     return guarded
 
@@ -344,7 +300,3 @@ def _expires_s(pem: bytes) -> float:
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
-
-
-async def _abort(context: Any, failure: CallFailed) -> None:
-    await context.abort(_GRPC_STATUSES[failure.status], failure.details)

@@ -17,6 +17,9 @@ WANTS_LOGIN: Final = (
 """The text for a client that has not logged in, with UNAUTHENTICATED."""
 
 
+Metadata = Iterable[tuple[str, str | bytes]]
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """Answers the calls of one method. `answer` is a coroutine function of (request, context), or an async generator
@@ -42,14 +45,19 @@ class Callers(Protocol):
     """Checks the callers at a listener where clients log in."""
 
     open_paths: frozenset[str]
-    """The paths of the calls with which a client logs in."""
+    """The paths of the calls with which a client logs in. Their requests are in the metadata, so the transport reads
+    nothing else and passes None to the handlers."""
 
-    def may_pass(self, metadata: Iterable[tuple[str, str | bytes]]) -> bool:
-        """Returns whether a call with that metadata may belong to a session. If not, its request is not read. Handlers
-        check again."""
+    def has_session(self, metadata: Metadata) -> bool:
+        """Returns whether a call with that metadata names a session. Handlers check whether it is the caller's."""
+
+    def has_token(self, metadata: Metadata) -> bool:
+        """Returns whether a call with that metadata may log in by a token, of which nothing is known yet. If it has
+        neither a session nor a token, its request is not read."""
 
     async def session(self, context: Any) -> object:
-        """Returns the session of a call. Raises CallFailed(UNAUTHENTICATED)."""
+        """Returns the session of a call, after a login by its token if necessary. Raises
+        CallFailed(UNAUTHENTICATED)."""
 
 
 class TransportServer(Protocol):

@@ -47,15 +47,17 @@ MAX_BYTES = 1_024
 class Context:
     """A call as a transport describes it."""
 
-    def __init__(self, said: str = "", peer: str = "ipv4:10.0.0.1:50000") -> None:
+    def __init__(self, said: str = "", peer: str = "ipv4:10.0.0.1:50000", requests: Sequence[bytes] = ()) -> None:
         self._said = said
         self._peer = peer
+        self._requests = requests
 
     def peer(self) -> str:
         return self._peer
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        return (("x", "y"), *((("authorization", self._said),) if self._said else ()))
+        authorization = (("authorization", self._said),) if self._said else ()
+        return (("x", "y"), *authorization, *(("klamm-request-bin", each) for each in self._requests))
 
     def add_done_callback(self, function: Any) -> None:
         """Ignores the function, because no test waits for the end of the call."""
@@ -81,11 +83,12 @@ class World:
         self.users.on_image(replace(empty, scram_credentials={("alice", SHA_256): credential}, cluster_secret=b"s"))
 
     async def handshake(self, mechanism: str = "PLAIN", **context: str) -> SaslHandshakeResponse:
-        return await self.calls.sasl_handshake(SaslHandshakeRequest(mechanism=mechanism), Context(**context))
+        request = SaslHandshakeRequest(mechanism=mechanism).SerializeToString()
+        return await self.calls.sasl_handshake(None, Context(requests=[request], **context))
 
     async def authenticate(self, handshake_id: bytes, data: bytes, **context: str) -> SaslAuthenticateResponse:
-        request = SaslAuthenticateRequest(handshake_id=handshake_id, auth_bytes=data)
-        return await self.calls.sasl_authenticate(request, Context(**context))
+        request = SaslAuthenticateRequest(handshake_id=handshake_id, auth_bytes=data).SerializeToString()
+        return await self.calls.sasl_authenticate(None, Context(requests=[request], **context))
 
     async def said(self) -> str:
         """Logs in as alice. Returns the value of the header that her calls must send."""
@@ -201,6 +204,17 @@ def test_the_audit_has_a_login_that_times_out() -> None:
     assert found == ("PLAIN", 2, f"the login took longer than {LOGIN_MS} ms")
 
 
+def test_a_login_without_one_readable_request_in_its_metadata_is_refused() -> None:
+    async def scenario(world: World) -> None:
+        request = SaslHandshakeRequest(mechanism="PLAIN").SerializeToString()
+        for requests in ([], [request, request], [b"\xff"]):
+            for call in (world.calls.sasl_handshake, world.calls.sasl_authenticate):
+                with pytest.raises(CallFailed, match="expected one klamm-request-bin in the call's metadata"):
+                    await call(None, Context(requests=requests))
+
+    run(scenario)
+
+
 def test_an_unknown_mechanism_is_refused_with_the_enabled_ones() -> None:
     async def scenario(world: World) -> None:
         answer = await world.handshake("GSSAPI")
@@ -218,12 +232,12 @@ def test_a_call_is_authenticated_by_its_session_token_at_its_connection() -> Non
 
         call, said = world.guarded(METHODS["fetch"], answer), await world.said()
         assert await call("asked", Context(said)) == ("asked", "User:alice")
-        assert world.calls.may_pass(Context(said).invocation_metadata())
+        assert world.calls.has_session(Context(said).invocation_metadata())
         for context in (Context(), Context("Klamm AAAA"), Context("Bearer x"), Context(said, "ipv4:10.0.0.1:1")):
             with refused(Status.UNAUTHENTICATED):
                 await call("asked", context)
-        assert not world.calls.may_pass(Context("Klamm AAAA").invocation_metadata())
-        assert not world.calls.may_pass([("authorization", said), ("authorization", said)])
+        assert not world.calls.has_session(Context("Klamm AAAA").invocation_metadata())
+        assert not world.calls.has_session([("authorization", said), ("authorization", said)])
 
     run(scenario)
 
