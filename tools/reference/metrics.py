@@ -11,6 +11,7 @@ from tools.reference.markdown import prose, table
 
 MEASURING: Final = (
     "klamm_server.metrics.process_metrics",
+    "klamm_server.metrics.throttles",
     "klamm_server.rpc.retries",
     "klamm_server.security.auditor",
     "klamm_server.security.logins.login",

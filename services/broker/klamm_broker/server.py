@@ -23,7 +23,6 @@ from klamm.rpc.transport import Transport
 from klamm.wire.v1.broker_rpc import BROKER, REPLICATION
 from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
 from klamm_broker.grpc.servicer import BrokerServicer
-from klamm_broker.grpc.throttle import GrpcThrottle
 from klamm_broker.handlers.delete_records import DeleteRecordsHandler
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler
 from klamm_broker.handlers.fetch import FetchHandler
@@ -63,6 +62,7 @@ from klamm_server.links.producer_ids import ProducerIds
 from klamm_server.links.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, BrokerRegistrant, Registration
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener, SecurityProtocol
+from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.server import RpcServer
@@ -153,7 +153,7 @@ class BrokerServer:
             handlers,
             self._replicas,
             self._memory,
-            GrpcThrottle(self._quotas, self._clock, knows_callers=self._gate is not None),
+            CallThrottle(self._quotas, self._clock, knows_callers=self._gate is not None),
             scrubber=self._storage.scrubber,
             controllers=self._controllers_active_first,
         )

@@ -56,6 +56,7 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from klamm_server.metrics.process_metrics import event_queue_observer, watch_disk, watch_event_queue_length
 from klamm_server.net.listeners import Listener
+from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import Clock, SystemClock
@@ -66,6 +67,7 @@ from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.auditor import Auditor, auditor_of
 from klamm_server.security.configured import authorizer_of, check_own_principal, gate_of
 from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.mutation_quotas import MutationQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 
@@ -290,12 +292,17 @@ class _Node:
                 QuotasRpcs(gateway),
             ),
             self._gate,
+            self._make_throttle(),
         )
         nodes = NodesRpcs(gateway, self._brokers, self._coordinators, has_authorizer=self._authorizer is not None)
         rpc.add_service(
             CONTROLLER, ControllerServicer(nodes, ReplicasRpcs(gateway, logs), WatchRpcs(self._controller)), self._gate
         )
         rpc.add_service(RAFT, self._raft, self._gate)
+
+    def _make_throttle(self) -> CallThrottle:
+        quotas = ClientQuotas(WindowSpan(self._config.quota_window_num, 1000 * self._config.quota_window_size_seconds))
+        return CallThrottle(quotas, self._clock, newest=lambda: self._controller.committed.client_quotas)
 
     def _make_mutations(self, policy: TopicPolicy) -> Mutations:
         config = self._config

@@ -23,6 +23,7 @@ from klamm_server.links.metadata_link import MetadataLink
 from klamm_server.links.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, CoordinatorRegistrant, Registration
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener
+from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.server import RpcServer
@@ -32,6 +33,8 @@ from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.auditor import Auditor, auditor_of
 from klamm_server.security.configured import authorizer_of, check_own_principal, gate_of
 from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.rate_window import WindowSpan
 from klamm_server.security.session import for_itself
 
 if TYPE_CHECKING:
@@ -93,7 +96,9 @@ class CoordinatorServer:
 
     def register(self, rpc: RpcServer) -> None:
         """Adds the Coordinator service to `rpc`. The service answers NOT_COORDINATOR until shards are assigned."""
-        rpc.add_service(COORDINATOR, self._servicer, self._gate)
+        quotas = ClientQuotas(WindowSpan(self._config.quota_window_num, 1000 * self._config.quota_window_size_seconds))
+        throttle = CallThrottle(quotas, self._clock, newest=lambda: self._link.image.client_quotas)
+        rpc.add_service(COORDINATOR, self._servicer, self._gate, throttle)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
         """Starts the coordinator, and returns when it is registered and unfenced. Clients and servers connect to

@@ -18,12 +18,12 @@ from klamm.wire.calls import CallContext
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import AbortedTransaction, DivergingEpoch, FetchedPartition, FetchHeader, FetchRequest
 from klamm_broker.grpc.nodes import leader_nodes
-from klamm_broker.grpc.throttle import GrpcThrottle, ThrottledCaller
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
-from klamm_broker.io.charged import charged
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
+from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
+from klamm_server.runtime.charged import charged
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class FetchRpc:
     """Handles Fetch and FetchStream."""
 
     def __init__(
-        self, handler: FetchHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: GrpcThrottle
+        self, handler: FetchHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: CallThrottle
     ) -> None:
         self._handler = handler
         self._throttle = throttle

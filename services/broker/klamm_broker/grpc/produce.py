@@ -11,12 +11,12 @@ from klamm.quotas import PRODUCER_BYTE_RATE
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
 from klamm_broker.grpc.nodes import leader_nodes
-from klamm_broker.grpc.throttle import GrpcThrottle, ThrottledCaller
 from klamm_broker.handlers.produce import PartitionRecords, Produce, Produced, ProduceHandler
-from klamm_broker.io.charged import charged
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
 from klamm_broker.replica.broker_directory import BrokerDirectory
+from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
+from klamm_server.runtime.charged import charged
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
@@ -28,7 +28,7 @@ class ProduceRpc:
     partition that is named twice."""
 
     def __init__(
-        self, handler: ProduceHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: GrpcThrottle
+        self, handler: ProduceHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: CallThrottle
     ) -> None:
         self._handler = handler
         self._throttle = throttle

@@ -15,9 +15,7 @@ from klamm_broker.grpc.partitions import PartitionsRpc
 from klamm_broker.grpc.produce import ProduceRpc
 from klamm_broker.grpc.producers import ProducersRpc
 from klamm_broker.grpc.scrubs import ScrubsRpc
-from klamm_broker.grpc.throttle import GrpcThrottle
 from klamm_broker.handlers.handlers import Handlers
-from klamm_broker.io.charged import charged
 from klamm_broker.io.metrics import REQUESTS
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.request_times import RequestTimes, timed
@@ -25,6 +23,7 @@ from klamm_broker.maintenance.log_scrubber import LogScrubber
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.metrics.instruments import Counter
 from klamm_server.net.listeners import Listener
+from klamm_server.rpc.call_throttle import CallThrottle
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -38,7 +37,7 @@ class BrokerServicer:
         handlers: Handlers,
         replicas: ReplicaManager,
         memory: RequestMemory,
-        throttle: GrpcThrottle,
+        throttle: CallThrottle,
         *,
         scrubber: LogScrubber,
         controllers: Callable[[], Sequence[Sequence[Listener]]],
@@ -90,17 +89,9 @@ class BrokerServicer:
     def _limited(
         self, name: str, function: Callable[[RequestT, CallContext], Coroutine[Any, Any, ResponseT]]
     ) -> Callable[[RequestT, CallContext], Coroutine[Any, Any, ResponseT]]:
-        """Limits how much of the event loop's time a client's calls use, by `request_percentage`. Produce and Fetch do
-        this themselves, and calls of servers have no quota."""
-
-        async def call(request: RequestT, context: CallContext) -> ResponseT:
-            caller = self._throttle.caller(getattr(request, "client_id", ""))
-            if caller is None:
-                return await function(request, context)
-            await caller.wait_turn()
-            return await charged(function(request, context), caller.charge_time)
-
-        return self._unary(name, call)
+        """Limits the event loop's time of a client's calls. Produce and Fetch do this themselves, and calls of servers
+        have no quota."""
+        return self._unary(name, self._throttle.limited(function))
 
     def _stream(
         self, name: str, function: Callable[[RequestT, CallContext], AsyncIterator[ResponseT]]

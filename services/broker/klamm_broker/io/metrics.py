@@ -25,10 +25,6 @@ REQUESTS = counters("klamm_broker_requests", "Calls received.", ["rpc"])
 _ERRORS = counters("klamm_broker_errors", "Errors in answers, counted for each partition.", ["rpc", "error"])
 KAFKA_REQUESTS = counters("klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"])
 
-_THROTTLED = counters("klamm_broker_throttled_requests", "Requests that were throttled by a quota.", ["quota"])
-_THROTTLED_SECONDS = counters(
-    "klamm_broker_throttle_seconds", "Sum of the throttle times of these requests.", ["quota"]
-)
 _KAFKA_CONNECTIONS = gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.")
 _PARKED = gauges("klamm_broker_parked_requests", "Requests that wait in a purgatory.", ["purgatory"])
 _REQUEST_MEMORY = gauge(
@@ -67,12 +63,6 @@ _SCRUB_FINISHED = gauge(
     "klamm_broker_log_scrub_last_finished_seconds",
     "Unix time at which the scrub of a log finished last, 0 if none has finished.",
 )
-
-
-def on_throttled(quota: str, rest_ms: int) -> None:
-    """Counts a request that a quota throttled."""
-    _THROTTLED.labels(quota).inc()
-    _THROTTLED_SECONDS.labels(quota).inc(rest_ms / 1000)
 
 
 def on_scrub_check(*, damaged_segments: int, last_finished_ms: int) -> None:

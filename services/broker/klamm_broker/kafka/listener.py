@@ -15,7 +15,6 @@ from klamm.ordered_set import OrderedSet
 from klamm.quotas import CONNECTION_CREATION_RATE
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
-from klamm_broker.io.charged import charged
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.request_times import RequestTimes, waiting
 from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
@@ -26,8 +25,10 @@ from klamm_broker.kafka.slice_sender import SliceSender
 from klamm_broker.kafka.throttle import Throttle
 from klamm_broker.kafka.tls_acceptor import TlsAcceptor
 from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_server.metrics.throttles import on_throttled
 from klamm_server.net.bound_sockets import bound_sockets
 from klamm_server.net.wrong_door import Porter, Visitor
+from klamm_server.runtime.charged import charged
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import watch
 from klamm_server.security.audit.decisions import Call
@@ -319,7 +320,7 @@ class KafkaListener:
             self._room.give_back()
             self._porter.report_refused("a connection", peer, f"{HELD_BACK_MAX} connections are already held back")
         elif rest_ms:
-            metrics.on_throttled(CONNECTION_CREATION_RATE, rest_ms)
+            on_throttled(CONNECTION_CREATION_RATE, rest_ms)
         return rest_ms
 
     def _make_acceptor(self, listening: socket.socket, tls: TlsClients) -> TlsAcceptor:

@@ -9,7 +9,7 @@ one window at most.
 from __future__ import annotations
 
 from klamm.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
-from klamm_broker.io import metrics
+from klamm_server.metrics.throttles import on_throttled
 from klamm_server.runtime.clock import Clock
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 
@@ -58,5 +58,5 @@ class Throttle:
     def rest(self, key: str, rest_ms: int) -> None:
         """Throttles the client for at least `rest_ms`, because of that quota."""
         if rest_ms:
-            metrics.on_throttled(key, rest_ms)
+            on_throttled(key, rest_ms)
             self.ms = max(self.ms, rest_ms)

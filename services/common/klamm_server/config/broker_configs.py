@@ -263,13 +263,6 @@ class BrokerConfig(MemberConfig):
         " producer that has not written for the longest time and has no open transaction. Klamm's"
         " own setting; Kafka has none.",
     )
-    # Quotas of clients
-    quota_window_num: int = integer(
-        11, at_least=2, doc="The number of windows over which a broker measures the rates of clients with quotas."
-    )
-    quota_window_size_seconds: int = integer(
-        1, at_least=1, doc="The length of each window over which a broker measures the rates of clients with quotas."
-    )
     # Replication
     num_replica_fetchers: int = integer(
         1,

@@ -179,6 +179,12 @@ class ServiceConfig(AuditSettings):
         at_least=1,
         doc="The most calls that a server processes or queues at the same time. The server rejects further calls.",
     )
+    quota_window_num: int = integer(
+        11, at_least=2, doc="The number of windows over which a server measures the rates of clients with quotas."
+    )
+    quota_window_size_seconds: int = integer(
+        1, at_least=1, doc="The length of each window over which a server measures the rates of clients with quotas."
+    )
     shutdown_grace_ms: int = integer(
         5_000, at_least=0, doc="How long calls in progress may continue after the process was asked to stop."
     )

@@ -14,6 +14,7 @@ from klamm.setting import INT_MAX
 from klamm.wire.stubs import Service
 from klamm.wire.v1.common_rpc import SERVER
 from klamm_server.net.listeners import DEFAULT_NAME
+from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.node_guard import NodeGuard
 from klamm_server.rpc.transport import Handler, ServerLimits, ServerTransport
@@ -62,14 +63,23 @@ class RpcServer:
         self._self_description = ServerServicer(is_migrating=is_migrating)
         self.add_service(SERVER, self._self_description)
 
-    def add_service(self, service: Service[Any, ApiT], servicer: ApiT, gate: Gate | None = None) -> None:
-        """Registers every RPC of `service`, before the start. With an authorizer, the calls pass the `gate`. Raises
-        AttributeError if the servicer lacks a method, UncheckedCallError if `operations` has no check for one."""
+    def add_service(
+        self,
+        service: Service[Any, ApiT],
+        servicer: ApiT,
+        gate: Gate | None = None,
+        throttle: CallThrottle | None = None,
+    ) -> None:
+        """Registers every RPC of `service`, before the start. With an authorizer, the calls pass the `gate`. The
+        `throttle` limits the time of clients' calls. Raises AttributeError if the servicer lacks a method,
+        UncheckedCallError if `operations` has no check for one."""
         if gate is not None:
             self._self_description.has_authorizer = True
         for method in service.methods:
             check_of_rpc(method.path)
             answer = getattr(servicer, method.name)
+            if throttle is not None:
+                answer = throttle.limited(answer)
             if gate is not None:
                 answer = gate.guarded(method, answer)
             guarded = answer if self._guard is None else self._guard.guarded(method, answer)

@@ -72,6 +72,11 @@ def forwarded_call(call: Call) -> tuple[str, bytes]:
     return FORWARDED_CALL, call.listener.encode() + _SEPARATOR + call.client_id[:TEXT_MAX].encode(errors="replace")
 
 
+def is_forwarded(context: CallContext) -> bool:
+    """Returns True if a call behind the gate is on behalf of another server's client."""
+    return _forwarded_by(context) is not None
+
+
 class Gate:
     """The gate of one server. `principal_of` returns the principal of a call's connection. Other servers call at
     `servers_listener` only, or at every listener if it is None. Until `is_loaded`, some ACLs may be missing, even

@@ -13,11 +13,11 @@ from klamm.model import TopicPartition
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, WriterFence
 from klamm_broker.grpc.produce import ProduceRpc
-from klamm_broker.grpc.throttle import GrpcThrottle
 from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
 from klamm_broker.replica.broker_directory import BrokerDirectory
+from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
@@ -63,7 +63,7 @@ def rpc(handler: Any, memory: RequestMemory | None = None, **quotas: float) -> P
     """Returns the RPC. `quotas` are those of the client id `slow`."""
     limits = ClientQuotas(WindowSpan())
     limits.apply({(("client-id", "slow"),): quotas} if quotas else {})
-    throttle = GrpcThrottle(limits, SystemClock(), knows_callers=False)
+    throttle = CallThrottle(limits, SystemClock(), knows_callers=False)
     return ProduceRpc(handler, BrokerDirectory(), memory or RequestMemory(10**6), throttle)
 
 

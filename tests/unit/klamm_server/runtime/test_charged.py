@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from klamm_broker.io import charged as module
-from klamm_broker.io.charged import charged
+from klamm_server.runtime import charged as module
+from klamm_server.runtime.charged import charged
 
 
 def test_the_steps_of_a_coroutine_are_charged_but_not_its_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Quotas for clients of the gRPC API: bytes, and the event loop's time (KIP-13, KIP-124, KIP-219).
 
 The answers of Produce and Fetch have the time that their client must pause, and Klamm's clients do so. A server cannot
-stop reading from a single caller of HTTP/2. If a unary call comes too early, the broker delays it here. A stream is
+stop reading from a single caller of HTTP/2. If a unary call comes too early, the server delays it here. A stream is
 delayed before its next message. If a call would wait too long, or too many calls wait, the call is refused before it
 has any effect. Unlike on the Kafka listener, a fetch gets the records that were found for it, and its client pauses
 afterwards.
@@ -10,24 +10,31 @@ Time is charged after it was spent, so it delays the next call, as in Kafka for 
 client would lose its sessions.
 
 Other servers have no quotas, and they do not log in. Without an authorizer, the broker recognizes them because they
-request internal topics.
+request internal topics. Coordinators and controllers then charge only clients that have logged in. They charge no
+calls that a broker forwards, because the broker charges its client.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 from klamm.acls import ANONYMOUS
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import INTERNAL_TOPICS
 from klamm.quotas import REQUEST_PERCENTAGE
-from klamm_broker.io import metrics
+from klamm.wire.calls import CallContext
+from klamm_server.metrics.throttles import on_throttled
+from klamm_server.runtime.charged import charged
 from klamm_server.runtime.clock import Clock
+from klamm_server.security.gate import is_forwarded
 from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.precedence import Quotas
 from klamm_server.security.session import CALLER
+
+T = TypeVar("T")
 
 WAIT_MS_MAX: Final = 30_000
 WAITING_MAX: Final = 1_000
@@ -38,11 +45,20 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _ThrottlingQuotaExceededError = EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
-class GrpcThrottle:
-    """The throttle of one broker. It knows the waiting calls of all clients."""
+class CallThrottle:
+    """The throttle of one server. It knows the waiting calls of all clients."""
 
-    def __init__(self, quotas: ClientQuotas, clock: Clock, *, knows_callers: bool) -> None:
-        """`knows_callers` is True with an authorizer. Then a caller without a session is another server."""
+    def __init__(
+        self,
+        quotas: ClientQuotas,
+        clock: Clock,
+        *,
+        knows_callers: bool = True,
+        newest: Callable[[], Quotas] | None = None,
+    ) -> None:
+        """`knows_callers` is True if a caller without a session or a login is another server. `newest` returns the
+        quotas that the metadata have now. Without it, the caller applies changes to `quotas`."""
+        self._newest = newest
         self.quotas = quotas
         self.clock = clock
         self._knows_callers = knows_callers
@@ -55,6 +71,8 @@ class GrpcThrottle:
 
     def caller(self, client_id: str) -> ThrottledCaller | None:
         """Returns the caller of a call, or None if the call uses no quota."""
+        if self._newest is not None:
+            self.quotas.apply(self._newest())
         if not self.quotas.is_on:
             return None
         session, logged_in = CALLER.get(), LOGGED_IN.get()
@@ -62,6 +80,19 @@ class GrpcThrottle:
             return None
         principal = (logged_in or ANONYMOUS) if session is None else session.principal
         return ThrottledCaller(self, principal.partition(":")[2], client_id)
+
+    def limited(self, answer: Callable[[Any, CallContext], Coroutine[Any, Any, T]]) -> Callable[[Any, Any], Any]:
+        """Returns a unary call's handler that limits how much of the event loop's time a client's calls use, by
+        `request_percentage`."""
+
+        async def call(request: Any, context: CallContext) -> T:
+            caller = None if is_forwarded(context) else self.caller(getattr(request, "client_id", ""))
+            if caller is None:
+                return await answer(request, context)
+            await caller.wait_turn()
+            return await charged(answer(request, context), caller.charge_time)
+
+        return call
 
     async def wait(self, key: str, rest_ms: int, size_bytes: int) -> None:
         """Lets a call of `size_bytes` wait, because of the quota `key`. Raises ThrottlingQuotaExceededError if the wait
@@ -79,12 +110,12 @@ class GrpcThrottle:
 
 
 class ThrottledCaller:
-    """The caller of one call. The broker awaits `wait_turn` before it handles the call. It charges the caller for the
+    """The caller of one call. The server awaits `wait_turn` before it handles the call. It charges the caller for the
     bytes of the call, and for each time that it works on the call."""
 
     __slots__ = ("_client_id", "_throttle", "_user")
 
-    def __init__(self, throttle: GrpcThrottle, user: str, client_id: str) -> None:
+    def __init__(self, throttle: CallThrottle, user: str, client_id: str) -> None:
         self._throttle = throttle
         self._user = user
         self._client_id = client_id
@@ -105,7 +136,7 @@ class ThrottledCaller:
         that it used."""
         of_bytes_ms = self._charge(bytes_key, size_bytes)
         if of_bytes_ms:
-            metrics.on_throttled(bytes_key, of_bytes_ms)
+            on_throttled(bytes_key, of_bytes_ms)
         return max(of_bytes_ms, self._pause_for_time_ms())
 
     def charge_time(self, seconds: float) -> None:
@@ -120,7 +151,7 @@ class ThrottledCaller:
         """Returns how long the caller must pause for the event loop's time that it used, and counts the pause."""
         rest_ms = min(self._rest_ms(REQUEST_PERCENTAGE), self._throttle.quotas.span.window_ms)
         if rest_ms:
-            metrics.on_throttled(REQUEST_PERCENTAGE, rest_ms)
+            on_throttled(REQUEST_PERCENTAGE, rest_ms)
         return rest_ms
 
     def _rest_ms(self, key: str) -> int:

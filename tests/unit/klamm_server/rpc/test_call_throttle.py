@@ -9,8 +9,8 @@ import pytest
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.quotas import CONSUMER_BYTE_RATE
-from klamm_broker.grpc import throttle
-from klamm_broker.grpc.throttle import GrpcThrottle, ThrottledCaller
+from klamm_server.rpc import call_throttle as throttle
+from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
@@ -31,22 +31,22 @@ class StillClock:
         return 5_000
 
 
-def throttle_of(limit: float | None = None, *, knows_callers: bool = False, **limits: float) -> GrpcThrottle:
+def throttle_of(limit: float | None = None, *, knows_callers: bool = False, **limits: float) -> CallThrottle:
     """Returns a throttle. `limit` is that of `KEY` for each user, and `limits` are those of other quotas."""
     quotas = ClientQuotas(WindowSpan(windows=2, window_ms=100))
     if limit is not None:
         limits[KEY] = limit
     quotas.apply({(("user", None),): limits} if limits else {})
-    return GrpcThrottle(quotas, StillClock(), knows_callers=knows_callers)
+    return CallThrottle(quotas, StillClock(), knows_callers=knows_callers)
 
 
-def caller_of(one: GrpcThrottle) -> ThrottledCaller:
+def caller_of(one: CallThrottle) -> ThrottledCaller:
     caller = one.caller("c")
     assert caller is not None
     return caller
 
 
-def charged_user(one: GrpcThrottle, topics: list[str], caller: Any = None) -> str | None:
+def charged_user(one: CallThrottle, topics: list[str], caller: Any = None) -> str | None:
     """Returns the user that a call is charged to, or None if it is charged to nobody."""
     token = CALLER.set(caller)
     try:
@@ -155,3 +155,42 @@ def test_a_call_that_uses_little_time_does_not_wait() -> None:
     one = throttle_of(request_percentage=50.0)
     caller_of(one).charge_time(0.01)
     asyncio.run(caller_of(one).wait_turn())
+
+
+class Context:
+    """A call as a transport describes it, which a server may have forwarded."""
+
+    def __init__(self, *, forwarded: bool = False) -> None:
+        self._metadata = (("klamm-principal-bin", b"10.0.0.1\nUser:alice"),) if forwarded else ()
+
+    def invocation_metadata(self) -> Any:
+        return self._metadata
+
+
+def test_the_time_of_a_clients_calls_is_charged_but_not_that_of_forwarded_calls() -> None:
+    async def answer(request: Any, context: Any) -> str:
+        await asyncio.sleep(0)
+        return "answered"
+
+    async def scenario() -> None:
+        one = throttle_of(request_percentage=1e-6)
+        call = one.limited(answer)
+        request = SimpleNamespace(client_id="c")
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for _ in range(3):
+            assert await call(request, Context(forwarded=True)) == "answered"
+        assert await call(request, Context()) == "answered"
+        assert loop.time() == began_s
+        assert await call(request, Context()) == "answered"
+        assert loop.time() - began_s == pytest.approx(one.quotas.span.window_ms / 1000)
+
+    run_without_waiting(scenario())
+
+
+def test_a_throttle_with_the_newest_quotas_needs_no_one_to_apply_them() -> None:
+    newest: dict[Any, Any] = {}
+    one = CallThrottle(ClientQuotas(WindowSpan()), StillClock(), knows_callers=False, newest=lambda: newest)
+    assert one.caller("c") is None
+    newest = {(("user", None),): {KEY: 1.0}}
+    assert one.caller("c") is not None
