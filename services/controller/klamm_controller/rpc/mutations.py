@@ -16,6 +16,7 @@ from klamm.wire.v1.controller_pb2 import NewPartitions, NewTopic
 from klamm_controller.metadata.policy import TopicPolicy
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import Clock
+from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.quotas.mutation_quotas import MutationQuotas
 from klamm_server.security.session import CALLER
 
@@ -46,11 +47,16 @@ class Mutations:
         """Returns the charge for the topics of one request. A request that only validates costs nothing."""
         image = self._image()
         self._quotas.apply(image.client_quotas)
-        caller = CALLER.get()
-        user = None
-        if not validate_only and (caller is not None or not self._knows_callers):
-            user = (ANONYMOUS if caller is None else caller.principal).partition(":")[2]
+        principal = None if validate_only else self._principal()
+        user = None if principal is None else principal.partition(":")[2]
         return Charge(self._quotas, self._policy, image, self._clock.monotonic_ms(), user, client_id)
+
+    def _principal(self) -> str | None:
+        """Returns the principal to charge, or None for another server."""
+        caller = CALLER.get()
+        if caller is not None:
+            return caller.principal
+        return LOGGED_IN.get() or (None if self._knows_callers else ANONYMOUS)
 
 
 class Charge:

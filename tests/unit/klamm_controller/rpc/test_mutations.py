@@ -6,6 +6,8 @@ import asyncio
 import random
 from typing import Any
 
+import pytest
+
 from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
@@ -15,6 +17,7 @@ from klamm.wire.v1.metadata_pb2 import ClientQuotaRecord, MetadataRecord
 from klamm_controller.rpc.mutations import Mutations
 from klamm_controller.rpc.topics import TopicsRpcs
 from klamm_server.metadata.replay import replay
+from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.quotas.mutation_quotas import MutationQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 from tests.support.callers import allow, called_with
@@ -100,6 +103,16 @@ def test_servers_have_no_controller_mutation_quota(one_broker: Cluster) -> None:
     assert world.create("a", "b", "c") == ([0, 0, 0], 0)
     with called_with(allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)):
         assert world.create("d", "e", "f") == ([0, 0, EXCEEDED], 9_000)
+
+
+@pytest.mark.parametrize("knows_callers", [True, False])
+def test_a_user_that_has_logged_in_has_a_quota_without_a_session(one_broker: Cluster, knows_callers: bool) -> None:
+    world = World(one_broker, knows_callers=knows_callers)
+    for user in ("User:alice", "User:bob"):
+        token = LOGGED_IN.set(user)
+        created, _ = world.create(*(f"{user[5:]}-{number}" for number in range(3)))
+        LOGGED_IN.reset(token)
+        assert created == [0, 0, EXCEEDED]
 
 
 def test_internal_topics_cost_no_quota(one_broker: Cluster) -> None:
