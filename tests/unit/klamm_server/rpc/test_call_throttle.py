@@ -182,7 +182,7 @@ def test_the_time_of_a_clients_calls_is_charged_but_not_that_of_forwarded_calls(
         for _ in range(3):
             assert await call(request, Context(forwarded=True)) == "answered"
         CALLER.reset(token)
-        # Nobody has checked this claim, so the client is charged.
+        # Without a session, no gate has checked the metadata. So the throttle charges the client.
         assert await call(request, Context(forwarded=True)) == "answered"
         assert loop.time() == began_s
         assert await call(request, Context()) == "answered"
