@@ -92,6 +92,17 @@ def test_a_retry_that_was_written_twice_is_a_duplicate():
     assert kinds(with_final(history, [*history.final[0], again])) == {"duplicate"}
 
 
+def test_a_record_that_its_producer_may_have_sent_again_as_a_new_one_may_be_there_twice():
+    history = sound()
+    log = [*history.final[0], Read(0, len(history.final[0]), history.sends[0].value)]
+    assert kinds(with_final(history, log)) == {"duplicate", "reordered-send"}
+    again, *others = history.sends
+    history = replace(history, sends=[again._replace(may_repeat=True), *others])
+    assert kinds(with_final(history, log)) == set()
+    another = Read(0, len(log), others[0].value)
+    assert kinds(with_final(history, [*log, another])) == {"duplicate", "reordered-send"}
+
+
 def test_a_failed_write_in_the_log_is_an_anomaly():
     history = sound()
     ghost = Read(0, len(history.final[0]), (PRODUCERS, 1))

@@ -55,6 +55,8 @@ class Send(NamedTuple):
     offset: int | None
     began_s: float
     ended_s: float
+    may_repeat: bool = False
+    """True if the producer may have sent the record again as a new one, so that it may be in the log twice."""
 
 
 class Read(NamedTuple):
@@ -111,12 +113,13 @@ def check(history: History) -> list[Anomaly]:
 def _offsets_and_values(history: History) -> Iterator[Anomaly]:
     values: dict[tuple[Partition, int], Value] = {}
     offsets: dict[tuple[Partition, Value], int] = {}
+    repeatable = _repeatable(history)
     for partition, offset, value in _seen(history):
         other_value = values.setdefault((partition, offset), value)
         if other_value != value:
             yield Anomaly("inconsistent-offset", partition, f"offset {offset} held {other_value} and {value}")
         other_offset = offsets.setdefault((partition, value), offset)
-        if other_offset != offset:
+        if other_offset != offset and value not in repeatable:
             yield Anomaly("duplicate", partition, f"{value} is at offsets {other_offset} and {offset}")
 
 
@@ -128,6 +131,10 @@ def _seen(history: History) -> Iterator[Read]:
     for send in history.sends:
         if send.offset is not None:
             yield Read(send.partition, send.offset, send.value)
+
+
+def _repeatable(history: History) -> set[Value]:
+    return {send.value for send in history.sends if send.may_repeat}
 
 
 def _lost_and_failed(history: History) -> Iterator[Anomaly]:
@@ -145,9 +152,12 @@ def _lost_and_failed(history: History) -> Iterator[Anomaly]:
 
 
 def _sends_in_order(history: History) -> Iterator[Anomaly]:
+    repeatable = _repeatable(history)
     for partition, records in history.final.items():
         last: dict[int, int] = {}
         for read in records:
+            if read.value in repeatable:
+                continue
             producer, number = read.value
             if number < last.get(producer, -1):
                 yield Anomaly(

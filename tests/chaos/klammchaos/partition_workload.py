@@ -283,10 +283,11 @@ class _Run:
         fail_overs_s = [struck.outage_s for struck in self._struck if struck.is_fail_over]
         session_ms = BROKER_CONFIGS["broker.session.timeout.ms"].default
         print(f"fail-overs: {_spread(fail_overs_s)}, of {len(fail_overs_s)}; broker.session.timeout.ms {session_ms}")
+        repeatable = sum(send.may_repeat for send in history.sends)
         print(
             f"sends: {len(history.sends)}, {', '.join(f'{count} {one.value}' for one, count in counts.items())};"
             f" polled {sum(1 for _ in history.polled())} from {len(history.consumptions)} beginnings; in the end"
-            f" {sum(map(len, history.final.values()))} records",
+            f" {sum(map(len, history.final.values()))} records, {repeatable} of which may be there twice",
             flush=True,
         )
 

@@ -73,6 +73,7 @@ class FullDisks:
             return
         now_ms = self._clock.monotonic_ms()
         self._full[log_dir] = _Full(now_ms, now_ms)
+        log_dir.is_full = True
         self._resign_replicas(log_dir)
         log.error(
             "log_dir=%s is full: its %d replicas accept no records; other in-sync replicas become leaders and continue"
@@ -143,6 +144,7 @@ class FullDisks:
 
     def _forget(self, log_dir: LogDir) -> None:
         del self._full[log_dir]
+        log_dir.is_full = False
         for key in self._resignations.resigned_for(log_dir):
             self._resignations.resume(key, log_dir)
 

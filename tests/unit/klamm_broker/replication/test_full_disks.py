@@ -96,6 +96,16 @@ def test_resigned_replicas_resume_only_with_much_more_space_than_an_append_needs
     assert len(world.full) == 0
 
 
+def test_a_dir_knows_that_its_disk_is_full_until_there_is_space(world):
+    world.full.on_full(world.a)
+    assert (world.a.is_full, world.b.is_full) == (True, False)
+    world.look()
+    assert world.a.is_full
+    world.disk.usable_bytes = enough_bytes(GIB)
+    world.look()
+    assert not world.a.is_full
+
+
 def test_a_disk_whose_free_space_cannot_be_allocated_counts_as_full(world):
     world.full.on_full(world.a)
     world.disk.usable_bytes, world.disk.allocatable_bytes = GIB, 4096

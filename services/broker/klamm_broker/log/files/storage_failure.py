@@ -22,6 +22,7 @@ from klamm.errors import BrokerError, ErrorCode, KlammError
 
 _NO_SPACE = "no space left on the disk"
 _OUT_OF_FILES = "too many open files, at a write to the disk"
+_FULL_BEFORE = "no room for an earlier batch on the disk"
 _FULL = {
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
@@ -69,16 +70,23 @@ class LogDir:
     `failure` changes from None to a text once and stays. The code that meets the error sets it, on the event loop or on
     a disk thread. It needs no lock, because it is a single attribute store."""
 
-    __slots__ = ("failure", "path")
+    __slots__ = ("failure", "is_full", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.failure: str | None = None
+        self.is_full = False
+        """True from a write that found no space until a check finds space. `FullDisks` sets it, on the event loop."""
 
     def check_online(self) -> None:
         """Raises LogDirFailure if the directory is offline."""
         if self.failure is not None:
             raise LogDirFailure(self.path, self.failure)
+
+    def check_not_full(self, action: str) -> None:
+        """Raises DiskFull if the disk is full since an earlier write."""
+        if self.is_full:
+            raise DiskFull(self, action, _FULL_BEFORE)
 
     def failed(self, error: OSError, action: str) -> BrokerError:
         """Returns the exception to raise for `error` during `action`. Takes the directory offline, unless its disk is

@@ -32,7 +32,7 @@ import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from klamm.errors import ErrorCode
+from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.header import BatchHeader, Buffer, read_header, validate_batch
@@ -66,6 +66,8 @@ from klamm_broker.log.segment.segment import Segment
 from klamm_broker.log.segment.segment_pool import SegmentPool
 from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
+
+_OutOfOrderSequenceNumberError = EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
 class AppendResult(NamedTuple):
@@ -199,7 +201,12 @@ class PartitionLog:
         `check_produced` and `LogProducers.check`, and DiskFull."""
         self.segments.check_usable()
         batches = check_produced(records, self.segments.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
-        duplicate = self.producers.check([header for header, _ in batches], guard=guard)
+        try:
+            duplicate = self.producers.check([header for header, _ in batches], guard=guard)
+        except _OutOfOrderSequenceNumberError:
+            # A full disk may have refused the batch before this one, and then its producer sends both again.
+            self.segments.log_dir.check_not_full(f"append to {self.topic_partition}")
+            raise
         if duplicate is not None:
             return self._appended_before(duplicate)
         return self._append_checked(batches, leader_epoch, now_ms)

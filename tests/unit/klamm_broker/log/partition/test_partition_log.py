@@ -230,6 +230,20 @@ class TestFailingDisk:
         log.check_invariants()
         assert log.append_as_leader(make_batch(3), leader_epoch=3, now_ms=NOW).base_offset == 30
 
+    def test_a_batch_after_one_that_a_full_disk_refused_is_refused_like_it(self, log, make_batch) -> None:
+        """librdkafka sends its batches of all partitions under a new epoch after OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        log.append_as_leader(
+            make_batch(1, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=2, now_ms=NOW
+        )
+        after_a_gap = make_batch(1, producer_id=7, producer_epoch=0, base_sequence=2)
+        log.log_dir.is_full = True
+        with pytest.raises(DiskFull, match=r"no room for an earlier batch on the disk .* append to orders-0"):
+            log.append_as_leader(after_a_gap, leader_epoch=2, now_ms=NOW)
+        log.log_dir.is_full = False
+        with pytest.raises(BrokerError) as caught:
+            log.append_as_leader(after_a_gap, leader_epoch=2, now_ms=NOW)
+        assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
     def test_a_disk_that_is_full_during_a_roll_refuses_the_append_and_keeps_the_log(
         self, harness, log, make_batch, faulty_disk, read_all
     ) -> None:
