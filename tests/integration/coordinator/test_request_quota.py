@@ -17,7 +17,7 @@ from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_server.config.server_config import load
 from klamm_server.metadata.acl_index import AclIndex
-from klamm_server.metrics.throttles import _REQUESTS
+from klamm_server.metrics.prometheus import registry
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from tests.support.coordinator_cluster import HOST, cluster, eventually, run
 from tests.support.raw_stub import RawStub
@@ -52,7 +52,7 @@ class ClientsOnly(StandardAuthorizer):
 
 
 def throttled() -> float:
-    return _REQUESTS.labels(REQUEST_PERCENTAGE).value
+    return registry().get_sample_value("klamm_throttled_requests_total", {"quota": REQUEST_PERCENTAGE}) or 0.0
 
 
 def test_above_the_request_time_quota_calls_to_a_coordinator_wait(tmp_path: Path) -> None:

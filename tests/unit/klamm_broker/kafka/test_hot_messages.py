@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import random
 import struct
 import uuid
-from collections.abc import Iterable, Sequence
-from itertools import count
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.serial import entity_reader, entity_writer
 
 from klamm.errors import ErrorCode
 from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import TopicPartition
-from klamm.wire.v1.common_pb2 import Endpoint
-from klamm.wire.v1.metadata_pb2 import (
-    ClusterRecord,
-    MetadataRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-)
 from klamm_broker.handlers.fetch import FetchQuery
 from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced
 from klamm_broker.kafka import messages
@@ -35,99 +24,25 @@ from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch import _read as read_fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.leader_hints import node_endpoints
-from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import _read as read_produce
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, SPOKEN, ApiKey, Request, parse_request
-from klamm_broker.kafka.schemas import request_schema, response_schema
-from klamm_broker.kafka.seen_cluster import SeenCluster
-from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError, Part
+from klamm_broker.kafka.wire import MalformedRequestError, Part
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.fetch_reader import PartitionAnswer
-from klamm_server.metadata.image import MetadataImage
-from klamm_server.metadata.replay import replay
-from klamm_server.net.listeners import Listener, SecurityProtocol, encode
 from klamm_server.runtime.clock import SystemClock
-from klamm_server.runtime.loop_slices import SLICE_MAX_S, LoopSlices
-from klamm_server.security.session import Session, called_by
-from tests.support.callers import session_of
-
-FLIGHTS = uuid.UUID(int=7)
-UNKNOWN = uuid.UUID(int=9)
-
-
-def versions_of(api_key: ApiKey) -> range:
-    spoken = SPOKEN[api_key]
-    return range(spoken.min, spoken.max + 1)
-
-
-def request_of(api_key: ApiKey, version: int, fields: dict[str, Any]) -> Request:
-    """Returns a request as a client would send it."""
-    schema = request_schema(api_key, version)
-    buffer = io.BytesIO()
-    entity_writer(schema)(buffer, messages._make(schema, fields))
-    tags = b"\x00" if version >= SPOKEN[api_key].flexible else b""
-    frame = struct.pack(">hhih", api_key, version, 42, 2) + b"me" + tags + buffer.getvalue()
-    request = parse_request(memoryview(frame), "10.0.0.1")
-    assert (request.api_key, request.version, request.correlation_id) == (api_key, version, 42)
-    assert (request.client_id, request.client_host) == ("me", "10.0.0.1")
-    return request
-
-
-def joined(parts: Iterable[Any]) -> bytes:
-    return b"".join(bytes(part) for part in parts)
-
-
-def bytes_of(writer: AnswerWriter) -> bytes:
-    return joined(writer.parts())
-
-
-def image() -> MetadataImage:
-    """Returns an image of three brokers and a partition without a leader.
-
-    The third broker is fenced and has no Kafka listener.
-    """
-
-    def broker(number: int, *, kafka_port: int, rack: str = "", fenced: bool = False) -> MetadataRecord:
-        record = RegisterBrokerRecord(
-            broker_id=number,
-            broker_epoch=number,
-            endpoint=Endpoint(host=f"broker{number}", port=9094),
-            rack=rack,
-            fenced=fenced,
-            kafka_endpoint=Endpoint(host=f"kafka{number}", port=kafka_port) if kafka_port else None,
-        )
-        return MetadataRecord(register_broker=record)
-
-    def partition(number: int, leader: int, replicas: Sequence[int], isr: Sequence[int]) -> MetadataRecord:
-        record = PartitionRecord(
-            topic_id=FLIGHTS.bytes, partition=number, replicas=replicas, isr=isr, leader=leader, leader_epoch=3 + number
-        )
-        return MetadataRecord(partition=record)
-
-    records = [
-        MetadataRecord(cluster=ClusterRecord(cluster_id="cluster")),
-        broker(1, kafka_port=9092, rack="a"),
-        broker(2, kafka_port=9102),
-        broker(3, kafka_port=0, fenced=True),
-        MetadataRecord(topic=TopicRecord(name="flights", topic_id=FLIGHTS.bytes)),
-        partition(0, 1, (1, 2), (1, 2)),
-        partition(1, -1, (2, 3), (3,)),
-    ]
-    return replay(MetadataImage.empty(), records, len(records))
-
-
-TOPIC_IDS = TopicIds(image)
-CLUSTER = SeenCluster(image, 1, "KAFKA")
-SECOND_NODE = {"node_endpoints": [{"node_id": 2, "host": "kafka2", "port": 9102, "rack": None}]}
-
-
-def decoded(request: Request, answer: bytes) -> Any:
-    schema = response_schema(request.api_key, request.version)
-    found, size = entity_reader(schema)(answer, 0)
-    assert size == len(answer)
-    return found
+from tests.support.kafka_requests import (
+    CLUSTER,
+    FLIGHTS,
+    SECOND_NODE,
+    TOPIC_IDS,
+    UNKNOWN,
+    bytes_of,
+    decoded,
+    joined,
+    request_of,
+    versions_of,
+)
 
 
 class ScriptedProduce:
@@ -503,156 +418,6 @@ def test_a_fetch_in_a_session_has_the_bytes_of_kios_schema(version: int) -> None
         assert fetched_of(kafka_fetch, late) == expected(late, code, 0, [])
 
 
-class ScriptedMetadata:
-    """A handler that creates no topics."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, bool]] = []
-        self.waited_for: frozenset[str] = frozenset()
-
-    async def created(self, names: frozenset[str], *, timeout_ms: int) -> None:
-        assert timeout_ms > 0
-        self.waited_for = names
-
-    def missing(self, name: str, may_create: bool) -> ErrorCode:
-        self.asked.append((name, may_create))
-        return ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def metadata_of(
-    request: Request, handler: ScriptedMetadata, view: SeenCluster, slices: LoopSlices | None = None
-) -> bytes:
-    answer = metadata(request, handler, view, TOPIC_IDS, slices or LoopSlices())
-    assert isinstance(answer, list) or handler.asked
-    return joined(answer if isinstance(answer, list) else asyncio.run(answer))
-
-
-def names_request(names: int) -> Request:
-    topics = [{"name": f"t{number}", "topic_id": None} for number in range(names)]
-    fields = {"topics": [*topics, {"name": "flights", "topic_id": None}], "allow_auto_topic_creation": False}
-    return request_of(ApiKey.METADATA, 4, fields)
-
-
-@pytest.mark.parametrize("session", [None, session_of()], ids=["no authorizer", "no rights"])
-def test_metadata_of_many_names_are_written_in_several_turns_with_the_callers_rights(session: Session | None) -> None:
-    request, clock_s = names_request(1_000), count(0, SLICE_MAX_S)
-
-    def answer_of(slices: LoopSlices) -> Any:
-        def handle(asked: Request) -> Any:
-            return metadata(asked, ScriptedMetadata(), CLUSTER, TOPIC_IDS, slices)
-
-        return handle(request) if session is None else called_by(session, handle, request)
-
-    at_once = answer_of(LoopSlices(lambda: 0.0))
-    assert isinstance(at_once, list)
-
-    async def in_turns() -> tuple[bytes, int]:
-        answer = answer_of(LoopSlices(lambda: next(clock_s)))
-        assert not isinstance(answer, list)
-        task = asyncio.create_task(answer)
-        turns = 0
-        while not task.done():
-            await asyncio.sleep(0)
-            turns += 1
-        return joined(task.result()), turns
-
-    answer, turns = asyncio.run(in_turns())
-    assert answer == joined(at_once)
-    assert (answer == metadata_of(request, ScriptedMetadata(), CLUSTER, LoopSlices(lambda: 0.0))) == (session is None)
-    assert turns >= 20
-
-
-def test_metadata_are_refused_for_more_names_than_an_array_may_have() -> None:
-    with pytest.raises(MalformedRequestError, match="100001 topics; expected at most 100000"):
-        metadata(names_request(100_000), ScriptedMetadata(), CLUSTER, TOPIC_IDS, LoopSlices(lambda: 0.0))
-
-
-@pytest.mark.parametrize("everything", [False, True])
-@pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
-def test_metadata_in_every_version_have_the_bytes_of_kios_schema(version: int, everything: bool) -> None:
-    none = uuid.UUID(int=0)
-    asked = [{"name": "flights", "topic_id": none}, {"name": "nowhere", "topic_id": none}]
-    if version >= 12:
-        # Java's client asks by id in this form, other clients in the second form.
-        asked += [{"name": "", "topic_id": FLIGHTS}, {"name": None, "topic_id": UNKNOWN}]
-    request = request_of(
-        ApiKey.METADATA,
-        version,
-        {
-            "topics": (None if version else []) if everything else asked,
-            "allow_auto_topic_creation": True,
-            "include_cluster_authorized_operations": True,
-            "include_topic_authorized_operations": True,
-        },
-    )
-    handler = ScriptedMetadata()
-    written = metadata_of(request, handler, SeenCluster(image, 2, "KAFKA"))
-    assert handler.asked == ([] if everything else [("nowhere", True)])
-    assert handler.waited_for == (frozenset() if everything else {"nowhere"})
-
-    def topic(code: int, name: str | None, topic_id: uuid.UUID, partitions: list[Any]) -> dict[str, Any]:
-        return {
-            "error_code": code,
-            "name": name,
-            "topic_id": topic_id,
-            "is_internal": False,
-            "partitions": partitions,
-            # A topic that does not exist has no known operations.
-            "topic_authorized_operations": -(2**31) if code == 100 else 3576,
-        }
-
-    def partition(number: int, code: int, leader: int, *nodes: tuple[int, ...]) -> dict[str, Any]:
-        replicas, isr, offline = nodes
-        return {
-            "error_code": code,
-            "partition_index": number,
-            "leader_id": leader,
-            "leader_epoch": 3 + number,
-            "replica_nodes": replicas,
-            "isr_nodes": isr,
-            "offline_replicas": offline,
-        }
-
-    flights = topic(
-        0, "flights", FLIGHTS, [partition(0, 0, 1, (1, 2), (1, 2), ()), partition(1, 5, -1, (2, 3), (3,), (3,))]
-    )
-    others = [topic(5, "nowhere", none, []), topic(100, None, UNKNOWN, [])]
-    expected = {
-        "brokers": [
-            {"node_id": 1, "host": "kafka1", "port": 9092, "rack": "a"},
-            {"node_id": 2, "host": "kafka2", "port": 9102, "rack": None},
-        ],
-        "cluster_id": "cluster",
-        "controller_id": 2,
-        "topics": [flights] if everything else [flights, *others[: len(asked) - 1]],
-        "cluster_authorized_operations": 8096,
-        "error_code": 0,
-    }
-    assert written == messages.encode(request, expected)
-
-
-@pytest.mark.parametrize("version", [4, 5, 6, 12])
-def test_metadata_name_no_leader_that_the_client_cannot_dial(version: int) -> None:
-    """A client on the listener PUBLIC sees only brokers that have this listener. Broker 1 has none."""
-    public = Listener("PUBLIC", SecurityProtocol.KAFKA, "example.com", 1092)
-    two = RegisterBrokerRecord(broker_id=2, broker_epoch=99, listeners=encode([public]))
-    seen = replay(image(), [MetadataRecord(register_broker=two)], image().end_index + 1)
-    view = SeenCluster(lambda: seen, 1, "PUBLIC")
-    fields = {
-        "topics": [{"name": "flights", "topic_id": uuid.UUID(int=0)}],
-        "allow_auto_topic_creation": False,
-        "include_cluster_authorized_operations": False,
-        "include_topic_authorized_operations": False,
-    }
-    request = request_of(ApiKey.METADATA, version, fields)
-    response = decoded(request, metadata_of(request, ScriptedMetadata(), view))
-    assert [(one.node_id, one.host, one.port) for one in response.brokers] == [(2, "example.com", 1092)]
-    assert response.controller_id == 2
-    error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
-    leaders = [(int(one.error_code), one.leader_id) for one in response.topics[0].partitions]
-    assert leaders == [(error, -1), (ErrorCode.LEADER_NOT_AVAILABLE, -1)]
-
-
 @pytest.mark.parametrize("version", versions_of(ApiKey.API_VERSIONS))
 def test_api_versions_in_every_version_has_the_bytes_of_kios_schema(version: int) -> None:
     request = request_of(ApiKey.API_VERSIONS, version, {"client_software_name": "c", "client_software_version": "1"})
@@ -678,29 +443,6 @@ def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range
     frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 9, 1, -1) + b"\x00"
     answer = bytes_of(api_versions(parse_request(memoryview(frame), ""), 1, "cluster", 1))
     assert answer == struct.pack(">hihhh", 35, 1, 18, 0, SPOKEN[ApiKey.API_VERSIONS].max)
-
-
-def test_librdkafkas_metadata_request_for_all_topics_is_accepted() -> None:
-    """librdkafka 2.16.0 writes a null array and then three bytes of a longer form of it. Kafka ignores these bytes."""
-    frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
-    handler = ScriptedMetadata()
-    request = parse_request(memoryview(frame), "")
-    assert b"flights" in metadata_of(request, handler, SeenCluster(image, 2, "KAFKA"))
-
-
-@pytest.mark.parametrize("name", ["?", "?00", "?zz", "?" + "0" * 33, "no/topic"])
-@pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
-def test_a_topic_name_that_looks_like_the_placeholder_of_an_unknown_id_is_a_plain_name(version: int, name: str) -> None:
-    fields = {
-        "topics": [{"name": name, "topic_id": uuid.UUID(int=0)}],
-        "allow_auto_topic_creation": False,
-        "include_cluster_authorized_operations": False,
-        "include_topic_authorized_operations": False,
-    }
-    handler = ScriptedMetadata()
-    metadata_of(request_of(ApiKey.METADATA, version, fields), handler, SeenCluster(image, 2, "KAFKA"))
-    assert handler.asked == [(name, version < 4)]
-    assert TOPIC_IDS.id_of(name) == bytes(16)
 
 
 def test_an_unknown_transaction_is_described_with_start_time_minus_one() -> None:
