@@ -9,13 +9,14 @@ partition. `begin` answers without waiting if it can. Otherwise the caller must 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
 
 from klamm.acls import AclOperation
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_broker.handlers.isolation import reads_committed
-from klamm_broker.handlers.topic_rights import require_topic
+from klamm_broker.handlers.topic_rights import refused_topics
 from klamm_broker.io import metrics
 from klamm_broker.io.record_file import RecordFile
 from klamm_broker.io.record_reader import Buffer, Copy, RecordReader
@@ -142,8 +143,10 @@ class FetchHandler:
     def _locate(self, query: FetchQuery) -> LocatedFetch:
         max_bytes = min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
         # Check each time, so that a client that lost its right gets an error at the end of a long poll.
-        check = None if CALLER.get() is None else _require_read
-        return self._reader.locate(query.cursors, max_bytes, query.terms, check)
+        refused: AbstractSet[str] = frozenset()
+        if CALLER.get() is not None:
+            refused = refused_topics(AclOperation.READ, {one.topic_partition.topic for one in query.cursors})
+        return self._reader.locate(query.cursors, max_bytes, query.terms, refused)
 
     async def _wait(self, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> None:
         awaited = found.awaited
@@ -168,10 +171,6 @@ class FetchHandler:
                 found = self._locate(query)
         _count(found)
         return found, records
-
-
-def _require_read(topic: str) -> None:
-    require_topic(AclOperation.READ, topic)
 
 
 def _count(found: LocatedFetch) -> None:

@@ -23,7 +23,7 @@ from klamm.model import INTERNAL_TOPICS, TopicPartition
 from klamm.records.header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from klamm_broker.handlers.append_wait import wait_for_appends
 from klamm_broker.handlers.leader_hints import HINTED
-from klamm_broker.handlers.topic_rights import may_with_topic
+from klamm_broker.handlers.topic_rights import refused_topics
 from klamm_broker.handlers.transaction_guards import Guards, TransactionGuards
 from klamm_broker.io import metrics
 from klamm_broker.log.partition.partition_log import AppendResult, ShardWriter
@@ -138,11 +138,15 @@ class ProduceHandler:
         transactional_id = produce.transactional_id
         if transactional_id and not may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return self._all_denied(produce)
-        if not transactional_id and any(map(_is_of_transaction, produce.partitions)):
+        if not transactional_id and _is_any_of_transaction(produce.partitions):
             # No server has checked that the caller may write in this transaction (CVE-2018-17196).
             return self._all_denied(produce)
         topics = {one.topic_partition.topic for one in produce.partitions}
-        refused = {topic for topic in topics if not _may_write(topic)}
+        internal = topics & INTERNAL_TOPICS
+        refused = refused_topics(AclOperation.WRITE, topics - internal if internal else topics)
+        if internal and not may_with_cluster(AclOperation.CLUSTER_ACTION):
+            # Only servers write internal topics.
+            refused |= internal
         if not refused:
             return produce, []
         denied = [one for one in produce.partitions if one.topic_partition.topic in refused]
@@ -261,18 +265,14 @@ class ProduceHandler:
         return answer._replace(current_leader=leader, current_leader_epoch=leader_epoch)
 
 
-def _is_of_transaction(part: PartitionRecords) -> bool:
-    """Returns True if the first batch is transactional. The append refuses batches that differ from the first in
-    this."""
-    return len(part.records) > _FLAGS_POSITION and bool(part.records[_FLAGS_POSITION] & TRANSACTIONAL_MASK)
-
-
-def _may_write(topic: str) -> bool:
-    """Returns True if the caller may write to the topic. Internal topics require CLUSTER_ACTION, because only servers
-    write them."""
-    if topic in INTERNAL_TOPICS:
-        return may_with_cluster(AclOperation.CLUSTER_ACTION)
-    return may_with_topic(AclOperation.WRITE, topic)
+def _is_any_of_transaction(partitions: Sequence[PartitionRecords]) -> bool:
+    """Returns True if the first batch of a partition is transactional. The append refuses batches that differ from the
+    first in this."""
+    for one in partitions:
+        records = one.records
+        if len(records) > _FLAGS_POSITION and records[_FLAGS_POSITION] & TRANSACTIONAL_MASK:
+            return True
+    return False
 
 
 async def _merge(order: Sequence[PartitionRecords], failed: list[Produced], answers: AnswersInTime) -> list[Produced]:

@@ -9,7 +9,8 @@ turn of the event loop, because the slices may be stale after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,15 +114,15 @@ class FetchReader:
         cursors: Iterable[FetchCursor],
         max_bytes: int,
         terms: ReaderTerms,
-        check: Callable[[str], None] | None = None,
+        refused: AbstractSet[str] = frozenset(),
     ) -> LocatedFetch:
         """Locates the records for each of `cursors`. They have at most `max_bytes`, unless the first batch is larger.
-        `check` raises a BrokerError for a topic that the caller may not read."""
+        `refused` are the topics that the caller may not read."""
         fetch = LocatedFetch(answers=[], slices=[], awaited=[], size_bytes=0, errors=[])
         for cursor in cursors:
             try:
-                if check is not None:
-                    check(cursor.topic_partition.topic)
+                if refused and cursor.topic_partition.topic in refused:
+                    raise ErrorCode.TOPIC_AUTHORIZATION_FAILED.exception()
                 self._locate_one(fetch, cursor, max_bytes - fetch.size_bytes, terms)
             except BrokerError as error:
                 fetch.is_urgent = True
