@@ -6,6 +6,7 @@ import io
 import socket
 import ssl
 import struct
+from collections import deque
 from typing import Any
 
 from kio.serial import entity_reader, entity_writer
@@ -30,6 +31,8 @@ class KafkaWire:
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._correlation_id = 0
+        self._unanswered: deque[int] = deque()
+        """The correlation ids of the requests whose answers are not received yet."""
 
     def __enter__(self) -> KafkaWire:
         return self
@@ -44,8 +47,9 @@ class KafkaWire:
         return self.receive(api_key, version)
 
     def send(self, api_key: ApiKey, version: int, fields: messages.Fields) -> None:
-        """Sends a request whose answer the caller gets from `receive`."""
+        """Sends a request whose answer the caller gets from `receive`. May be called again before."""
         self._correlation_id += 1
+        self._unanswered.append(self._correlation_id)
         schema = request_schema(api_key, version)
         body = io.BytesIO()
         entity_writer(schema)(body, messages._make(schema, fields))
@@ -54,9 +58,9 @@ class KafkaWire:
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def receive(self, api_key: ApiKey, version: int) -> Any:
-        """Returns the answer to the last request."""
+        """Returns the answer to the first request that has none yet."""
         answer = self._read(struct.unpack(">i", self._read(4))[0])
-        assert struct.unpack_from(">i", answer) == (self._correlation_id,)
+        assert struct.unpack_from(">i", answer) == (self._unanswered.popleft(),)
         start = 5 if version >= SPOKEN[api_key].flexible and api_key is not ApiKey.API_VERSIONS else 4
         message, end = _read_message(response_schema(api_key, version), memoryview(answer), start)
         assert end == len(answer), f"{len(answer) - end} bytes after the answer"

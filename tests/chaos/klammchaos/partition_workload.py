@@ -14,6 +14,7 @@ import os
 import pathlib
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -283,11 +284,14 @@ class _Run:
         fail_overs_s = [struck.outage_s for struck in self._struck if struck.is_fail_over]
         session_ms = BROKER_CONFIGS["broker.session.timeout.ms"].default
         print(f"fail-overs: {_spread(fail_overs_s)}, of {len(fail_overs_s)}; broker.session.timeout.ms {session_ms}")
-        repeatable = sum(send.may_repeat for send in history.sends)
+        repeatable = {(send.partition, send.value) for send in history.sends if send.may_repeat}
+        copies = Counter((read.partition, read.value) for records in history.final.values() for read in records)
+        twice = sum(copies[name] > 1 for name in repeatable)
         print(
             f"sends: {len(history.sends)}, {', '.join(f'{count} {one.value}' for one, count in counts.items())};"
             f" polled {sum(1 for _ in history.polled())} from {len(history.consumptions)} beginnings; in the end"
-            f" {sum(map(len, history.final.values()))} records, {repeatable} of which may be there twice",
+            f" {sum(map(len, history.final.values()))} records; librdkafka may have written {len(repeatable)} twice,"
+            f" and {twice} of these are there twice",
             flush=True,
         )
 

@@ -64,12 +64,9 @@ class FullDisks:
         """Returns the number of full log directories."""
         return len(self._full)
 
-    def __contains__(self, log_dir: LogDir) -> bool:
-        return log_dir in self._full
-
     def on_full(self, log_dir: LogDir) -> None:
         """Resigns the replicas of a directory where a write found no space. Repeated calls have no effect."""
-        if log_dir in self._full:
+        if log_dir.is_full:
             return
         now_ms = self._clock.monotonic_ms()
         self._full[log_dir] = _Full(now_ms, now_ms)
