@@ -12,7 +12,7 @@ from tests.support.apache_kafka import running_kafka
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import running_cluster
 from tests.support.pipelined_producer import PipelinedProducer
-from tests.support.small_disk import empty, fill, small_disk
+from tests.support.small_disk import fill, make_space, small_disk
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
@@ -55,5 +55,5 @@ def answers(bootstrap: str, disk: pathlib.Path, partition: int) -> tuple[list[Er
         assert producer.send([b"before"], first_sequence=0) == [ErrorCode.none]
         fill(disk, left_bytes=LEFT_BYTES)
         at_first = producer.send(VALUES, first_sequence=1)
-        empty(disk)
+        make_space(disk)
         return at_first, producer.send(VALUES, first_sequence=1)

@@ -39,6 +39,6 @@ def fill(disk: pathlib.Path, *, left_bytes: int) -> None:
         os.posix_fallocate(filler.fileno(), 0, (space.f_bavail - left_bytes // space.f_bsize) * space.f_bsize)
 
 
-def empty(disk: pathlib.Path) -> None:
+def make_space(disk: pathlib.Path) -> None:
     """Removes the file of `fill`."""
     (disk / _FILLER).unlink()

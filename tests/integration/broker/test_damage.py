@@ -23,6 +23,7 @@ from tests.support import seeds
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.reading import read_all
+from tests.support.small_disk import fill, make_space, small_disk
 from tests.support.violation import verdict
 from tests.support.waiting import patience, wait_until
 
@@ -291,29 +292,13 @@ def test_a_torn_tail_of_the_offsets_topic_loses_no_group(cluster, rng):
 
 
 @pytest.fixture
-def small_disk(tmp_path) -> Iterator[pathlib.Path]:
-    """Yields a directory on a file system of 24 MiB."""
-    directory = tmp_path / "disk"
-    directory.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "klamm-test", directory], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small file system needs the right to mount one: {mounted.stderr.strip()}")
-    yield directory
-    subprocess.run(["umount", directory], check=True)
+def disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    with small_disk(tmp_path / "disk", 24) as path:
+        yield path
 
 
-def fill(disk: pathlib.Path, *, except_bytes: int) -> pathlib.Path:
-    """Writes a file that leaves only `except_bytes` of free space. Returns its path."""
-    status = os.statvfs(disk)
-    filler = disk / "filler"
-    filler.write_bytes(bytes(status.f_bavail * status.f_frsize - except_bytes))
-    return filler
-
-
-def test_a_full_disk_refuses_writes_and_everything_works_again_when_there_is_space(small_disk):
-    with running_cluster(small_disk) as cluster:
+def test_a_full_disk_refuses_writes_and_everything_works_again_when_there_is_space(disk):
+    with running_cluster(disk) as cluster:
         settings = {"bootstrap_servers": cluster.bootstrap}
         with (
             Admin(**settings, default_api_timeout_ms=4_000) as admin,
@@ -321,7 +306,7 @@ def test_a_full_disk_refuses_writes_and_everything_works_again_when_there_is_spa
         ):
             admin.create_topics([NewTopic(TP.topic, partition_count=1)])
             admin.alter_group_offsets(GROUP, {TP: OffsetAndMetadata(1)})
-            filler = fill(small_disk, except_bytes=200_000)
+            fill(disk, left_bytes=200_000)
 
             acknowledged = send_until_refused(producer)
             assert admin.list_topics().keys() == {TP.topic}
@@ -330,7 +315,7 @@ def test_a_full_disk_refuses_writes_and_everything_works_again_when_there_is_spa
             assert read_numbers(cluster.bootstrap) == list(range(acknowledged))
             assert cluster.running
 
-            filler.unlink()
+            make_space(disk)
             wait_until(lambda: late[-1] in admin.list_topics())  # the client got no refusal for this topic
             admin.create_topics([NewTopic("later", partition_count=1)])
             for topic in (TP.topic, *late, "later"):

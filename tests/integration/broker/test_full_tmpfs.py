@@ -22,7 +22,7 @@ from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import running_cluster
 from tests.support.log_steps import create_log
 from tests.support.pipelined_producer import PipelinedProducer
-from tests.support.small_disk import empty, fill, small_disk
+from tests.support.small_disk import fill, make_space, small_disk
 from tests.support.waiting import wait_until
 
 ORDERS = TopicPartition("orders", 0)
@@ -105,7 +105,7 @@ def test_the_batches_after_one_that_a_full_disk_refused_are_refused_like_it(tmp_
             too_large_and_small = [bytes(500_000), b"3", b"4"]
             refused = producer.send(too_large_and_small, first_sequence=2)
             assert refused == [ErrorCode.kafka_storage_error] * 3
-            empty(disk)
+            make_space(disk)
             assert producer.send(too_large_and_small, first_sequence=2) == [ErrorCode.none] * 3
         with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([ORDERS])

@@ -17,6 +17,7 @@ from klamm_controller.log.raft_store import DiskFullError, RaftStore
 from klamm_controller.raft.effects import Persist
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry, ReplicaKey, SnapshotId, Voter
+from tests.support.small_disk import small_disk
 from tests.support.waiting import patience
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -25,16 +26,9 @@ SNAPSHOT = SnapshotId(end_index=0, term=1)
 
 
 @pytest.fixture
-def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "klamm-test", path], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small file system needs the right to mount one: {mounted.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", "--lazy", path], check=True)
+def disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    with small_disk(tmp_path / "disk", 8) as path:
+        yield path
 
 
 def entry(index: int, data: bytes = bytes(10_000)) -> Persist:
@@ -65,13 +59,13 @@ def take_all_space(disk: pathlib.Path) -> None:
 
 
 def test_a_store_on_a_full_disk_can_be_read_and_accepts_writes_when_there_is_space(
-    small_disk: pathlib.Path,
+    disk: pathlib.Path,
 ) -> None:
-    store = RaftStore(small_disk / "db")
+    store = RaftStore(disk / "db")
     store.begin(VOTERS)
     store.write_snapshot_part(SNAPSHOT, 0, b"whole")
     store.name_snapshot(SNAPSHOT, VOTERS, 5)
-    filler = small_disk / "filler"
+    filler = disk / "filler"
     filler.write_bytes(bytes(4 << 20))
     refused = write_until_full(store)
     # If the test closed the database here, the error of the full disk would come a second later.
@@ -79,21 +73,21 @@ def test_a_store_on_a_full_disk_can_be_read_and_accepts_writes_when_there_is_spa
     filler.unlink()
     store.write([entry(refused)])
     store.close()
-    reopened = RaftStore(small_disk / "db")
+    reopened = RaftStore(disk / "db")
     assert [each.index for each in reopened.load().entries] == list(range(refused + 1))
     reopened.close()
 
 
-def test_a_store_that_finds_no_space_when_reopened_can_be_read_and_written_later(small_disk: pathlib.Path) -> None:
-    store = RaftStore(small_disk / "db")
+def test_a_store_that_finds_no_space_when_reopened_can_be_read_and_written_later(disk: pathlib.Path) -> None:
+    store = RaftStore(disk / "db")
     store.begin(VOTERS)
     store.write_snapshot_part(SNAPSHOT, 0, b"whole")
     store.name_snapshot(SNAPSHOT, VOTERS, 5)
-    filler = small_disk / "filler"
+    filler = disk / "filler"
     filler.write_bytes(bytes(4 << 20))
     written = write_until_full(store)
     for _attempt in range(5):
-        take_all_space(small_disk)  # opening the store may have freed some space
+        take_all_space(disk)  # opening the store may have freed some space
         with contextlib.suppress(DiskFullError):
             store.write([entry(written)])
             written += 1
@@ -104,14 +98,14 @@ def test_a_store_that_finds_no_space_when_reopened_can_be_read_and_written_later
     store.close()
 
 
-def test_a_store_without_space_can_be_closed(small_disk: pathlib.Path) -> None:
-    store = RaftStore(small_disk / "db")
+def test_a_store_without_space_can_be_closed(disk: pathlib.Path) -> None:
+    store = RaftStore(disk / "db")
     store.begin(VOTERS)
-    (small_disk / "filler").write_bytes(bytes(4 << 20))
+    (disk / "filler").write_bytes(bytes(4 << 20))
     refused = write_until_full(store)
     store.close()
-    (small_disk / "filler").unlink()
-    reopened = RaftStore(small_disk / "db")
+    (disk / "filler").unlink()
+    reopened = RaftStore(disk / "db")
     assert [each.index for each in reopened.load().entries] == list(range(refused))
     reopened.close()
 
@@ -121,21 +115,21 @@ ROUNDS = 12
 """The number of repetitions. In about one of ten, RocksDB would block a write until a flush that finds no space."""
 
 
-def fill_again_and_again(small_disk: pathlib.Path) -> None:
+def fill_again_and_again(disk: pathlib.Path) -> None:
     for number in range(ROUNDS):
-        store = RaftStore(small_disk / str(number))
+        store = RaftStore(disk / str(number))
         store.begin(VOTERS)
         write_until_full(store, random.Random(number).randbytes(LARGER_THAN_THE_WRITE_BUFFER))
         store.close()
-        shutil.rmtree(small_disk / str(number))
+        shutil.rmtree(disk / str(number))
 
 
-def test_a_write_does_not_wait_for_a_flush_that_finds_no_space(small_disk: pathlib.Path) -> None:
+def test_a_write_does_not_wait_for_a_flush_that_finds_no_space(disk: pathlib.Path) -> None:
     """The test needs a separate process. A thread that waits holds the interpreter's lock, so nothing could stop it."""
     program = (
         "import pathlib, sys\n"
         "from tests.integration.controller.test_full_store import fill_again_and_again\n"
         "fill_again_and_again(pathlib.Path(sys.argv[1]))\n"
     )
-    command = [sys.executable, "-c", program, small_disk]
+    command = [sys.executable, "-c", program, disk]
     subprocess.run(command, cwd=ROOT, check=True, timeout=patience())

@@ -142,8 +142,8 @@ class ProduceHandler:
             # No server has checked that the caller may write in this transaction (CVE-2018-17196).
             return self._all_denied(produce)
         topics = {one.topic_partition.topic for one in produce.partitions}
+        refused = refused_topics(AclOperation.WRITE, topics - INTERNAL_TOPICS)
         internal = topics & INTERNAL_TOPICS
-        refused = refused_topics(AclOperation.WRITE, topics - internal if internal else topics)
         if internal and not may_with_cluster(AclOperation.CLUSTER_ACTION):
             # Only servers write internal topics.
             refused |= internal
