@@ -46,6 +46,8 @@ quick-tests: setup
 
 test: setup  ## Lint and every test a laptop can run. Before each commit.
 	@sh tools/install_programs.sh "A part of make test" prometheus:prometheus kcat:kcat || true  # the tests say what they leave out
+	@# Alone, because Ubuntu has no such package.
+	@sh tools/install_programs.sh "A part of make test" kubectl:kubernetes-client || true
 	@# Beside each other: mypy has one core for itself, and the first tests wait for processes.
 	+@$(MAKE) --no-print-directory --jobs 2 lint tests
 
