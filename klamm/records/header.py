@@ -270,7 +270,17 @@ def assign_offset(
 
 def set_log_append_time(batch: bytearray | memoryview, append_time_ms: int) -> None:
     """Sets the broker's timestamp in one whole batch, in place. All its records then have this time."""
+    _set_timestamps(batch, TIMESTAMP_TYPE_MASK, append_time_ms)
+
+
+def set_create_time(batch: bytearray | memoryview, max_timestamp_ms: int) -> None:
+    """Lets the records of one whole batch have their own timestamps, in place. `max_timestamp_ms` is the largest of
+    them."""
+    _set_timestamps(batch, 0, max_timestamp_ms)
+
+
+def _set_timestamps(batch: bytearray | memoryview, timestamp_type: int, max_timestamp_ms: int) -> None:
     (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
-    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_MASK)
-    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, append_time_ms)
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes & ~TIMESTAMP_TYPE_MASK | timestamp_type)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, max_timestamp_ms)
     CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))

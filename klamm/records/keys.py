@@ -63,6 +63,12 @@ def read_keys(
     Raises a CorruptBatchError."""
     section = memoryview(batch)[HEADER_SIZE_BYTES:]
     data = decompress(header.compression, section, max_bytes=max_decompressed_bytes) if section else b""
+    return parse_keys(header, data)
+
+
+def parse_keys(header: BatchHeader, data: bytes) -> RecordKeys:
+    """Returns the keys in `data`, the decompressed records of the batch with this `header`. Raises
+    InvalidRecordError."""
     if not 0 <= header.record_count * RECORD_SIZE_BYTES_MIN <= len(data):
         raise InvalidRecordError(
             f"the batch at offset {header.base_offset} states {header.record_count} records in {len(data)} bytes"

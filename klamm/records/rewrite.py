@@ -1,4 +1,4 @@
-"""Writes a batch again with some of its records, for log compaction.
+"""Writes a batch again: with some of its records, for log compaction, or with another compression.
 
 The offsets of records stay the same, and so do base offset, last offset, sequence and producer of the batch. So encoded
 records are copied, and only the header is new. With a delete horizon (KIP-534) the base timestamp is the horizon, and
@@ -55,6 +55,12 @@ def retain_records(
         ),
         compress(header.compression, section),
     )
+
+
+def recompress(header: BatchHeader, records: bytes, compression: CompressionType) -> bytes:
+    """Returns the batch with the decompressed `records` in another compression. All other fields stay the same."""
+    attributes = header.attributes & ~COMPRESSION_MASK | compression
+    return _encode(header._replace(attributes=attributes), compress(compression, records))
 
 
 def retain_header(header: BatchHeader) -> bytes:

@@ -29,6 +29,7 @@ from klamm_broker.handlers.fetch import FetchHandler
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
 from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
+from klamm_broker.handlers.late_checks import LateChecks
 from klamm_broker.handlers.list_offsets import ListOffsetsHandler
 from klamm_broker.handlers.log_dirs import LogDirsHandler
 from klamm_broker.handlers.metadata import MissingTopics
@@ -39,6 +40,7 @@ from klamm_broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from klamm_broker.io.allocator import keep_request_memory
 from klamm_broker.io.metrics import watch_gauges
 from klamm_broker.io.record_reader import RecordReader
+from klamm_broker.io.record_thread import RecordThread
 from klamm_broker.io.replica_records import ReplicaRecords
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.transaction_registry import TransactionRegistry
@@ -119,6 +121,7 @@ class BrokerServer:
         self._is_member = False
         """True while the registration is kept up, so that `stop` must end it cleanly."""
         self._publishes_images = False
+        self._checks, self._lookups = RecordThread("record-checks"), RecordThread("time-lookups")
         self._records = RecordReader(self._disk, thread_count=COLD_READ_THREADS)
         self._memory = RequestMemory(config.queued_max_request_bytes)
         self._quotas = ClientQuotas(WindowSpan(config.quota_window_num, config.quota_window_size_seconds * 1000))
@@ -236,7 +239,8 @@ class BrokerServer:
         await self._replica_records.close()
         await self._producer_ids.close()
         await self._transaction_registry.close()
-        self._records.close()
+        for thread in (self._records, self._checks, self._lookups):
+            thread.close()
         self._logins.close()
         await self._storage.close(broker_epoch=self._epoch() if was_member else NOT_REGISTERED)
 
@@ -304,7 +308,10 @@ class BrokerServer:
         replicas, config = self._replicas, self._config
         return Handlers(
             produce=ProduceHandler(
-                replicas, self._produces, TransactionGuards(replicas, self._transaction_registry.add)
+                replicas,
+                self._produces,
+                TransactionGuards(replicas, self._transaction_registry.add),
+                LateChecks(self._checks, self._clock),
             ),
             fetch=FetchHandler(
                 replicas,
@@ -314,7 +321,7 @@ class BrokerServer:
                 fetch_max_bytes=config.fetch_max_bytes,
                 selector=replica_selector(config.replica_selector_class, replicas.brokers.live_rack),
             ),
-            list_offsets=ListOffsetsHandler(replicas),
+            list_offsets=ListOffsetsHandler(replicas, self._lookups),
             delete_records=DeleteRecordsHandler(replicas, self._replication.deletions),
             offset_for_leader_epoch=OffsetForLeaderEpochHandler(replicas),
             log_dirs=LogDirsHandler(self._logs, self._storage.moves),

@@ -52,7 +52,6 @@ BAD_RECORDS: dict[str, tuple[bytes, ErrorCode]] = {
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ),
     "control batch": (resealed(ATTRIBUTES_POSITION, struct.pack(">h", 0x20)), ErrorCode.INVALID_RECORD),
-    "stamped like a broker": (resealed(ATTRIBUTES_POSITION, struct.pack(">h", 0x08)), ErrorCode.INVALID_TIMESTAMP),
     "producer without a sequence": (resealed(43, struct.pack(">qhi", 4, 0, -1)), ErrorCode.INVALID_RECORD),
     "larger than max.message.bytes": (batch(1, value=bytes(5_000)), ErrorCode.MESSAGE_TOO_LARGE),
     "from the far future": (batch(1, timestamp_ms=2**62), ErrorCode.INVALID_TIMESTAMP),

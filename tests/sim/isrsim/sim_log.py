@@ -117,7 +117,7 @@ class SimLog:
         return self.records[end_offset - 1].chain if end_offset else NO_CHAIN
 
     def append_as_leader(
-        self, records: memoryview, *, leader_epoch: int, now_ms: int, guard: None = None
+        self, records: memoryview, *, leader_epoch: int, now_ms: int, guard: None = None, budget: None = None
     ) -> AppendResult:
         base_offset = self.log_end_offset
         batches = decode(records)

@@ -32,7 +32,9 @@ class PartitionsRpc:
             OffsetQuery(one.topic, one.partition, one.timestamp_ms, one.current_leader_epoch)
             for one in request.partitions
         )
-        listed = self._offsets.list_offsets(queries, isolation_level=request.isolation_level)
+        listed = await self._offsets.finish(
+            self._offsets.list_offsets(queries, isolation_level=request.isolation_level)
+        )
         return pb.ListOffsetsResponse(partitions=[_listed(*one) for one in listed])
 
     async def offset_for_leader_epoch(

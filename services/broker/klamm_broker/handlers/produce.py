@@ -2,9 +2,9 @@
 
 Kafka's `KafkaApis.handleProduceRequest`. Each partition has its own result, which does not affect the other partitions.
 The protocol layers refuse malformed requests before they call this handler. The broker appends immediately, on the
-event loop. Two kinds of produce wait before the append. A transaction's first write to a partition waits for the
+event loop. Three kinds of produce wait before the append. A transaction's first write to a partition waits for the
 coordinator. If the client already knows of an election that this broker does not know, its produce waits for the
-broker's metadata.
+broker's metadata. Records that are too many to be checked on the event loop are checked on a thread (`late_checks`).
 
 After the append, acks=all waits in the purgatory if other replicas are in sync. If the purgatory is full, the client
 gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the records, and other replicas may lack them.
@@ -12,6 +12,7 @@ gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the reco
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple
@@ -22,11 +23,14 @@ from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, RecordError
 from klamm.model import INTERNAL_TOPICS, TopicPartition
 from klamm.records.header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from klamm_broker.handlers.append_wait import wait_for_appends
+from klamm_broker.handlers.late_checks import LateChecks
 from klamm_broker.handlers.leader_hints import HINTED
 from klamm_broker.handlers.topic_rights import refused_topics
 from klamm_broker.handlers.transaction_guards import Guards, TransactionGuards
 from klamm_broker.io import metrics
 from klamm_broker.log.partition.partition_log import AppendResult, ShardWriter
+from klamm_broker.log.segment.check_budget import TURN_NS, CheckBudget, OverBudgetError
+from klamm_broker.log.segment.record_set import CheckedSet
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_news import DelayedNews
 from klamm_broker.replica.delayed_produce import PendingAppend
@@ -95,6 +99,8 @@ AnswersInTime = Coroutine[Any, Any, list[Produced]]
 
 _Pending = dict[TopicPartition, PendingAppend]
 """The appends that wait for other replicas, by partition."""
+_Late = dict[TopicPartition, asyncio.Future[CheckedSet]]
+"""The record sets that are being checked on a thread, by partition."""
 
 
 class ProduceHandler:
@@ -105,8 +111,13 @@ class ProduceHandler:
         replicas: ReplicaManager,
         produces: PurgatoryDriver,
         transactions: TransactionGuards,
+        late: LateChecks,
     ) -> None:
         self._replicas = replicas
+        self._late = late
+        self._checking = late.checking
+        self._budget = CheckBudget()
+        """The budget of the current request."""
         self._transactions = transactions
         self._produces = produces
 
@@ -188,11 +199,36 @@ class ProduceHandler:
         self, produce: Produce, guards: Guards, unknown_epochs: frozenset[TopicPartition]
     ) -> list[Produced] | AnswersInTime:
         pending: _Pending = {}
+        late: _Late = {}
+        self._budget.left_ns = TURN_NS
+        acks = produce.acks
         with tracing.span("append"):
-            answers = [self._append(one, produce.acks, guards, unknown_epochs, pending) for one in produce.partitions]
-        if produce.acks == ACKS_NONE:
+            answers = [
+                self._append(one, one.records, acks, guards, unknown_epochs, pending, late)
+                for one in produce.partitions
+            ]
+        if late:
+            return self._append_late(produce, guards, answers, pending, late)
+        if acks == ACKS_NONE:
             return []
         return self._await_replicas(answers, pending, produce.timeout_ms) if pending else answers
+
+    async def _append_late(
+        self, produce: Produce, guards: Guards, answers: list[Produced], pending: _Pending, late: _Late
+    ) -> list[Produced]:
+        """Appends the record sets that are being checked on a thread, in the order in which the checks end."""
+        for number, one in enumerate(produce.partitions):
+            if (checking := late.get(one.topic_partition)) is None:
+                continue
+            try:
+                checked = await checking
+            except BrokerError as error:
+                answers[number] = self._failed(one.topic_partition, error)
+                continue
+            answers[number] = self._append(one, checked, produce.acks, guards, _NO_PARTITIONS, pending, late)
+        if produce.acks == ACKS_NONE:
+            return []
+        return await self._await_replicas(answers, pending, produce.timeout_ms) if pending else answers
 
     async def _await_replicas(self, answers: Sequence[Produced], pending: _Pending, timeout_ms: int) -> list[Produced]:
         with tracing.span("replicate"):
@@ -202,12 +238,16 @@ class ProduceHandler:
     def _append(
         self,
         wanted: PartitionRecords,
+        records: memoryview | CheckedSet,
         acks: int,
         guards: Guards,
         unknown_epochs: frozenset[TopicPartition],
         pending: _Pending,
+        late: _Late,
     ) -> Produced:
-        topic_partition, records, leader_epoch, writer = wanted
+        """Appends records and returns the answer. If their checks would take the event loop too long, adds the future
+        checks to `late`, and returns an answer without meaning."""
+        topic_partition, sent, leader_epoch, writer = wanted
         try:
             if topic_partition in unknown_epochs:
                 # Or the epoch belongs to a deleted topic, and this topic has the same name.
@@ -218,9 +258,15 @@ class ProduceHandler:
             if isinstance(guard, BrokerError):
                 raise guard
             if writer is not None:
-                replica, appended = self._append_for_shard(topic_partition, writer, records, acks)
+                replica, appended = self._append_for_shard(topic_partition, writer, sent, acks)
+            elif self._checking and records is sent and topic_partition in self._checking:
+                return self._begin_late(topic_partition, sent, late)
             else:
-                replica, appended = self._replicas.append(topic_partition, records, acks=acks, guard=guard)
+                replica, appended = self._replicas.append(
+                    topic_partition, records, acks=acks, guard=guard, budget=self._budget
+                )
+        except OverBudgetError:
+            return self._begin_late(topic_partition, sent, late)
         except BrokerError as error:
             return self._failed(topic_partition, error)
         base_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
@@ -229,6 +275,10 @@ class ProduceHandler:
         if acks == ACKS_ALL and last_offset >= replica.high_watermark:
             pending[topic_partition] = PendingAppend(replica, last_offset + 1)
         return Produced(topic_partition, ErrorCode.NONE, "", base_offset, log_append_time_ms, log_start_offset)
+
+    def _begin_late(self, topic_partition: TopicPartition, records: memoryview, late: _Late) -> Produced:
+        late[topic_partition] = self._late.begin(self._replicas.leader(topic_partition), records)
+        return Produced(topic_partition)
 
     def _append_for_shard(
         self, topic_partition: TopicPartition, writer: ShardWriter, records: memoryview, acks: int

@@ -8,12 +8,13 @@ thread, so that clients cannot take all threads from the broker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import partial
 from time import thread_time
 from typing import Any, Final, TypeVar
 
 from klamm_broker.handlers.handlers import Handlers
+from klamm_broker.handlers.list_offsets import LateLookup, ListedOffset
 from klamm_broker.kafka import coordinators, log_dirs, messages, partitions
 from klamm_broker.kafka.acls import AclApis
 from klamm_broker.kafka.cluster import ClusterApis
@@ -41,7 +42,7 @@ ResultT = TypeVar("ResultT")
 LARGE_BYTES: Final = 64 * 1024
 """The size from which a request is decoded in a thread, and its answer encoded."""
 
-OffsetLookups = Generator[None, None, messages.Fields]
+OffsetLookups = Generator[None, None, Sequence[ListedOffset | LateLookup]]
 """The lookups of a ListOffsets, step by step."""
 ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
 """A handler of a request. It gets the request and its body as decoded by kio."""
@@ -106,21 +107,37 @@ class ColdApis:
         return result
 
     def list_offsets(self, request: Request) -> Parts | Coroutine[Any, Any, Parts]:
-        """Returns the body of the answer to a ListOffsets, or a coroutine if there are many partitions. Raises
-        MalformedRequestError."""
+        """Returns the body of the answer to a ListOffsets, or a coroutine if there are many partitions, or many records
+        to read. Raises MalformedRequestError."""
         if len(request.frame) >= LARGE_BYTES:
             return self._list_very_many_offsets(request)
-        work = partitions.list_offsets(request, messages.decode(request), self._list_offsets)
-        answer = self._slices.begin(work)
-        return self._list_many_offsets(request, work) if answer is None else [messages.encode(request, answer)]
+        lookups = partitions.list_offsets(request, messages.decode(request), self._list_offsets)
+        found = self._slices.begin(lookups)
+        listed = [one for one in found or () if isinstance(one, ListedOffset)]
+        if found is None or len(listed) < len(found):
+            return self._list_many_offsets(request, lookups, found)
+        fields = partitions.listed_fields(listed, request.version)
+        answer = self._slices.begin(fields)
+        return self._list_fields(request, fields) if answer is None else [messages.encode(request, answer)]
 
-    async def _list_many_offsets(self, request: Request, work: OffsetLookups) -> Parts:
-        return [messages.encode(request, await self._slices.finish(work))]
+    async def _list_many_offsets(
+        self, request: Request, lookups: OffsetLookups, found: Sequence[ListedOffset | LateLookup] | None
+    ) -> Parts:
+        """Returns the body of the answer. `found` is None if more lookups must be made."""
+        if found is None:
+            found = await self._slices.finish(lookups)
+        answers = await self._list_offsets.finish(found)
+        return await self._list_fields(request, partitions.listed_fields(answers, request.version))
+
+    async def _list_fields(self, request: Request, fields: Generator[None, None, messages.Fields]) -> Parts:
+        return [messages.encode(request, await self._slices.finish(fields))]
 
     async def _list_very_many_offsets(self, request: Request) -> Parts:
         wanted = await self._in_thread(request, partial(messages.decode, request))
-        answer = await self._slices.finish(partitions.list_offsets(request, wanted, self._list_offsets))
-        return [await self._in_thread(request, partial(messages.encode, request, answer))]
+        found = await self._slices.finish(partitions.list_offsets(request, wanted, self._list_offsets))
+        answers = await self._list_offsets.finish(found)
+        fields = await self._slices.finish(partitions.listed_fields(answers, request.version))
+        return [await self._in_thread(request, partial(messages.encode, request, fields))]
 
 
 def _timed(work: Callable[[], ResultT]) -> tuple[ResultT, float]:

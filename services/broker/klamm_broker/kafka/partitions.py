@@ -4,7 +4,7 @@ DescribeProducers."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 from klamm.errors import ErrorCode
@@ -19,7 +19,7 @@ from klamm.model import (
 )
 from klamm_broker.handlers.delete_records import DeletedRecords, DeleteRecordsHandler, RecordDeletion
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
-from klamm_broker.handlers.list_offsets import ListedOffset, ListOffsetsHandler, OffsetQuery
+from klamm_broker.handlers.list_offsets import LateLookup, ListedOffset, ListOffsetsHandler, OffsetQuery
 from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQuery, OffsetForLeaderEpochHandler
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
@@ -44,7 +44,9 @@ _PARTITIONS_PER_STEP: Final = 500
 """The partitions of a ListOffsets that are read or answered in one step."""
 
 
-def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> Generator[None, None, Fields]:
+def list_offsets(
+    request: Request, wanted: Any, handler: ListOffsetsHandler
+) -> Generator[None, None, Sequence[ListedOffset | LateLookup]]:
     """Looks up the offsets. Yields after each step."""
     named = Counter((topic.name, one.partition_index) for topic in wanted.topics for one in topic.partitions)
     looked_up, listed = [], []
@@ -63,10 +65,14 @@ def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> 
         yield
         answers += handler.list_offsets(looked_up[first : first + _QUERIES_PER_STEP], isolation_level=isolation_level)
     found = iter(answers)
-    results = [one if one.error_code else next(found) for one in listed]
+    return [one if one.error_code else next(found) for one in listed]
+
+
+def listed_fields(results: Sequence[ListedOffset], version: int) -> Generator[None, None, Fields]:
+    """Returns the fields of the answer. Yields after each step."""
     fields = []
     for one in results:
-        fields.append(_listed_offset(one, request.version))
+        fields.append(_listed_offset(one, version))
         if not len(fields) % _PARTITIONS_PER_STEP:
             yield
     described = iter(fields)

@@ -17,6 +17,8 @@ from klamm.model import AUDIT_TOPIC, INTERNAL_TOPICS, NO_LEADER_EPOCH, TopicId, 
 from klamm.records.header import BatchHeader
 from klamm_broker.log.partition.partition_log import AppendResult, PartitionLog, ShardWriter, TransactionEnd
 from klamm_broker.log.producers.verification import VerificationGuard
+from klamm_broker.log.segment.check_budget import CheckBudget
+from klamm_broker.log.segment.record_set import CheckedSet
 from klamm_broker.replica.follower_partition import FollowerPartition, FollowerUpdate, LeaderAnswer, LogEpochEnd
 from klamm_broker.replica.leadership import Brokers, FollowerFetch, IsrChange, Leadership
 from klamm_broker.replica.readable_bytes import PartitionBytes
@@ -258,7 +260,12 @@ class Partition:
         return LogEpochEnd(*self.log.epochs.end_offset_for(epoch, log_end_offset))
 
     def append(
-        self, records: memoryview, *, now_ms: int, guard: VerificationGuard | None = None
+        self,
+        records: memoryview | CheckedSet,
+        *,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+        budget: CheckBudget | None = None,
     ) -> tuple[AppendResult, bool]:
         """Appends a record set as the leader. Returns the result, and whether the high watermark moved.
 
@@ -266,7 +273,9 @@ class Partition:
         Raises as `PartitionLog.append_as_leader`, and InvalidTopicError for an internal topic."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
             raise _coordinators_only(self.topic_partition)
-        appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
+        appended = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard, budget=budget
+        )
         return appended, self._count(appended, len(records))
 
     def append_as_coordinator(

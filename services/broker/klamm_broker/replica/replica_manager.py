@@ -15,6 +15,8 @@ from klamm.records.header import BatchHeader
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir
 from klamm_broker.log.partition.partition_log import AppendResult, ShardWriter, TransactionEnd
 from klamm_broker.log.producers.verification import VerificationGuard
+from klamm_broker.log.segment.check_budget import CheckBudget
+from klamm_broker.log.segment.record_set import CheckedSet
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.offline_replicas import OfflineReplicas
@@ -189,10 +191,11 @@ class ReplicaManager:
     def append(
         self,
         topic_partition: TopicPartition,
-        records: memoryview,
+        records: memoryview | CheckedSet,
         *,
         acks: int,
         guard: VerificationGuard | None = None,
+        budget: CheckBudget | None = None,
     ) -> tuple[Partition, AppendResult]:
         """Appends a record set to a partition that this broker leads.
 
@@ -201,7 +204,9 @@ class ReplicaManager:
         if acks == -1:
             partition.check_min_isr()
         try:
-            appended, high_watermark_moved = partition.append(records, now_ms=self._clock.wall_ms(), guard=guard)
+            appended, high_watermark_moved = partition.append(
+                records, now_ms=self._clock.wall_ms(), guard=guard, budget=budget
+            )
         except DiskFull as error:
             self._observer.on_disk_full(error.log_dir)
             raise

@@ -30,6 +30,9 @@ class Scripted:
         self.given, self.terms = list(queries), terms
         return self.answers
 
+    async def finish(self, answers: list[Any]) -> list[Any]:
+        return answers
+
     offsets_for_leader_epochs = describe_producers = list_offsets
 
     async def delete_records(self, deletions: Iterable[Any], **terms: int) -> list[Any]:

@@ -1,103 +1,32 @@
-"""Tests the answer to a produce whose partition moves while it waits for the other replicas."""
+"""Tests the answers to produces that wait: for other replicas, or for checks on a thread."""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from pathlib import Path
+from typing import Any
 
-from klamm.errors import BrokerError, ErrorCode
-from klamm.model import TopicId, TopicPartition
+from klamm.errors import ErrorCode
+from klamm.records.compression import CompressionType
 from klamm.records.encoder import encode_batch
-from klamm_broker.handlers.produce import ACKS_ALL, PartitionRecords, Produce, Produced, ProduceHandler
-from klamm_broker.handlers.transaction_guards import TransactionGuards
-from klamm_broker.log.files.storage_failure import LogDir
-from klamm_broker.log.log_config import LogConfig
-from klamm_broker.purgatory.driver import PurgatoryDriver
-from klamm_broker.replica.leadership import IsrChange
-from klamm_broker.replica.partition import Partition
-from klamm_broker.replica.replica_manager import ReplicaManager
-from klamm_server.metadata.entities import NO_LEADER, PartitionImage
-from klamm_server.runtime.clock import SystemClock
-from tests.support.log_steps import create_log, open_logs
-
-NAME = TopicPartition("t", 0)
-TOPIC_ID = TopicId(uuid.UUID(int=7))
-THIS, OTHER = 1, 2
-
-
-class Observer:
-    """An observer that wakes parked produces, as the broker does."""
-
-    def __init__(self, produces: PurgatoryDriver) -> None:
-        self._produces = produces
-
-    def on_change(self, topic_partition: TopicPartition) -> None:
-        self._produces.check_and_complete(topic_partition)
-
-    def on_append(self, topic_partition: TopicPartition) -> None:
-        pass
-
-    def on_log_start(self, topic_partition: TopicPartition) -> None:
-        pass
-
-    def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
-        pass
-
-    def on_role(self, partition: Partition) -> None:
-        pass
-
-    def on_offline(self, topic_id: bytes, partition: int) -> None:
-        pass
-
-    def on_no_space(self, topic_id: bytes, partition: int) -> None:
-        pass
-
-    def on_disk_full(self, log_dir: LogDir) -> None:
-        pass
-
-
-def state(leader: int, leader_epoch: int) -> PartitionImage:
-    return PartitionImage(
-        partition=0,
-        replicas=(THIS, OTHER),
-        isr=(THIS, OTHER),
-        leader=leader,
-        leader_epoch=leader_epoch,
-        partition_epoch=leader_epoch,
-    )
-
-
-async def no_coordinator(*_: object) -> dict[TopicPartition, BrokerError]:
-    raise AssertionError("there is no transaction")
+from klamm_broker.handlers.produce import (
+    Produced,
+)
+from klamm_broker.log.log_config import LOG_APPEND_TIME
+from klamm_server.metadata.entities import NO_LEADER
+from tests.support.led_partition import OTHER, LedPartition, led_by
 
 
 async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> Produced:
-    clock = SystemClock()
-    produces = PurgatoryDriver(max_parked=10, clock=clock)
-    replicas = ReplicaManager(broker_id=THIS, clock=clock, observer=Observer(produces))
-    logs = open_logs(tmp_path, node_id=THIS)
-    partition = Partition(
-        NAME,
-        create_log(logs, NAME, TOPIC_ID, LogConfig()),
-        topic_id=TOPIC_ID,
-        broker_id=THIS,
-        high_watermark=0,
-        brokers=replicas.brokers,
-        lag_time_max_ms=1_000,
-    )
-    replicas.host(partition)
-    replicas.apply(partition, state(THIS, 1))
-    records = PartitionRecords(NAME, memoryview(encode_batch([(0, None, b"v", ())])))
-    handler = ProduceHandler(replicas, produces, TransactionGuards(replicas, no_coordinator))
-    answers = handler.serve(Produce(ACKS_ALL, 60_000, "", [records]))
+    broker = LedPartition(tmp_path)
+    answers = broker.produce(encode_batch([(0, None, b"v", ())]))
     assert not isinstance(answers, list)
     answering = asyncio.create_task(answers)
     await asyncio.sleep(0)
-    assert len(produces) == 1
-    replicas.apply(partition, state(leader, 2))
+    assert len(broker.produces) == 1
+    broker.replicas.apply(broker.partition, led_by(leader, 2))
     answer = (await answering)[0]
-    produces.close()
+    broker.close()
     return answer
 
 
@@ -116,3 +45,62 @@ def test_a_produce_whose_partition_has_no_leader_is_answered_without_a_leader(tm
     answer = asyncio.run(produce_while_the_leader_becomes(NO_LEADER, tmp_path))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader, answer.current_leader_epoch) == (-1, -1)
+
+
+MANY = 100_000
+"""The number of records that are too many for the event loop."""
+
+
+def many(**options: Any) -> bytes:
+    return encode_batch([(0, b"k", b"v", ())] * MANY, compression=CompressionType.ZSTD, **options)
+
+
+def few(**options: Any) -> bytes:
+    return encode_batch([(0, b"k", b"v", ())], **options)
+
+
+class TestManyRecords:
+    """The records are checked on a thread, and everything else is as with few records."""
+
+    def run(self, directory: Path, *batches: bytes, acks: int = 1, **config: Any) -> list[list[Produced]]:
+        """Returns the answers to one request for each batch. No request waits for the answers before it."""
+
+        async def produce_all() -> list[list[Produced]]:
+            broker = LedPartition(directory, **config)
+            waiting = [broker.produce(batch, acks) for batch in batches]
+            assert not isinstance(waiting[0], list)
+            answers = [one if isinstance(one, list) else await one for one in waiting]
+            self.end_offset = broker.partition.log.log_end_offset
+            broker.close()
+            return answers
+
+        return asyncio.run(produce_all())
+
+    def test_they_are_appended_before_what_is_sent_after_them(self, tmp_path: Path) -> None:
+        fields = {"producer_id": 7, "producer_epoch": 0}
+        first, second, third = (
+            many(base_sequence=0, **fields),
+            few(base_sequence=MANY, **fields),
+            few(base_sequence=MANY + 1, **fields),
+        )
+        answers = self.run(tmp_path, first, second, third)
+        assert [(one.error_code, one.base_offset) for [one] in answers] == [
+            (ErrorCode.NONE, 0),
+            (ErrorCode.NONE, MANY),
+            (ErrorCode.NONE, MANY + 1),
+        ]
+
+    def test_they_are_refused_with_the_same_error(self, tmp_path: Path) -> None:
+        no_keys = encode_batch([(0, None, b"v", ())] * MANY, compression=CompressionType.ZSTD)
+        [[answer], [after]] = self.run(tmp_path, no_keys, few(), cleanup_policy=("compact",))
+        assert answer.error_code is ErrorCode.INVALID_RECORD
+        assert answer.record_errors[0].batch_index == 0
+        assert after.base_offset == 0
+
+    def test_acks_0_has_no_answer(self, tmp_path: Path) -> None:
+        assert self.run(tmp_path, many(), acks=0) == [[]]
+        assert self.end_offset == MANY
+
+    def test_the_answer_has_the_timestamp_that_the_records_have(self, tmp_path: Path) -> None:
+        [[answer]] = self.run(tmp_path, many(), message_timestamp_type=LOG_APPEND_TIME, compression_type="gzip")
+        assert answer.log_append_time_ms > 0

@@ -12,6 +12,7 @@ from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery
+from klamm_broker.handlers.late_checks import LateChecks
 from klamm_broker.handlers.produce import ACKS_ALL, PartitionRecords, Produce, ProduceHandler
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.request_memory import RequestMemory
@@ -55,7 +56,9 @@ def produce(*partitions: PartitionRecords) -> list[tuple[TopicPartition, ErrorCo
     clock = SystemClock()
     replicas = ReplicaManager(broker_id=1, clock=clock, observer=NOTHING)
     produces = PurgatoryDriver(max_parked=10, clock=clock)
-    answers = ProduceHandler(replicas, produces, NOTHING).serve(Produce(ACKS_ALL, 60_000, "", partitions))
+    answers = ProduceHandler(replicas, produces, NOTHING, LateChecks(NOTHING, clock)).serve(
+        Produce(ACKS_ALL, 60_000, "", partitions)
+    )
     assert isinstance(answers, list)
     return [(one.topic_partition, one.error_code) for one in answers]
 

@@ -79,6 +79,9 @@ class PartitionNumbers:
     def list_offsets(self, queries: list[OffsetQuery], *, isolation_level: int) -> list[ListedOffset]:
         return [ListedOffset(one.topic, one.partition, offset=one.partition) for one in queries]
 
+    async def finish(self, answers: list[ListedOffset]) -> list[ListedOffset]:
+        return answers
+
 
 def list_offsets_of(count: int) -> Request:
     """Returns a ListOffsets for the latest offsets of `count` partitions."""

@@ -11,7 +11,7 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
 from klamm_broker.kafka.messages import Fields
-from klamm_broker.kafka.partitions import list_offsets
+from klamm_broker.kafka.partitions import list_offsets, listed_fields
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request
 from tests.support.cold_requests import answer_of
 
@@ -33,14 +33,13 @@ class ScriptedListOffsets:
         ]
 
 
-def finished(work: Generator[None, None, Fields]) -> Fields:
-    """Runs the lookups without a pause."""
+def finished(work: Generator[None, None, Any]) -> Any:
+    """Runs the work without a pause."""
     while True:
         try:
             next(work)
         except StopIteration as done:
-            answer: Fields = done.value
-            return answer
+            return done.value
 
 
 def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[int, int]]) -> list[Any]:
@@ -57,7 +56,8 @@ def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[in
     }
 
     async def handle(request: Request, wanted: Any) -> Fields:
-        return finished(list_offsets(request, wanted, handler))
+        found = finished(list_offsets(request, wanted, handler))
+        return finished(listed_fields(found, request.version))
 
     answer = asyncio.run(answer_of(handle, ApiKey.LIST_OFFSETS, version, fields))
     return [one for topic in answer.topics for one in topic.partitions]

@@ -11,10 +11,11 @@ from typing import NamedTuple
 from klamm.errors import ErrorCode
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache
 from klamm_broker.log.partition.log_segments import LogSegments
+from klamm_broker.log.segment.check_budget import CheckBudget
 from klamm_broker.log.segment.segment import Segment
 from klamm_broker.log.segment.segment_files import FileSlice
-from klamm_broker.log.segment.segment_reader import TimestampHit
 from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS
+from klamm_broker.log.segment.time_search import LargestSearch, OpenSearch, TimestampHit
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
 
 
@@ -119,30 +120,79 @@ class LogReader:
 
     # Offsets by time
 
-    def find_timestamp(self, timestamp_ms: int) -> TimestampHit | None:
-        """Returns the first record with this timestamp or a later one, or None. It searches from the log start."""
+    def find_timestamp(self, timestamp_ms: int, budget: CheckBudget | None = None) -> TimestampHit | None:
+        """Returns the first record with this timestamp or a later one, or None. It searches from the log start.
+
+        Raises CorruptBatchError, and OverBudgetError if the search needs more than `budget`."""
         segments = self._segments
         segments.check_usable()
         start_offset = segments.start_offset
         for segment in segments.items[segments.slot_of(start_offset) :]:
             if segment.indexes.largest.timestamp_ms < timestamp_ms:
                 continue
-            hit = segments.look_in(segment, lambda s: s.reader.find_timestamp(timestamp_ms, start_offset))
+            hit = segments.look_in(
+                segment, lambda s: s.reader.time_search(timestamp_ms, start_offset).run(s.files.fd, budget)
+            )
             if hit is not None:
                 return hit
         return None
 
-    def find_max_timestamp(self) -> TimestampHit | None:
-        """Returns the first record with the largest timestamp of the log, or None if no record has a timestamp
-        (KIP-734)."""
+    def open_time_search(self, timestamp_ms: int, start_offset: int) -> OpenSearch[TimestampHit | None] | None:
+        """Returns the search of `find_timestamp` in the first segment from `start_offset` on that may have the record,
+        for a thread. Returns None if no segment may have it."""
         segments = self._segments
         segments.check_usable()
+        start_offset = max(start_offset, segments.start_offset)
+        for segment in segments.items[segments.slot_of(start_offset) :]:
+            end_offset = segments.end_offset_of(segment)
+            if end_offset > start_offset and segment.indexes.largest.timestamp_ms >= timestamp_ms:
+                search = segments.look_in(segment, lambda s: s.reader.time_search(timestamp_ms, start_offset))
+                return OpenSearch(search, segments.reading(segment.files.duplicate_fd), end_offset)
+        return None
+
+    def find_max_timestamp(self, budget: CheckBudget | None = None) -> TimestampHit | None:
+        """Returns the first record with the largest timestamp of the log, or None if no record has a timestamp
+        (KIP-734). Raises as `find_timestamp`."""
+        segments = self._segments
+        segments.check_usable()
+        in_first_ms = None
+        if (search := self._largest_search()) is not None:
+            in_first_ms = segments.look_in(self._first(), lambda s: search.run(s.files.fd, budget))
+        timestamp_ms = self.max_timestamp_ms(in_first_ms)
+        return None if timestamp_ms == NO_TIMESTAMP_MS else self.find_timestamp(timestamp_ms, budget)
+
+    def open_largest_search(self) -> OpenSearch[int] | None:
+        """Returns the search of `find_max_timestamp` for the largest timestamp of the first segment, for a thread.
+        Returns None if its indexes know that timestamp."""
+        segments = self._segments
+        segments.check_usable()
+        search = self._largest_search()
+        if search is None:
+            return None
+        first = self._first()
+        return OpenSearch(search, segments.reading(first.files.duplicate_fd), segments.end_offset_of(first))
+
+    def max_timestamp_ms(self, in_first_ms: int | None) -> int:
+        """Returns the largest timestamp of the log, or -1 if no record has one. `in_first_ms` is that of the first
+        segment, or None if its indexes know it."""
+        segments = self._segments
+        first, *later = segments.items[segments.slot_of(segments.start_offset) :]
+        if in_first_ms is None:
+            in_first_ms = first.indexes.largest.timestamp_ms
+        return max([in_first_ms, *(segment.indexes.largest.timestamp_ms for segment in later)])
+
+    def _first(self) -> Segment:
+        """Returns the segment with the log start offset."""
+        return self._segments.items[self._segments.slot_of(self._segments.start_offset)]
+
+    def _largest_search(self) -> LargestSearch | None:
+        segments = self._segments
         start_offset = segments.start_offset
-        first, *later = segments.items[segments.slot_of(start_offset) :]
-        # In the first segment, the record with the largest timestamp may be below the log start.
-        in_first = segments.look_in(first, lambda s: s.reader.largest_timestamp_from(start_offset))
-        timestamp_ms = max([in_first, *(segment.indexes.largest.timestamp_ms for segment in later)])
-        return None if timestamp_ms == NO_TIMESTAMP_MS else self.find_timestamp(timestamp_ms)
+        return segments.look_in(self._first(), lambda s: s.reader.largest_search(start_offset))
+
+    def failed(self, error: OSError) -> Exception:
+        """Returns the exception for a search on a thread that could not read (`LogSegments.failed`)."""
+        return self._segments.failed(error, "read of")
 
     def earliest(self) -> TimestampHit:
         """Returns the log start offset with its epoch (-1 if unknown) and without a timestamp."""

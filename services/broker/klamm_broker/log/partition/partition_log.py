@@ -50,10 +50,12 @@ from klamm_broker.log.partition.segment_replacement import SegmentReplacement
 from klamm_broker.log.producers.log_producers import LogProducers
 from klamm_broker.log.producers.producer_state import Run
 from klamm_broker.log.producers.verification import VerificationGuard
+from klamm_broker.log.segment.check_budget import CheckBudget
 from klamm_broker.log.segment.offset_index import RELATIVE_OFFSET_MAX
 from klamm_broker.log.segment.record_set import (
     AppendOrigin,
     CheckedBatch,
+    CheckedSet,
     RecordSet,
     as_replicated,
     check_produced,
@@ -192,7 +194,13 @@ class PartitionLog:
     # Appending
 
     def append_as_leader(
-        self, records: Buffer, *, leader_epoch: int, now_ms: int, guard: VerificationGuard | None = None
+        self,
+        records: Buffer | CheckedSet,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+        budget: CheckBudget | None = None,
     ) -> AppendResult:
         """Checks a record set, assigns offsets, and writes it with one system call.
 
@@ -200,7 +208,12 @@ class PartitionLog:
         begins with this set (`begin_verification`). `records` is neither kept nor changed. Raises the exceptions of
         `check_produced` and `LogProducers.check`, and DiskFull."""
         self.segments.check_usable()
-        batches = check_produced(records, self.segments.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
+        if isinstance(records, CheckedSet):
+            batches, now_ms = records.batches, records.now_ms
+        else:
+            batches = check_produced(
+                records, self.segments.config, now_ms=now_ms, origin=AppendOrigin.CLIENT, budget=budget
+            )
         try:
             duplicate = self.producers.check([header for header, _ in batches], guard=guard)
         except _OutOfOrderSequenceNumberError:

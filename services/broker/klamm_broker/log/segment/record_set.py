@@ -1,26 +1,26 @@
 """Checks a record set before a leader appends it, and assigns its offsets.
 
 A record set is the batches of one produce request for one partition, or of one replica fetch. The checks read batch
-headers and the checksum once. They read records only if a config requires it: another `compression.type`, a bounded
-`message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure: bytes
-in, buffers out. Follows Kafka's `LogValidator`, but does not read each record of a batch that is stored unchanged
-(docs/decisions/022 explains why). If a batch is refused because of some records, they are read once more to name them
-(KIP-467).
+headers and the checksum once. Of a client's records, they read lengths and timestamps, because some clients leave a
+wrong largest timestamp in the header. They read more only if a config requires it: another `compression.type`, a
+bounded `message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure:
+bytes in, buffers out. Follows Kafka's `LogValidator`, which reads all fields of each record (docs/decisions/022).
+If a batch is refused because of some records, they are read once more to name them (KIP-467).
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
 from klamm.errors import ErrorCode, RecordError
 from klamm.model import TopicPartition
-from klamm.records.compression import CompressionType
+from klamm.records.compression import CompressionType, decompress
 from klamm.records.contents import MAX_DECOMPRESSED_BYTES
 from klamm.records.control import ControlRecord, ControlRecordType, decode_control_record
 from klamm.records.decoder import decode_batch
-from klamm.records.encoder import encode_batch
 from klamm.records.errors import DecompressedTooLargeError
 from klamm.records.header import (
     COMPRESSION_MASK,
@@ -34,17 +34,26 @@ from klamm.records.header import (
     iter_headers,
     offset_prefix,
     read_header,
+    set_create_time,
     set_log_append_time,
     validate_batch,
 )
-from klamm.records.keys import RecordKeys, read_keys
+from klamm.records.keys import RecordKeys, parse_keys
 from klamm.records.record import RECORD_SIZE_BYTES_MIN
+from klamm.records.record_times import check_count, largest_timestamp_ms
+from klamm.records.rewrite import recompress
 from klamm_broker.log.files.storage_failure import UnexpectedOffset
 from klamm_broker.log.log_config import CREATE_TIME, NO_LIMIT_MS, LogConfig
+from klamm_broker.log.segment.check_budget import (
+    COMPRESSED_BYTE_NS,
+    DECOMPRESSED_BYTE_NS,
+    KEY_NS,
+    RECORD_NS,
+    CheckBudget,
+    OverBudgetError,
+)
 from klamm_broker.log.segment.time_index import latest_timestamp_ms
 
-_LOOK_MAX_BYTES: Final = 8 * 1024**2
-"""If the header alone condemns a batch with larger records, the records are not read to name them."""
 _RECORD_ERRORS_MAX: Final = 1_000
 """The most refused records that an answer names, because a batch can have a hundred thousand."""
 
@@ -73,6 +82,20 @@ class CheckedBatch(NamedTuple):
     data: Buffer
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedSet:
+    """A record set of a client that was checked before the append."""
+
+    batches: list[CheckedBatch]
+    size_bytes: int
+    """The size of the set as the client sent it."""
+    now_ms: int
+    """The time of the check, which is the timestamp of the records with LogAppendTime."""
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+
 class RecordSet(NamedTuple):
     """A record set that is ready for `Segment.append`."""
 
@@ -85,12 +108,15 @@ class RecordSet(NamedTuple):
     """The largest timestamp of the set, or -1 if no record has one."""
 
 
-def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: AppendOrigin) -> list[CheckedBatch]:
-    """Checks the batches of `records` and returns them as they will be stored. The config may require compression or
-    new timestamps.
+def check_produced(
+    records: Buffer, config: LogConfig, *, now_ms: int, origin: AppendOrigin, budget: CheckBudget | None = None
+) -> list[CheckedBatch]:
+    """Checks the batches of `records` and returns them as they will be stored. A batch whose header has another largest
+    timestamp than its records gets the right one. The config may require compression or new timestamps.
 
     Raises CorruptBatchError, or the exception of INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
-    RECORD_LIST_TOO_LARGE. The first two have `record_errors` if single records caused them."""
+    RECORD_LIST_TOO_LARGE. The first two have `record_errors` if single records caused them. Raises OverBudgetError if
+    the checks need more than `budget`; None has no bound."""
     view = memoryview(records)
     checked: list[CheckedBatch] = []
     position = size = record_count = 0
@@ -98,8 +124,11 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
         header = validate_batch(view, position)
         end = position + header.size_bytes
         _check_header(header, config, origin)
-        _check_records(header, view[position:end], config, now_ms, origin, record_count)
-        batch = _rewritten(CheckedBatch(header, view[position:end]), config, now_ms)
+        batch = CheckedBatch(header, view[position:end])
+        if not header.is_control:
+            batch = _check_records(batch, config, now_ms, origin, record_count, budget)
+        if config.message_timestamp_type != CREATE_TIME:
+            batch = _stamped(batch, now_ms)
         batch_bytes = len(batch.data)
         if batch_bytes > config.max_message_bytes:
             raise ErrorCode.MESSAGE_TOO_LARGE.exception(
@@ -130,32 +159,91 @@ def _check_header(header: BatchHeader, config: LogConfig, origin: AppendOrigin) 
         raise ErrorCode.INVALID_RECORD.exception("a transactional batch has no producer id")
     if not attributes & COMPRESSION_MASK:
         _check_room(header)
-    if config.message_timestamp_type != CREATE_TIME or origin is not AppendOrigin.CLIENT:
-        return
-    if attributes & TIMESTAMP_TYPE_MASK:
-        raise ErrorCode.INVALID_TIMESTAMP.exception("a producer may not set the type LogAppendTime")
 
 
 def _check_records(
-    header: BatchHeader, data: Buffer, config: LogConfig, now_ms: int, origin: AppendOrigin, first_index: int
-) -> None:
-    """Checks the records if a config requires it, or if the header has a timestamp that is too new."""
-    if header.is_control:
-        return
+    batch: CheckedBatch,
+    config: LogConfig,
+    now_ms: int,
+    origin: AppendOrigin,
+    first_index: int,
+    budget: CheckBudget | None,
+) -> CheckedBatch:
+    """Checks the records as far as the config requires it. Returns the batch with the right largest timestamp and the
+    topic's compression, usually the same object."""
+    header = batch.header
     created = config.message_timestamp_type == CREATE_TIME
-    too_new = created and origin is AppendOrigin.CLIENT and _too_new(header.max_timestamp_ms, config, now_ms)
-    dated = created and config.message_timestamp_before_max_ms != NO_LIMIT_MS
-    if not (config.is_compacted or dated or too_new):
-        return
+    # Servers write right headers.
+    is_timed = created and origin is AppendOrigin.CLIENT
+    is_dated = created and config.message_timestamp_before_max_ms != NO_LIMIT_MS
+    compression = None if config.compression_type == "producer" else _other_compression(header, config)
+    is_compacted = "compact" in config.cleanup_policy
+    if not (is_timed or is_dated or is_compacted or compression is not None):
+        return batch
+    records = _decompressed(batch, budget)
+    if budget is not None:
+        budget.take(RECORD_NS * header.record_count)
+    is_too_new = False
+    if is_timed:
+        max_timestamp_ms = largest_timestamp_ms(header, records)
+        if max_timestamp_ms != header.max_timestamp_ms or header.attributes & TIMESTAMP_TYPE_MASK:
+            batch = _with_create_time(batch, max_timestamp_ms)
+        is_too_new = max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms
+    elif compression is not None:
+        check_count(header, records)
+    if is_compacted or is_dated or is_too_new:
+        if budget is not None:
+            budget.take(KEY_NS * header.record_count)
+        _check_each(batch.header, parse_keys(header, bytes(records)), config, now_ms, first_index)
+    if compression is None:
+        return batch
+    if budget is not None:
+        budget.take(COMPRESSED_BYTE_NS * len(records))
+    data = recompress(batch.header, bytes(records), compression)
+    return CheckedBatch(read_header(data), data)
+
+
+def _other_compression(header: BatchHeader, config: LogConfig) -> CompressionType | None:
+    """Returns the compression that the topic requires, or None if the batch has it already."""
+    wanted = compression_of(config.compression_type)
+    return None if header.compression is wanted else wanted
+
+
+def _decompressed(batch: CheckedBatch, budget: CheckBudget | None) -> Buffer:
+    """Returns the records of a batch, without a copy if they are not compressed. Raises CorruptBatchError or
+    OverBudgetError."""
+    header, data = batch
+    section = memoryview(data)[HEADER_SIZE_BYTES:]
+    if not header.attributes & COMPRESSION_MASK:
+        return section
+    if budget is None:
+        return decompress(header.compression, section, max_bytes=MAX_DECOMPRESSED_BYTES)
     try:
-        records = read_keys(data, header, max_decompressed_bytes=_LOOK_MAX_BYTES if too_new else MAX_DECOMPRESSED_BYTES)
+        records = decompress(header.compression, section, max_bytes=budget.left_ns // DECOMPRESSED_BYTE_NS)
     except DecompressedTooLargeError:
-        if too_new:
-            raise ErrorCode.INVALID_TIMESTAMP.exception(too_new) from None
-        raise
-    if config.is_compacted and None in records.keys:
-        _refuse_records(header, records, config, now_ms, first_index)
-    if too_new or (dated and any(_too_old(one, config, now_ms) for one in _timestamps(header, records))):
+        raise OverBudgetError from None
+    budget.take(DECOMPRESSED_BYTE_NS * len(records))
+    return records
+
+
+def _with_create_time(batch: CheckedBatch, max_timestamp_ms: int) -> CheckedBatch:
+    """Returns the batch with this largest timestamp in its header and with the timestamps of its records, as Kafka's
+    broker stores it. Some clients leave -1, 0 or the first record's timestamp there."""
+    corrected = bytearray(batch.data)
+    set_create_time(corrected, max_timestamp_ms)
+    return CheckedBatch(read_header(corrected), corrected)
+
+
+def _check_each(header: BatchHeader, records: RecordKeys, config: LogConfig, now_ms: int, first_index: int) -> None:
+    """Checks the key and the timestamp of each record. `header` has the right largest timestamp."""
+    created = config.message_timestamp_type == CREATE_TIME
+    if (config.is_compacted and None in records.keys) or (
+        created
+        and (
+            _too_new(header.max_timestamp_ms, config, now_ms)
+            or any(_too_old(one, config, now_ms) for one in _timestamps(header, records))
+        )
+    ):
         _refuse_records(header, records, config, now_ms, first_index)
     if config.is_compacted:
         _check_last_offset(header, records)
@@ -176,9 +264,6 @@ def _refuse_records(
             code = ErrorCode.INVALID_TIMESTAMP
         if message:
             errors.append(RecordError(first_index + index, message))
-    if not errors:
-        # Only the header's timestamp is out of range.
-        raise ErrorCode.INVALID_TIMESTAMP.exception(_out_of_range(header.max_timestamp_ms, config, now_ms))
     first = errors[0]
     refused = code.exception(
         f"{len(errors)} of {len(records.keys)} records were refused; record {first.batch_index}: {first.message}"
@@ -241,16 +326,8 @@ def _check_room(header: BatchHeader) -> None:
         )
 
 
-def _rewritten(batch: CheckedBatch, config: LogConfig, now_ms: int) -> CheckedBatch:
-    """Returns the batch in the form to store. Usually this is the same object."""
-    header = batch.header
-    create_time = config.message_timestamp_type == CREATE_TIME
-    if config.compression_type != "producer" and not header.is_control:
-        wanted = compression_of(config.compression_type)
-        if header.compression is not wanted:
-            batch = recompress(batch, wanted)
-    if create_time:
-        return batch
+def _stamped(batch: CheckedBatch, now_ms: int) -> CheckedBatch:
+    """Returns the batch with the broker's time as the timestamp of all its records."""
     stamped = bytearray(batch.data)
     set_log_append_time(stamped, now_ms)
     return CheckedBatch(read_header(stamped), stamped)
@@ -261,24 +338,6 @@ def compression_of(compression_type: str) -> CompressionType:
     if compression_type == "uncompressed":
         return CompressionType.NONE
     return CompressionType.from_name(compression_type)
-
-
-def recompress(batch: CheckedBatch, compression: CompressionType) -> CheckedBatch:
-    """Encodes the same records and producer fields with another codec. Raises CorruptBatchError."""
-    header = batch.header
-    records = decode_batch(batch.data, check_crc=False)
-    data = encode_batch(
-        [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
-        base_offset=header.base_offset,
-        partition_leader_epoch=header.partition_leader_epoch,
-        compression=compression,
-        timestamp_type=header.timestamp_type,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
-    )
-    return CheckedBatch(read_header(data), data)
 
 
 def with_offsets(batches: Sequence[CheckedBatch], base_offset: int, leader_epoch: int) -> RecordSet:

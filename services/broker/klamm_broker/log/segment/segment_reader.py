@@ -7,9 +7,7 @@ damaged there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from klamm.records.decoder import decode_batch
 from klamm.records.errors import CorruptBatchError
 from klamm.records.header import BatchHeader
 from klamm_broker.log.segment.batch_scan import scan_headers
@@ -17,15 +15,7 @@ from klamm_broker.log.segment.batch_starts import BatchStarts
 from klamm_broker.log.segment.offset_index import CorruptIndexError, IndexEntry
 from klamm_broker.log.segment.segment_files import FileSlice, SegmentFiles
 from klamm_broker.log.segment.segment_indexes import SegmentIndexes
-from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS, latest_timestamp_ms
-
-
-class TimestampHit(NamedTuple):
-    """A record found by its timestamp."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
+from klamm_broker.log.segment.time_search import LargestSearch, TimeSearch
 
 
 class SegmentReader:
@@ -105,28 +95,20 @@ class SegmentReader:
 
     # By time
 
-    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampHit | None:
-        """Returns the first record at or after `start_offset` whose timestamp is `timestamp_ms` or later, or None."""
+    def time_search(self, timestamp_ms: int, start_offset: int) -> TimeSearch:
+        """Returns the search for the first record at or after `start_offset` whose timestamp is `timestamp_ms` or
+        later."""
         entry = self._indexes.times.lookup(timestamp_ms)
-        start = self._indexes.offsets.lookup(max(entry.offset, start_offset)).position
-        for position, header in self._files.headers(start):
-            if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
-                continue
-            batch = self._files.read(FileSlice(position, header.size_bytes))
-            for record in decode_batch(batch):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                    return TimestampHit(record.timestamp_ms, record.offset, header.partition_leader_epoch)
-        return None
+        position = self._indexes.offsets.lookup(max(entry.offset, start_offset)).position
+        return TimeSearch(self._files.disk, position, self._files.size_bytes, timestamp_ms, start_offset)
 
-    def largest_timestamp_from(self, start_offset: int) -> int:
-        """Returns the largest timestamp of the records at or after `start_offset`, or -1."""
+    def largest_search(self, start_offset: int) -> LargestSearch | None:
+        """Returns the search for the largest timestamp of the records at or after `start_offset`, or None if it is the
+        largest timestamp of the segment."""
         if start_offset <= self._files.base_offset:
-            return self._indexes.largest.timestamp_ms
+            return None
         found = self.find_batch(start_offset)
-        if found is None:
-            return NO_TIMESTAMP_MS
-        position, header = found
-        first = decode_batch(self._files.read(FileSlice(position, header.size_bytes)))
-        in_first = [record.timestamp_ms for record in first if record.offset >= start_offset]
-        after = [latest_timestamp_ms(header) for _, header in self._files.headers(position + header.size_bytes)]
-        return max([NO_TIMESTAMP_MS, *in_first, *after])
+        position = self._files.size_bytes if found is None else found[0]
+        if found is not None and self._indexes.largest.offset > found[1].last_offset:
+            return None
+        return LargestSearch(self._files.disk, position, self._files.size_bytes, start_offset)

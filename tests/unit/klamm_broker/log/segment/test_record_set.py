@@ -13,9 +13,16 @@ from klamm.records.compression import CompressionType
 from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
-from klamm.records.header import TimestampType, iter_headers, set_log_append_time, validate_batch
+from klamm.records.header import (
+    TimestampType,
+    iter_headers,
+    read_header,
+    set_create_time,
+    set_log_append_time,
+    validate_batch,
+)
 from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
-from klamm_broker.log.segment import record_set
+from klamm_broker.log.segment.check_budget import CheckBudget, OverBudgetError
 from klamm_broker.log.segment.record_set import AppendOrigin, CheckedBatch, check_produced, with_offsets
 
 NOW = 1_000_000
@@ -39,6 +46,13 @@ def blamed(records: Any, **config: Any) -> tuple[ErrorCode, list[tuple[int, str]
     with pytest.raises(BrokerError) as caught:
         check(records, **config)
     return caught.value.code, [(index, text.split()[0]) for index, text in caught.value.record_errors]
+
+
+def with_max_timestamp(batch: bytes, max_timestamp_ms: int) -> bytearray:
+    """Returns the batch as a client seals it that states this largest timestamp."""
+    sealed = bytearray(batch)
+    set_create_time(sealed, max_timestamp_ms)
+    return sealed
 
 
 def test_accepted_batches_are_the_senders_bytes(make_batch) -> None:
@@ -115,9 +129,11 @@ def test_records_with_timestamps_too_far_from_now_are_refused(make_batch) -> Non
     assert check(make_batch(1, timestamps=[-1]), message_timestamp_before_max_ms=1)
 
 
-def test_a_producer_may_not_claim_log_append_time(make_batch) -> None:
-    stamped = make_batch(1, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    assert refused(stamped) is ErrorCode.INVALID_TIMESTAMP
+def test_a_producer_that_claims_log_append_time_gets_its_own_timestamps(make_batch) -> None:
+    claimed = bytearray(make_batch(3, timestamps=[1, 5, 2]))
+    set_log_append_time(claimed, 9)
+    [checked] = check(claimed)
+    assert (checked.header.timestamp_type, checked.header.max_timestamp_ms) == (TimestampType.CREATE_TIME, 5)
 
 
 def test_log_append_time_stamps_every_record(make_batch) -> None:
@@ -205,23 +221,90 @@ class TestRecordErrors:
         ):
             check(self.batch(), cleanup_policy=self.COMPACTED)
 
-    def test_a_wrong_timestamp_in_the_batch_header_names_no_record(self) -> None:
-        batch = bytearray(self.batch([(NOW, b"k")]))
-        struct.pack_into(">q", batch, 35, NOW + 101)
-        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
-        assert blamed(batch, message_timestamp_after_max_ms=100) == (ErrorCode.INVALID_TIMESTAMP, [])
+    def test_a_wrong_timestamp_in_the_batch_header_refuses_no_record(self) -> None:
+        batch = with_max_timestamp(self.batch([(NOW, b"k")]), NOW + 101)
+        [checked] = check(batch, message_timestamp_after_max_ms=100)
+        assert checked.header.max_timestamp_ms == NOW
+
+    def test_a_header_does_not_hide_a_record_that_is_too_new(self) -> None:
+        batch = with_max_timestamp(self.batch([(NOW, b"k"), (NOW + 101, b"k")]), NOW)
+        assert blamed(batch, message_timestamp_after_max_ms=100) == (
+            ErrorCode.INVALID_TIMESTAMP,
+            [(1, "timestamp")],
+        )
 
     def test_at_most_a_thousand_invalid_records_are_named(self) -> None:
         code, errors = blamed(self.batch([(NOW, None)] * 1_500), cleanup_policy=self.COMPACTED)
         assert (code, [index for index, _ in errors]) == (ErrorCode.INVALID_RECORD, list(range(1_000)))
 
-    def test_invalid_records_of_a_large_batch_are_not_named(self, monkeypatch) -> None:
-        monkeypatch.setattr(record_set, "_LOOK_MAX_BYTES", 100)
-        batch = self.batch([(NOW + 101, b"k" * 200)], compression=CompressionType.ZSTD)
-        assert blamed(batch, message_timestamp_after_max_ms=100) == (ErrorCode.INVALID_TIMESTAMP, [])
-
     def test_a_batch_that_is_too_large_is_refused_without_naming_records(self) -> None:
         assert blamed(self.batch([(NOW, b"k" * 100)]), max_message_bytes=10) == (ErrorCode.MESSAGE_TOO_LARGE, [])
+
+
+class TestLargestTimestamp:
+    """The header of a stored batch has the largest timestamp of its records, whatever the client wrote there."""
+
+    @pytest.mark.parametrize("wrong", [-1, 0, NOW, NOW + 1, NOW + 10**12])
+    @pytest.mark.parametrize("compression", CompressionType)
+    def test_a_wrong_one_is_corrected(self, make_batch, compression, wrong) -> None:
+        batch = make_batch(40, compression=compression, timestamps=[NOW + number % 7 for number in range(40)])
+        assert read_header(batch).max_timestamp_ms == NOW + 6
+        [checked] = check(with_max_timestamp(batch, wrong), message_timestamp_after_max_ms=10)
+        assert bytes(checked.data) == batch
+        assert checked.header == validate_batch(checked.data)
+
+    def test_it_is_written_into_the_indexes_and_the_answer_of_a_set(self, make_batch) -> None:
+        batch = make_batch(2, timestamps=[NOW, NOW + 3])
+        found = with_offsets(check(with_max_timestamp(batch, -1)), base_offset=5, leader_epoch=1)
+        assert found.max_timestamp_ms == found.batches[0].max_timestamp_ms == NOW + 3
+
+    def test_records_without_timestamp_keep_none(self, make_batch) -> None:
+        [checked] = check(with_max_timestamp(make_batch(2, timestamps=[-1, -1]), NOW))
+        assert checked.header.max_timestamp_ms == -1
+
+    def test_a_count_that_is_not_that_of_the_records_is_refused(self, make_batch) -> None:
+        batch = bytearray(make_batch(3))
+        struct.pack_into(">i", batch, 23, 3)
+        struct.pack_into(">i", batch, 57, 4)
+        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+        assert refused(batch) is ErrorCode.INVALID_RECORD
+
+    def test_the_topics_compression_keeps_it(self, make_batch) -> None:
+        batch = make_batch(2, timestamps=[NOW, NOW + 3])
+        [checked] = check(with_max_timestamp(batch, -1), compression_type="zstd")
+        assert checked.header.compression is CompressionType.ZSTD
+        assert checked.header.max_timestamp_ms == NOW + 3
+        assert decode_batch(checked.data) == decode_batch(batch)
+
+
+class TestBudget:
+    def check(self, batch: Any, left_ns: int, **config: Any) -> CheckBudget:
+        budget = CheckBudget(left_ns)
+        check_produced(batch, LogConfig(**config), now_ms=NOW, origin=AppendOrigin.CLIENT, budget=budget)
+        return budget
+
+    def test_a_few_records_fit(self, make_batch) -> None:
+        assert 0 < self.check(make_batch(3, compression=CompressionType.GZIP), 5_000_000).left_ns < 5_000_000
+
+    @pytest.mark.parametrize("config", [{}, {"cleanup_policy": ("compact",)}, {"compression_type": "gzip"}])
+    @pytest.mark.parametrize("compression", [CompressionType.NONE, CompressionType.ZSTD])
+    def test_too_many_records_are_refused_before_they_are_read(self, make_batch, compression, config) -> None:
+        batch = make_batch(1_000, compression=compression)
+        with pytest.raises(OverBudgetError):
+            self.check(batch, 50_000, **config)
+
+    def test_a_batch_that_becomes_too_large_is_refused_while_it_is_decompressed(self) -> None:
+        batch = encode_batch([(NOW, b"k", bytes(1_000_000), ())], compression=CompressionType.ZSTD)
+        with pytest.raises(OverBudgetError):
+            self.check(batch, 900_000)
+
+    def test_batches_of_one_set_share_it(self, make_batch) -> None:
+        self.check(make_batch(30), 4_000)
+        with pytest.raises(OverBudgetError):
+            self.check(make_batch(30) + make_batch(30), 4_000)
+
+    def test_nothing_is_read_with_the_brokers_timestamps(self, make_batch) -> None:
+        assert self.check(make_batch(30), 0, message_timestamp_type=LOG_APPEND_TIME).left_ns == 0
 
 
 class TestCompactedTopics:

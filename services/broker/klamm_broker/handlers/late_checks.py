@@ -1,0 +1,48 @@
+"""Checks record sets on a thread if the checks would take the event loop too long.
+
+A partition's record sets are appended in the order of their requests. So while a set of a partition is being checked,
+later sets of the same partition are checked on the thread too. The thread ends its work in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from klamm.model import TopicPartition
+from klamm_broker.io.record_thread import RecordThread
+from klamm_broker.log.segment.record_set import AppendOrigin, CheckedSet, check_produced
+from klamm_broker.replica.partition import Partition
+from klamm_server.runtime.clock import Clock
+
+
+class LateChecks:
+    """The record sets that are being checked on a thread."""
+
+    def __init__(self, thread: RecordThread, clock: Clock) -> None:
+        self._thread = thread
+        self._clock = clock
+        self.checking: Counter[TopicPartition] = Counter()
+        """The number of record sets of each partition that are being checked."""
+
+    def begin(self, partition: Partition, records: memoryview) -> asyncio.Future[CheckedSet]:
+        """Begins to check the records of a client. The future raises the exceptions of `check_produced`. The caller
+        appends the checked set in the turn in which the future wakes it up."""
+        topic_partition, config, now_ms = partition.topic_partition, partition.log.config, self._clock.wall_ms()
+
+        def check() -> CheckedSet:
+            batches = check_produced(records, config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
+            return CheckedSet(batches, len(records), now_ms)
+
+        checked = self._thread.begin(check)
+        self.checking[topic_partition] += 1
+        checked.add_done_callback(lambda future: self._on_checked(topic_partition, future))
+        return checked
+
+    def _on_checked(self, topic_partition: TopicPartition, checked: asyncio.Future[CheckedSet]) -> None:
+        self.checking[topic_partition] -= 1
+        if not self.checking[topic_partition]:
+            del self.checking[topic_partition]
+        if not checked.cancelled():
+            # If the client has gone, no other code reads the exception, and asyncio would log it.
+            checked.exception()

@@ -1,0 +1,41 @@
+"""Bounds how long the event loop may check the records of one request.
+
+A batch of a megabyte can have a million records, or a gigabyte of them when it is decompressed. So the checks say
+beforehand how much work they are about to do. When the budget is used up, they raise OverBudgetError, and the caller
+repeats them on a thread without a budget. The amounts are nanoseconds on a usual server. They only need to have the
+right order of magnitude, because the budget is a tenth of the longest turn that is allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TURN_NS: Final = 5_000_000
+"""The budget of one request."""
+
+RECORD_NS: Final = 100
+"""Finding a record and its timestamp."""
+KEY_NS: Final = 400
+"""Reading the key and the offset of a record."""
+DECOMPRESSED_BYTE_NS: Final = 1
+COMPRESSED_BYTE_NS: Final = 20
+"""Compressing a byte again, with the slowest codec."""
+
+
+class OverBudgetError(Exception):
+    """The event loop may not do this much work for one request."""
+
+
+class CheckBudget:
+    """The rest of the budget of one request."""
+
+    __slots__ = ("left_ns",)
+
+    def __init__(self, left_ns: int = TURN_NS) -> None:
+        self.left_ns = left_ns
+
+    def take(self, cost_ns: int) -> None:
+        """Uses up a part of the budget. Raises OverBudgetError if it has less left."""
+        if cost_ns > self.left_ns:
+            raise OverBudgetError
+        self.left_ns -= cost_ns

@@ -1,0 +1,108 @@
+"""A partition that this broker leads, with a real log, and the handler that produces to it."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+from klamm.errors import BrokerError
+from klamm.model import TopicId, TopicPartition
+from klamm_broker.handlers.late_checks import LateChecks
+from klamm_broker.handlers.produce import ACKS_ALL, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.transaction_guards import TransactionGuards
+from klamm_broker.io.record_thread import RecordThread
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.leadership import IsrChange
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.metadata.entities import PartitionImage
+from klamm_server.runtime.clock import SystemClock
+from tests.support.log_steps import create_log, open_logs
+
+NAME = TopicPartition("t", 0)
+TOPIC_ID = TopicId(uuid.UUID(int=7))
+THIS, OTHER = 1, 2
+
+
+class Observer:
+    """An observer that wakes parked produces, as the broker does."""
+
+    def __init__(self, produces: PurgatoryDriver) -> None:
+        self._produces = produces
+
+    def on_change(self, topic_partition: TopicPartition) -> None:
+        self._produces.check_and_complete(topic_partition)
+
+    def on_append(self, topic_partition: TopicPartition) -> None:
+        pass
+
+    def on_log_start(self, topic_partition: TopicPartition) -> None:
+        pass
+
+    def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
+        pass
+
+    def on_role(self, partition: Partition) -> None:
+        pass
+
+    def on_offline(self, topic_id: bytes, partition: int) -> None:
+        pass
+
+    def on_no_space(self, topic_id: bytes, partition: int) -> None:
+        pass
+
+    def on_disk_full(self, log_dir: LogDir) -> None:
+        pass
+
+
+def led_by(leader: int, leader_epoch: int) -> PartitionImage:
+    """Returns the partition's state with both replicas in sync."""
+    return PartitionImage(
+        partition=0,
+        replicas=(THIS, OTHER),
+        isr=(THIS, OTHER),
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=leader_epoch,
+    )
+
+
+async def no_coordinator(*_: object) -> dict[TopicPartition, BrokerError]:
+    raise AssertionError("there is no transaction")
+
+
+class LedPartition:
+    """The parts of a broker that handle a produce. It leads one partition."""
+
+    def __init__(self, directory: Path, **config: Any) -> None:
+        clock = SystemClock()
+        self.produces = PurgatoryDriver(max_parked=10, clock=clock)
+        self.replicas = ReplicaManager(broker_id=THIS, clock=clock, observer=Observer(self.produces))
+        self.partition = Partition(
+            NAME,
+            create_log(open_logs(directory, node_id=THIS), NAME, TOPIC_ID, LogConfig(**config)),
+            topic_id=TOPIC_ID,
+            broker_id=THIS,
+            high_watermark=0,
+            brokers=self.replicas.brokers,
+            lag_time_max_ms=1_000,
+        )
+        self.replicas.host(self.partition)
+        self.replicas.apply(self.partition, led_by(THIS, 1))
+        self.thread = RecordThread("records")
+        self.handler = ProduceHandler(
+            self.replicas,
+            self.produces,
+            TransactionGuards(self.replicas, no_coordinator),
+            LateChecks(self.thread, clock),
+        )
+
+    def produce(self, batch: bytes, acks: int = ACKS_ALL) -> list[Produced] | AnswersInTime:
+        return self.handler.serve(Produce(acks, 60_000, "", [PartitionRecords(NAME, memoryview(batch))]))
+
+    def close(self) -> None:
+        self.produces.close()
+        self.thread.close()
