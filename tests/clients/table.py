@@ -16,7 +16,8 @@ import pytest
 
 from tests.clients.spark_cases import CASES, Case
 from tests.clients.spark_doors import FAILS
-from tests.support import go_programs, java_programs, quix_environment
+from tests.support import java_programs, quix_environment
+from tests.support.go_programs import SARAMA
 
 _REFERENCE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES: Final = {"clients": _REFERENCE / "kafka-clients.md", "spark": _REFERENCE / "spark-options.md"}
@@ -74,7 +75,7 @@ PROGRAMS: Final[Mapping[str, Callable[[], str]]] = {
     'Spark\'s format("kafka")': lambda: version("pyspark"),
     "Spark's real-time mode": lambda: version("pyspark"),
     "spring-kafka": java_programs.spring_version,
-    "sarama": go_programs.sarama_version,
+    "sarama": SARAMA.sarama_version,
     "Quix Streams": quix_environment.version,
 }
 

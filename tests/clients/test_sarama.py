@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support import go_programs
+from tests.support.go_programs import SARAMA
 from tests.support.violation import require, verdict
 from tests.support.waiting import patience, wait_until
 
@@ -44,7 +44,7 @@ class Program:
         self._log = log
         with log.open("a") as errors:
             self._process = subprocess.Popen(
-                go_programs.command(*arguments), stdout=subprocess.PIPE, stderr=errors, text=True
+                SARAMA.command(*arguments), stdout=subprocess.PIPE, stderr=errors, text=True
             )
         self._reader = Thread(target=self._read)
         self._reader.start()
