@@ -195,8 +195,8 @@ def old_batch(timestamp_ms: int) -> bytes:
 
 
 def wait_for_retention(wire: KafkaWire, timestamp_ms: int) -> None:
-    """Waits until retention has run twice after records with this timestamp have expired: it has deleted such records of
-    two topics, one after the other."""
+    """Waits until retention has run twice after records with this timestamp have expired. It has deleted such records
+    of two topics then, one after the other."""
     for number in range(2):
         old = Topic(wire, f"old-{number}", {"retention.ms": str(HOUR_MS)})
         assert old.produce(old_batch(timestamp_ms)).error_code == ErrorCode.none

@@ -33,7 +33,7 @@ TOPIC: Known = {
     "local.retention.ms": (("synonyms",), _TIERED),
     "max.decompressed.message.bytes": (
         ("synonyms",),
-        "The broker does not decompress what is produced, and the brokers' config has no effect.",
+        "The brokers' config has no effect.",
     ),
     "remote.copy.lag.bytes": (("synonyms",), _TIERED),
     "remote.copy.lag.ms": (("synonyms",), _TIERED),

@@ -43,10 +43,6 @@ _NO_TIERED_STORAGE = Validator(expected="false: there is no tiered storage", acc
 _NO_SHARE_GROUPS = Validator(expected="false: there are no share groups", accepts=lambda value: value is False)
 _DECOMPRESSED_MAX_BYTES = 2_147_483_639
 """Kafka's default, which is the maximum length of an array in Java."""
-_NOT_DECOMPRESSED = Validator(
-    expected=f"{_DECOMPRESSED_MAX_BYTES}: the broker does not decompress what is produced",
-    accepts=lambda value: value == _DECOMPRESSED_MAX_BYTES,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +268,9 @@ class TopicConfig:
     remote_copy_lag_bytes: int = long(-1, at_least=-1, doc="Without effect: there is no remote storage.")
     max_decompressed_message_bytes: int = integer(
         _DECOMPRESSED_MAX_BYTES,
-        valid=_NOT_DECOMPRESSED,
-        doc="The largest size of a record after decompression. Only the default is possible, because"
-        " the broker does not decompress the batches of producers.",
+        at_least=1,
+        doc="The largest size of a batch's records after decompression. The broker refuses larger batches. It also"
+        " refuses batches above 64 MiB, because Klamm's consumer and compaction could not read them.",
     )
     errors_deadletterqueue_group_enable: bool = boolean(
         False,

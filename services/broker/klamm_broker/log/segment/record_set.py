@@ -180,7 +180,7 @@ def _check_records(
     is_compacted = "compact" in config.cleanup_policy
     if not (is_timed or is_dated or is_compacted or compression is not None):
         return batch
-    records = _decompressed(batch, budget)
+    records = _decompressed(batch, config, budget)
     if budget is not None:
         budget.take(RECORD_NS * header.record_count)
     is_too_new = False
@@ -209,21 +209,35 @@ def _other_compression(header: BatchHeader, config: LogConfig) -> CompressionTyp
     return None if header.compression is wanted else wanted
 
 
-def _decompressed(batch: CheckedBatch, budget: CheckBudget | None) -> Buffer:
+def _decompressed(batch: CheckedBatch, config: LogConfig, budget: CheckBudget | None) -> Buffer:
     """Returns the records of a batch, without a copy if they are not compressed. Raises CorruptBatchError or
     OverBudgetError."""
     header, data = batch
     section = memoryview(data)[HEADER_SIZE_BYTES:]
     if not header.attributes & COMPRESSION_MASK:
         return section
+    limit_bytes = min(config.max_decompressed_message_bytes, MAX_DECOMPRESSED_BYTES)
     if budget is None:
-        return decompress(header.compression, section, max_bytes=MAX_DECOMPRESSED_BYTES)
-    try:
-        records = decompress(header.compression, section, max_bytes=budget.left_ns // DECOMPRESSED_BYTE_NS)
-    except DecompressedTooLargeError:
-        raise OverBudgetError from None
+        return _within(limit_bytes, header, section)
+    allowed_bytes = budget.left_ns // DECOMPRESSED_BYTE_NS
+    if limit_bytes <= allowed_bytes:
+        records = _within(limit_bytes, header, section)
+    else:
+        try:
+            records = decompress(header.compression, section, max_bytes=allowed_bytes)
+        except DecompressedTooLargeError:
+            raise OverBudgetError from None
     budget.take(DECOMPRESSED_BYTE_NS * len(records))
     return records
+
+
+def _within(limit_bytes: int, header: BatchHeader, section: memoryview) -> bytes:
+    try:
+        return decompress(header.compression, section, max_bytes=limit_bytes)
+    except DecompressedTooLargeError as error:
+        raise DecompressedTooLargeError(
+            f"{error.message}; expected at most max.decompressed.message.bytes, and at most {MAX_DECOMPRESSED_BYTES}"
+        ) from None
 
 
 def _with_create_time(batch: CheckedBatch, max_timestamp_ms: int) -> CheckedBatch:

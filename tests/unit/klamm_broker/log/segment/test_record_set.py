@@ -13,6 +13,7 @@ from klamm.records.compression import CompressionType
 from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
+from klamm.records.errors import DecompressedTooLargeError
 from klamm.records.header import (
     TimestampType,
     iter_headers,
@@ -297,6 +298,12 @@ class TestBudget:
         batch = encode_batch([(NOW, b"k", bytes(1_000_000), ())], compression=CompressionType.ZSTD)
         with pytest.raises(OverBudgetError):
             self.check(batch, 900_000)
+
+    @pytest.mark.parametrize("left_ns", [5_000_000, 999_999])
+    def test_a_batch_above_the_topics_limit_is_refused(self, left_ns: int) -> None:
+        batch = encode_batch([(NOW, b"k", bytes(1_000_000), ())], compression=CompressionType.ZSTD)
+        with pytest.raises(DecompressedTooLargeError, match=r"expected at most max\.decompressed\.message\.bytes"):
+            self.check(batch, left_ns, max_decompressed_message_bytes=900_000)
 
     def test_batches_of_one_set_share_it(self, make_batch) -> None:
         self.check(make_batch(30), 4_000)
