@@ -5,6 +5,7 @@ The cluster has three brokers, so that clients meet redirections and replicas.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import re
 import subprocess
@@ -72,12 +73,25 @@ class Cluster:
 
     def kill_broker(self, broker_id: int) -> None:
         """Kills the broker at once, with SIGKILL."""
+        self._broker(broker_id).kill()
+
+    @contextlib.contextmanager
+    def frozen_broker(self, broker_id: int) -> Iterator[None]:
+        """Freezes the broker for the time of the context."""
+        broker = self._broker(broker_id)
+        broker.suspend()
+        try:
+            yield
+        finally:
+            broker.resume()
+
+    def _broker(self, broker_id: int) -> psutil.Process:
         (broker,) = (
             child
             for child in psutil.Process(self._process.pid).children(recursive=True)
             if "klamm_broker" in child.cmdline() and f"--set=node.id={broker_id}" in child.cmdline()
         )
-        broker.kill()
+        return broker
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from tests.sim.kit.model_tests import ModelTests
 from tests.sim.kit.runner import Outcome
 from tests.sim.kit.world import MS, World
 
-LATE_REGISTRATION = 340
+LATE_REGISTRATION = 2_320
 """A broker's registration arrives when its next life is registered already."""
 
 

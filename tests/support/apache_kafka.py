@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import pathlib
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -72,6 +73,16 @@ class ApacheKafka:
             self._processes[node_id] = self._run(node_id, "kafka.Kafka", str(self._config_path(node_id)))
         for node_id in node_ids:
             wait_until(partial(self._is_ready, node_id), partial(self.log, node_id), pause_s=0.1)
+
+    @contextlib.contextmanager
+    def frozen_broker(self, node_id: int) -> Iterator[None]:
+        """Freezes the node for the time of the context."""
+        process = self._processes[node_id]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kills all nodes at once, because their data is not needed any more."""

@@ -17,7 +17,10 @@ class ElectionType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReassignment:
-    """A reassignment that is under way; complete when all replicas that stay are in sync."""
+    """A reassignment that is in progress.
+
+    It is complete when all added replicas are in sync. If it removes more replicas than it adds, all replicas that stay
+    must be in sync."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]

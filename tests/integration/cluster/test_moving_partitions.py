@@ -207,6 +207,24 @@ def test_a_reassignment_to_a_dead_broker_is_listed_and_can_be_cancelled(
 PLAN = '{"version": 1, "partitions": [{"topic": "stuck", "partition": 0, "replicas": [1]}]}'
 
 
+def test_a_reassignment_ends_while_a_replica_that_stays_is_dead(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
+) -> None:
+    make_topic(cluster, admin, "half-dead", (1, 2))
+    cluster.kill(2)
+    wait_until(lambda: describe(admin, "half-dead").partitions[0].isr == (1,), cluster.logs)
+    plan = plan_of("half-dead", 2, 3)
+    klamm.ok("reassign", "execute", "-", stdin=plan)
+    wait_until(lambda: not admin.list_partition_reassignments(), cluster.logs)
+    (partition,) = describe(admin, "half-dead").partitions
+    assert (partition.replicas, partition.isr, partition.leader) == ((2, 3), (3,), 3)
+    (row,) = klamm.ok("reassign", "verify", "-", "--json", stdin=plan).document
+    assert row["state"] == "complete"
+    assert read(cluster, "half-dead", len(RECORDS)) == sorted(RECORDS)
+    cluster.brokers[2].start()
+    wait(cluster, admin, "half-dead", {2, 3})
+
+
 def test_a_stopped_broker_hands_over_its_partitions_and_leads_again_after_an_election(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:

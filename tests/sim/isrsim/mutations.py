@@ -465,7 +465,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "reports-of-any-life": Mutation(
         what="unclean recovery goes by what a replica reported before it crashed again",
-        known_seed=174,
+        known_seed=22,
         changes=((ReplicaLogs, "current", _of_any_life),),
     ),
     "only-the-last-leader-is-known": Mutation(

@@ -1,8 +1,8 @@
 """The only code that computes a partition's next state (Kafka's PartitionChangeBuilder; KIP-455, 841, 966).
 
 The caller names the in-sync replicas and the reassignment that it wants. `partition_change` ends a reassignment once
-all replicas that stay are in sync. It updates the eligible leader replicas, elects a leader, and returns a record of
-the differences.
+all added replicas are in sync. It updates the eligible leader replicas, elects a leader, and returns a record of the
+differences.
 
 - A replica that leaves the in-sync set is *eligible* (ELR) while that set is below min.insync.replicas. The leader
   commits nothing then, so the replica still has every committed record. Once the set is large enough, no replica is
@@ -118,11 +118,16 @@ class _Target:
         self._isr = _without(able, self._resigned) or able
 
     def complete_reassignment(self) -> None:
-        """Ends the reassignment once all replicas that stay are in sync, and removes the others."""
+        """Ends the reassignment once all added replicas are in sync, and removes the others.
+
+        Another replica that stays may be out of sync, so that a dead broker does not block the reassignment. The
+        in-sync set cannot shrink by that if the reassignment adds as many replicas as it removes. Otherwise, all
+        replicas that stay must be in sync (KAFKA-19975)."""
         if not self._adding and not self._removing:
             return
         staying = _without(self.replicas, self._removing)
-        if staying and set(staying) <= set(self._isr):
+        awaited = self._adding if len(self._adding) >= len(self._removing) else staying
+        if awaited and set(awaited) <= set(self._isr):
             self.replicas = staying
             self._isr = _without(self._isr, self._removing)
             self._adding = self._removing = ()

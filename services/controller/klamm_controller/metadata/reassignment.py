@@ -1,8 +1,9 @@
 """Reassigns partitions to other brokers (KIP-455).
 
 A reassignment adds the new replicas at once, and keeps the replicas to remove after them in the list. It is complete
-when all replicas that stay are in sync (AlterPartition, partition_change). Then the others are removed. Cancelling a
-reassignment removes the replicas that it has added.
+when all added replicas are in sync (AlterPartition, partition_change). If it removes more replicas than it adds, all
+replicas that stay must be in sync. Then the others are removed. Cancelling a reassignment removes the replicas that it
+has added.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A sweep changes many partitions, some of them per event, so that no event blocks the queue for long.
 
 A sweep makes partitions agree with the brokers' states. Afterwards, no broker is in sync that may not lead, and a
-partition has a leader if any broker can lead it. A sweep uses the current image in each event. So it may run late or
-twice, or overtake another sweep. Sweeps are not in the log: a controller that becomes active sweeps all partitions.
+partition has a leader if any broker can lead it. No reassignment is left that can end. A sweep uses the current image
+in each event. So it may run late or twice, or overtake another sweep. Sweeps are not in the log: a controller that
+becomes active sweeps all partitions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Change = Callable[[TopicImage, PartitionImage, Electorate], MetadataRecord | Non
 def settle(topic: TopicImage, partition: PartitionImage, electorate: Electorate) -> MetadataRecord | None:
     """Returns the change that makes a partition agree with the brokers' states, or None if it already does."""
     active = electorate.active
-    if partition.leader in active and active.issuperset(partition.isr):
+    is_reassigned = partition.adding_replicas or partition.removing_replicas
+    if not is_reassigned and partition.leader in active and active.issuperset(partition.isr):
         return None
     return partition_change(topic, partition, electorate)
 

@@ -9,14 +9,14 @@ from klamm.wire.v1.controller_pb2 import (
     NamedPartition,
     PartitionReassignment,
 )
-from klamm.wire.v1.metadata_pb2 import BrokerIds
+from klamm.wire.v1.metadata_pb2 import BrokerIds, MetadataRecord, PartitionChangeRecord
 from klamm_controller.metadata.brokers import handle_broker_session_end
 from klamm_controller.metadata.reassignment import (
     handle_alter_partition_reassignments,
     list_partition_reassignments,
     reassignment_parts,
 )
-from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
+from klamm_controller.metadata.sweep import CHANGES_PER_EVENT, Sweep, all_partitions
 
 
 @pytest.fixture
@@ -73,6 +73,55 @@ def test_a_leader_that_the_reassignment_removes_gets_new_leader_elected(cluster)
     answer = cluster.bring_into_sync(4)
     assert ErrorCode.of(answer.error_code) is ErrorCode.NEW_LEADER_ELECTED
     assert (cluster.partition("a").leader, cluster.partition("a").replicas) == (3, (3, 4))
+
+
+@pytest.mark.parametrize("target", [(1, 2, 4), (4, 2), (1, 2, 3, 4), (3, 2, 5, 4)])
+def test_a_dead_replica_that_stays_does_not_block_a_reassignment_to_as_many_replicas(cluster, target):
+    """Before, such a reassignment waited for the dead broker (KAFKA-19975)."""
+    if len(target) == 2:
+        reassign(cluster, wanted([1, 2]))
+    cluster.apply(handle_broker_session_end(2, cluster.image))
+    reassign(cluster, wanted(target))
+    for broker_id in set(target) & {4, 5}:
+        assert state(cluster)["adding"] != ()
+        cluster.bring_into_sync(broker_id)
+    partition = cluster.partition("a")
+    assert state(cluster) == {"replicas": target, "adding": (), "removing": ()}
+    assert set(partition.isr) == set(target) - {2}
+    assert partition.leader in partition.isr
+
+
+def test_a_reassignment_to_fewer_replicas_waits_until_all_that_stay_are_in_sync(cluster):
+    cluster.apply(handle_broker_session_end(2, cluster.image))
+    reassign(cluster, wanted([2, 4]))
+    cluster.bring_into_sync(4)
+    assert state(cluster)["removing"] == (1, 3), "the in-sync set would shrink to broker 4"
+    cluster.add_broker(2)
+    cluster.bring_into_sync(2)
+    assert state(cluster) == {"replicas": (2, 4), "adding": (), "removing": ()}
+
+
+def test_a_reassignment_waits_for_an_added_replica_that_is_dead(cluster):
+    reassign(cluster, wanted([1, 4, 5]))
+    cluster.apply(handle_broker_session_end(5, cluster.image))
+    cluster.bring_into_sync(4)
+    assert state(cluster) == {"replicas": (1, 4, 5, 2, 3), "adding": (4, 5), "removing": (2, 3)}
+
+
+def test_a_new_controller_ends_a_reassignment_that_an_older_version_left_blocked(cluster):
+    cluster.apply(handle_broker_session_end(2, cluster.image))
+    blocked = PartitionChangeRecord(
+        topic_id=cluster.topic("a").topic_id.bytes,
+        partition=0,
+        replicas=BrokerIds(broker_ids=[1, 2, 4, 3]),
+        isr=BrokerIds(broker_ids=[1, 3, 4]),
+        adding_replicas=BrokerIds(broker_ids=[4]),
+        removing_replicas=BrokerIds(broker_ids=[3]),
+    )
+    cluster.replay([MetadataRecord(partition_change=blocked)])
+    cluster.replay(Sweep("claim", all_partitions(cluster.image)).next_changes(cluster.image))
+    assert state(cluster) == {"replicas": (1, 2, 4), "adding": (), "removing": ()}
+    assert set(cluster.partition("a").isr) == {1, 4}
 
 
 def test_a_new_replica_order_is_applied_without_a_reassignment(cluster):
