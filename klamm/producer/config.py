@@ -61,7 +61,7 @@ class ProducerConfig(ClientConfig):
         type=ConfigType.STRING,
         shown="all",
         doc="How many replicas must have a record before it counts as sent: `all` (or -1) in-sync"
-        " replicas, 1 (the leader) or 0.",
+        " replicas, 1 (the leader) or 0. With 0, the broker answers only errors. The producer retries them, too.",
     )
     batch_size: int = integer(
         16_384,

@@ -23,7 +23,7 @@ class RecordMetadata(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """The record's offset; -1 with acks=0, because the broker does not answer."""
+    """The record's offset; -1 with acks=0, because the broker answers only errors then."""
     timestamp_ms: int
     """The record's own timestamp, or the broker's with message.timestamp.type=LogAppendTime."""
     serialized_key_size: int

@@ -338,10 +338,12 @@ class Sender:
         response = await broker.produce(encode_framed(header, chunks))
         if response.throttle_time_ms:
             self._rest(request.node_id, response.throttle_time_ms)
-        if not self._config.acks:
-            return {queue.tp: _Outcome(None) for queue, _ in request.parts}
         nodes = tuple(response.node_endpoints)
-        return {TopicPartition(each.topic, each.partition): _outcome(each, nodes) for each in response.partitions}
+        told = {TopicPartition(each.topic, each.partition): _outcome(each, nodes) for each in response.partitions}
+        if not self._config.acks:
+            # The broker names only the partitions that failed.
+            return {queue.tp: told.get(queue.tp, _Outcome(None)) for queue, _ in request.parts}
+        return told
 
     def _rest(self, node_id: int, throttle_ms: int) -> None:
         """Sends no requests to a broker while it throttles this client. To do so, counts the maximum number of requests

@@ -256,7 +256,8 @@ class ScriptedCluster:
             self.on_drop()
             await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
         return broker_pb2.ProduceResponse(
-            partitions=outcomes if header.acks else [], throttle_time_ms=answer.throttle_ms
+            partitions=[each for each in outcomes if header.acks or each.error_code],
+            throttle_time_ms=answer.throttle_ms,
         )
 
     def _append(

@@ -50,15 +50,22 @@ def test_produced_records_can_be_fetched_with_their_offsets(start_broker: StartB
     asyncio.run(scenario())
 
 
-def test_a_produce_with_acks_0_is_appended_and_gets_an_empty_answer(start_broker: StartBroker) -> None:
+def test_a_produce_with_acks_0_is_answered_only_for_partitions_that_failed(
+    start_broker: StartBroker,
+) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
             await broker.wait_for_topic("flights")
             parts = [("flights", 0, batch(2)), ("nowhere", 0, batch(1))]
-            assert await broker.stub.produce(produce_request(parts, acks=0)) == b.ProduceResponse()
+            response = await broker.stub.produce(produce_request(parts, acks=0))
+            assert [(one.topic, one.error_code) for one in response.partitions] == [
+                ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            ]
             answer, _ = await broker.fetch("flights")
             assert answer.high_watermark == 2
+            parts = [("flights", 0, batch(1))]
+            assert await broker.stub.produce(produce_request(parts, acks=0)) == b.ProduceResponse()
 
     asyncio.run(scenario())
 

@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
-from tests.support.scripted_broker import Answer
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from tests.support.scripted_broker import Answer, ScriptedCluster
 from tests.support.scripted_producer import numbered, producing
 from tests.support.waiting import patience, wait_until
 
@@ -16,6 +18,28 @@ def test_with_acks_0_the_future_completes_without_an_offset() -> None:
         assert producer.send("t", b"v").result(patience()).offset == -1
         assert cluster.values("t") == [b"v"]
         assert cluster.produced[0].header.acks == 0
+
+
+def test_with_acks_0_a_record_that_the_old_leader_refuses_is_sent_to_the_new_leader() -> None:
+    """Before, the client did not read the answer and sent to the old leader until its metadata were old."""
+    with producing(cluster=ScriptedCluster(broker_count=2), acks=0) as (producer, cluster):
+        producer.send("t", b"first").result(patience())
+        cluster.move_leader(TopicPartition("t", 0), 1)
+
+        assert producer.send("t", b"second").result(patience()).offset == -1
+
+        assert cluster.values("t") == [b"first", b"second"]
+        assert cluster.produced[-1].broker_id == 1
+
+
+def test_with_acks_0_a_record_that_the_broker_refuses_fails() -> None:
+    with producing(acks=0) as (producer, cluster):
+        cluster.produce_answers.append(Answer(error=ErrorCode.INVALID_RECORD))
+        with pytest.raises(BrokerError, match="INVALID_RECORD"):
+            producer.send("t", b"refused").result(patience())
+        producer.send("t", b"next").result(patience())
+
+        assert cluster.values("t") == [b"next"]
 
 
 @pytest.mark.parametrize(("setting", "acks"), [("all", -1), (1, 1)])

@@ -96,6 +96,25 @@ def test_a_plan_moves_partitions_with_their_records(cluster: BrokerCluster, admi
     assert read(cluster, "moved", len(RECORDS)) == sorted(RECORDS)
 
 
+def test_a_producer_with_acks_0_follows_its_partition_to_the_new_leader(cluster: BrokerCluster, admin: Admin) -> None:
+    """Both leaders live, so no connection breaks. The client learns of the move from the old leader's answer."""
+    admin.create_topics([NewTopic("unacknowledged", assignments={0: (1,)})])
+    with Producer(bootstrap_servers=cluster.bootstrap, acks=0) as producer:
+        sent = [b"before"]
+        producer.send("unacknowledged", sent[0]).result(patience())
+        admin.alter_partition_reassignments({TopicPartition("unacknowledged", 0): [2]})
+
+        def has_moved() -> bool:
+            sent.append(b"%d" % len(sent))
+            producer.send("unacknowledged", sent[-1]).result(patience())
+            return describe(admin, "unacknowledged").partitions[0].replicas == (2,)
+
+        wait_until(has_moved, cluster.logs)
+        sent.append(b"after")
+        producer.send("unacknowledged", b"after").result(patience())
+    assert read(cluster, "unacknowledged", len(sent)) == sorted(sent)
+
+
 def test_a_partition_whose_first_records_were_deleted_moves_too(cluster: BrokerCluster, admin: Admin) -> None:
     """The log starts in the middle of a batch. The new replica copies the batch and has the same start offset."""
     admin.create_topics([NewTopic("cut", assignments={0: (1,)})])

@@ -6,6 +6,9 @@ event loop. Three kinds of produce wait before the append. A transaction's first
 coordinator. If the client already knows of an election that this broker does not know, its produce waits for the
 broker's metadata. Records that are too many to be checked on the event loop are checked on a thread (`late_checks`).
 
+With acks=0, only partitions that failed have an answer. A Kafka client cannot get it, so the listener closes the
+connection (`kafka/produce.py`). A gRPC client gets it.
+
 After the append, acks=all waits in the purgatory if other replicas are in sync. If the purgatory is full, the client
 gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the records, and other replicas may lack them.
 """
@@ -123,7 +126,7 @@ class ProduceHandler:
 
     def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
         """Returns the answers in the order of the partitions, or a coroutine if the produce must wait. With acks=0 the
-        list is empty."""
+        list has only the partitions that failed."""
         order = produce.partitions
         failed: list[Produced] = []
         if CALLER.get() is not None:
@@ -210,7 +213,7 @@ class ProduceHandler:
         if late:
             return self._append_late(produce, guards, answers, pending, late)
         if acks == ACKS_NONE:
-            return []
+            return _failures(answers)
         return self._await_replicas(answers, pending, produce.timeout_ms) if pending else answers
 
     async def _append_late(
@@ -227,7 +230,7 @@ class ProduceHandler:
                 continue
             answers[number] = self._append(one, checked, produce.acks, guards, _NO_PARTITIONS, pending, late)
         if produce.acks == ACKS_NONE:
-            return []
+            return _failures(answers)
         return await self._await_replicas(answers, pending, produce.timeout_ms) if pending else answers
 
     async def _await_replicas(self, answers: Sequence[Produced], pending: _Pending, timeout_ms: int) -> list[Produced]:
@@ -288,9 +291,8 @@ class ProduceHandler:
         return self._replicas.append_as_coordinator(topic_partition, records, writer)
 
     def refuse(self, produce: Produce, error: BrokerError) -> list[Produced]:
-        """Returns the answers for a request of which nothing is appended. With acks=0 the list is empty."""
-        failed = [self._failed(one.topic_partition, error) for one in produce.partitions]
-        return failed if produce.acks != ACKS_NONE else []
+        """Returns the answers for a request of which nothing is appended."""
+        return [self._failed(one.topic_partition, error) for one in produce.partitions]
 
     def _failed(self, topic_partition: TopicPartition, error: BrokerError) -> Produced:
         metrics.on_error("produce", error.code)
@@ -315,6 +317,11 @@ class ProduceHandler:
         return answer._replace(current_leader=leader, current_leader_epoch=leader_epoch)
 
 
+def _failures(answers: Sequence[Produced]) -> list[Produced]:
+    """Returns the answers that have an error."""
+    return [answer for answer in answers if answer.error_code]
+
+
 def _is_any_of_transaction(partitions: Sequence[PartitionRecords]) -> bool:
     """Returns True if the first batch of a partition is transactional. The append refuses batches that differ from the
     first in this."""
@@ -330,6 +337,6 @@ async def _merge(order: Sequence[PartitionRecords], failed: list[Produced], answ
 
 
 def _merged(order: Sequence[PartitionRecords], failed: list[Produced], answers: list[Produced]) -> list[Produced]:
-    """Returns the answers in the order of the request. With acks=0 the list is empty."""
+    """Returns the answers in the order of the request."""
     by_name = {answer.topic_partition: answer for answer in (*failed, *answers)}
     return [by_name[one.topic_partition] for one in order if one.topic_partition in by_name]

@@ -62,6 +62,10 @@ AnswerInTime = Coroutine[Any, Any, Answer]
 """The answer to a request that must wait."""
 
 
+class UnansweredError(KlammError):
+    """A request failed whose client expects no answer. The connection is closed, so that the client notices."""
+
+
 class LoginOf(Protocol):
     """The login of a connection, on a listener with logins."""
 
@@ -396,7 +400,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _end(self, error: BaseException | None) -> None:
         """Closes the connection, because no more requests can be served. Logs `error` unless it is None or a
         ConnectionError, which mean that the client has gone."""
-        if isinstance(error, KlammError):
+        if isinstance(error, UnansweredError):
+            log.info("client=%s connection closed: %s", self._peer, error)
+        elif isinstance(error, KlammError):
             log.warning("client=%s connection closed: %s", self._peer, error)
         elif error is not None and not isinstance(error, ConnectionError):
             # A bug of the broker must not affect other connections.

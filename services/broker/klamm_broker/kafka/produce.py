@@ -1,17 +1,22 @@
-"""Produce, versions 3 to 13: https://kafka.apache.org/protocol#The_Messages_Produce."""
+"""Produce, versions 3 to 13: https://kafka.apache.org/protocol#The_Messages_Produce.
+
+A client expects no answer to a produce with acks=0. If it fails, the broker closes the connection, as Kafka does. The
+client then asks for new metadata. Otherwise, it would go on sending to a broker that does not lead the partition any
+more.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NoReturn
 
 from klamm import tracing
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.handlers.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
-from klamm_broker.kafka.connection import Answer, AnswerInTime
+from klamm_broker.kafka.connection import Answer, AnswerInTime, UnansweredError
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.requests import Request, check_count
 from klamm_broker.kafka.seen_cluster import SeenCluster
@@ -44,7 +49,7 @@ def produce(
     request: Request, handler: ProduceHandler, cluster: SeenCluster, topic_ids: TopicIds
 ) -> Answer | AnswerInTime:
     """Returns the answer, or a coroutine if the produce must wait. With acks=0 there is no answer. Raises
-    MalformedRequestError."""
+    MalformedRequestError, or UnansweredError if a produce with acks=0 fails."""
     wanted, ids = _read(request, topic_ids)
     if tracing.is_on():
         return _traced(request, wanted, ids, handler, cluster)
@@ -104,6 +109,8 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
 
 def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Produced], cluster: SeenCluster) -> Answer:
     if wanted.acks == ACKS_NONE:
+        if answers:
+            _raise_unanswered(answers[0], request.client_id)
         return None
     version = request.version
     topics = _by_topic(answers)
@@ -121,6 +128,13 @@ def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Prod
     writer.int32(request.throttle_ms)
     writer.tagged_fields(node_endpoints(cluster, answers) if version >= _HINTED else ())
     return writer.parts()
+
+
+def _raise_unanswered(failed: Produced, client_id: str) -> NoReturn:
+    raise UnansweredError(
+        f"a produce with acks=0 failed, client_id={client_id} partition={failed.topic_partition}"
+        f" error={failed.error_code.name}: {failed.error_message}"
+    )
 
 
 def _by_topic(answers: Sequence[Produced]) -> list[tuple[str, Sequence[Produced]]]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
 from klamm_broker.kafka import messages, refused_client
-from klamm_broker.kafka.connection import TURN_REQUESTS_MAX, Answer, AnswerInTime, KafkaConnection
+from klamm_broker.kafka.connection import TURN_REQUESTS_MAX, Answer, AnswerInTime, KafkaConnection, UnansweredError
 from klamm_broker.kafka.frame_buffer import BUSY_BUFFER_BYTES, FIRST_BUFFER_BYTES, GROWTH
 from klamm_broker.kafka.listener import ConnectionRoom
 from klamm_broker.kafka.loop_turns import TURN_MAX_S, LoopTurns
@@ -546,6 +546,31 @@ def test_only_whole_answers_are_sent_to_a_client_that_closed_its_side(loop_of: s
                 writer.close()
 
     run_on(loop_of, scenario())
+
+
+@pytest.mark.parametrize("in_time", [False, True])
+def test_a_failed_request_without_an_answer_closes_the_connection(
+    in_time: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def fail_in_time(request: Request) -> Answer:
+        raise UnansweredError("the produce failed")
+
+    def fail(request: Request) -> Answer:
+        raise UnansweredError("the produce failed")
+
+    async def scenario() -> None:
+        async with Door(fail_in_time if in_time else fail) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1))
+            with contextlib.suppress(ConnectionResetError):
+                assert not await reader.read()
+            writer.close()
+
+    asyncio.run(scenario())
+    (line,) = [record for record in caplog.records if "connection closed" in record.getMessage()]
+    assert (line.levelname, line.getMessage()) == ("INFO", "client=127.0.0.1 connection closed: the produce failed")
 
 
 @pytest.mark.parametrize("loop_of", ["asyncio", "uvloop"])

@@ -19,6 +19,7 @@ from klamm_broker.handlers.fetch import FetchQuery
 from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.api_versions import api_versions
+from klamm_broker.kafka.connection import Answer, UnansweredError
 from klamm_broker.kafka.features import LEVELS
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch import _read as read_fetch
@@ -189,6 +190,21 @@ def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
     fields = {"transactional_id": None, "acks": 0, "timeout": 1, "topic_data": []}
     request = request_of(ApiKey.PRODUCE, version, fields)
     assert produce(request, ScriptedProduce([]), CLUSTER, TOPIC_IDS) is None
+
+
+@pytest.mark.parametrize("in_time", [False, True])
+def test_a_produce_without_acknowledgement_that_fails_ends_the_connection(in_time: bool) -> None:
+    """As in Kafka, so that the client asks for new metadata."""
+    fields = {"transactional_id": None, "acks": 0, "timeout": 1, "topic_data": []}
+    request = request_of(ApiKey.PRODUCE, 9, fields)
+    moved = Produced(TopicPartition("flights", 1), ErrorCode.NOT_LEADER_OR_FOLLOWER, "it moved")
+
+    async def served() -> Answer:
+        answer = produce(request, ScriptedProduce([moved], in_time=in_time), CLUSTER, TOPIC_IDS)
+        return answer if answer is None or isinstance(answer, list) else await answer
+
+    with pytest.raises(UnansweredError, match="partition=flights-1 error=NOT_LEADER_OR_FOLLOWER: it moved"):
+        asyncio.run(served())
 
 
 @pytest.mark.parametrize(
