@@ -21,9 +21,10 @@ async def few_at_once(
     ask: Callable[[ItemT], Awaitable[ResultT]], items: Collection[ItemT], at_once: int = AT_ONCE
 ) -> list[ResultT]:
     """Returns the result of `ask` for each item, in the order of the items. Asks about at most `at_once` items at the
-    same time. Raises the first error of `ask`, and then asks no more."""
-    if len(items) <= at_once:
-        return list(await asyncio.gather(*map(ask, items)))
+    same time.
+
+    Raises the first error of `ask`. Before that, cancels the calls that are still running and waits until they have
+    ended."""
     results: dict[int, ResultT] = {}
     numbered = enumerate(items)
 
@@ -33,10 +34,11 @@ async def few_at_once(
             # `ask` may return without waiting, for example if the caller may not see the group.
             await asyncio.sleep(0)
 
-    workers = [asyncio.ensure_future(work()) for _ in range(at_once)]
+    workers = [asyncio.ensure_future(work()) for _ in range(min(at_once, len(items)))]
     try:
         await asyncio.gather(*workers)
     finally:
         for worker in workers:
             worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
     return [results[number] for number in range(len(items))]

@@ -194,7 +194,7 @@ def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
 
 @pytest.mark.parametrize("in_time", [False, True])
 def test_a_produce_without_acknowledgement_that_fails_ends_the_connection(in_time: bool) -> None:
-    """As in Kafka, so that the client asks for new metadata."""
+    """The client then asks for new metadata, as with Kafka."""
     fields = {"transactional_id": None, "acks": 0, "timeout": 1, "topic_data": []}
     request = request_of(ApiKey.PRODUCE, 9, fields)
     moved = Produced(TopicPartition("flights", 1), ErrorCode.NOT_LEADER_OR_FOLLOWER, "it moved")

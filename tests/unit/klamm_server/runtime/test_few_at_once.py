@@ -49,6 +49,34 @@ def test_other_tasks_run_between_answers_that_need_no_waiting() -> None:
     assert asyncio.run(run()) >= 100
 
 
+@pytest.mark.parametrize("count", [2, AT_ONCE, AT_ONCE + 1])
+def test_after_an_error_no_call_is_running(count: int) -> None:
+    """A call may take a while to end after it was cancelled."""
+    running: set[int] = set()
+    cancelled: set[int] = set()
+
+    async def ask(number: int) -> None:
+        running.add(number)
+        try:
+            if number == 0:
+                await asyncio.sleep(0)
+                raise ValueError(number)
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            cancelled.add(number)
+            raise
+        finally:
+            running.remove(number)
+
+    async def run() -> None:
+        with pytest.raises(ValueError, match="0"):
+            await few_at_once(ask, range(count))
+        assert (running, cancelled) == (set(), set(range(1, min(count, AT_ONCE))))
+
+    asyncio.run(run())
+
+
 def test_after_an_error_nothing_more_is_asked() -> None:
     asked = Asked(turns=1, fails_at=AT_ONCE)
 
