@@ -139,10 +139,11 @@ def run() -> int:
         return ExitStatus.FAILED
     except Exception as error:
         from klamm.errors import ConfigError
+        from klamm.printable import printable
 
         if not isinstance(error, ConfigError):
             raise
-        typer.echo(f"klamm: {error}", err=True)
+        typer.echo(f"klamm: {printable(str(error))}", err=True)
         return ExitStatus.USAGE
     return status
 

@@ -20,6 +20,7 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
+    print_lines,
     print_message,
     print_rows,
 )
@@ -192,7 +193,7 @@ def check(
     if as_json:
         print_json({"allowed": decision.is_allowed, "rule": _rule(decision)})
     else:
-        typer.echo(f"{answer}: {_rule(decision)}")
+        print_lines(f"{answer}: {_rule(decision)}")
     if not decision.is_allowed:
         raise typer.Exit(ExitStatus.DENIED)
 

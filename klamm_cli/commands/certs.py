@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from klamm_cli.console.command import new_app
-from klamm_cli.console.output import Json, fail, one_line_errors, print_json
+from klamm_cli.console.output import Json, fail, one_line_errors, print_json, print_lines
 
 app = new_app("Make certificates for development; show what a certificate contains.")
 
@@ -60,9 +60,9 @@ def dev(
         except OSError as error:
             fail(f"{error.filename}: {error.strerror}")
     for name in servers or [NODE]:
-        typer.echo(f"servers: ssl.keystore.location={files.server(name).absolute()}")
-    typer.echo(f"         ssl.truststore.location={files.ca.absolute()}")
-    typer.echo(f"clients: the settings in {files.client_properties.absolute()}")
+        print_lines(f"servers: ssl.keystore.location={files.server(name).absolute()}")
+    print_lines(f"         ssl.truststore.location={files.ca.absolute()}")
+    print_lines(f"clients: the settings in {files.client_properties.absolute()}")
 
 
 @app.command("show")
@@ -99,6 +99,6 @@ def show(
         return
     for row in rows:
         for name, value in row.items():
-            typer.echo(f"{name + ':':<13}{', '.join(value) if isinstance(value, list) else value}")
-        typer.echo()
-    typer.echo(f"key matches: {matches.value}")
+            print_lines(f"{name + ':':<13}{', '.join(value) if isinstance(value, list) else value}")
+        print_lines("")
+    print_lines(f"key matches: {matches.value}")

@@ -22,6 +22,7 @@ from klamm_cli.console.output import (
     Json,
     Timeout,
     print_json,
+    print_lines,
     print_message,
     print_rows,
 )
@@ -111,12 +112,11 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
     if as_json:
         print_json(document(facts, found))
     else:
-        for line in (headline(facts, found), *(f"  - {each.text}" for each in found)):
-            typer.echo(line)
+        print_lines(headline(facts, found), *(f"  - {each.text}" for each in found))
         for title, columns, rows in tables(facts):
-            typer.echo(f"\n{title.replace('_', ' ')}")
+            print_lines("", title.replace("_", " "))
             print_rows(columns, rows, as_json=False)
-        typer.echo("\n" + "\n".join(summary(facts)))
+        print_lines("", *summary(facts))
     if found:
         raise typer.Exit(int(ExitStatus.FAILED))
 

@@ -18,6 +18,7 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
+    print_lines,
     print_rows,
 )
 
@@ -139,7 +140,7 @@ def alter(
     if as_json:
         print_json({"altered": [change.name for change in changes], "validate_only": validate_only})
     else:
-        typer.echo(f"{'would alter' if validate_only else 'altered'} {', '.join(change.name for change in changes)}")
+        print_lines(f"{'would alter' if validate_only else 'altered'} {', '.join(change.name for change in changes)}")
 
 
 @app.command("docs")

@@ -11,6 +11,7 @@ import typer
 
 from klamm.errors import WakeupError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from klamm.printable import printable
 from klamm_cli.console.assignments import parse_assignments
 from klamm_cli.console.command import new_app
 from klamm_cli.console.command_config import client_settings
@@ -288,9 +289,16 @@ def _copy(consumer: Consumer, formatter: Formatter, count: int | None, end: _End
                 consumer.pause(tp)
             lines += map(formatter, records)
         if lines:
-            _write(sys.stdout.buffer, b"".join(lines))
+            _write(sys.stdout.buffer, _shown(b"".join(lines)))
         if left is not None:
             left -= len(lines)
+
+
+def _shown(content: bytes) -> bytes:
+    """Returns the content as it is, or with control characters escaped if it goes to a terminal."""
+    if not sys.stdout.isatty():
+        return content
+    return printable(content.decode(errors="backslashreplace"), keep="\n\t").encode()
 
 
 def _write(output: BinaryIO, content: bytes) -> None:

@@ -20,6 +20,7 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
+    print_lines,
     print_message,
     print_rows,
 )
@@ -233,7 +234,7 @@ def delete_offsets(
     if as_json:
         print_json({"group": group, "deleted": [str(tp) for tp in tps]})
     else:
-        typer.echo(f"deleted the offsets of {', '.join(map(str, tps))}")
+        print_lines(f"deleted the offsets of {', '.join(map(str, tps))}")
 
 
 @app.command("remove-members")
@@ -261,7 +262,7 @@ def remove_members(
     if as_json:
         print_json({"group": group, "removed": "all" if everybody else instance})
     else:
-        typer.echo(f"removed {'all members' if everybody else ', '.join(instance or ())}")
+        print_lines(f"removed {'all members' if everybody else ', '.join(instance or ())}")
 
 
 @app.command("delete")
@@ -287,4 +288,4 @@ def delete(
     if as_json:
         print_json({"deleted": groups})
     elif groups:
-        typer.echo(f"deleted {', '.join(groups)}")
+        print_lines(f"deleted {', '.join(groups)}")

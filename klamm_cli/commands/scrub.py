@@ -20,6 +20,7 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
+    print_lines,
     print_message,
     print_rows,
 )
@@ -161,9 +162,9 @@ def _print_damages(found: Scrubs) -> None:
     for broker_id, scrubs in sorted(found.items()):
         for one in scrubs:
             for damage in one.damages:
-                typer.echo(f"broker {broker_id}, {one.tp}, {damage.path}: {damage.state.value}: {damage.text}")
+                print_lines(f"broker {broker_id}, {one.tp}, {damage.path}: {damage.state.value}: {damage.text}")
                 for line in damage.lines:
-                    typer.echo(f"    {line}")
+                    print_lines(f"    {line}")
 
 
 def _row(broker_id: int, one: ScrubDescription) -> dict[str, Any]:

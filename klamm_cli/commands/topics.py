@@ -19,6 +19,7 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
+    print_lines,
     print_message,
     print_rows,
 )
@@ -286,7 +287,7 @@ def add_partitions(
     if as_json:
         print_json({"topic": name, "partitions": total})
     else:
-        typer.echo(f"{name} has {total} partitions")
+        print_lines(f"{name} has {total} partitions")
 
 
 @app.command(
@@ -312,7 +313,7 @@ def delete(
     if as_json:
         print_json({"deleted": deleted})
     elif deleted:
-        typer.echo(f"deleted {', '.join(deleted)}")
+        print_lines(f"deleted {', '.join(deleted)}")
 
 
 def _delete_existing(admin: Admin, names: list[str]) -> list[str]:

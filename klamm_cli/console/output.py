@@ -1,4 +1,8 @@
-"""The output of commands: a table on a terminal, JSON for scripts, errors in one line on stderr."""
+"""The output of commands: a table on a terminal, JSON for scripts, errors in one line on stderr.
+
+Every command prints with these functions, because they escape control characters. Clients choose the names of groups,
+members and transactions, so a name could fake lines or change the terminal.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ import typer
 
 from klamm.config import DEFAULT_PORT
 from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
+from klamm.printable import printable, printable_json
 from klamm_cli.console.bootstrap_option import BOOTSTRAP_VARIABLE
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.table import table_lines
@@ -43,7 +48,7 @@ def print_rows(
     """Prints `rows` as a table, or as a JSON array with one object per line. A table does not show the `json_only`
     columns."""
     if as_json:
-        objects = (json.dumps(dict(zip(columns, row, strict=True)), **_JSON) for row in rows)
+        objects = (_json(dict(zip(columns, row, strict=True))) for row in rows)
         typer.echo("[" + ",".join(f"\n  {each}" for each in objects) + "\n]")
         return
     is_terminal = sys.stdout.isatty()
@@ -56,17 +61,23 @@ def print_rows(
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-_JSON: Any = {"ensure_ascii": False, "default": str}
-
-
 def print_json(document: Any) -> None:
     """Prints `document` as indented JSON."""
-    typer.echo(json.dumps(document, indent=2, **_JSON))
+    typer.echo(_json(document, indent=2))
+
+
+def _json(document: Any, indent: int | None = None) -> str:
+    return printable_json(json.dumps(document, indent=indent, ensure_ascii=False, default=str))
+
+
+def print_lines(*lines: str) -> None:
+    """Prints lines to stdout."""
+    typer.echo("\n".join(map(printable, lines)))
 
 
 def print_message(text: str) -> None:
     """Prints a line for people to stderr, because stdout is for results."""
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)
 
 
 def fail(text: str, status: ExitStatus = ExitStatus.FAILED) -> NoReturn:

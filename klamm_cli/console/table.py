@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from types import NoneType
 from typing import Any, Final
 
+from klamm.printable import printable
+
 _GAP: Final = "  "
 _NARROWEST_COLUMN: Final = 4
 
@@ -47,16 +49,8 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, list | tuple):
-        return _printable(",".join(map(str, value)))
-    return _printable(str(value))
-
-
-def _printable(text: str) -> str:
-    """Returns the text with control characters escaped, because clients may choose names with line feeds or escape
-    sequences."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+        return printable(",".join(map(str, value)))
+    return printable(str(value))
 
 
 def _columns_of(text: str) -> int:

@@ -12,7 +12,16 @@ from klamm_cli.console.bootstrap_option import BOOTSTRAP_VARIABLE
 from klamm_cli.console.command import new_app
 from klamm_cli.console.command_config import client_settings
 from klamm_cli.console.exit_status import ExitStatus
-from klamm_cli.console.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Json, Timeout, explain, fail, print_json
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Json,
+    Timeout,
+    explain,
+    fail,
+    print_json,
+    print_lines,
+)
 from klamm_cli.doctor.finding import Finding, Level, ok, problem, warning
 
 if TYPE_CHECKING:
@@ -78,9 +87,8 @@ def doctor(
         print_json([{"level": each.level.value, **_texts(each)} for each in findings])
     else:
         for each in findings:
-            typer.echo(f"{_MARKS[each.level]}{each.check}: {each.text}")
-            if each.advice:
-                typer.echo(f"        -> {each.advice}")
+            advice = [f"        -> {each.advice}"] if each.advice else []
+            print_lines(f"{_MARKS[each.level]}{each.check}: {each.text}", *advice)
     if any(each.level is Level.PROBLEM for each in findings):
         raise typer.Exit(int(ExitStatus.FAILED))
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from klamm.printable import printable, printable_json
 from klamm_cli.log_dump.plain import plain
 
 
@@ -39,13 +40,13 @@ class DumpLine:
         if self.kind in (LineKind.NOTE, LineKind.DAMAGE):
             where = [_text(self.fields["path"])]
             where += [f"position {self.fields['position']}"] if "position" in self.fields else []
-            return f"{_PREFIX[self.kind]}{', '.join(where)}: {self.fields['text']}"
+            return f"{_PREFIX[self.kind]}{', '.join(where)}: {_text(self.fields['text'])}"
         pairs = (f"{name}: {_text(value)}" for name, value in self.fields.items())
         return _PREFIX.get(self.kind, "") + " ".join(pairs)
 
     def to_json(self) -> str:
         fields = {name: plain(value) for name, value in self.fields.items()}
-        return json.dumps({"line": self.kind.value, **fields}, ensure_ascii=False)
+        return printable_json(json.dumps({"line": self.kind.value, **fields}, ensure_ascii=False))
 
 
 def file(path: str) -> DumpLine:
@@ -76,6 +77,4 @@ def _text(value: object) -> str:
         return "null"
     simple = plain(value)
     text = simple if isinstance(simple, str) else json.dumps(simple, ensure_ascii=False, separators=(",", ":"))
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return printable(text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from klamm.errors import ConfigError, KlammError
+from klamm.printable import printable
 from klamm_cli.console.command import new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -20,6 +21,7 @@ from klamm_cli.console.output import (
     explain,
     fail,
     print_json,
+    print_lines,
     print_rows,
 )
 from klamm_cli.console.table import table_lines
@@ -99,9 +101,9 @@ def _print_once(watcher: Watcher, interval_s: float, limit: int, *, as_json: boo
     if as_json:
         print_json(found.document())
         return
-    typer.echo(_headline(found))
+    print_lines(_headline(found))
     for columns, rows in _tables(found):
-        typer.echo("")
+        print_lines("")
         print_rows(columns, rows, as_json=False)
 
 
@@ -132,8 +134,8 @@ def _screen(shown: Frame | None, trouble: str, width: int) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[Any] = [Text(_headline(shown) if shown else "looking, for the first rates")]
-    parts += [Text(trouble, style="bold red")] if trouble else []
+    parts: list[Any] = [Text(printable(_headline(shown)) if shown else "looking, for the first rates")]
+    parts += [Text(printable(trouble), style="bold red")] if trouble else []
     for columns, rows in _tables(shown) if shown else ():
         header, *lines = table_lines(columns, rows, width=width)
         parts += [Text(""), Text(header, style="bold"), Text("\n".join(lines))]

@@ -132,6 +132,15 @@ def test_top_repeats_itself_on_a_terminal_until_ctrl_c(klamm):
     os.close(leader)
 
 
+def test_consume_escapes_control_characters_of_records_only_on_a_terminal(klamm):
+    value = "a\tb\x1b]0;owned\x07\x9b2Jc"
+    klamm.ok("topics", "create", "strange")
+    klamm.ok("produce", "strange", stdin=value)
+    assert klamm.ok("consume", "strange", "--from", "beginning", "--exit").out == f"{value}\n"
+    shown = on_terminal(klamm, "consume", "strange", "--from", "beginning", "--exit")
+    assert "a\tb\\x1b]0;owned\\x07\\x9b2Jc\r\n" in shown
+
+
 def test_typing_records_on_a_terminal_says_how_to_end(klamm):
     leader, follower = pty.openpty()
     with start(klamm, "produce", "numbers", stdin=follower, stderr=follower) as process:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klamm import Consumer
+from tests.support.cli_runner import KlammCommand
+from tests.support.klamm_process import running_cluster
 from tests.support.waiting import wait_until
 
 FAILED, USAGE = 1, 2
@@ -128,3 +130,24 @@ def test_a_reset_to_an_unknown_partition_or_position_is_refused(klamm, topic):
     reset = ("groups", "reset", topic, "--topic")
     assert "has partitions 0 to 2" in klamm.refused(USAGE, *reset, f"{topic}:3", "--to", "earliest")
     assert "--to 'soon' is not a position" in klamm.refused(USAGE, *reset, topic, "--to", "soon")
+
+
+def test_the_name_of_a_group_cannot_forge_lines_or_send_escape_sequences(tmp_path):
+    group = "g\n2026-01-01T00:00:00.000Z INFO klamm_server.main forged\x1b[2J\x9b2J\x7f\u202e"
+    with running_cluster(tmp_path, {"log.format": "text", "log.level": "INFO"}) as cluster:
+        klamm = KlammCommand(cluster.bootstrap)
+        klamm.ok("topics", "create", "t")
+        with Consumer(bootstrap_servers=cluster.bootstrap, group_id=group) as consumer:
+            consumer.subscribe(["t"])
+            wait_until(consumer.assignment, between=lambda: consumer.poll(timeout_ms=100))
+            consumer.commit()
+            printed = [klamm.ok("groups", "describe", group, *options) for options in ((), ("--members",))]
+        printed += [klamm.ok("groups", "list"), klamm.ok("groups", "list", "--json"), klamm.ok("cluster", "status")]
+        printed += [klamm.ok("groups", "delete", group), klamm("groups", "describe", group)]
+        assert "forged\\x1b[2J\\x9b2J" in cluster.log_path.read_text()
+    for ended in printed:
+        assert (ended.out + ended.err).replace("\n", "").isprintable()
+    assert not [line for line in cluster.log_path.read_text().split("\n") if not line.isprintable()]
+    assert not [
+        line for line in cluster.log_path.read_text().splitlines() if " INFO klamm_server.main forged" in line[:60]
+    ]

@@ -4,7 +4,9 @@ text    2026-01-31T12:00:00.123Z INFO klamm_broker.server broker=1 serving port=
 json    {"ts": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "klamm_broker.server",
          "message": "broker=1 serving port=9094", "node": "klamm-broker-1", "fields": {"broker": 1, "port": 9094}}
 
-`fields` are the name=value pairs of the message, with numbers as numbers; `exception` is a traceback."""
+`fields` are the name=value pairs of the message, with numbers as numbers; `exception` is a traceback. A line of text
+has no control characters, and the lines of a traceback are indented, because clients choose some of the text and could
+fake lines."""
 
 from __future__ import annotations
 
@@ -16,24 +18,43 @@ import time
 from functools import lru_cache
 from typing import Any, Final
 
+from klamm.printable import printable
+
 FORMATS: Final = ("auto", "text", "json")
 """The log formats. auto means text on a terminal and json otherwise."""
 _PLACEHOLDER = re.compile(r"(?:([A-Za-z_][\w.]*)=['\"]?)?%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
 _NUMBERS: Final = (bool, int, float)
 
 
-class LineFormatter(logging.Formatter):
-    """Formats records as text, with times in UTC. Tracebacks follow the line."""
+class _UtcFormatter(logging.Formatter):
+    """Formats the times of records in UTC."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
+
+class LineFormatter(_UtcFormatter):
+    """Formats records as text. Tracebacks follow the line, indented. Control characters are escaped."""
+
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
 
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
 
-class JsonFormatter(LineFormatter):
+    def formatException(self, ei: Any) -> str:
+        return _indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:
+        return _indented(super().formatStack(stack_info))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {printable(line)}" for line in text.split("\n"))
+
+
+class JsonFormatter(_UtcFormatter):
     """Formats records as one JSON object per line. `node` names the process."""
 
     def __init__(self, node: str) -> None:

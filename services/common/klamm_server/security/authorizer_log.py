@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from klamm.printable import printable
 from klamm_server.security.audit.events import DEFAULT, NO_ACL_ALLOWS, SUPER_USER
 from klamm_server.security.audit_log import AuditLog
 
@@ -57,7 +58,7 @@ def authorizer_line(line: bytes) -> str:
         f" with resourceRefCount = {event['count']} based on rule {_rule(rule, decision)}"
     )
     level = "INFO" if decision == "Denied" else "DEBUG"
-    return f"[{_time(event['time'])}] {level} {_one_line(sentence)} ({KAFKAS_LOGGER})"
+    return f"[{_time(event['time'])}] {level} {printable(sentence)} ({KAFKAS_LOGGER})"
 
 
 def _principal(event: Mapping[str, Any]) -> str:
@@ -81,8 +82,3 @@ def _rule(rule: str, decision: str) -> str:
 
 def _time(time_ms: int) -> str:
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(time_ms // 1000))},{time_ms % 1000:03d}"
-
-
-def _one_line(text: str) -> str:
-    """Escapes control characters, because a client chooses the names of resources and could fake lines."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

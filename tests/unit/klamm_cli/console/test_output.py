@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 import typer
 
+import klamm_cli
 from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
 from klamm_cli.console.exit_status import ExitStatus
-from klamm_cli.console.output import explain, one_line_errors, print_rows, status_of
+from klamm_cli.console.output import (
+    explain,
+    one_line_errors,
+    print_json,
+    print_lines,
+    print_message,
+    print_rows,
+    status_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +52,29 @@ def test_each_of_several_refusals_is_printed_on_its_own_line(capsys):
     with pytest.raises(typer.Exit), one_line_errors():
         raise error
     assert capsys.readouterr().err == "klamm: a: refused\nklamm: also: b: refused\n"
+
+
+FORGED = "g\nklamm: all is well\x1b]0;owned\x07\x9b2J\x7f\u202e"
+
+
+def test_names_from_the_cluster_cannot_forge_lines_or_send_escape_sequences(capsys):
+    print_message(f"group {FORGED}")
+    print_lines("first", FORGED)
+    print_json({"group": FORGED})
+    print_rows(("group",), [(FORGED,)], as_json=True)
+    print_rows(("group",), [(FORGED,)], as_json=False)
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == 1
+    assert (printed.err + printed.out).replace("\n", "").isprintable()
+    assert "first\ng\\nklamm: all is well" in printed.out
+
+
+def test_commands_print_text_of_the_cluster_only_through_functions_that_escape_it():
+    """The other files print the program's own texts."""
+    own_texts = {"app.py", "commands/configs.py", "commands/pipeline.py", "console/completion.py", "console/output.py"}
+    root = pathlib.Path(klamm_cli.__file__).parent
+    printing = {str(path.relative_to(root)) for path in root.rglob("*.py") if "typer.echo(" in path.read_text()}
+    assert printing == own_texts
 
 
 def test_an_exception_that_is_no_klamm_error_is_not_caught():

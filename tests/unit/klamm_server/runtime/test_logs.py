@@ -41,6 +41,33 @@ def test_a_json_log_line_has_the_contents_of_a_text_line() -> None:
     )
 
 
+FORGED = "me\n2026-01-01T00:00:00.000Z INFO klamm_server.main forged\x1b[2J\x9b2J\x7f\u2028\u202e"
+
+
+def test_a_client_cannot_forge_a_line_of_the_text_log_or_send_an_escape_sequence() -> None:
+    line = LineFormatter().format(record("group=%s member=%r", FORGED, FORGED))
+    assert line.isprintable()
+    assert "group=me\\n2026-01-01T00:00:00.000Z INFO" in line
+
+
+def test_the_text_of_an_exception_cannot_forge_a_line_of_the_text_log() -> None:
+    try:
+        raise ValueError(FORGED)
+    except ValueError as error:
+        first, *others = LineFormatter().format(record("rpc=%s failed", "Produce", error=error)).split("\n")
+    assert first.endswith("rpc=Produce failed")
+    assert others[0] == "  Traceback (most recent call last):"
+    assert "  ValueError: me" in others
+    assert all(line.startswith("  ") and line.isprintable() for line in others)
+
+
+def test_a_json_log_line_is_plain_ascii_whatever_a_client_sends() -> None:
+    line = JsonFormatter("n").format(record("group=%s", FORGED))
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["fields"] == {"group": FORGED}
+
+
 @pytest.mark.parametrize(
     ("template", "arguments", "fields"),
     [

@@ -1,0 +1,35 @@
+"""Escapes control characters in text that people read.
+
+Clients choose the names of groups, members and transactions. A line feed in such a name could fake a line of a log, and
+an escape sequence could change a terminal. The characters are those that Unicode does not count as printable: controls
+(C0, DEL, C1), line and paragraph separators, and formats such as the marks that turn the direction of text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+_NOT_ASCII: Final = re.compile(r"[^\n -~]+")
+"""Characters that may have to be escaped in JSON text."""
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Returns the text on one line, with an escape for each character that is not printable. Characters of `keep` stay
+    as they are."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def printable_json(text: str) -> str:
+    """Returns JSON text of the same value, with an escape for each character that is not printable. Line feeds stay,
+    because JSON has them only between its parts."""
+    return _NOT_ASCII.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in match[0])
