@@ -291,9 +291,11 @@ class ScriptedCluster:
 def store(partition: Partition, batches: list[bytes]) -> int:
     """Appends batches as a broker does, unless they are duplicates. Returns their base offset."""
     headers = [read_header(batch) for batch in batches]
-    is_idempotent = headers[0].producer_id >= 0
-    if is_idempotent and (duplicate := partition.producers.check(headers, is_verified=True)) is not None:
-        return duplicate.base_offset
+    if headers[0].producer_id >= 0:
+        is_new = partition.end_offset == 0
+        duplicate = partition.producers.check(headers, is_verified=True, is_new_log=is_new)
+        if duplicate is not None:
+            return duplicate.base_offset
     base_offset = partition.end_offset
     for header, batch in zip(headers, batches, strict=True):
         partition.producers.note(header, base_offset=partition.end_offset, now_ms=0)

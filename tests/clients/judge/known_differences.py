@@ -160,6 +160,16 @@ KNOWN: Sequence[Difference] = (
     ),
     Difference(
         ApiKey.PRODUCE,
+        ("a sequence from the middle",),
+        "responses.partition_responses.error_code",
+        "out_of_order_sequence_number",
+        "none",
+        "A partition that never had a record refuses a sequence above 0, as Kafka 4.5 does (KAFKA-15591), because an"
+        " earlier batch is still on its way. Kafka 4.4 refuses that batch when it comes.",
+        with_others=True,
+    ),
+    Difference(
+        ApiKey.PRODUCE,
         ("a transaction of an older epoch",),
         "responses.partition_responses.error_code",
         "invalid_request",

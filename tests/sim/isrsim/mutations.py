@@ -215,7 +215,7 @@ def _cut_short(self: ProducerStates, offset: int) -> bool:
     return True
 
 
-def _any_sequence(self: ProducerStates, headers: Any) -> None:
+def _any_sequence(self: ProducerStates, headers: Any, **_: Any) -> None:
     return None
 
 

@@ -121,7 +121,7 @@ class SimLog:
     ) -> AppendResult:
         base_offset = self.log_end_offset
         batches = decode(records)
-        duplicate = self.producers.check([_header(0, *batch) for batch in batches])
+        duplicate = self.producers.check([_header(0, *batch) for batch in batches], is_new_log=base_offset == 0)
         if duplicate is not None:
             return AppendResult(duplicate.base_offset, duplicate.next_offset - 1, -1, 0, is_duplicate=True)
         self._disk.take(len(batches))

@@ -215,7 +215,8 @@ class PartitionLog:
                 records, self.segments.config, now_ms=now_ms, origin=AppendOrigin.CLIENT, budget=budget
             )
         try:
-            duplicate = self.producers.check([header for header, _ in batches], guard=guard)
+            headers = [header for header, _ in batches]
+            duplicate = self.producers.check(headers, guard=guard, is_new_log=self.log_end_offset == 0)
         except _OutOfOrderSequenceNumberError:
             # A full disk may have refused the batch before this one, and then its producer sends both again.
             self.segments.log_dir.check_not_full(f"append to {self.topic_partition}")

@@ -52,19 +52,26 @@ class LogProducers:
     # Appending
 
     def check(
-        self, headers: Sequence[BatchHeader], *, guard: VerificationGuard | None = None, is_verified: bool = False
+        self,
+        headers: Sequence[BatchHeader],
+        *,
+        guard: VerificationGuard | None = None,
+        is_verified: bool = False,
+        is_new_log: bool = False,
     ) -> Run | None:
         """Checks a producer's record set as `ProducerStates.check`. Returns None for one without a producer id.
 
         `guard` comes from `begin_verification`, and is ignored if the transaction is open by now. `is_verified` is True
-        if a coordinator writes for the producer. Raises as both checks."""
+        if a coordinator writes for the producer, and `is_new_log` if the log has never had a record. Raises as both
+        checks."""
         for header in headers:
             if header.producer_id >= 0:
                 break
         else:
             return None
         first = headers[0]
-        duplicate = self._states.check(headers, is_verified=is_verified or guard is not None)
+        is_verified = is_verified or guard is not None
+        duplicate = self._states.check(headers, is_verified=is_verified, is_new_log=is_new_log)
         if guard is None or duplicate is not None:
             return duplicate
         if not self._states.has_open_transaction(first.producer_id, first.producer_epoch):

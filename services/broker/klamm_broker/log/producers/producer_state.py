@@ -5,7 +5,8 @@ KIP-98, KIP-360, KIP-890; Kafka's `ProducerStateManager` and `ProducerAppendInfo
 - refused with INVALID_PRODUCER_EPOCH if its epoch is older than one seen, because a newer owner writes with the id now;
 - a duplicate if all of it is in the log: it gets its first answer again and is not appended;
 - refused with OUT_OF_ORDER_SEQUENCE_NUMBER if its sequence does not follow the last one (0 in a new epoch). If the
-  producer is unknown, every sequence is accepted;
+  producer is unknown, every sequence is accepted, because its state may have been forgotten. Only a log that has never
+  had a record cannot have forgotten it, so the sequence must be 0 there (KAFKA-15591);
 - refused with INVALID_TXN_STATE if it would begin a transaction without a guard (`verification.py`), or if it is not
   part of the transaction that its producer has open.
 
@@ -147,12 +148,15 @@ class ProducerStates:
 
     # Appending
 
-    def check(self, headers: Sequence[BatchHeader], *, is_verified: bool = False) -> Run | None:
+    def check(
+        self, headers: Sequence[BatchHeader], *, is_verified: bool = False, is_new_log: bool = False
+    ) -> Run | None:
         """Checks a record set before its append. Returns the run that it repeats, or None if it may be appended.
 
-        `is_verified` is True if the coordinator has confirmed that the transaction writes here. Raises the exception of
-        INVALID_RECORD if the batches do not belong to one producer in sequence. Raises the exceptions of
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE."""
+        `is_verified` is True if the coordinator has confirmed that the transaction writes here. `is_new_log` is True if
+        the log has never had a record. Raises the exception of INVALID_RECORD if the batches do not belong to one
+        producer in sequence. Raises the exceptions of INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
+        INVALID_TXN_STATE."""
         first = headers[0]
         record_count = _count_in_sequence(headers)
         producer = self._producers.get(first.producer_id)
@@ -162,6 +166,12 @@ class ProducerStates:
                 duplicate = self._check_sequence(first, producer, record_count)
                 if duplicate is not None:
                     return duplicate
+        elif is_new_log and first.base_sequence > 0:
+            # An earlier request may have found the partition without its leader, and comes again.
+            raise _OutOfOrderSequenceNumberError(
+                f"producer {first.producer_id} sends sequence {first.base_sequence} to a partition that never had a"
+                " record; expected 0"
+            )
         if self._has_seen_transactions or first.attributes & TRANSACTIONAL_MASK:
             self._check_transaction(first, producer, is_verified)
         return None

@@ -114,6 +114,16 @@ def test_an_expired_producer_may_continue_at_any_sequence() -> None:
     assert states.check([header(0, producer_id=10)]) is not None
 
 
+def test_only_a_log_that_never_had_a_record_requires_sequence_0_of_an_unknown_producer() -> None:
+    """In any other log, the producer's state may have expired."""
+    states = ProducerStates()
+    with pytest.raises(OUT_OF_ORDER, match="sends sequence 17 to a partition that never had a record; expected 0"):
+        states.check([header(17, 5)], is_new_log=True)
+    assert states.check([header(17, 5)]) is None
+    assert states.check([header(0, 17)], is_new_log=True) is None
+    assert states.check([header(-1)], is_new_log=True) is None
+
+
 def test_a_producer_that_writes_does_not_expire() -> None:
     states = ProducerStates()
     for sequence in range(3):
