@@ -51,6 +51,22 @@ def parse(name: str, text: str, configs: Mapping[str, Setting] | None = None) ->
         raise ErrorCode.INVALID_CONFIG.exception(str(error)) from None
 
 
+def normal_text(name: str, text: str) -> str:
+    """Returns the text of a config that a client sets, as Kafka shows it.
+
+    The text has no spaces around it, and none around the items of a list. Each item is there once. Returns the texts
+    of unknown names, secrets and invalid lists as they are."""
+    definition = _definition(name)
+    if definition is None or definition.sensitive:
+        return text
+    if definition.type is not ConfigType.LIST:
+        return text.strip()
+    try:
+        return ",".join(dict.fromkeys(split_list(text)))
+    except ValueError:
+        return text
+
+
 def validate_topic_configs(configs: Mapping[str, str]) -> None:
     """Checks all configs that are set on one topic: names, values and their combination.
 

@@ -38,6 +38,7 @@ from klamm_controller.metadata.leader_election import after_config_changes
 from klamm_server.config.config_defs import (
     accepted_broker_configs,
     append_to_list,
+    normal_text,
     resolve_broker_config,
     resolve_topic_config,
     subtract_from_list,
@@ -147,7 +148,8 @@ def _apply(change: ConfigChange, resource: ConfigResource, settings: dict[str, s
     if change.name not in known:
         raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown config {change.name}{hint(change.name, known)}")
     if change.operation == CONFIG_OPERATION_SET:
-        settings[change.name] = change.value if is_topic else kept_text(change.name, change.value)
+        value = normal_text(change.name, change.value)
+        settings[change.name] = value if is_topic else kept_text(change.name, value)
     elif change.operation == CONFIG_OPERATION_DELETE:
         settings.pop(change.name, None)
     elif change.operation in (CONFIG_OPERATION_APPEND, CONFIG_OPERATION_SUBTRACT):

@@ -48,6 +48,7 @@ from klamm_controller.metadata.partitions import partition_records
 from klamm_controller.metadata.placement import place_replicas
 from klamm_controller.metadata.policy import DEFAULT, TopicPolicy, check_budget
 from klamm_controller.metadata.shards import assignment_records
+from klamm_server.config.config_defs import normal_text
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import can_collide, replay
 
@@ -187,7 +188,8 @@ def _removal(name: str, times_asked: int, image: MetadataImage, policy: TopicPol
 
 
 def _plan(topic: NewTopic, image: MetadataImage, policy: TopicPolicy, budget: int, rng: random.Random) -> _Plan:
-    configs = dict(INTERNAL_TOPIC_CONFIGS.get(topic.name, topic.configs))
+    given = INTERNAL_TOPIC_CONFIGS.get(topic.name, topic.configs)
+    configs = {name: normal_text(name, text) for name, text in given.items()}
     check_topic_configs(configs)
     if topic.assignments:
         replicas = _replicas_by_hand(topic, image, policy, budget)

@@ -83,6 +83,14 @@ def test_configs_are_set_deleted_appended_and_subtracted(cluster_with_a):
     assert cluster_with_a.image.topic_configs("a")["cleanup.policy"] == "compact"
 
 
+def test_configs_are_stored_without_spaces_in_lists_and_around_values(cluster_with_a):
+    cluster_with_a.create_one("b", cleanup_policy="compact , delete")
+    assert cluster_with_a.image.topic_configs("b") == {"cleanup.policy": "compact,delete"}
+    alter(cluster_with_a, (TOPIC_A, set_("cleanup.policy", " delete, compact"), set_("compression.type", " gzip ")))
+    stored = cluster_with_a.image.topic_configs("a")
+    assert (stored["cleanup.policy"], stored["compression.type"]) == ("delete,compact", "gzip")
+
+
 def test_replace_all_deletes_configs_that_are_not_named(cluster_with_a):
     alter(cluster_with_a, (TOPIC_A, set_("segment.ms", "7")))
     replacement = AlterConfigsResource(resource=TOPIC_A, changes=[set_("segment.ms", "8")], replace_all=True)

@@ -19,6 +19,7 @@ from klamm_server.config.broker_configs import BROKER_CONFIGS
 from klamm_server.config.config_defs import (
     append_to_list,
     effective_topic_configs,
+    normal_text,
     parse,
     resolve_broker_config,
     resolve_topic_config,
@@ -318,6 +319,26 @@ def test_a_list_config_can_be_appended_and_subtracted_by_item() -> None:
         append_to_list("retention.ms", "1", "2")
     with pytest.raises(InvalidConfigError, match=r"cleanup\.policy: 'a,,b'"):
         subtract_from_list("cleanup.policy", "delete", "a,,b")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "normal"),
+    [
+        ("cleanup.policy", " delete , compact ", "delete,compact"),
+        ("cleanup.policy", "delete,delete", "delete"),
+        ("cleanup.policy", " ", ""),
+        ("cleanup.policy", "delete,,compact", "delete,,compact"),
+        ("leader.replication.throttled.replicas", "0:1 , 1:2", "0:1,1:2"),
+        ("retention.ms", " 5000 ", "5000"),
+        ("compression.type", " gzip", "gzip"),
+        ("log.cleanup.policy", "compact , delete", "compact,delete"),
+        ("ssl.key.password", " secret ", " secret "),
+        ("unknown", " a , b ", " a , b "),
+    ],
+)
+def test_the_text_of_a_config_is_stored_as_kafka_shows_it(name: str, text: str, normal: str) -> None:
+    """Apache Kafka 4.4 answers DescribeConfigs with these texts."""
+    assert normal_text(name, text) == normal
 
 
 def test_types_are_spelled_as_kafka_does() -> None:

@@ -115,7 +115,7 @@ def test_an_expired_producer_may_continue_at_any_sequence() -> None:
 
 
 def test_only_a_log_that_never_had_a_record_requires_sequence_0_of_an_unknown_producer() -> None:
-    """In any other log, the producer's state may have expired."""
+    """The producer's state may have expired in any other log."""
     states = ProducerStates()
     with pytest.raises(OUT_OF_ORDER, match="sends sequence 17 to a partition that never had a record; expected 0"):
         states.check([header(17, 5)], is_new_log=True)
