@@ -147,11 +147,11 @@ def _lag_row(
 def _print_members(description: GroupDescription, as_json: bool) -> None:
     columns: tuple[str, ...] = ("member", "instance", "client", "host", "assignment")
     if description.type == "consumer":
-        columns += ("epoch", "target")
+        columns += ("epoch", "target", "protocol")
     rows = [
         (
             *(each.member_id, each.group_instance_id, each.client_id, each.client_host),
-            *(tuple(map(str, each.assignment)), each.epoch, tuple(map(str, each.target))),
+            *(tuple(map(str, each.assignment)), each.epoch, tuple(map(str, each.target)), each.type),
         )[: len(columns)]
         for each in description.members
     ]

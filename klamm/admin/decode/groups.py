@@ -72,6 +72,7 @@ def _consumer_member(message: coordinator_pb2.DescribedConsumerMember) -> Member
         epoch=message.member_epoch,
         pattern=message.subscribed_topic_regex,
         target=_partitions_of(message.target_assignment),
+        type="classic" if message.uses_classic_protocol else "consumer",
     )
 
 

@@ -34,6 +34,9 @@ class MemberDescription:
     """The expression with which the member subscribes in the new protocol, or empty."""
     target: tuple[TopicPartition, ...] = ()
     """The member's target assignment in the new protocol."""
+    type: str = "classic"
+    """The member's protocol: `classic`, or `consumer` (KIP-848). A group that changes its protocol has members of
+    both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

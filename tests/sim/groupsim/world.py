@@ -19,11 +19,11 @@ from typing import Any
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat
-from klamm_coordinator.consumer.topics import FixedTopics, TopicInfo
 from klamm_coordinator.group_shard.refusals import Reply
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.topics import FixedTopics, TopicInfo
 from klamm_coordinator.offsets.messages import CommitOffset, CommitOffsets
 from klamm_coordinator.records import consumer_group_schemas, schemas
 from klamm_coordinator.records.consumer_group_schemas import MemberKey, TopicIdPartition

@@ -23,12 +23,13 @@ from klamm_coordinator.classic.messages import (
     SyncGroup,
     SyncReply,
 )
+from klamm_coordinator.classic.subscription import encode_assignment, read_assignment
 from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
-from klamm_coordinator.consumer.topics import FixedTopics, TopicInfo
 from klamm_coordinator.group_shard.refusals import Reply
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.topics import FixedTopics, TopicInfo
 from klamm_coordinator.offsets.messages import (
     CommitOffset,
     CommitOffsets,
@@ -56,6 +57,17 @@ def subscription(*topics: str) -> bytes:
     for topic in topics:
         writer.string(topic)
     return writer.bytes_(b"").value()
+
+
+def owning(topics: tuple[str, ...], owned: set[tuple[str, int]]) -> bytes:
+    """Returns a ConsumerProtocolSubscription of version 1."""
+    writer = KafkaWriter().int16(1).int32(len(topics))
+    for topic in topics:
+        writer.string(topic)
+    writer.bytes_(b"").int32(len(owned))
+    for topic, number in sorted(owned):
+        writer.string(topic).int32_array((number,))
+    return writer.value()
 
 
 class ShardDriver:
@@ -188,6 +200,7 @@ class ShardDriver:
                 protocols=tuple(Protocol(name=name, metadata=metadata) for name, metadata in protocols),
                 reason=reason,
                 joins_without_id=joins_without_id,
+                topics=self.topics,
             )
         )
 
@@ -336,6 +349,29 @@ class ShardDriver:
         """Returns a member that behaves like a client library's. It joins with its first heartbeat."""
         return ConsumerMember(self, member_id, **kwargs)
 
+    def classic_consumer(self, **kwargs: Any) -> ClassicConsumer:
+        """Returns a member of the classic protocol that behaves like a client library's."""
+        return ClassicConsumer(self, **kwargs)
+
+    def classic_group(self, *members: ClassicConsumer) -> None:
+        """Makes a Stable classic group of these members, the first of which leads. Each topic's partitions go to the
+        members in turn."""
+        for member in members:
+            member.send_join()
+        self.advance(DELAY_MS * (len(members) + 1))
+        assignments: dict[str, dict[str, list[int]]] = {member.joined().member_id: {} for member in members}
+        ids = itertools.cycle(assignments)
+        for topic, info in self.topics.by_name.items():
+            for number in range(info.partition_count):
+                assignments[next(ids)].setdefault(topic, []).append(number)
+        encoded = {member_id: encode_assignment(owned, 1) for member_id, owned in assignments.items()}
+        members[0].send_sync(encoded)
+        for member in members[1:]:
+            member.send_sync()
+        for member in members:
+            assert member.synced() is ErrorCode.NONE
+        assert self.state() == "Stable"
+
     def settle(self, *members: ConsumerMember, rounds: int = 10) -> None:
         """Lets each member send heartbeats in turn, for as many rounds as a rebalance can need."""
         for _ in range(rounds):
@@ -393,6 +429,85 @@ class ShardDriver:
 
 def _topic_id(name: str, former: Any) -> bytes:
     return former[name].topic_id if name in former else name.encode().rjust(16, b"0")
+
+
+class ClassicConsumer:
+    """A consumer of the classic protocol. It revokes all its partitions before it joins, unless it is cooperative."""
+
+    def __init__(
+        self,
+        driver: ShardDriver,
+        *,
+        topics: tuple[str, ...] = ("t",),
+        instance_id: str | None = None,
+        protocol: str = "range",
+        is_cooperative: bool = False,
+    ) -> None:
+        self.driver = driver
+        self.topics = topics
+        self.instance_id = instance_id
+        self.protocol = protocol
+        self.is_cooperative = is_cooperative
+        self.member_id = ""
+        self.generation_id = -1
+        self.owned: set[tuple[str, int]] = set()
+        self._asked = 0
+
+    def rejoin(self) -> ErrorCode:
+        """Joins and asks for the assignment, until the coordinator has no more to tell. Returns the last error."""
+        error = self.join()
+        return error if error is not ErrorCode.NONE else self.sync()
+
+    def join(self) -> ErrorCode:
+        self.send_join()
+        return self.joined().error
+
+    def sync(self) -> ErrorCode:
+        self.send_sync()
+        return self.synced()
+
+    def heartbeat(self) -> ErrorCode:
+        return self.driver.heartbeat(self.generation_id, self.member_id, instance_id=self.instance_id)
+
+    def leave(self) -> ErrorCode:
+        (error,) = self.driver.leave((self.member_id, self.instance_id))
+        return error
+
+    def act(self) -> ErrorCode:
+        """Sends a heartbeat, and joins again if the coordinator asks for it."""
+        error = self.heartbeat()
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            return self.rejoin()
+        return error
+
+    def send_join(self) -> None:
+        if not self.is_cooperative:
+            self.owned = set()
+        metadata = subscription(*self.topics) if not self.is_cooperative else owning(self.topics, self.owned)
+        self._asked = self.driver.join(
+            self.member_id, instance_id=self.instance_id, protocols=((self.protocol, metadata),)
+        )
+        reply = self.driver.replies.get(self._asked)
+        if isinstance(reply, JoinReply) and reply.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = reply.member_id
+            self.send_join()
+
+    def joined(self) -> JoinReply:
+        reply = self.driver.joined(self._asked)
+        if reply.error is ErrorCode.NONE:
+            self.member_id, self.generation_id = reply.member_id, reply.generation_id
+        return reply
+
+    def send_sync(self, assignments: dict[str, bytes] | None = None) -> None:
+        self._asked = self.driver.sync(
+            self.generation_id, self.member_id, assignments, instance_id=self.instance_id, protocol_name=self.protocol
+        )
+
+    def synced(self) -> ErrorCode:
+        reply = self.driver.synced(self._asked)
+        if reply.error is ErrorCode.NONE:
+            self.owned = set(read_assignment(reply.assignment).partitions)
+        return reply.error
 
 
 class ConsumerMember:

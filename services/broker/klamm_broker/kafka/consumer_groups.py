@@ -23,8 +23,8 @@ from klamm_server.runtime.few_at_once import few_at_once
 from klamm_server.security.session import refuse_early
 
 TIMEOUT_MS = 30_000
-CONSUMER_MEMBER = 1
-"""The number that Kafka gives members with the new protocol."""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""The numbers that Kafka gives members with the classic and with the new protocol."""
 CLIENT_NAMES_MEMBER = 1
 """The first version of ConsumerGroupHeartbeat in which the client chooses its member id (KIP-1082)."""
 _NO_ID = bytes(16)
@@ -150,5 +150,5 @@ def _member(member: pb.DescribedConsumerMember) -> Fields:
         "subscribed_topic_regex": member.subscribed_topic_regex,
         "assignment": _assignment(member.assignment),
         "target_assignment": _assignment(member.target_assignment),
-        "member_type": CONSUMER_MEMBER,
+        "member_type": CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     }

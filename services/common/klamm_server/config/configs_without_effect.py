@@ -57,7 +57,6 @@ delete.records.purgatory.purge.interval.requests int 1
 early.start.listeners list null
 fetch.purgatory.purge.interval.requests int 1000
 group.consumer.max.assignment.interval.ms int 15000
-group.consumer.migration.policy string bidirectional
 group.consumer.min.assignment.interval.ms int 0
 group.consumer.regex.refresh.interval.ms int 600000
 group.coordinator.append.linger.ms int -1

@@ -71,6 +71,14 @@ class ClassicGroup:
         group.update_subscribed_topics()
         return group
 
+    def become_stable(self, generation_id: int) -> None:
+        """Makes a group Stable at this generation. Its members were just added, and were in no rebalance."""
+        assert self.state is ClassicGroupState.EMPTY, self.state
+        self.generation_id = generation_id
+        self.protocol_name = self.select_protocol()
+        self.state = ClassicGroupState.STABLE
+        self.update_subscribed_topics()
+
     @classmethod
     def revive(cls, dead: ClassicGroup) -> ClassicGroup:
         """Returns the Empty group that `dead` was before its deletion failed."""

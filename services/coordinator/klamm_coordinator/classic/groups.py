@@ -68,8 +68,33 @@ class ClassicGroups:
         self.groups[group_id] = group
         for member in group.members.values():
             rebalance.start_session(group, member, turn)
-        if len(group.members) > self._settings.group_size_max:
+        if value is not None and value.members and value.leader is None:
+            rebalance.prepare(group, "the group was a consumer group, and has not rebalanced since", turn)
+        elif len(group.members) > self._settings.group_size_max:
             rebalance.prepare(group, "the group is larger than group.max.size", turn)
+
+    def adopt(self, group: ClassicGroup, turn: GroupTurn) -> None:
+        """Adds a group that was a consumer group (KIP-848), and begins its first rebalance."""
+        assert group.group_id not in self.groups, group.group_id
+        self.groups[group.group_id] = group
+        for member in group.members.values():
+            rebalance.start_session(group, member, turn)
+        rebalance.prepare(group, "the group was a consumer group", turn)
+
+    def ask_to_rejoin(self, group: ClassicGroup, turn: GroupTurn) -> None:
+        """Answers all parked requests of the group's members, so that the members join again."""
+        for member in group.members.values():
+            rebalance.answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+
+    def release(self, group_id: str, turn: GroupTurn) -> None:
+        """Removes a group that has become a consumer group (KIP-848), with its timers."""
+        group = self.groups.pop(group_id, None)
+        if group is None:
+            return
+        for member_id in (*group.members, *group.pending_joins):
+            turn.timers.cancel(SessionTimer(group_id, member_id))
+        turn.timers.cancel(JoinTimer(group_id))
+        turn.timers.cancel(SyncTimer(group_id))
 
     def check_invariants(self, timers: Timers[Any]) -> None:
         """Asserts the invariants that the module's docstring lists."""

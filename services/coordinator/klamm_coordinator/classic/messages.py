@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
+from klamm_coordinator.groups.topics import NO_TOPICS, Topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class JoinGroup:
     joins_without_id: bool = False
     """True if a member with an empty `member_id` joins at once. False if it gets an id first and then asks again
     (KIP-394)."""
+    topics: Topics = NO_TOPICS
+    """The topics that this coordinator knows, for a member that joins a consumer group (KIP-848)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

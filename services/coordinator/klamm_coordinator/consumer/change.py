@@ -16,11 +16,13 @@ class GroupChange:
     """The records of one write of a group. The durable group is not changed, so that a failed write has no effect."""
 
     def __init__(self, durable: ConsumerGroup) -> None:
-        self._durable = durable
+        self.durable = durable
+        """The group as it is stored."""
         self.group = durable
         """The group after the records of this write. It is the durable group until the first record, and then a
         copy."""
         self.records: list[GroupRecord] = []
+        self._has_bumped = False
 
     @property
     def group_id(self) -> str:
@@ -28,13 +30,14 @@ class GroupChange:
 
     def write(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
         """Adds one record and applies it to the copy of the group."""
-        if self.group is self._durable:
-            self.group = self._durable.copy()
+        if self.group is self.durable:
+            self.group = self.durable.copy()
         self.group.replay(key, value)
         self.records.append(GroupRecord(key, value))
 
     def bump_epoch(self) -> None:
         """Increments the group's epoch, so that a new target is made. Does so once per write: all its requests share
         one target."""
-        if self.group.epoch == self._durable.epoch:
+        if not self._has_bumped:
+            self._has_bumped = True
             self.write(GroupEpochKey(self.group_id), GroupEpoch(self.group.epoch + 1))

@@ -62,10 +62,7 @@ def fence(change: GroupChange, request: FenceMember) -> bool:
     group = change.group
     if request.member_id not in group.members:
         return False
-    current = group.current(request.member_id)
-    is_late = request.member_epoch is None or (
-        current.member_epoch == request.member_epoch and current.state is MemberState.UNREVOKED_PARTITIONS
-    )
+    is_late = request.current is None or request.current == group.current(request.member_id)
     if is_late:
         remove(change, request.member_id)
     return is_late
@@ -82,12 +79,15 @@ def remove(change: GroupChange, member_id: str) -> None:
 
 
 def tombstones(group: ConsumerGroup) -> tuple[GroupRecord, ...]:
-    """Returns the records that delete a group without members. The last record deletes the group itself."""
-    assert group.is_empty, group.group_id
+    """Returns the records that delete a group with its members. The last record deletes the group itself. The order is
+    Kafka's, because Kafka refuses to load a member's record that is deleted too early."""
     group_id = group.group_id
     return (
-        *(GroupRecord(RegexKey(group_id, regex), None) for regex in sorted(group.regexes)),
+        *(GroupRecord(CurrentKey(group_id, member_id), None) for member_id in sorted(group.currents)),
+        *(GroupRecord(TargetKey(group_id, member_id), None) for member_id in sorted(group.targets)),
         GroupRecord(TargetEpochKey(group_id), None),
+        *(GroupRecord(MemberKey(group_id, member_id), None) for member_id in sorted(group.members)),
+        *(GroupRecord(RegexKey(group_id, regex), None) for regex in sorted(group.regexes)),
         GroupRecord(PartitionMetadataKey(group_id), None),
         GroupRecord(GroupEpochKey(group_id), None),
     )

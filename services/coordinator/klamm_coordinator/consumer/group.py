@@ -61,7 +61,9 @@ UNJOINED = Current(
 
 
 class ConsumerGroup:
-    """The stored state of a consumer group. Only `replay` changes it."""
+    """The stored state of a consumer group. Only `replay` changes it.
+
+    While the group moves from one protocol to the other, some members use the classic protocol."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -117,6 +119,16 @@ class ConsumerGroup:
         """Returns True if a member with the assignment `current` has reached its target."""
         return current.state is MemberState.STABLE and current.member_epoch == self.assignment_epoch
 
+    @property
+    def are_all_classic(self) -> bool:
+        """True if the group has members and all of them use the classic protocol."""
+        return bool(self.members) and all(member.classic is not None for member in self.members.values())
+
+    def is_classic(self, member_id: str) -> bool:
+        """Returns True if this is a member that uses the classic protocol."""
+        member = self.members.get(member_id)
+        return member is not None and member.classic is not None
+
     def current(self, member_id: str) -> Current:
         """Returns the member's current assignment, or `UNJOINED` for a member that just joined."""
         return self.currents.get(member_id, UNJOINED)
@@ -151,12 +163,22 @@ class ConsumerGroup:
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
+    def by_topic(self, partitions: Partitions) -> dict[str, list[int]]:
+        """Returns the partitions by the names of their topics, without topics that no longer exist."""
+        names = {topic.topic_id: topic.name for topic in self.topics.values()}
+        found: dict[str, list[int]] = {}
+        for partition in sorted(partitions):
+            if partition.topic_id in names:
+                found.setdefault(names[partition.topic_id], []).append(partition.partition)
+        return found
+
     def epoch_error(self, member_id: str, member_epoch: int) -> ErrorCode:
         """Returns NONE if the member is in the group at that epoch, otherwise the error."""
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        is_current = self.current(member_id).member_epoch == member_epoch
-        return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
+        if self.current(member_id).member_epoch == member_epoch:
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if self.is_classic(member_id) else ErrorCode.STALE_MEMBER_EPOCH
 
     def commit_error(self, member_id: str, member_epoch: int, partitions: Iterable[TopicPartition]) -> ErrorCode:
         """Returns NONE, or the reason why the member may not commit for these partitions at that epoch.
@@ -166,7 +188,7 @@ class ConsumerGroup:
         partition gets a new epoch before another member can get the partition. It gets one more epoch before the
         partition can come back. (KIP-1251 allows this and more.)"""
         error = self.epoch_error(member_id, member_epoch)
-        if error is not ErrorCode.STALE_MEMBER_EPOCH:
+        if error not in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION):
             return error
         current = self.current(member_id)
         is_one_behind = JOIN_EPOCH < member_epoch == current.previous_member_epoch < current.member_epoch

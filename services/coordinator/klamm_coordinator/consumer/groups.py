@@ -6,11 +6,12 @@ cost a few writes and targets, not a thousand. If a write fails, the group is un
 error.
 
 A group without members becomes a classic group when a member joins with the classic protocol, and the other way round.
-The tombstones of the old group are written with, or before, the first records of the new group. The offsets stay.
+A group with members changes its protocol online (KIP-848, upgrade.py and downgrade.py). The tombstones of the old group
+are written with, or before, the first records of the new group. The offsets stay. Until a classic group has become a
+consumer group, its members' requests wait or see the classic group as it is.
 
-Invariants (`check_invariants`): those of every group; a member has a session timer, or its removal waits to be written;
-a member that must revoke partitions has a rebalance timer, or its removal waits to be written; requests wait only while
-a write is under way.
+Invariants (`check_invariants`): those of every group; a member has its timers (deadlines.py), or its removal waits to
+be written; requests wait only while a write is under way.
 """
 
 from __future__ import annotations
@@ -25,11 +26,21 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm_coordinator.classic.group import ClassicGroup
 from klamm_coordinator.classic.groups import ClassicGroups
-from klamm_coordinator.classic.messages import JoinGroup, JoinReply, LeaveGroup, LeaveReply
+from klamm_coordinator.classic.messages import (
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    LeaveReply,
+    SyncGroup,
+)
 from klamm_coordinator.classic.states import ClassicGroupState
-from klamm_coordinator.classic.timers import SessionTimer
+from klamm_coordinator.consumer import classic_members
 from klamm_coordinator.consumer.change import GroupChange
+from klamm_coordinator.consumer.deadlines import Deadlines, check_timers
 from klamm_coordinator.consumer.departure import fence, leave, remove_leaver, tombstones
+from klamm_coordinator.consumer.downgrade import downgrade, downgrade_records, may_downgrade
 from klamm_coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup
 from klamm_coordinator.consumer.messages import (
     AssignedTopic,
@@ -42,18 +53,25 @@ from klamm_coordinator.consumer.messages import (
 from klamm_coordinator.consumer.reconcile import next_current
 from klamm_coordinator.consumer.subscribe import refresh_topics, subscribe
 from klamm_coordinator.consumer.target import update_target
-from klamm_coordinator.consumer.timers import ConsumerRebalanceTimer, ConsumerSessionTimer
-from klamm_coordinator.consumer.topics import Topics
+from klamm_coordinator.consumer.timers import (
+    ConsumerJoinTimer,
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
+    ConsumerSyncTimer,
+    ConsumerTimer,
+)
+from klamm_coordinator.consumer.upgrade import check_upgrade, upgrade
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.groups.turn import GroupTurn, new_member_id
-from klamm_coordinator.records.consumer_group_schemas import CurrentKey, MemberKey, MemberState, Partitions
+from klamm_coordinator.records.consumer_group_schemas import CurrentKey, MemberKey, Partitions
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.timers import Timers
 
 RECORDS_PER_WRITE = 1_000
 """The number of records after which a write gets no further request."""
 
-Waiting = ConsumerGroupHeartbeat | FenceMember | LeaveGroup | JoinGroup
+Waiting = ConsumerGroupHeartbeat | FenceMember | LeaveGroup | JoinGroup | SyncGroup
 
 
 @dataclass(slots=True)
@@ -64,7 +82,15 @@ class _Batch:
     heartbeats: list[tuple[ConsumerGroupHeartbeat, str, bool]] = field(default_factory=list)
     """The heartbeats, each with the member's id and whether the member knows its epoch. A member that does not know it
     gets its epoch and its current assignment, but makes no step towards its target (subscribe.py)."""
+    joins: list[tuple[JoinGroup, str]] = field(default_factory=list)
+    """The JoinGroup requests to the consumer group, each with the member's id."""
     replies: list[tuple[int, Any]] = field(default_factory=list)
+    is_upgrade: bool = False
+    """True if the write makes a consumer group of a classic group with members."""
+
+    @property
+    def is_begun(self) -> bool:
+        return bool(self.change.records or self.heartbeats or self.joins or self.replies)
 
 
 class ConsumerGroups:
@@ -89,6 +115,11 @@ class ConsumerGroups:
         self._queues: dict[str, deque[Waiting]] = {}
         self._topics_seen: dict[str, int] = {}
         """The version of the topics with which a group was last compared, by group id."""
+        self._joined: dict[str, list[str]] = {}
+        """The members of the classic protocol whose joins are being written, by group id."""
+        self._downgrades: dict[str, ClassicGroup] = {}
+        """The classic groups that consumer groups become with the write that is under way."""
+        self._deadlines = Deadlines(settings)
 
     # Reading
 
@@ -104,6 +135,10 @@ class ConsumerGroups:
     def get(self, group_id: str) -> ConsumerGroup | None:
         """Returns the group as it is stored, or None if it is not of the new protocol."""
         return self._values.get(group_id)
+
+    def is_converting(self, group_id: str) -> bool:
+        """Returns True while a write is under way that makes a consumer group of a classic group."""
+        return group_id in self._busy and group_id in self._classic.groups
 
     def epoch_error(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
         """Returns NONE if this member may read the group's offsets at that epoch, otherwise the error."""
@@ -139,31 +174,57 @@ class ConsumerGroups:
         """Starts all sessions again after the shard was loaded, because no coordinator received heartbeats during the
         load."""
         for group in self._values.values():
-            self._arm_missing(group, turn)
+            self._deadlines.arm_missing(group, turn)
 
     def ask(self, request: Waiting, turn: GroupTurn) -> None:
         """Handles a request, or lets it wait until the group's write is decided."""
-        if isinstance(request, ConsumerGroupHeartbeat):
+        if isinstance(request, ConsumerGroupHeartbeat | JoinGroup):
             self.hear(request, turn)
         self._queues.setdefault(request.group_id, deque()).append(request)
         self._drain(request.group_id, turn)
 
-    def on_timer(self, timer: ConsumerSessionTimer | ConsumerRebalanceTimer, turn: GroupTurn) -> None:
-        """Fences a member that sent no heartbeat, or did not revoke its partitions, in time."""
-        group = self._values[timer.group_id]
-        epoch = None if isinstance(timer, ConsumerSessionTimer) else group.current(timer.member_id).member_epoch
-        self.ask(FenceMember(group_id=timer.group_id, member_id=timer.member_id, member_epoch=epoch), turn)
+    def answer(self, request: SyncGroup | Heartbeat, turn: GroupTurn) -> None:
+        """Answers a member of the classic protocol from the stored group."""
+        group = self._values[request.group_id]
+        if isinstance(request, SyncGroup):
+            reply = classic_members.sync_reply(group, request)
+            if reply.error is ErrorCode.NONE:
+                self._deadlines.synced(group, request.member_id, turn)
+            turn.reply(request.reply_id, reply)
+            return
+        error = classic_members.heartbeat_error(group, request)
+        if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self._deadlines.renew_session(group, request.member_id, turn)
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._deadlines.told_to_join(group, request.member_id, turn)
+        turn.reply(request.reply_id, HeartbeatReply(error=error))
+
+    def on_timer(self, timer: ConsumerTimer, turn: GroupTurn) -> None:
+        """Fences a member that has missed a deadline."""
+        current = self._values[timer.group_id].current(timer.member_id)
+        match timer:
+            case ConsumerSessionTimer():
+                reason, known = "session-timeout", None
+            case ConsumerRebalanceTimer():
+                reason, known = "rebalance-timeout", current
+            case ConsumerJoinTimer():
+                reason, known = "join-timeout", current
+            case ConsumerSyncTimer():
+                reason, known = "sync-timeout", current
+        self.ask(FenceMember(group_id=timer.group_id, member_id=timer.member_id, reason=reason, current=known), turn)
 
     def decided(self, group_id: str, records: Iterable[GroupRecord], *, stored: bool, turn: GroupTurn) -> None:
         """Continues the requests that waited for the group's write. If it is `stored`, its records were replayed."""
         self._busy.discard(group_id)
         self._dying.discard(group_id)
         group = self._values.get(group_id)
+        joined, classic = self._joined.pop(group_id, ()), self._downgrades.pop(group_id, None)
         if stored:
-            self._settle_type(group_id, turn)
             for record in records:
                 if isinstance(record.key, MemberKey | CurrentKey):
-                    self._arm(group, group_id, record.key.member_id, turn)
+                    self._deadlines.arm(group, group_id, record.key.member_id, turn)
+            self._settle_type(group_id, classic, turn)
+            self._settle_joins(group, joined, turn)
         else:
             self._topics_seen.pop(group_id, None)
         if group is None:
@@ -171,7 +232,7 @@ class ConsumerGroups:
         # Waiting requests come first, because one of them may remove a member whose timer has fired.
         self._drain(group_id, turn)
         if group is not None and group_id not in self._busy:
-            self._arm_missing(group, turn)
+            self._deadlines.arm_missing(group, turn)
 
     def delete_error(self, group_id: str) -> ErrorCode:
         """Returns NONE if the consumer group may be deleted now, otherwise the error."""
@@ -217,12 +278,8 @@ class ConsumerGroups:
         for group_id, group in self._values.items():
             group.check_invariants()
             assert group_id not in self._classic.groups, group_id
-            for member_id, current in group.currents.items():
-                if group_id in self._busy:
-                    continue
-                assert ConsumerSessionTimer(group_id, member_id) in timers, (group_id, member_id)
-                is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
-                assert (ConsumerRebalanceTimer(group_id, member_id) in timers) == is_revoking, current
+            if group_id not in self._busy:
+                check_timers(group, timers)
 
     # Writes, one after the other
 
@@ -230,101 +287,195 @@ class ConsumerGroups:
         while group_id not in self._busy and (queue := self._queues.pop(group_id, None)):
             batch = _Batch(GroupChange(self._values.get(group_id) or ConsumerGroup(group_id)))
             while queue and len(batch.change.records) < RECORDS_PER_WRITE:
-                request = queue.popleft()
-                if not isinstance(request, JoinGroup):
-                    self._take(request, batch, turn)
-                elif batch.change.records or batch.heartbeats:
-                    queue.appendleft(request)
+                if self._goes_alone(queue[0], batch):
+                    if not batch.is_begun:
+                        self._take_alone(queue.popleft(), queue, turn)
                     break
-                else:
-                    self._take_classic_join(request, queue, turn)
+                if batch.is_upgrade and not _joins(queue[0]):
                     break
-            self._finish(batch, turn)
+                self._take(queue.popleft(), batch, turn)
+            queue.extendleft(reversed(self._finish(batch, turn)))
             if queue:
                 self._queues[group_id] = queue
 
-    def _take(self, request: ConsumerGroupHeartbeat | FenceMember | LeaveGroup, batch: _Batch, turn: GroupTurn) -> None:
+    def _goes_alone(self, request: Waiting, batch: _Batch) -> bool:
+        """Returns True if the request is not about the members of a consumer group, and so cannot be in a batch."""
+        if isinstance(request, SyncGroup):
+            return True
+        durable = self._values.get(request.group_id)
+        if isinstance(request, JoinGroup):
+            return durable is None or durable.is_empty or batch.change.group.is_empty
+        return isinstance(request, LeaveGroup) and durable is None and not batch.is_begun
+
+    def _take_alone(self, request: Waiting, queue: deque[Waiting], turn: GroupTurn) -> None:
+        group = self._values.get(request.group_id)
+        match request:
+            case JoinGroup() if group is not None:
+                queue.appendleft(request)
+                turn.note(f"an empty consumer group became a classic group, group={request.group_id}")
+                self._write(request.group_id, tombstones(group), (), turn)
+            case JoinGroup():
+                self._classic.join(request, turn)
+            case SyncGroup() if group is not None:
+                self.answer(request, turn)
+            case SyncGroup():
+                self._classic.sync(request, turn)
+            case LeaveGroup():
+                self._classic.leave(request, turn)
+
+    def _take(self, request: Waiting, batch: _Batch, turn: GroupTurn) -> None:
         match request:
             case ConsumerGroupHeartbeat():
                 try:
                     self._take_heartbeat(request, batch, turn)
                 except BrokerError as error:
                     batch.replies.append((request.reply_id, _refusal(request, error)))
+            case JoinGroup():
+                try:
+                    self._take_join(request, batch, turn)
+                except BrokerError as error:
+                    reply = JoinReply(error=error.code, member_id=request.member_id)
+                    batch.replies.append((request.reply_id, reply))
             case FenceMember():
                 session = ConsumerSessionTimer(request.group_id, request.member_id)
-                if request.member_epoch is None and session in turn.timers:
+                if request.current is None and session in turn.timers:
                     return  # the member sent a heartbeat while this request waited
                 if fence(batch.change, request):
-                    why = "session-timeout" if request.member_epoch is None else "rebalance-timeout"
-                    turn.note(f"removed a member, group={request.group_id} member={request.member_id} reason={why}")
+                    member = f"member={request.member_id} reason={request.reason}"
+                    turn.note(f"removed a member, group={request.group_id} {member}")
             case LeaveGroup():
                 errors = tuple(remove_leaver(batch.change, leaver) for leaver in request.leavers)
                 batch.replies.append((request.reply_id, LeaveReply(members=errors)))
 
     def _take_heartbeat(self, request: ConsumerGroupHeartbeat, batch: _Batch, turn: GroupTurn) -> None:
         change = batch.change
-        self._check_type(change.group, request)
+        classic = self._check_type(change.group, request)
         if request.member_epoch < 0:
             leave(change, request)
             reply = ConsumerGroupHeartbeatReply(member_id=request.member_id, member_epoch=request.member_epoch)
             batch.replies.append((request.reply_id, reply))
             return
         member_id = request.member_id or new_member_id(request.client_id, turn.rng)
-        subscribe(change, request, member_id, size_max=self._settings.consumer_size_max)
+        if classic is not None:
+            upgrade(change, classic, request.topics)
+        try:
+            subscribe(change, request, member_id, size_max=self._settings.consumer_size_max)
+        except BrokerError:
+            if classic is not None:
+                batch.change = GroupChange(ConsumerGroup(request.group_id))
+            raise
+        if classic is not None:
+            batch.is_upgrade = True
+            self._classic.ask_to_rejoin(classic, turn)
+            turn.note(f"upgrading a classic group to a consumer group, group={request.group_id} member={member_id}")
         knows_its_epoch = (
             request.member_epoch != JOIN_EPOCH or change.group.current(member_id).member_epoch == JOIN_EPOCH
         )
         batch.heartbeats.append((request, member_id, knows_its_epoch))
 
-    def _check_type(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> None:
-        """Raises a BrokerError unless the group is a consumer group, or can become one with this request."""
+    def _check_type(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> ClassicGroup | None:
+        """Returns the classic group with members that must be upgraded first, or None if there is none.
+
+        Raises a BrokerError unless the group is a consumer group, or can become one with this request."""
         if group.epoch > 0:
-            return
+            return None
         group_id = request.group_id
         classic = self._classic.groups.get(group_id)
         if classic is not None and classic.state is ClassicGroupState.DEAD:
             raise ErrorCode.COORDINATOR_NOT_AVAILABLE.exception(f"group {group_id!r} is being deleted")
-        if classic is not None and classic.state is not ClassicGroupState.EMPTY:
-            raise ErrorCode.GROUP_ID_NOT_FOUND.exception(
-                f"group {group_id!r} is not a consumer group: it has members of the classic protocol"
-            )
         if request.member_epoch < 0:
             raise ErrorCode.GROUP_ID_NOT_FOUND.exception(f"consumer group {group_id!r} does not exist")
+        if classic is not None and classic.state is not ClassicGroupState.EMPTY:
+            check_upgrade(classic, self._settings)
+            if request.member_epoch > JOIN_EPOCH:
+                # The group was downgraded after this member was fenced. The member can join again.
+                raise ErrorCode.UNKNOWN_MEMBER_ID.exception(
+                    f"{request.member_id!r} is not a member of group {group_id!r}"
+                )
+            return classic
         if classic is None and len(self._classic.groups) + len(self._values) >= self._settings.group_count_max:
             raise ErrorCode.GROUP_MAX_SIZE_REACHED.exception(
                 f"the group's partition of __consumer_offsets is full: it has {self._settings.group_count_max}"
                 " groups (group.count.max)"
             )
+        return None
 
-    def _take_classic_join(self, request: JoinGroup, queue: deque[Waiting], turn: GroupTurn) -> None:
-        group = self._values.get(request.group_id)
-        if group is None:
-            self._classic.join(request, turn)
-        elif not group.is_empty:
-            turn.reply(request.reply_id, JoinReply(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        else:
-            queue.appendleft(request)
-            turn.note(f"an empty consumer group became a classic group, group={request.group_id}")
-            self._write(request.group_id, tombstones(group), (), turn)
+    def _take_join(self, request: JoinGroup, batch: _Batch, turn: GroupTurn) -> None:
+        member_id = request.member_id
+        if not member_id:
+            member_id = new_member_id(request.instance_id or request.client_id, turn.rng)
+        if not request.member_id and request.instance_id is None and not request.joins_without_id:
+            classic_members.check_protocols(batch.change.group, request)
+            turn.reply(request.reply_id, JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+            return
+        classic_members.join(batch.change, request, member_id, size_max=self._settings.consumer_size_max)
+        batch.joins.append((request, member_id))
 
-    def _finish(self, batch: _Batch, turn: GroupTurn) -> None:
+    def _finish(self, batch: _Batch, turn: GroupTurn) -> list[JoinGroup]:
+        """Writes the batch, or answers it if it changes nothing. Returns the joins that have to wait for the write."""
         change = batch.change
-        if batch.heartbeats:
-            self._refresh_target(change, batch.heartbeats[-1][0].topics, turn)
+        classic = self._downgrade(change, turn)
+        if classic is not None:
+            self._answer_gone(batch)
+            self._downgrades[change.group_id] = classic
+            records = downgrade_records(change.durable, classic)
+            self._write(change.group_id, records, tuple(batch.replies), turn)
+            return [request for request, _ in batch.joins]
+        if batch.heartbeats or batch.joins:
+            last = batch.joins[-1][0] if batch.joins else batch.heartbeats[-1][0]
+            self._refresh_target(change, last.topics, turn)
         for request, member_id, knows_its_epoch in batch.heartbeats:
             reply = self._reconcile(change, request, member_id, is_told_only=not knows_its_epoch)
             batch.replies.append((request.reply_id, reply))
             session = ConsumerSessionTimer(change.group_id, member_id)
-            if session in turn.timers:
-                turn.schedule(session, self._settings.consumer_session_timeout_ms)
+            if session in turn.timers and member_id in change.group.members:
+                self._deadlines.renew_session(change.group, member_id, turn)
+        for join, member_id in batch.joins:
+            batch.replies.append((join.reply_id, self._reconcile_join(change, join, member_id)))
+        joined = [member_id for _, member_id in batch.joins]
         if not change.records:
             turn.effects.replies.extend(batch.replies)
-            return
+            self._settle_joins(change.group, joined, turn)
+            return []
         records = tuple(change.records)
-        classic = self._classic.groups.get(change.group_id)
-        if classic is not None and classic.protocol_type is not None:
+        stored = self._classic.groups.get(change.group_id)
+        if stored is not None and stored.protocol_type is not None:
             records = (GroupRecord(GroupMetadataKey(change.group_id), None), *records)
+        self._joined[change.group_id] = joined
         self._write(change.group_id, records, tuple(batch.replies), turn)
+        return []
+
+    def _downgrade(self, change: GroupChange, turn: GroupTurn) -> ClassicGroup | None:
+        """Returns the classic group that the consumer group becomes with this write, or None."""
+        if not may_downgrade(change.durable, change.group, self._settings):
+            return None
+        classic = downgrade(change.durable, change.group, turn.now.wall_ms)
+        if classic is None:
+            turn.note(
+                f"could not downgrade a consumer group: a member's metadata is malformed, group={change.group_id}"
+            )
+        else:
+            turn.note(f"downgrading a consumer group to a classic group, group={change.group_id}")
+        return classic
+
+    def _answer_gone(self, batch: _Batch) -> None:
+        """Adds the answers to heartbeats of members that a later request in the same write removed."""
+        for request, member_id, _ in batch.heartbeats:
+            batch.replies.append((request.reply_id, _gone(member_id)))
+
+    def _reconcile_join(self, change: GroupChange, request: JoinGroup, member_id: str) -> JoinReply:
+        if not change.group.is_classic(member_id):
+            return JoinReply(error=ErrorCode.UNKNOWN_MEMBER_ID)  # a later request in the same write removed the member
+        current = next_current(change.group, member_id, classic_members.owned_partitions(request))
+        if current != change.group.current(member_id):
+            change.write(CurrentKey(change.group_id, member_id), current)
+        return classic_members.join_reply(change.group, member_id)
+
+    def _settle_joins(self, group: ConsumerGroup | None, joined: Iterable[str], turn: GroupTurn) -> None:
+        """Expects a SyncGroup of the members of the classic protocol that have joined."""
+        for member_id in joined:
+            if group is not None and group.is_classic(member_id):
+                self._deadlines.joined(group, member_id, turn)
 
     def _refresh_target(self, change: GroupChange, topics: Topics, turn: GroupTurn) -> None:
         is_due = change.group.epoch != change.group.assignment_epoch
@@ -337,8 +488,7 @@ class ConsumerGroups:
         self, change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, *, is_told_only: bool
     ) -> ConsumerGroupHeartbeatReply:
         if member_id not in change.group.members:
-            error = ErrorCode.UNKNOWN_MEMBER_ID  # a later request in the same write removed the member
-            return ConsumerGroupHeartbeatReply(error=error, message=error.text, member_id=member_id)
+            return _gone(member_id)  # a later request in the same write removed the member
         before = change.group.current(member_id)
         current = before if is_told_only else next_current(change.group, member_id, request.owned)
         if current != before:
@@ -363,52 +513,39 @@ class ConsumerGroups:
 
     # Timers and the type of a group
 
-    def hear(self, request: ConsumerGroupHeartbeat, turn: GroupTurn) -> None:
-        """Starts the member's session again as soon as its heartbeat arrives, so that a slow log does not end the
+    def hear(self, request: ConsumerGroupHeartbeat | JoinGroup, turn: GroupTurn) -> None:
+        """Starts the member's session again as soon as its request arrives, so that a slow log does not end the
         session."""
         group = self._values.get(request.group_id)
         if group is None or request.member_id not in group.members:
             return
         current = group.current(request.member_id)
-        if request.member_epoch in (current.member_epoch, current.previous_member_epoch, JOIN_EPOCH):
-            timer = ConsumerSessionTimer(request.group_id, request.member_id)
-            turn.schedule(timer, self._settings.consumer_session_timeout_ms)
+        epochs = (current.member_epoch, current.previous_member_epoch, JOIN_EPOCH)
+        if isinstance(request, JoinGroup) or request.member_epoch in epochs:
+            self._deadlines.renew_session(group, request.member_id, turn)
 
-    def _settle_type(self, group_id: str, turn: GroupTurn) -> None:
-        """Ensures that the group is of one protocol only. A deleted consumer group with offsets becomes a classic
-        group."""
+    def _settle_type(self, group_id: str, downgraded: ClassicGroup | None, turn: GroupTurn) -> None:
+        """Ensures that the group is of one protocol only, after its write. A deleted consumer group with offsets
+        becomes a classic group."""
         if group_id in self._values:
-            classic = self._classic.groups.pop(group_id, None)
-            for member_id in () if classic is None else classic.pending_joins:
-                turn.timers.cancel(SessionTimer(group_id, member_id))
+            self._classic.release(group_id, turn)
+        elif downgraded is not None:
+            self._classic.adopt(downgraded, turn)
         elif self._has_offsets(group_id) and group_id not in self._classic.groups:
             self._classic.groups[group_id] = ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms)
-
-    def _arm(self, group: ConsumerGroup | None, group_id: str, member_id: str, turn: GroupTurn) -> None:
-        """Sets or cancels the timers of a member whose records have changed."""
-        session, revocation = ConsumerSessionTimer(group_id, member_id), ConsumerRebalanceTimer(group_id, member_id)
-        if group is None or member_id not in group.members:
-            turn.timers.cancel(session)
-            turn.timers.cancel(revocation)
-            return
-        if session not in turn.timers:
-            turn.schedule(session, self._settings.consumer_session_timeout_ms)
-        if group.current(member_id).state is MemberState.UNREVOKED_PARTITIONS:
-            turn.schedule(revocation, max(1, group.members[member_id].rebalance_timeout_ms))
-        else:
-            turn.timers.cancel(revocation)
-
-    def _arm_missing(self, group: ConsumerGroup, turn: GroupTurn) -> None:
-        """Sets the timers that members lack after a load, or after a write that failed."""
-        for member_id, current in group.currents.items():
-            is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
-            has_revocation = ConsumerRebalanceTimer(group.group_id, member_id) in turn.timers
-            if ConsumerSessionTimer(group.group_id, member_id) not in turn.timers or is_revoking != has_revocation:
-                self._arm(group, group.group_id, member_id, turn)
 
 
 def _refusal(request: ConsumerGroupHeartbeat, error: BrokerError) -> ConsumerGroupHeartbeatReply:
     return ConsumerGroupHeartbeatReply(error=error.code, message=error.message, member_id=request.member_id)
+
+
+def _joins(request: Waiting) -> bool:
+    return isinstance(request, ConsumerGroupHeartbeat) and request.member_epoch == JOIN_EPOCH
+
+
+def _gone(member_id: str) -> ConsumerGroupHeartbeatReply:
+    error = ErrorCode.UNKNOWN_MEMBER_ID
+    return ConsumerGroupHeartbeatReply(error=error, message=error.text, member_id=member_id)
 
 
 def _by_topic(group: ConsumerGroup, partitions: Partitions) -> tuple[AssignedTopic, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
-from klamm_coordinator.consumer.topics import Topics
-from klamm_coordinator.records.consumer_group_schemas import ConsumerMemberMetadata, Partitions
+from klamm_coordinator.groups.topics import Topics
+from klamm_coordinator.records.consumer_group_schemas import ConsumerMemberMetadata, Current, Partitions
 
 NO_TIMEOUT = -1
 
@@ -75,8 +75,10 @@ class FenceMember:
 
     group_id: str
     member_id: str
-    member_epoch: int | None
-    """The epoch at which the member did not revoke its partitions in time, or None if its session has ended."""
+    reason: str
+    """The name of the deadline, for the program's log."""
+    current: Current | None
+    """The assignment with which the member made no progress in time, or None if its session has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

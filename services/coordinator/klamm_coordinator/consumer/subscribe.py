@@ -1,7 +1,8 @@
 """The first half of a heartbeat: it updates the member, and decides whether the group needs a new target.
 
     a new member             joins the group, as a dynamic or a static member
-    an instance that left    is replaced by the member that joins with its id and gets its partitions (KIP-345)
+    an instance that left    is replaced by the member that joins with its id and gets its partitions (KIP-345); so is
+                             an instance of the classic protocol
     a member at its epoch    may change its subscription
     one epoch behind         the last answer was lost, and is sent again, if the member lists its partitions and all of
                              them are assigned to it; otherwise the member is fenced
@@ -22,7 +23,7 @@ from klamm_coordinator.consumer.change import GroupChange
 from klamm_coordinator.consumer.group import JOIN_EPOCH, STATIC_LEAVE_EPOCH, UNJOINED, ConsumerGroup
 from klamm_coordinator.consumer.messages import NO_TIMEOUT, ConsumerGroupHeartbeat
 from klamm_coordinator.consumer.patterns import check_pattern, matching
-from klamm_coordinator.consumer.topics import Topics
+from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.records.consumer_group_schemas import (
     ConsumerMemberMetadata,
     CurrentKey,
@@ -41,7 +42,8 @@ def subscribe(change: GroupChange, request: ConsumerGroupHeartbeat, member_id: s
     """Applies the heartbeat to the group. Raises a BrokerError if the heartbeat is refused."""
     if request.subscribed_topic_regex:
         check_pattern(request.subscribed_topic_regex)
-    _check_room(change.group, request, member_id, size_max)
+    if request.member_epoch == JOIN_EPOCH:
+        check_room(change.group, member_id, request.instance_id, size_max)
     if request.instance_id is None:
         check_epoch(change.group, request, member_id)
     else:
@@ -53,7 +55,7 @@ def subscribe(change: GroupChange, request: ConsumerGroupHeartbeat, member_id: s
         change.write(CurrentKey(change.group_id, member_id), UNJOINED)
     elif former != member:
         change.write(MemberKey(change.group_id, member_id), member)
-    if former is None or _subscribes_otherwise(former, member):
+    if former is None or subscribes_otherwise(former, member):
         change.bump_epoch()
 
 
@@ -107,9 +109,10 @@ def check_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> No
         )
 
 
-def _check_room(group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str, size_max: int) -> None:
-    is_in = member_id in group.members or request.instance_id in group.static_members
-    if not is_in and len(group.members) >= size_max and request.member_epoch == JOIN_EPOCH:
+def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
+    """Raises GroupMaxSizeReachedError if this would be a new member and the group has `size_max` members."""
+    is_in = member_id in group.members or instance_id in group.static_members
+    if not is_in and len(group.members) >= size_max:
         raise ErrorCode.GROUP_MAX_SIZE_REACHED.exception(
             f"group {group.group_id!r} has {len(group.members)} members, expected at most {size_max}"
             " (group.consumer.max.size)"
@@ -122,17 +125,17 @@ def _take_instance(change: GroupChange, request: ConsumerGroupHeartbeat, instanc
     if request.member_epoch != JOIN_EPOCH or owner == member_id:
         check_instance(group, instance_id, member_id)
         if owner == member_id and group.current(member_id).member_epoch == STATIC_LEAVE_EPOCH:
-            _return_as(change, member_id, member_id)
+            return_as(change, member_id, member_id)
         check_epoch(change.group, request, member_id)
     elif owner is not None:
-        if group.current(owner).member_epoch != STATIC_LEAVE_EPOCH:
+        if not group.is_classic(owner) and group.current(owner).member_epoch != STATIC_LEAVE_EPOCH:
             raise ErrorCode.UNRELEASED_INSTANCE_ID.exception(
                 f"instance {instance_id!r} of group {group.group_id!r} is still used by member {owner!r}"
             )
-        _return_as(change, owner, member_id)
+        return_as(change, owner, member_id)
 
 
-def _return_as(change: GroupChange, former_id: str, member_id: str) -> None:
+def return_as(change: GroupChange, former_id: str, member_id: str) -> None:
     """Lets a static member that has returned continue with its assignment, under its own id or another one."""
     group, group_id = change.group, change.group_id
     member, target, assigned = group.members[former_id], group.target(former_id), group.current(former_id).assigned
@@ -168,6 +171,7 @@ def _said(former: ConsumerMemberMetadata | None, request: ConsumerGroupHeartbeat
         subscribed_topic_regex=former.subscribed_topic_regex if regex is None else regex or None,
         rebalance_timeout_ms=former.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms,
         server_assignor=former.server_assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
     )
 
 
@@ -175,7 +179,8 @@ def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
-def _subscribes_otherwise(former: ConsumerMemberMetadata, member: ConsumerMemberMetadata) -> bool:
+def subscribes_otherwise(former: ConsumerMemberMetadata, member: ConsumerMemberMetadata) -> bool:
+    """Returns True if the member's change needs a new target assignment."""
     return (
         former.subscribed_topic_names != member.subscribed_topic_names
         or former.subscribed_topic_regex != member.subscribed_topic_regex

@@ -57,6 +57,8 @@ def refused(reply: Reply, broker_error: ErrorCode) -> Reply:
     match reply:
         case ConsumerGroupHeartbeatReply():
             return ConsumerGroupHeartbeatReply(error=error, message=error.text, member_id=reply.member_id)
+        case JoinReply():
+            return JoinReply(error=error, member_id=reply.member_id)
         case LeaveReply():
             return LeaveReply(error=error)
         case CommitReply() | DeleteOffsetsReply():

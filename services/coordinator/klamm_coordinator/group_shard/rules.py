@@ -23,7 +23,13 @@ from klamm_coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from klamm_coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat
-from klamm_coordinator.consumer.timers import ConsumerRebalanceTimer, ConsumerSessionTimer
+from klamm_coordinator.consumer.timers import (
+    ConsumerJoinTimer,
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
+    ConsumerSyncTimer,
+    ConsumerTimer,
+)
 from klamm_coordinator.group_shard import deletion
 from klamm_coordinator.group_shard.deletion import GroupsDeleted, OffsetExpiryTimer
 from klamm_coordinator.group_shard.events import GroupEvent, TopicsDeleted
@@ -40,7 +46,7 @@ from klamm_coordinator.runtime.log_write import LogWrite
 from klamm_coordinator.runtime.timers import Timers
 from klamm_coordinator.runtime.write_queue import PendingWrite
 
-TimerKey = SessionTimer | JoinTimer | SyncTimer | ConsumerSessionTimer | ConsumerRebalanceTimer | OffsetExpiryTimer
+TimerKey = SessionTimer | JoinTimer | SyncTimer | ConsumerTimer | OffsetExpiryTimer
 Then = AssignmentStored | StaticMemberStored | GroupsDeleted | NoteFailure
 
 CLASSIC, CONSUMER = "classic", "consumer"
@@ -120,16 +126,8 @@ class GroupRules:
     def handle(self, event: GroupEvent, turn: GroupTurn) -> None:
         """Passes a request or another event to the rules that handle it."""
         match event:
-            case JoinGroup() | LeaveGroup() if self.consumers.has(event.group_id):
-                self.consumers.ask(event, turn)
-            case JoinGroup():
-                self.classic.join(event, turn)
-            case LeaveGroup():
-                self.classic.leave(event, turn)
-            case SyncGroup():
-                self.classic.sync(event, turn)
-            case Heartbeat():
-                self.classic.heartbeat(event, turn)
+            case JoinGroup() | LeaveGroup() | SyncGroup() | Heartbeat():
+                self._handle_classic(event, turn)
             case ConsumerGroupHeartbeat():
                 self.consumers.ask(event, turn)
             case CommitOffsets():
@@ -145,12 +143,33 @@ class GroupRules:
             case _:
                 assert_never(event)
 
+    def _handle_classic(self, event: JoinGroup | LeaveGroup | SyncGroup | Heartbeat, turn: GroupTurn) -> None:
+        """Handles a request of the classic protocol, whose member may be in a group of either type."""
+        group_id = event.group_id
+        match event:
+            case JoinGroup() | LeaveGroup() if self.consumers.has(group_id):
+                self.consumers.ask(event, turn)
+            case SyncGroup() if self.consumers.is_converting(group_id):
+                self.consumers.ask(event, turn)
+            case SyncGroup() | Heartbeat() if self.consumers.get(group_id) is not None:
+                self.consumers.answer(event, turn)
+            case JoinGroup():
+                self.classic.join(event, turn)
+            case LeaveGroup():
+                self.classic.leave(event, turn)
+            case SyncGroup():
+                self.classic.sync(event, turn)
+            case Heartbeat():
+                self.classic.heartbeat(event, turn)
+
     def on_timer(self, timer: TimerKey, turn: GroupTurn) -> None:
         """Passes a due timer to the rules that set it."""
         match timer:
+            case SessionTimer() | JoinTimer() | SyncTimer() if self.consumers.is_converting(timer.group_id):
+                turn.schedule(timer, self.write_timeout_ms)  # until the write that converts the group is decided
             case SessionTimer() | JoinTimer() | SyncTimer():
                 self.classic.on_timer(timer, turn)
-            case ConsumerSessionTimer() | ConsumerRebalanceTimer():
+            case ConsumerSessionTimer() | ConsumerRebalanceTimer() | ConsumerJoinTimer() | ConsumerSyncTimer():
                 self.consumers.on_timer(timer, turn)
             case OffsetExpiryTimer():
                 self._expire(turn)
@@ -212,7 +231,8 @@ class GroupRules:
         """Continues the requests that waited for a consumer group's write, and removes classic groups that are
         unused."""
         records = pending.write.records
-        if records and isinstance(records[-1].key, ConsumerGroupKey):
+        # A write that changes the type of a group begins or ends with the record of a classic group.
+        if records and (isinstance(records[0].key, ConsumerGroupKey) or isinstance(records[-1].key, ConsumerGroupKey)):
             is_stored = broker_error is ErrorCode.NONE
             self.consumers.decided(records[-1].key.group_id, records, stored=is_stored, turn=turn)
         for group_id in {record.key.group_id for record in records}:

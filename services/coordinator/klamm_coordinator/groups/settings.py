@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from klamm.setting import INT_MAX, integer, long, text_list
+from klamm.setting import INT_MAX, Validator, integer, long, text, text_list
 from klamm_coordinator.runtime.settings import MINUTE_MS, ShardSettings
+
+MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
+_MIGRATION_POLICY = Validator(
+    expected=f"one of {', '.join(MIGRATION_POLICIES)}, in upper or lower case",
+    accepts=lambda value: value.lower() in MIGRATION_POLICIES,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +79,14 @@ class GroupSettings(ShardSettings):
         doc="The assignors that members of the consumer protocol (KIP-848) may select. The first one is the default.",
         name="group.consumer.assignors",
     )
+    consumer_migration_policy: str = text(
+        "bidirectional",
+        valid=_MIGRATION_POLICY,
+        doc="Which groups the coordinator converts while they have members. upgrade: a classic group, when a member"
+        " of the consumer protocol (KIP-848) joins it. downgrade: a consumer group, when the last member of the"
+        " consumer protocol is gone and members of the classic protocol remain. bidirectional: both.",
+        name="group.consumer.migration.policy",
+    )
     member_metadata_bytes_max: int = integer(
         262_144,
         at_least=1,
@@ -106,6 +120,16 @@ class GroupSettings(ShardSettings):
         doc="How long a commit may wait for the in-sync replicas. After that, the client must retry it.",
         name="offsets.commit.timeout.ms",
     )
+
+    @property
+    def may_upgrade(self) -> bool:
+        """True if a classic group with members may become a consumer group."""
+        return self.consumer_migration_policy.lower() in ("upgrade", "bidirectional")
+
+    @property
+    def may_downgrade(self) -> bool:
+        """True if a consumer group with members may become a classic group."""
+        return self.consumer_migration_policy.lower() in ("downgrade", "bidirectional")
 
     @property
     def offsets_retention_ms(self) -> int:

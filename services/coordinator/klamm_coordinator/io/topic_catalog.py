@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klamm.model import INTERNAL_TOPICS
-from klamm_coordinator.consumer.topics import TopicInfo
+from klamm_coordinator.groups.topics import TopicInfo
 from klamm_server.metadata.image import MetadataImage, TopicsDelta
 
 

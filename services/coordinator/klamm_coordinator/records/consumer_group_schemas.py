@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ from klamm.kafka_types.writer import KafkaWriter
 from klamm_coordinator.records.codec import SchemaError, SchemaReader
 
 VALUE_VERSION = 0
+_CLASSIC_TAG = 0
+"""The tag of the settings of a member of the classic protocol."""
 
 
 class TopicIdPartition(NamedTuple):
@@ -143,6 +145,22 @@ class PartitionMetadata:
     topics: tuple[TopicMetadata, ...]
 
 
+class SupportedProtocol(NamedTuple):
+    """An assignor that a member of the classic protocol supports, and the member's metadata for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicSettings:
+    """What a member of the classic protocol has told the coordinator in JoinGroup (Kafka's ClassicMemberMetadata)."""
+
+    session_timeout_ms: int
+    protocols: tuple[SupportedProtocol, ...]
+    """The member's protocols in order of preference."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMemberMetadata:
     """The subscription and settings of a member, as its heartbeats give them."""
@@ -156,6 +174,9 @@ class ConsumerMemberMetadata:
     subscribed_topic_regex: str | None
     rebalance_timeout_ms: int
     server_assignor: str | None
+    classic: ClassicSettings | None = None
+    """The settings of a member that uses the classic protocol in this group, or None if it uses the consumer
+    protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +253,7 @@ def decode_consumer_group_key(version: int, reader: SchemaReader) -> ConsumerGro
 def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
     """Returns the bytes of a record's value."""
     writer = KafkaWriter().int16(VALUE_VERSION).use_flexible()
+    tagged: list[tuple[int, bytes]] = []
     match value:
         case GroupEpoch(epoch) | TargetEpoch(epoch):
             writer.int32(epoch)
@@ -239,6 +261,8 @@ def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
             _write_topics(writer, value.topics)
         case ConsumerMemberMetadata():
             _write_member(writer, value)
+            if value.classic is not None:
+                tagged.append((_CLASSIC_TAG, _classic_settings(value.classic)))
         case Target(partitions):
             _write_partitions(writer, partitions)
         case Current():
@@ -248,7 +272,7 @@ def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
         case ResolvedRegex():
             _write_strings(writer, value.topics)
             writer.int64(value.version).int64(value.timestamp_ms)
-    return writer.tagged_fields().value()
+    return writer.tagged_fields(tagged).value()
 
 
 def decode_consumer_group_value(key: ConsumerGroupKey, data: bytes) -> ConsumerGroupValue:
@@ -259,6 +283,8 @@ def decode_consumer_group_value(key: ConsumerGroupKey, data: bytes) -> ConsumerG
         raise SchemaError(f"version {version} of the value of {key} is unknown; expected {VALUE_VERSION}")
     reader.use_flexible()
     value = _READ[type(key)](reader)
+    if isinstance(value, ConsumerMemberMetadata):
+        return replace(value, classic=_read_classic_settings(reader.tagged_fields()))
     reader.skip_tagged_fields()
     return value
 
@@ -304,6 +330,32 @@ def _read_member(reader: SchemaReader) -> ConsumerMemberMetadata:
         rebalance_timeout_ms=reader.int32(),
         server_assignor=reader.nullable_string(),
     )
+
+
+def _classic_settings(settings: ClassicSettings) -> bytes:
+    """Returns the tagged field of a member of the classic protocol. Kafka writes 1 before a struct that may be null."""
+    writer = KafkaWriter(flexible=True).int8(1).int32(settings.session_timeout_ms)
+    writer.array_size(len(settings.protocols))
+    for protocol in settings.protocols:
+        writer.string(protocol.name).bytes_(protocol.metadata).tagged_fields()
+    return writer.tagged_fields().value()
+
+
+def _read_classic_settings(tagged: dict[int, bytes]) -> ClassicSettings | None:
+    if _CLASSIC_TAG not in tagged:
+        return None
+    reader = SchemaReader(tagged[_CLASSIC_TAG], flexible=True)
+    if reader.int8() < 0:
+        return None
+    settings = ClassicSettings(reader.int32(), tuple(_read_protocol(reader) for _ in range(reader.array_size())))
+    reader.skip_tagged_fields()
+    return settings
+
+
+def _read_protocol(reader: SchemaReader) -> SupportedProtocol:
+    protocol = SupportedProtocol(reader.string(), bytes(reader.bytes_()))
+    reader.skip_tagged_fields()
+    return protocol
 
 
 def _read_current(reader: SchemaReader) -> Current:

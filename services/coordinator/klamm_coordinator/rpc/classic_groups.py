@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -34,24 +35,29 @@ from klamm_coordinator.classic.messages import (
 )
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.rpc.checks import check_group_id, check_join
 from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.seen_topics import seen_by_caller
 from klamm_server.security.session import require
 
 
 class ClassicGroupsRpc:
-    """Answers the calls of members of classic groups. A join or sync that waits is a future of its shard."""
+    """Answers the calls of members of classic groups. A join or sync that waits is a future of its shard. `topics`
+    returns the topics of the newest metadata image."""
 
-    def __init__(self, shards: Shards[GroupRules], settings: GroupSettings) -> None:
+    def __init__(self, shards: Shards[GroupRules], topics: Callable[[], Topics], settings: GroupSettings) -> None:
         self._shards = shards
+        self._topics = topics
         self._settings = settings
 
     async def join_group(self, request: JoinGroupRequest, context: CallContext) -> JoinGroupResponse:
         try:
             require(AclOperation.READ, ResourceType.GROUP, request.group_id)
             check_join(request, self._settings)
-            reply = await self._shards.of_key(request.group_id).ask(_join(request, context.peer()))
+            topics = seen_by_caller(self._topics())
+            reply = await self._shards.of_key(request.group_id).ask(_join(request, context.peer(), topics))
         except BrokerError as error:
             return JoinGroupResponse(error_code=error.code, error_message=error.message, member_id=request.member_id)
         assert isinstance(reply, JoinReply), reply
@@ -107,7 +113,7 @@ class ClassicGroupsRpc:
         return _leave_response(request, reply)
 
 
-def _join(request: JoinGroupRequest, peer: str) -> Any:
+def _join(request: JoinGroupRequest, peer: str, topics: Topics) -> Any:
     return lambda reply_id: JoinGroup(
         reply_id=reply_id,
         group_id=request.group_id,
@@ -121,6 +127,7 @@ def _join(request: JoinGroupRequest, peer: str) -> Any:
         protocols=tuple(Protocol(name=one.name, metadata=one.metadata) for one in request.protocols),
         reason=request.reason,
         joins_without_id=request.joins_without_id,
+        topics=topics,
     )
 
 

@@ -26,16 +26,17 @@ from klamm_coordinator.consumer.messages import (
     ConsumerGroupHeartbeatReply,
     ConsumerMemberDescription,
 )
-from klamm_coordinator.consumer.topics import TopicInfo, Topics
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
 from klamm_coordinator.rpc.checks import check_group_id, check_length
 from klamm_coordinator.rpc.classic_groups import host_of
 from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.seen_topics import seen_by_caller
 from klamm_server.runtime.loop_slices import each_in_turns
-from klamm_server.security.session import CALLER, Session, may_be_shown, require
+from klamm_server.security.session import may_be_shown, require
 
 TOPIC_ID_BYTES = 16
 
@@ -107,32 +108,6 @@ class ConsumerGroupsRpc:
 
 def _assigned_topics(description: ConsumerGroupDescription) -> set[str]:
     return {one.topic for member in description.members for one in (*member.assignment, *member.target)}
-
-
-def seen_by_caller(topics: Topics) -> Topics:
-    """Returns the same topics, but a regular expression matches only those that the caller may describe."""
-    caller = CALLER.get()
-    return topics if caller is None else _SeenTopics(topics, caller)
-
-
-class _SeenTopics:
-    """The topics for one caller. It keeps the caller's session, because the group's turn does not run in the caller's
-    context."""
-
-    def __init__(self, topics: Topics, caller: Session) -> None:
-        self._topics = topics
-        self._caller = caller
-
-    @property
-    def version(self) -> int:
-        return self._topics.version
-
-    def get(self, name: str) -> TopicInfo | None:
-        return self._topics.get(name)
-
-    def names(self) -> Iterable[str]:
-        may_see = self._caller.may_be_shown
-        return [name for name in self._topics.names() if may_see(AclOperation.DESCRIBE, ResourceType.TOPIC, name)]
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSettings) -> None:
@@ -233,4 +208,5 @@ def _described_member(member: ConsumerMemberDescription) -> DescribedConsumerMem
         subscribed_topic_regex=member.metadata.subscribed_topic_regex or "",
         assignment=_assignment(member.assignment),
         target_assignment=_assignment(member.target),
+        uses_classic_protocol=member.metadata.classic is not None,
     )

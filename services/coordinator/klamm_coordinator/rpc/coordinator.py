@@ -94,7 +94,7 @@ class Coordinator:
         )
         self._topics = TopicCatalog(MetadataImage.empty())
         self.calls = Calls(
-            groups=ClassicGroupsRpc(self.group_shards, config),
+            groups=ClassicGroupsRpc(self.group_shards, lambda: self._topics, config),
             consumer_groups=ConsumerGroupsRpc(self.group_shards, lambda: self._topics, config, config.node_id),
             offsets=OffsetsRpc(self.group_shards, image),
             admin=GroupAdminRpc(self.group_shards, config.node_id),

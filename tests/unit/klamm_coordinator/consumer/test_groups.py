@@ -444,16 +444,6 @@ class TestFailOver:
 
 
 class TestTheOtherProtocol:
-    def test_a_group_with_classic_members_refuses_consumer_members(self, driver):
-        driver.stable()
-
-        assert driver.consumer("a").heartbeat().error is ErrorCode.GROUP_ID_NOT_FOUND
-
-    def test_a_group_with_consumer_members_refuses_classic_members(self, driver):
-        driver.consumer("a").heartbeat()
-
-        assert driver.joined(driver.join()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
     def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets(self, driver):
         (member_id,) = driver.stable()
         driver.commit(7, generation_id=1, member_id=member_id)
@@ -478,16 +468,17 @@ class TestTheOtherProtocol:
         assert driver.offset() == 7
         assert driver.replayed() == driver.rules.state
 
-    def test_only_one_of_two_concurrent_joins_with_different_protocols_succeeds(self, driver):
+    def test_two_concurrent_joins_with_different_protocols_join_one_consumer_group(self, driver):
         driver.auto_ack = False
         joined = driver.consumer_heartbeat("a", 0, topics=("t",), owned=frozenset(), rebalance_timeout_ms=1)
-        classic = driver.join()
+        classic = driver.join(joins_without_id=True)
         driver.commit(3)
         while driver.unsent:
             driver.ack()
 
         assert driver.replies[joined].error is ErrorCode.NONE
-        assert driver.joined(classic).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert driver.joined(classic).error is ErrorCode.NONE
+        assert len(driver.rules.state.consumer_groups[GROUP].members) == 2
 
     def test_a_group_with_a_pending_write_is_not_deleted(self, driver):
         driver.commit(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from klamm_coordinator.records.codec import SchemaError
 from klamm_coordinator.records.consumer_group_schemas import (
+    ClassicSettings,
     ConsumerMemberMetadata,
     Current,
     CurrentKey,
@@ -21,6 +23,7 @@ from klamm_coordinator.records.consumer_group_schemas import (
     PartitionMetadataKey,
     RegexKey,
     ResolvedRegex,
+    SupportedProtocol,
     Target,
     TargetEpoch,
     TargetEpochKey,
@@ -65,6 +68,7 @@ MEMBER = ConsumerMemberMetadata(
     rebalance_timeout_ms=300_000,
     server_assignor=None,
 )
+CLASSIC_MEMBER = replace(MEMBER, classic=ClassicSettings(9_000, (SupportedProtocol("r", b"xyz"),)))
 PARTITIONS = b"\x02" + ID + int32s(0, 3) + b"\x00"
 HELD = frozenset({TopicIdPartition(ID, 0), TopicIdPartition(ID, 3)})
 VALUES = {
@@ -109,6 +113,20 @@ def test_each_value_has_the_bytes_of_kafkas_schema(version):
 
     assert encode_value(value) == expected
     assert decode_consumer_group_value(key, expected) == value
+
+
+def test_the_settings_of_a_classic_member_are_a_tagged_field():
+    settings = b"\x01" + struct.pack(">i", 9_000) + b"\x02" + compact("r") + b"\x04xyz" + b"\x00" + b"\x00"
+    expected = b"\x00\x00" + VALUES[5][1] + b"\x01" + b"\x00" + bytes([len(settings)]) + settings
+
+    assert encode_value(CLASSIC_MEMBER) == expected
+    assert decode_consumer_group_value(KEYS[5][0], expected) == CLASSIC_MEMBER
+
+
+def test_a_null_in_place_of_the_settings_of_a_classic_member_is_a_member_of_the_consumer_protocol():
+    data = b"\x00\x00" + VALUES[5][1] + b"\x01" + b"\x00" + b"\x01" + b"\xff"
+
+    assert decode_consumer_group_value(KEYS[5][0], data) == MEMBER
 
 
 def test_racks_of_kafka_3_are_skipped():

@@ -1,4 +1,4 @@
-"""The cluster's topics at one moment, for the rules of consumer groups."""
+"""The cluster's topics at one moment, for the rules of groups."""
 
 from __future__ import annotations
 
@@ -40,3 +40,7 @@ class FixedTopics:
 
     def names(self) -> Iterable[str]:
         return self.by_name
+
+
+NO_TOPICS = FixedTopics(0, {})
+"""A cluster without topics."""
