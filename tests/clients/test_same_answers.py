@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
-from tests.clients import scenarios
+from tests.clients import migration_scenario, scenarios
 from tests.clients.scenarios import IMPOSSIBLE_NAMES, NEGATIVE, Scenario, newest
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_wire import KafkaWire
@@ -114,6 +114,7 @@ CASES: dict[str, tuple[Scenario, Any]] = {
         scenarios.impossible_subscriptions,
         (ErrorCode.none, [(True, (0, 1))], [set(IMPOSSIBLE_NAMES)]),
     ),
+    "changes of a group's protocol": (migration_scenario.changes_of_protocol, migration_scenario.ANSWERS),
     "odd joins": (scenarios.odd_joins, ODD_JOINS),
     "operations that nobody asks for": (
         scenarios.operations(False),

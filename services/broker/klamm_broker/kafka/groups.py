@@ -288,8 +288,7 @@ class GroupApis:
                 "group_id": one.group_id,
                 "protocol_type": one.protocol_type,
                 "group_state": one.state,
-                # Kafka's clients expect this spelling.
-                "group_type": one.type.capitalize(),
+                "group_type": one.type,
             }
             for one in found
             if one.group_id in own
