@@ -125,7 +125,9 @@ def check_produced(
         end = position + header.size_bytes
         _check_header(header, config, origin)
         batch = CheckedBatch(header, view[position:end])
-        if not header.is_control:
+        if header.attributes & CONTROL_MASK:
+            _check_room(header)
+        else:
             batch = _check_records(batch, config, now_ms, origin, record_count, budget)
         if config.message_timestamp_type != CREATE_TIME:
             batch = _stamped(batch, now_ms)
@@ -157,8 +159,6 @@ def _check_header(header: BatchHeader, config: LogConfig, origin: AppendOrigin) 
         )
     if attributes & TRANSACTIONAL_MASK and header.producer_id < 0:
         raise ErrorCode.INVALID_RECORD.exception("a transactional batch has no producer id")
-    if not attributes & COMPRESSION_MASK:
-        _check_room(header)
 
 
 def _check_records(
@@ -179,8 +179,12 @@ def _check_records(
     compression = None if config.compression_type == "producer" else _other_compression(header, config)
     is_compacted = "compact" in config.cleanup_policy
     if not (is_timed or is_dated or is_compacted or compression is not None):
+        _check_room(header)
         return batch
-    records = _decompressed(batch, config, budget)
+    if header.attributes & COMPRESSION_MASK:
+        records: Buffer = _decompressed(batch, config, budget)
+    else:
+        records = batch.data[HEADER_SIZE_BYTES:]
     if budget is not None:
         budget.take(RECORD_NS * header.record_count)
     is_too_new = False
@@ -209,13 +213,10 @@ def _other_compression(header: BatchHeader, config: LogConfig) -> CompressionTyp
     return None if header.compression is wanted else wanted
 
 
-def _decompressed(batch: CheckedBatch, config: LogConfig, budget: CheckBudget | None) -> Buffer:
-    """Returns the records of a batch, without a copy if they are not compressed. Raises CorruptBatchError or
-    OverBudgetError."""
+def _decompressed(batch: CheckedBatch, config: LogConfig, budget: CheckBudget | None) -> bytes:
+    """Returns the records of a compressed batch. Raises CorruptBatchError or OverBudgetError."""
     header, data = batch
     section = memoryview(data)[HEADER_SIZE_BYTES:]
-    if not header.attributes & COMPRESSION_MASK:
-        return section
     limit_bytes = min(config.max_decompressed_message_bytes, MAX_DECOMPRESSED_BYTES)
     if budget is None:
         return _within(limit_bytes, header, section)
@@ -330,8 +331,10 @@ def _check_last_offset(header: BatchHeader, records: RecordKeys) -> None:
 
 
 def _check_room(header: BatchHeader) -> None:
-    """Raises INVALID_RECORD if the batch is too small for its record count. Each record uses up an offset, so otherwise
-    a few bytes could use up two billion offsets."""
+    """Raises INVALID_RECORD if a batch whose records are not read is too small for its record count. Each record uses
+    up an offset, so otherwise a few bytes could use up two billion offsets."""
+    if header.attributes & COMPRESSION_MASK:
+        return
     size_bytes = header.size_bytes - HEADER_SIZE_BYTES
     if header.record_count * RECORD_SIZE_BYTES_MIN > size_bytes:
         raise ErrorCode.INVALID_RECORD.exception(
