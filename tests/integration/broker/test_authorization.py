@@ -127,6 +127,27 @@ def test_a_topic_without_any_permission_gets_the_same_answers_as_a_missing_topic
     asyncio.run(run())
 
 
+def test_cluster_action_allows_epoch_ends_of_all_topics(start_broker: StartBroker) -> None:
+    """Apache Kafka 4.4 answers so, too."""
+    topic = {"topic": SECRET, "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}
+
+    def ask_for_epoch_end(port: int) -> object:
+        with KafkaWire(f"localhost:{port}") as wire:
+            answer = wire.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, {"replica_id": -1, "topics": [topic]})
+        return answer.topics[0].partitions[0].error_code
+
+    async def run() -> None:
+        async with start_broker(authorizer=authorizer(), configs=WITH_KAFKA) as (broker, controller):
+            await create_topic(controller, broker, SECRET)
+            port = kafka_port(controller)
+            assert await asyncio.to_thread(ask_for_epoch_end, port) == DENIED
+            server = entry(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            await add_entries(controller, broker, server)
+            assert await asyncio.to_thread(ask_for_epoch_end, port) == ErrorCode.NONE
+
+    asyncio.run(run())
+
+
 def test_unauthorized_requests_about_other_resources_than_topics_are_refused(start_broker: StartBroker) -> None:
     async def run() -> None:
         async with start_broker(authorizer=authorizer()) as (broker, _):

@@ -88,7 +88,10 @@ _PRODUCE: Final = _resources((_WRITE, _TOPIC), (_WRITE, _TRANSACTION))
 _CREATE_TOPICS: Final = _resources((AclOperation.CREATE, ResourceType.CLUSTER), (AclOperation.CREATE, _TOPIC))
 _FETCH: Final = _resources((_READ, _TOPIC))
 _DESCRIBE_TOPIC: Final = _resources((_DESCRIBE, _TOPIC))
-_DELETE_TOPIC: Final = _resources((_DELETE, _TOPIC))
+_DELETE_TOPICS: Final = _resources((_DELETE, _TOPIC), (_DESCRIBE, _TOPIC))
+"""DELETE on the cluster is enough, too. An ACL can only give it with ALL."""
+_DELETE_RECORDS: Final = _resources((_DELETE, _TOPIC))
+_EPOCH_ENDS: Final = _resources((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER), (_DESCRIBE, _TOPIC))
 _FIND_COORDINATOR: Final = _resources((_DESCRIBE, _GROUP), (_DESCRIBE, _TRANSACTION))
 _INIT_PRODUCER_ID: Final = _resources(
     (_WRITE, _TRANSACTION),
@@ -130,8 +133,8 @@ _BROKER: Final = {
     "Fetch": _FETCH,
     "FetchStream": _FETCH,
     "ListOffsets": _DESCRIBE_TOPIC,
-    "DeleteRecords": _DELETE_TOPIC,
-    "OffsetForLeaderEpoch": _DESCRIBE_TOPIC,
+    "DeleteRecords": _DELETE_RECORDS,
+    "OffsetForLeaderEpoch": _EPOCH_ENDS,
     "WriteTxnMarkers": _MARKERS,
     "DescribeProducers": _FETCH,
     "DescribeLogDirs": _DESCRIBE_CLUSTER,
@@ -141,7 +144,7 @@ _BROKER: Final = {
 }
 _ADMIN: Final = {
     "CreateTopics": _CREATE_TOPICS,
-    "DeleteTopics": _DELETE_TOPIC,
+    "DeleteTopics": _DELETE_TOPICS,
     "CreatePartitions": _resources((AclOperation.ALTER, _TOPIC)),
     "DescribeTopics": _DESCRIBE_TOPIC,
     "DescribeConfigs": _DESCRIBE_CONFIGS,
@@ -234,10 +237,10 @@ KAFKA_APIS: Final = {
     "SASL_HANDSHAKE": _ANYBODY,
     "API_VERSIONS": _ANYBODY,
     "CREATE_TOPICS": _CREATE_TOPICS,
-    "DELETE_TOPICS": _resources((_DELETE, _TOPIC), (_DESCRIBE, _TOPIC)),
-    "DELETE_RECORDS": _DELETE_TOPIC,
+    "DELETE_TOPICS": _DELETE_TOPICS,
+    "DELETE_RECORDS": _DELETE_RECORDS,
     "INIT_PRODUCER_ID": _INIT_PRODUCER_ID,
-    "OFFSET_FOR_LEADER_EPOCH": _DESCRIBE_TOPIC,
+    "OFFSET_FOR_LEADER_EPOCH": _EPOCH_ENDS,
     "ADD_PARTITIONS_TO_TXN": _ADD_PARTITIONS,
     "ADD_OFFSETS_TO_TXN": _resources((_WRITE, _TRANSACTION), (_READ, _GROUP)),
     "END_TXN": _WRITE_TRANSACTION,

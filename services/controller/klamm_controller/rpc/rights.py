@@ -27,12 +27,14 @@ _NAMED: Final = {
 
 
 class Permitted(Generic[AskedT, ResultT]):
-    """The items of a request, split by the caller's rights. `asked` has the permitted items. `of` makes it."""
+    """The items of a request, split by the caller's rights: `asked` has the permitted items, and `refused` the others.
+    `of` makes it."""
 
     def __init__(self, checked: Sequence[tuple[AskedT, ResultT | None]]) -> None:
         """`checked` has every item with its result if it is refused, or None if it is permitted."""
         self._checked = checked
         self.asked = [one for one, refused in checked if refused is None]
+        self.refused = [one for one, refused in checked if refused is not None]
 
     @classmethod
     async def of(
@@ -55,6 +57,11 @@ class Permitted(Generic[AskedT, ResultT]):
 def may_create(topic: str) -> bool:
     """Returns True if the caller may create any topic in the cluster, or this topic."""
     return may_be_shown_with_cluster(AclOperation.CREATE) or may(AclOperation.CREATE, ResourceType.TOPIC, topic)
+
+
+def may_delete(topic: str) -> bool:
+    """Returns True if the caller may delete any topic in the cluster, or this topic."""
+    return may_be_shown_with_cluster(AclOperation.DELETE) or may(AclOperation.DELETE, ResourceType.TOPIC, topic)
 
 
 def may_with_configs(operation: AclOperation, resource: ConfigResource) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable
 from functools import partial
 from itertools import islice
 
@@ -30,7 +31,7 @@ from klamm_controller.metadata.policy import TopicPolicy
 from klamm_controller.metadata.topics import TopicCreation, handle_delete_topics
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.mutations import EXCEEDED, Mutations
-from klamm_controller.rpc.rights import Permitted, may_create
+from klamm_controller.rpc.rights import Permitted, may_create, may_delete
 from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may, may_be_shown
 
@@ -74,21 +75,30 @@ class TopicsRpcs:
         return await self._gateway.change(decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
 
     async def delete_topics(self, request: DeleteTopicsRequest, context: CallContext) -> DeleteTopicsResponse:
-        permitted: Permitted[str, NamedResult] = await Permitted.of(
-            request.topics, partial(may, AclOperation.DELETE, ResourceType.TOPIC), _denied
-        )
+        permitted: Permitted[str, NamedResult] = await Permitted.of(request.topics, may_delete, _denied)
         charge = self._mutations.begin(request.client_id)
         admitted: Permitted[str, NamedResult] = await Permitted.of(permitted.asked, charge.admits_deletion, _exceeded)
         wanted = DeleteTopicsRequest(topics=admitted.asked)
 
         async def decided() -> DeleteTopicsResponse:
+            absent = await self._absent(permitted.refused)
             reply = await self._gateway.controller.submit(
                 "DeleteTopics", lambda image: handle_delete_topics(wanted, image, self._policy)
             )
             results = permitted.results(admitted.results(reply.results))
+            results = [_absent(one.name) if one.name in absent else one for one in results]
             return DeleteTopicsResponse(results=results, throttle_time_ms=charge.throttle_ms)
 
         return await self._gateway.change(decided(), DeleteTopicsResponse, timeout_ms=request.timeout_ms)
+
+    async def _absent(self, refused: Iterable[str]) -> frozenset[str]:
+        """Returns the topics of `refused` that do not exist, if the caller may know this."""
+        may_see = partial(may_be_shown, AclOperation.DESCRIBE, ResourceType.TOPIC)
+        shown = await Permitted.of(refused, may_see, _denied)
+        if not shown.asked:
+            return frozenset()
+        image = await self._gateway.controller.confirm()
+        return frozenset(name for name in shown.asked if name not in image.topics_by_name)
 
     async def create_partitions(
         self, request: CreatePartitionsRequest, context: CallContext
@@ -136,6 +146,11 @@ def _shown(created: CreatedTopic) -> CreatedTopic:
 
 def _exceeded(topic: str) -> NamedResult:
     return NamedResult(name=topic, error_code=EXCEEDED, error_message=EXCEEDED.text)
+
+
+def _absent(topic: str) -> NamedResult:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return NamedResult(name=topic, error_code=code, error_message=f"topic {topic!r} does not exist")
 
 
 def _denied(topic: str) -> NamedResult:

@@ -123,6 +123,28 @@ def test_topics_are_deleted_grown_and_described_only_with_the_right_acl(one_brok
     assert set(one_broker.image.topics_by_name) == {"canary"}
 
 
+def delete_topics(cluster: Cluster, *names: str) -> list[int]:
+    answer = asyncio.run(topics_of(cluster).delete_topics(pb.DeleteTopicsRequest(topics=names), CONTEXT))
+    assert [one.name for one in answer.results] == list(names)
+    return [one.error_code for one in answer.results]
+
+
+def test_delete_on_the_cluster_deletes_any_topic(one_broker: Cluster) -> None:
+    """Apache Kafka 4.4 does so, too."""
+    assert create(one_broker, "canary") == [("canary", 0)]
+    with called_with(allow(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME)):
+        assert delete_topics(one_broker, "canary", "missing") == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert not one_broker.image.topics_by_name
+
+
+def test_a_caller_that_may_describe_a_topic_but_not_delete_it_is_told_if_it_is_missing(one_broker: Cluster) -> None:
+    """Apache Kafka 4.4 gives the same answers. A caller without a right to the topic cannot find out."""
+    assert create(one_broker, "canary") == [("canary", 0)]
+    with called_with(*(allow(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in ("canary", "missing"))):
+        answers = delete_topics(one_broker, "missing", "canary", "secret")
+    assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DENIED, DENIED]
+
+
 def test_topic_configs_need_topic_acls_and_broker_configs_need_cluster_acls(one_broker: Cluster) -> None:
     assert create(one_broker, "mine") == [("mine", 0)]
     gateway: Any = Gateway(one_broker)
