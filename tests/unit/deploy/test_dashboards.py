@@ -91,6 +91,16 @@ def test_dashboard_panels_do_not_overlap(name: str) -> None:
         taken |= cells
 
 
+def test_nobody_can_log_in_at_grafana_with_its_default_password() -> None:
+    """CLUSTER_BIND may open its port to other machines."""
+    services = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
+    environment = services["grafana"]["environment"]
+    assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
+    assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+
+
 def test_grafana_finds_prometheus_and_the_dashboards() -> None:
     services = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
     mounts = dict(volume.split(":")[:2] for volume in services["grafana"]["volumes"])
