@@ -20,6 +20,8 @@ app = new_app()
 
 _SCRAM: Final = re.compile(r"(?P<mechanism>[^=]+)=\[(?P<settings>.*)\]", re.DOTALL)
 _EXPECTED: Final = "expected MECHANISM=[name=NAME,password-file=FILE,iterations=N]"
+_READ_BY_UP: Final = re.compile(r"controller(-[1-9]\d*)?")
+"""The names of controllers' directories in a data directory of `klamm up`."""
 _DEFAULT_ITERATIONS: Final = "8192"
 
 
@@ -70,6 +72,8 @@ def format_(
         ]
         write_bootstrap_records(directory, user_records(given))
     print_message(f"{directory} begins with {', '.join(sorted({repr(user.name) for user in users}))}")
+    if not _READ_BY_UP.fullmatch(directory.absolute().name):
+        print_message("`klamm up` does not read it: it reads controller, or controller-1 and so on, in its --data-dir")
 
 
 def _parse(text: str) -> _NewUser:

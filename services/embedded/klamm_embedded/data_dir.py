@@ -11,6 +11,7 @@ from pathlib import Path
 
 from klamm.errors import KlammError
 from klamm.properties import read_properties
+from klamm_controller.log.bootstrap import has_bootstrap_records
 from klamm_controller.log.data_dir import random_uuid
 from klamm_embedded.layout import ClusterSize
 
@@ -20,7 +21,9 @@ _EMBEDDED_CONTROLLER = "controller"
 
 
 def check_embedded(data_dir: Path) -> None:
-    """Raises KlammError if the directory holds a cluster of several processes."""
+    """Raises KlammError if the directory holds a cluster of several processes, or users that the cluster would
+    ignore."""
+    _check_formatted(data_dir, "controller-*", f"format {data_dir / _EMBEDDED_CONTROLLER}")
     path = data_dir / _FILE
     if path.exists():
         controllers = read_properties(path).get("controllers", "several")
@@ -30,9 +33,10 @@ def check_embedded(data_dir: Path) -> None:
 def claim(data_dir: Path, size: ClusterSize) -> str:
     """Returns the id of the cluster in the directory. A new directory becomes one for a cluster of `size`.
 
-    Raises KlammError if the directory cannot be used, or was made for another number of controllers. The numbers of
-    brokers and coordinators may change with every start."""
+    Raises KlammError if the directory cannot be used, was made for another number of controllers, or holds users that
+    the cluster would ignore. The numbers of brokers and coordinators may change with every start."""
     path = data_dir / _FILE
+    _check_formatted(data_dir, _EMBEDDED_CONTROLLER, f"format {data_dir / 'controller-1'} and the other controllers'")
     if (data_dir / _EMBEDDED_CONTROLLER).exists():
         raise KlammError(f"{data_dir} holds a cluster in one process: start it without --controllers and --brokers")
     try:
@@ -49,6 +53,14 @@ def claim(data_dir: Path, size: ClusterSize) -> str:
     if not properties.get("cluster.id"):
         raise KlammError(f"{path}: cluster.id is missing")
     return properties["cluster.id"]
+
+
+def _check_formatted(data_dir: Path, unread: str, advice: str) -> None:
+    """Raises KlammError if `klamm format` wrote into `data_dir` itself, or into a directory of the pattern `unread` in
+    it, because this cluster reads neither."""
+    for directory in (data_dir, *sorted(data_dir.glob(unread))):
+        if has_bootstrap_records(directory):
+            raise KlammError(f"`klamm format` wrote users into {directory}, which this cluster does not read: {advice}")
 
 
 def _write(path: Path, properties: dict[str, str]) -> None:

@@ -57,6 +57,18 @@ def test_a_formatted_directory_starts_a_cluster_with_the_given_users(klamm, tmp_
     assert "is not empty" in klamm("format", directory, "--add-scram", admin).err
 
 
+def test_a_directory_that_klamm_up_does_not_read_is_reported(klamm, tmp_path, password_file):
+    admin = f"SCRAM-SHA-256=[name=admin,password-file={password_file}]"
+    assert "does not read" not in klamm.ok("format", tmp_path / "controller-1", "--add-scram", admin).err
+    data_dir = tmp_path / "klamm-data"
+    assert "`klamm up` does not read it" in klamm.ok("format", data_dir, "--add-scram", admin).err
+    with (
+        pytest.raises(AssertionError, match=r"which this cluster does not read: format .*/klamm-data/controller"),
+        running_cluster(tmp_path),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

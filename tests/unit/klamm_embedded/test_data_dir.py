@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.errors import KlammError
+from klamm_controller.log.bootstrap import write_bootstrap_records
 from klamm_embedded.data_dir import check_embedded, claim
 from klamm_embedded.layout import ClusterSize
 
@@ -34,6 +35,20 @@ def test_a_cluster_in_one_process_cannot_be_started_as_several_processes(tmp_pat
     (tmp_path / "controller").mkdir()
     check_embedded(tmp_path)
     with pytest.raises(KlammError, match="holds a cluster in one process"):
+        claim(tmp_path, THREE)
+
+
+@pytest.mark.parametrize("formatted", [".", "controller-1"])
+def test_a_cluster_in_one_process_refuses_users_that_it_would_not_read(tmp_path, formatted):
+    write_bootstrap_records(tmp_path / formatted, [])
+    with pytest.raises(KlammError, match=r"which this cluster does not read: format .*/controller"):
+        check_embedded(tmp_path)
+
+
+@pytest.mark.parametrize("formatted", [".", "controller"])
+def test_a_cluster_of_several_processes_refuses_users_that_it_would_not_read(tmp_path, formatted):
+    write_bootstrap_records(tmp_path / formatted, [])
+    with pytest.raises(KlammError, match=r"which this cluster does not read: format .*/controller-1"):
         claim(tmp_path, THREE)
 
 

@@ -80,6 +80,11 @@ def read_bootstrap_records(directory: Path) -> tuple[MetadataRecord, ...]:
         raise KlammError(f"{path} is damaged: expected a file that `klamm format` wrote") from error
 
 
+def has_bootstrap_records(directory: Path) -> bool:
+    """Returns True if `klamm format` wrote records into the directory, and no server has read them yet."""
+    return (directory / _FILE).exists()
+
+
 def remove_bootstrap_records(directory: Path) -> None:
     """Removes the file of bootstrap records, if there is one."""
     (directory / _FILE).unlink(missing_ok=True)
