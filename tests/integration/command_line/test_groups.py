@@ -92,6 +92,22 @@ def test_group_members_are_removed_by_instance_or_all_at_once(klamm, topic):
         assert klamm.ok("groups", "describe", topic, "--members", "--json").document == []
 
 
+def test_a_group_that_changes_its_protocol_shows_the_protocol_of_each_member(klamm, topic):
+    settings = {"bootstrap_servers": klamm.bootstrap, "group_id": topic, "heartbeat_interval_ms": 100}
+    with (
+        Consumer(**settings, client_id="old", group_protocol="classic") as old,
+        Consumer(**settings, client_id="new", group_protocol="consumer") as new,
+    ):
+        old.subscribe([topic])
+        wait_until(old.assignment, between=lambda: old.poll(timeout_ms=50))
+        new.subscribe([topic])
+        wait_until(new.assignment, between=lambda: (old.poll(timeout_ms=50), new.poll(timeout_ms=50)))
+        described = klamm.ok("groups", "describe", topic, "--json").document
+        rows = klamm.ok("groups", "describe", topic, "--members", "--json").document
+    assert (described["type"], described["members"]) == ("consumer", 2)
+    assert {row["client"]: row["protocol"] for row in rows} == {"old": "classic", "new": "consumer"}
+
+
 def test_a_group_with_members_is_described_but_cannot_be_reset_or_deleted(klamm, topic):
     with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, client_id="reader") as consumer:
         consumer.subscribe([topic])

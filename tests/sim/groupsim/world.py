@@ -18,7 +18,6 @@ from typing import Any
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat
 from klamm_coordinator.group_shard.refusals import Reply
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.state import GroupShardState
@@ -64,9 +63,13 @@ class World:
         self.shard = ShardRuntime(GroupRules(SETTINGS), SETTINGS, self.rng)
         self._take(self.shard.start(self._now))
         self.clients = [
-            Client(self, number, f"i{number}" if number < self.options.static_count else None)
+            self.make_client(number, f"i{number}" if number < self.options.static_count else None)
             for number in range(self.options.client_count)
         ]
+
+    def make_client(self, number: int, instance_id: str | None) -> Client:
+        """Returns the client of one slot."""
+        return Client(self, number, instance_id)
 
     def run(self) -> None:
         """Runs the whole simulation. Raises AssertionError."""
@@ -76,7 +79,7 @@ class World:
 
     # The actions of clients
 
-    def ask(self, request: ConsumerGroupHeartbeat, *, lost: bool = False) -> int:
+    def ask(self, request: Any, *, lost: bool = False) -> int:
         """Sends a request and returns the id of its reply. The request or the reply may be lost."""
         self._next_id += 1
         if self._happens(self.options.request_loss):
@@ -290,5 +293,6 @@ def _decoded(encoded_key: bytes, encoded: bytes | None) -> GroupRecord:
         return GroupRecord(key, None)
     if isinstance(key, OffsetCommitKey):
         return GroupRecord(key, schemas.decode_offset_value(encoded))
-    assert not isinstance(key, schemas.GroupMetadataKey), key
+    if isinstance(key, schemas.GroupMetadataKey):
+        return GroupRecord(key, schemas.decode_group_value(encoded))
     return GroupRecord(key, consumer_group_schemas.decode_consumer_group_value(key, encoded))

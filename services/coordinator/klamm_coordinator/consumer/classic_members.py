@@ -6,6 +6,9 @@
     SyncGroup    gets the member's current assignment; there is no leader
     Heartbeat    gets REBALANCE_IN_PROGRESS if the next JoinGroup would make a step
 
+As in Kafka, a member may join with an id that the group does not know. If such a member says that it has partitions, it
+was fenced, and others may have got them. It then gets UNKNOWN_MEMBER_ID, as in a classic group, and gives them up.
+
 Follows Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup and
 classicGroupHeartbeatToConsumerGroup.
 """
@@ -47,6 +50,10 @@ def join(change: GroupChange, request: JoinGroup, member_id: str, *, size_max: i
     if request.instance_id is not None:
         _take_instance(change, request, request.instance_id, member_id)
     former = change.group.members.get(member_id)
+    if former is None and subscription.owned:
+        raise ErrorCode.UNKNOWN_MEMBER_ID.exception(
+            f"{member_id!r} is not a member of group {request.group_id!r}, but has {len(subscription.owned)} partitions"
+        )
     member = _said(former, request, subscription)
     if former != member:
         change.write(MemberKey(change.group_id, member_id), member)

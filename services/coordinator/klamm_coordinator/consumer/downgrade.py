@@ -1,11 +1,13 @@
 """Makes a classic group of a consumer group of which only members of the classic protocol remain (KIP-848).
 
     the generation           the group's epoch before its last member of the consumer protocol went
-    a member's assignment    its target assignment
+    a member's assignment    the partitions that it has, also those that it still has to revoke
 
 The classic group begins a rebalance, because the partitions of the member that went have no owner. The stored group has
 no leader until that rebalance has ended. So a coordinator that loads the group before begins the rebalance again.
-(Kafka: ClassicGroup.fromConsumerGroup)
+
+Kafka stores the target assignments instead. If a member of the consumer protocol joined again before the rebalance has
+ended, it could then get a partition that a cooperative member still has. (Kafka: ClassicGroup.fromConsumerGroup)
 """
 
 from __future__ import annotations
@@ -65,6 +67,6 @@ def _member(group: ConsumerGroup, member_id: str, member: ConsumerMemberMetadata
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         protocols=protocols,
         assignment=encode_assignment(
-            group.by_topic(group.target(member_id)), read_subscription(protocols[0].metadata).version
+            group.by_topic(group.current(member_id).owned), read_subscription(protocols[0].metadata).version
         ),
     )

@@ -2,7 +2,7 @@
 
     the group's epoch        its generation, and one more because a member joins
     a member's epoch         the generation, so that commits of that generation stay valid
-    a member's assignment    what the leader assigned last; both its current and its target assignment
+    a member's assignment    the partitions that it may have; both its current and its target assignment
 
 The members learn from their next heartbeat that they have to join again. (Kafka: ConsumerGroup.fromClassicGroup)
 """
@@ -107,15 +107,19 @@ def _subscription(classic: ClassicGroup, member: ClassicMember) -> Subscription:
 
 
 def _assigned(classic: ClassicGroup, topics: Topics) -> dict[str, Partitions]:
-    """Returns the last assignment of each member, without topics that no longer exist.
+    """Returns the partitions that each member may have, without topics that no longer exist.
 
-    A leader may have assigned a partition to several members. Then only the first one keeps it."""
+    These are its last assignment, and the partitions that it reported as its own in its last JoinGroup. In the middle
+    of a rebalance, a cooperative member has partitions without an assignment. A leader may have assigned a partition to
+    several members. Then only the first one keeps it."""
     taken: set[TopicIdPartition] = set()
-    assigned: dict[str, Partitions] = {}
-    for member_id, member in classic.members.items():
-        partitions = topic_id_partitions(_assignment(classic, member).partitions, topics) - taken
+    assigned: dict[str, Partitions] = dict.fromkeys(classic.members, NO_PARTITIONS)
+    claims = [(member_id, _assignment(classic, one).partitions) for member_id, one in classic.members.items()]
+    claims += [(member_id, _subscription(classic, one).owned) for member_id, one in classic.members.items()]
+    for member_id, claimed in claims:
+        partitions = topic_id_partitions(claimed, topics) - taken
         taken |= partitions
-        assigned[member_id] = partitions
+        assigned[member_id] |= partitions
     return assigned
 
 

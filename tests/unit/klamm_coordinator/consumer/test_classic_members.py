@@ -67,6 +67,23 @@ def test_a_cooperative_member_keeps_what_it_need_not_revoke(driver):
     assert not a.owned & c.owned
 
 
+def test_a_member_that_was_fenced_must_give_up_its_partitions_before_it_joins_again(driver):
+    driver.topics_are(t=4)
+    a = driver.classic_consumer(is_cooperative=True)
+    driver.classic_group(a)
+    c = driver.consumer("c")
+    c.heartbeat()
+    for _ in range(3):
+        driver.advance(SESSION_MS)
+        c.heartbeat()
+    assert c.owned == T
+
+    assert a.owned
+    assert a.join() is ErrorCode.UNKNOWN_MEMBER_ID
+    a.owned = set()
+    assert a.join() is ErrorCode.NONE
+
+
 def test_a_member_that_leaves_gives_up_its_partitions(group):
     driver, c = group
     a = driver.classic_consumer()

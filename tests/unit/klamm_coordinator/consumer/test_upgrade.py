@@ -279,3 +279,20 @@ def test_a_group_in_its_first_join_phase_is_upgraded(driver):
     driver.settle(c)
     assert a.act() is ErrorCode.NONE
     assert {len(a.owned), len(c.owned)} == {1}
+
+
+def test_a_cooperative_member_keeps_its_partitions_when_the_group_goes_up_again_before_it_has_rebalanced(driver):
+    driver.topics_are(t=4)
+    a = driver.classic_consumer(is_cooperative=True)
+    driver.classic_group(a)
+    c = driver.consumer("c")
+    c.heartbeat()
+    c.leave()
+
+    again = driver.consumer("again")
+    again.heartbeat()
+    again.heartbeat()
+
+    assert a.owned == T
+    assert again.owned == set()
+    assert driver.rules.state.consumer_groups[GROUP].current(a.member_id).owned
