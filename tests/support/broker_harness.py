@@ -218,6 +218,13 @@ class RunningBroker:
         await self._rpc.stop(1.0)
         await self.channel.close()
 
+    @contextlib.asynccontextmanager
+    async def another_connection(self) -> AsyncIterator[RawStub]:
+        """Yields a stub with a connection of its own. Otherwise gRPC shares connections between channels."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        async with aio.insecure_channel(f"localhost:{self.port}", options=options) as channel:
+            yield RawStub(channel, BROKER)
+
     # What most tests ask for
 
     async def produce(
@@ -322,7 +329,7 @@ def split_fetch(message: bytes) -> list[tuple[b.FetchedPartition, bytes]]:
 
 @contextlib.asynccontextmanager
 async def serving(servicers: Mapping[Any, object]) -> AsyncIterator[int]:
-    rpc = RpcServer(max_message_bytes=MESSAGE_BYTES_MAX, max_concurrent_rpcs=1_000)
+    rpc = RpcServer(max_message_bytes=MESSAGE_BYTES_MAX, max_concurrent_rpcs=10_000)
     for service, servicer in servicers.items():
         rpc.add_service(service, servicer)
     port = await rpc.start("localhost", 0)

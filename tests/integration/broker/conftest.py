@@ -54,7 +54,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
                 rng=rng,
                 authorizer=authorizer,
             )
-            rpc = RpcServer(max_message_bytes=MESSAGE_BYTES_MAX, max_concurrent_rpcs=1_000)
+            rpc = RpcServer(max_message_bytes=MESSAGE_BYTES_MAX, max_concurrent_rpcs=10_000)
             await server.open()
             server.register(rpc)
             port = await rpc.start("localhost", 0)

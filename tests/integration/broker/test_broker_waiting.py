@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from klamm.errors import ErrorCode
+from klamm_broker.grpc.fetch import STREAMS_PER_CONNECTION_MAX
 from tests.support.broker_harness import LONG_MS, RunningBroker, StartBroker, batch, fetch_request
 from tests.support.waiting import until
 
@@ -123,6 +124,35 @@ def test_a_full_purgatory_answers_at_once(start_broker: StartBroker) -> None:
             assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             await broker.produce("flights", batch(1))
             assert (await first)[0].high_watermark == 1
+
+    asyncio.run(scenario())
+
+
+def test_one_connection_has_a_limited_number_of_fetch_streams(start_broker: StartBroker) -> None:
+    """Otherwise it could use up `max.parked.requests`. A stream that ends makes room for another."""
+
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            wanted = fetch_request([("flights", 0, 0)])
+            streams = [broker.stub.fetch_stream(wanted) for _ in range(STREAMS_PER_CONNECTION_MAX)]
+            await parked(broker, STREAMS_PER_CONNECTION_MAX)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await broker.stub.fetch_stream(wanted).read()
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "the connection has 1000 fetch streams" in str(refused.value.details())
+            async with broker.another_connection() as other:
+                other_stream = other.fetch_stream(wanted)
+                await parked(broker, STREAMS_PER_CONNECTION_MAX + 1)
+                streams.pop().cancel()
+                await parked(broker, STREAMS_PER_CONNECTION_MAX)
+                streams.append(broker.stub.fetch_stream(wanted))
+                await parked(broker, STREAMS_PER_CONNECTION_MAX + 1)
+                other_stream.cancel()
+            for one in streams:
+                one.cancel()
+            await parked(broker, 0)
 
     asyncio.run(scenario())
 

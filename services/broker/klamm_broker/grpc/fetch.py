@@ -7,8 +7,10 @@ On a stream, the next read begins when gRPC has sent the previous answer. So a s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
@@ -24,12 +26,17 @@ from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
+from klamm_server.runtime.event_queue import QueueFullError
 
 T = TypeVar("T")
 
 STREAM_MESSAGE_BYTES_MAX: Final = 1024**2
 """The most record bytes in one message. Above this size, gRPC's cost per message no longer matters, and larger messages
 only hold memory."""
+
+STREAMS_PER_CONNECTION_MAX: Final = 1_000
+"""The most fetch streams of one connection. Otherwise, one client could use up `max.parked.requests`, and keep the
+event loop busy when all its streams wake up."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
@@ -45,6 +52,8 @@ class FetchRpc:
         self._throttle = throttle
         self._brokers = brokers
         self._memory = memory
+        self._streams: Counter[str] = Counter()
+        """The number of open streams of each connection, by its address."""
 
     async def fetch(self, request: FetchRequest, context: CallContext) -> bytes:
         query = _query(request, request.max_bytes, rack=request.rack_id)
@@ -57,6 +66,27 @@ class FetchRpc:
         return encode_framed(self._header(found, found.answers, caller), records)
 
     async def fetch_stream(self, request: FetchRequest, context: CallContext) -> AsyncIterator[bytes]:
+        with self._place(context.peer()):
+            async with contextlib.aclosing(self._stream(request)) as messages:
+                async for message in messages:
+                    yield message
+
+    @contextlib.contextmanager
+    def _place(self, peer: str) -> Iterator[None]:
+        """Counts a stream of the connection from `peer`. Raises QueueFullError if the connection has too many."""
+        if self._streams[peer] >= STREAMS_PER_CONNECTION_MAX:
+            raise QueueFullError(
+                f"the connection has {STREAMS_PER_CONNECTION_MAX} fetch streams, which is the most: close one of them"
+            )
+        self._streams[peer] += 1
+        try:
+            yield
+        finally:
+            self._streams[peer] -= 1
+            if not self._streams[peer]:
+                del self._streams[peer]
+
+    async def _stream(self, request: FetchRequest) -> AsyncGenerator[bytes, None]:
         query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
         while query.cursors:
             caller = self._caller(request)
