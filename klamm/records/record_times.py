@@ -30,6 +30,8 @@ _RUN_RECORDS_MIN: Final = 16
 _PATIENCE_FACTOR: Final = 4
 """After a search that found no run, the number of records skipped before the next search grows by this factor."""
 _CHUNK_RECORDS_MAX: Final = 1_024
+_SHORT_OFFSET_DELTAS: Final = 64
+"""The number of records whose offset deltas have one byte. Those of the next 8,128 have two."""
 _ASCII: Final = bytes(range(128))
 _FLIP_CONTINUATION: Final = bytes(byte ^ 0x80 for byte in range(256))
 _INT64_MAX: Final = 2**63 - 1
@@ -40,10 +42,14 @@ def largest_timestamp_ms(header: BatchHeader, records: Buffer) -> int:
 
     Raises InvalidRecordError if the header's number of records do not fill `records`, or if a timestamp has more than
     64 bits."""
-    data = bytes(records)
-    largest_delta = _largest_of_one_size(data, header.record_count)
+    count = header.record_count
+    if count == 1:
+        largest_delta = _delta_of_single(records)
+    else:
+        records = bytes(records)
+        largest_delta = _largest_of_equal_values(records, count)
     if largest_delta is None:
-        largest_delta = max([chunk.largest_delta for chunk in _chunks(header, data)])
+        largest_delta = max([chunk.largest_delta for chunk in _chunks(header, bytes(records))])
     timestamp_ms = header.base_timestamp_ms + largest_delta
     if not -_INT64_MAX <= timestamp_ms <= _INT64_MAX:
         raise InvalidRecordError(
@@ -52,28 +58,64 @@ def largest_timestamp_ms(header: BatchHeader, records: Buffer) -> int:
     return timestamp_ms
 
 
-def _largest_of_one_size(data: bytes, count: int) -> int | None:
-    """Returns the largest timestamp delta if all records have one length and timestamp deltas of one byte, which is
-    common. Otherwise returns None."""
-    stride = len(data) // count
-    if stride < RECORD_SIZE_BYTES_MIN or stride * count != len(data):
+def _delta_of_single(record: Buffer) -> int | None:
+    """Returns the timestamp delta of the only record if its length has at most two bytes, and its delta one byte, which
+    is common. Otherwise returns None."""
+    size_bytes = len(record)
+    if size_bytes < RECORD_SIZE_BYTES_MIN:
         return None
-    low = data[0]
+    low = record[0]
     if low < 128:
-        at = 1
+        delta_at = 2
+        end = 1 + LENGTH_1[low]
+    elif (high := record[1]) < 128:
+        delta_at = 3
+        end = 2 + LENGTH_2[high][low]
+    else:
+        return None
+    delta = record[delta_at]
+    return NUMBER_1[delta] if end == size_bytes and delta < 128 else None
+
+
+def _largest_of_equal_values(data: bytes, count: int) -> int | None:
+    """Returns the largest timestamp delta if all timestamp deltas have one byte, and if only the offset deltas make the
+    records differ in size. This is common. Otherwise returns None."""
+    if count <= _SHORT_OFFSET_DELTAS:
+        return _largest_of_one_size(data, 0, len(data), count)
+    wider = count - _SHORT_OFFSET_DELTAS
+    middle = (len(data) - wider) // count * _SHORT_OFFSET_DELTAS
+    narrow_largest = _largest_of_one_size(data, 0, middle, _SHORT_OFFSET_DELTAS)
+    if narrow_largest is None:
+        return None
+    wide_largest = _largest_of_one_size(data, middle, len(data), wider)
+    return None if wide_largest is None else max(narrow_largest, wide_largest)
+
+
+def _largest_of_one_size(data: bytes, start: int, end: int, count: int) -> int | None:
+    """Returns the largest timestamp delta if the records between two positions have one length and timestamp deltas of
+    one byte. Otherwise returns None."""
+    stride = (end - start) // count
+    if stride < RECORD_SIZE_BYTES_MIN or start + stride * count != end:
+        return None
+    low = data[start]
+    if low < 128:
+        deltas_at = start + 2
         if LENGTH_1[low] + 1 != stride:
             return None
     else:
-        at = 2
-        high = data[1]
-        if high >= 128 or LENGTH_2[high][low] + 2 != stride or data[1::stride] != data[1:2] * count:
+        deltas_at = start + 3
+        high = data[start + 1]
+        if high >= 128 or LENGTH_2[high][low] + 2 != stride:
             return None
-    if data[::stride] != data[:1] * count:
+        if data[start + 1 : end : stride] != data[start + 1 : start + 2] * count:
+            return None
+    if data[start:end:stride] != data[start : start + 1] * count:
         return None
-    deltas = data[at + 1 :: stride]
+    deltas = data[deltas_at:end:stride]
     if not deltas.isascii():
         return None
-    return NUMBER_1[deltas[0]] if deltas == deltas[:1] * count else _largest_1(deltas)
+    first = deltas[0]
+    return NUMBER_1[first] if deltas.count(first) == count else _largest_1(deltas)
 
 
 def check_count(header: BatchHeader, records: Buffer) -> None:

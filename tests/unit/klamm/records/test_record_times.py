@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from klamm.records import BatchHeader, InvalidRecordError, decode_batch, encode_batch, read_header
 from klamm.records.header import HEADER_SIZE_BYTES
 from klamm.records.record_times import check_count, first_record_from, largest_timestamp_ms
+from klamm.records.varint import VARLONG_BYTES_MAX, decode_length, decode_varint
 
 NOW = 1_700_000_000_000
 STEPS = st.sampled_from([0, 0, 0, 1, -3, 40, 5_000, 2**40])
@@ -23,7 +24,7 @@ def batches(draw: st.DrawFn) -> bytes:
     timestamp_ms, records = NOW, []
     for _ in range(draw(st.integers(1, 4))):
         size = draw(SIZES)
-        for _ in range(draw(st.sampled_from([1, 2, 15, 16, 17, 70]))):
+        for _ in range(draw(st.sampled_from([1, 2, 15, 16, 17, 63, 64, 65, 200]))):
             timestamp_ms += draw(STEPS)
             records.append((timestamp_ms, b"k" if size % 2 else None, bytes(size), ()))
     deltas = [3 * number for number in range(len(records))] if draw(st.booleans()) else None
@@ -67,12 +68,41 @@ def test_a_wrong_number_of_records_is_found(count: int, wrong: int) -> None:
         largest_timestamp_ms(header._replace(record_count=count + wrong), records)
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
-def test_records_that_are_cut_off_or_followed_by_others_are_found(count: int) -> None:
+@pytest.mark.parametrize("count", [1, 3, 40, 100])
+@pytest.mark.parametrize("read", [check_count, largest_timestamp_ms])
+def test_records_that_are_cut_off_or_followed_by_others_are_found(
+    read: Callable[[BatchHeader, bytes], object], count: int
+) -> None:
     header, records = parts(encode_batch(some(count)))
     for damaged in (records[:-1], records[: len(records) // 2], records + b"\0", b""):
         with pytest.raises(InvalidRecordError):
-            check_count(header, damaged)
+            read(header, damaged)
+
+
+def walked(header: BatchHeader, data: bytes) -> int | None:
+    """Returns the largest timestamp, which is found record by record. Returns None if the data are not the header's
+    number of records."""
+    at, largest = 0, -(2**63)
+    try:
+        for _ in range(header.record_count):
+            length, body_at = decode_length(data, at)
+            delta, _ = decode_varint(data, body_at + 1, VARLONG_BYTES_MAX)
+            at, largest = body_at + length, max(largest, header.base_timestamp_ms + delta)
+    except (IndexError, InvalidRecordError):
+        return None
+    return largest if at == len(data) else None
+
+
+@given(st.sampled_from([1, 2, 30, 70, 130]), st.sampled_from([0, 50, 60, 200]), st.data())
+def test_a_changed_byte_is_never_overlooked(count: int, value_bytes: int, data: st.DataObject) -> None:
+    header, records = parts(encode_batch([(NOW, b"key", bytes(value_bytes), ())] * count))
+    changed = bytearray(records)
+    changed[data.draw(st.integers(0, len(records) - 1))] = data.draw(st.integers(0, 255))
+    expected = walked(header, bytes(changed))
+    try:
+        assert largest_timestamp_ms(header, bytes(changed)) == expected
+    except InvalidRecordError:
+        assert expected is None or not -(2**63) < expected < 2**63
 
 
 @given(st.binary(max_size=300), st.integers(1, 40))

@@ -216,7 +216,7 @@ class PartitionLog:
             )
         try:
             headers = [header for header, _ in batches]
-            duplicate = self.producers.check(headers, guard=guard, is_new_log=self.log_end_offset == 0)
+            duplicate = self.producers.check(headers, guard=guard, is_new_log=not self.log_end_offset)
         except _OutOfOrderSequenceNumberError:
             # A full disk may have refused the batch before this one, and then its producer sends both again.
             self.segments.log_dir.check_not_full(f"append to {self.topic_partition}")
