@@ -1,9 +1,9 @@
 """Checks the arrays of a request by its schema, before kio decodes it.
 
 Each array must have as many items as it claims, and may be null only if the schema allows it. kio checks neither. Its
-reader reserves memory for all items that an array claims, so five bytes of a client could end the process. An array has
-at most `ARRAY_ITEMS_MAX` items, because each may take more memory and time than its bytes do. For the same reason, a
-request has at most `TAGGED_FIELDS_MAX` tagged fields.
+reader reserves memory for all items that an array claims, so five bytes of a client could end the process. All arrays
+of a request together have at most `items_max` items, because each may take more memory and time than its bytes do. For
+the same reason, a request has at most `TAGGED_FIELDS_MAX` tagged fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from klamm.kafka_types.reader import TAGGED_FIELDS_MAX
-from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, ApiKey
+from klamm_broker.kafka.requests import ApiKey, items_max
 from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
@@ -39,25 +39,26 @@ _FIXED_BYTES: Final = {
 }
 
 
-class _Tagged:
-    """Counts the tagged fields of one request."""
+class _Allowed:
+    """What one request may still have."""
 
-    __slots__ = ("left",)
+    __slots__ = ("items", "items_max", "tagged_fields")
 
-    def __init__(self) -> None:
-        self.left = TAGGED_FIELDS_MAX
+    def __init__(self, items: int) -> None:
+        self.items = self.items_max = items
+        self.tagged_fields = TAGGED_FIELDS_MAX
 
 
-_Skip = Callable[[memoryview, int, _Tagged], int]
-"""A function of a message, the position of a field, and the request's count of tagged fields. It returns the field's
-end, which is beyond the message if the field is cut off."""
+_Skip = Callable[[memoryview, int, _Allowed], int]
+"""A function of a message, the position of a field, and what the request may still have. It returns the field's end,
+which is beyond the message if the field is cut off."""
 
 
 def check_array_sizes(api_key: ApiKey, version: int, message: memoryview, start: int) -> None:
     """Checks a request's body, which begins at `start`. Raises MalformedRequestError if an array or field is
     incomplete."""
     try:
-        end = _skip_request(api_key, version)(message, start, _Tagged())
+        end = _skip_request(api_key, version)(message, start, _Allowed(items_max(api_key)))
     except (IndexError, struct.error):
         raise MalformedRequestError(
             f"malformed request: the message ends inside a field, at byte {len(message)}"
@@ -122,22 +123,22 @@ def _not_none(hint: Any) -> Any:
 
 
 def _one_after_another(steps: tuple[_Skip, ...]) -> _Skip:
-    def skip(message: memoryview, position: int, tagged: _Tagged) -> int:
+    def skip(message: memoryview, position: int, allowed: _Allowed) -> int:
         for step in steps:
-            position = step(message, position, tagged)
+            position = step(message, position, allowed)
         return position
 
     return skip
 
 
 def _fixed(size: int) -> _Skip:
-    return lambda message, position, tagged: position + size
+    return lambda message, position, allowed: position + size
 
 
 def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null: bool) -> _Skip:
     """Skips an array. Without `item` each item has exactly `item_bytes_min` bytes."""
 
-    def skip(message: memoryview, position: int, tagged: _Tagged) -> int:
+    def skip(message: memoryview, position: int, allowed: _Allowed) -> int:
         count, position = _compact_size(message, position) if flexible else _int32(message, position)
         if count < 0 and not may_be_null:
             raise MalformedRequestError(f"malformed request: the array before byte {position} is null; expected items")
@@ -146,14 +147,16 @@ def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null:
                 f"malformed request: an array announces {count} items, but only {len(message) - position} bytes are"
                 " left"
             )
-        if count > ARRAY_ITEMS_MAX:
+        allowed.items -= max(0, count)
+        if allowed.items < 0:
             raise MalformedRequestError(
-                f"the array before byte {position} has {count} items; expected at most {ARRAY_ITEMS_MAX}"
+                f"the arrays of the request have {allowed.items_max - allowed.items} items or more; expected at most"
+                f" {allowed.items_max}"
             )
         if item is None:
             return position + max(0, count) * item_bytes_min
         for _ in range(count):
-            position = item(message, position, tagged)
+            position = item(message, position, allowed)
         return position
 
     return skip
@@ -161,30 +164,30 @@ def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null:
 
 def _nullable(inner: _Skip) -> _Skip:
     """Skips a nullable structure. The byte before it is negative if the structure is null."""
-    return lambda message, position, tagged: (
-        inner(message, position + 1, tagged) if message[position] < 128 else position + 1
+    return lambda message, position, allowed: (
+        inner(message, position + 1, allowed) if message[position] < 128 else position + 1
     )
 
 
-def _skip_string(message: memoryview, position: int, tagged: _Tagged) -> int:
+def _skip_string(message: memoryview, position: int, allowed: _Allowed) -> int:
     (size,) = _INT16.unpack_from(message, position)
     return position + _INT16.size + max(0, int(size))
 
 
-def _skip_bytes(message: memoryview, position: int, tagged: _Tagged) -> int:
+def _skip_bytes(message: memoryview, position: int, allowed: _Allowed) -> int:
     size, position = _int32(message, position)
     return position + max(0, size)
 
 
-def _skip_compact(message: memoryview, position: int, tagged: _Tagged) -> int:
+def _skip_compact(message: memoryview, position: int, allowed: _Allowed) -> int:
     size, position = _compact_size(message, position)
     return position + max(0, size)
 
 
-def _skip_tags(message: memoryview, position: int, tagged: _Tagged) -> int:
+def _skip_tags(message: memoryview, position: int, allowed: _Allowed) -> int:
     count, position = _varint(message, position)
-    tagged.left -= count
-    if tagged.left < 0:
+    allowed.tagged_fields -= count
+    if allowed.tagged_fields < 0:
         raise MalformedRequestError(
             f"malformed request: more than {TAGGED_FIELDS_MAX} tagged fields, {count} of them at byte {position}"
         )

@@ -2,7 +2,8 @@
 
 A thread decodes a large request and encodes its answer, because each item takes some microseconds. Until the thread is
 done, the event loop gets its share of the interpreter every few milliseconds. Only one large request at a time uses a
-thread, so that clients cannot take all threads from the broker.
+thread, so that clients cannot take all threads from the broker. The items of a large request are handled in parts
+(`request_parts.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.quotas import QuotaApis
 from klamm_broker.kafka.replicas import ReplicaApis
+from klamm_broker.kafka.request_parts import joined_answer, parts_of
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
@@ -39,7 +41,7 @@ from klamm_server.runtime.loop_slices import LoopSlices
 
 ResultT = TypeVar("ResultT")
 
-LARGE_BYTES: Final = 64 * 1024
+LARGE_BYTES: Final = 16 * 1024
 """The size from which a request is decoded in a thread, and its answer encoded."""
 
 OffsetLookups = Generator[None, None, Sequence[ListedOffset | LateLookup]]
@@ -93,10 +95,20 @@ class ColdApis:
             return parts if isinstance(parts, list) else await parts
         if len(request.frame) >= LARGE_BYTES:
             wanted = await self._in_thread(request, partial(messages.decode, request))
-            answer = await self._handlers[request.api_key](request, wanted)
+            answer = await self._handle_parts(request, wanted, self._handlers[request.api_key])
             return [await self._in_thread(request, partial(messages.encode, request, answer))]
         answer = await self._handlers[request.api_key](request, messages.decode(request))
         return [messages.encode(request, answer)]
+
+    async def _handle_parts(self, request: Request, wanted: Any, handle: ColdHandler) -> messages.Fields:
+        """Handles the items of a large request in parts, one after another. Other work runs in between."""
+        answers = []
+        for part in parts_of(request.api_key, wanted):
+            answers.append(await handle(request, part))
+            if answers[-1].get("error_code"):
+                break
+            await asyncio.sleep(0)
+        return joined_answer(request.api_key, wanted, answers)
 
     async def _in_thread(self, request: Request, work: Callable[[], ResultT]) -> ResultT:
         """Returns the result of `work`, and charges the client for the time that it took."""
@@ -134,10 +146,13 @@ class ColdApis:
 
     async def _list_very_many_offsets(self, request: Request) -> Parts:
         wanted = await self._in_thread(request, partial(messages.decode, request))
+        answer = await self._handle_parts(request, wanted, self._list_offsets_of)
+        return [await self._in_thread(request, partial(messages.encode, request, answer))]
+
+    async def _list_offsets_of(self, request: Request, wanted: Any) -> messages.Fields:
         found = await self._slices.finish(partitions.list_offsets(request, wanted, self._list_offsets))
         answers = await self._list_offsets.finish(found)
-        fields = await self._slices.finish(partitions.listed_fields(answers, request.version))
-        return [await self._in_thread(request, partial(messages.encode, request, fields))]
+        return await self._slices.finish(partitions.listed_fields(answers, request.version))
 
 
 def _timed(work: Callable[[], ResultT]) -> tuple[ResultT, float]:

@@ -6,6 +6,7 @@ Java's and kafka-python's clients would get no records at all.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Coroutine, Sequence
 from functools import cache
@@ -19,7 +20,7 @@ from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
 from klamm_broker.kafka.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSessions, FetchTurn, SessionRequest, Topic
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
-from klamm_broker.kafka.requests import Request, check_count
+from klamm_broker.kafka.requests import TURN_PARTITIONS_MAX, Request, check_count
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, Part
@@ -74,10 +75,22 @@ class Fetch:
         query.cursors = turn.wanted
         if request.throttle is not None:
             query.max_bytes = request.throttle.fetch_max_bytes(query.max_bytes)
+        if len(turn.wanted) > TURN_PARTITIONS_MAX:
+            return self._fetch_many(request, turn, query)
         found, records = self._handler.begin(query)
         if records is None:
             return self._finish(request, turn, query, found)
         return self._answer(request, turn, found, records)
+
+    async def _fetch_many(self, request: Request, turn: FetchTurn, query: FetchQuery) -> list[Part]:
+        await asyncio.sleep(0)
+        found, records = self._handler.begin(query)
+        await asyncio.sleep(0)
+        return (
+            await self._finish(request, turn, query, found)
+            if records is None
+            else self._answer(request, turn, found, records)
+        )
 
     async def _finish(self, request: Request, turn: FetchTurn, query: FetchQuery, begun: LocatedFetch) -> list[Part]:
         found, records = await self._handler.finish(query, begun)

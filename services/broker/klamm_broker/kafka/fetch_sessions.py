@@ -5,7 +5,8 @@ contains a partition if it has records, an error or another change for its reade
 offset differs from the last answer. Partitions with records move to the end of the list, so that no partition starves.
 If a client sends another epoch than the next one, it has missed an answer. It is refused and begins a new session.
 
-There are `slots` sessions with at most `PARTITIONS_PER_SLOT` partitions each on average. Without room, a client is
+There are `slots` sessions with at most `PARTITIONS_PER_SLOT` partitions each on average, and `WHOLE_ITEMS_MAX` in one.
+Without room, a client is
 served without a session. A session is evicted for another one if nobody used it for `eviction_ms`, or for a larger
 session if it is older than that. Pure.
 """
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
+from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
 from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
 
 NO_SESSION: Final = 0
@@ -170,11 +172,11 @@ class FetchSessions:
         for key in request.forgotten:
             session.followed.pop(key, None)
         self._partition_count += len(session.followed)
-        if self._partition_count > self._slots * PARTITIONS_PER_SLOT:
+        is_too_large = len(session.followed) > WHOLE_ITEMS_MAX
+        if is_too_large or self._partition_count > self._slots * PARTITIONS_PER_SLOT:
             self._drop(session)
-            raise _SessionNotFoundError(
-                f"fetch session {session.id} was closed, because the sessions of this broker have too many partitions"
-            )
+            reason = f"it has more than {WHOLE_ITEMS_MAX}" if is_too_large else "all sessions together have too many"
+            raise _SessionNotFoundError(f"fetch session {session.id} was closed, because {reason} partitions")
         if not session.followed:
             self._drop(session)
             return FetchTurn(None, (), ())

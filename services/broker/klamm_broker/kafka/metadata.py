@@ -17,7 +17,7 @@ from klamm_broker.handlers.metadata import MissingTopics, leader_error
 from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.connection import Answer, AnswerInTime, Parts
-from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, COLD_REQUEST_MAX_BYTES, Request
+from klamm_broker.kafka.requests import COLD_REQUEST_MAX_BYTES, ITEMS_MAX, Request
 from klamm_broker.kafka.seen_cluster import SeenBroker, SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
@@ -106,8 +106,8 @@ def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> Genera
         return denied
 
     count = reader.nullable_array_size()
-    if count > ARRAY_ITEMS_MAX:
-        raise MalformedRequestError(f"the METADATA request has {count} topics; expected at most {ARRAY_ITEMS_MAX}")
+    if count > ITEMS_MAX:
+        raise MalformedRequestError(f"the METADATA request has {count} topics; expected at most {ITEMS_MAX}")
     names: list[str] = []
     for left in range(count, 0, -1):
         names.append(read_topic())

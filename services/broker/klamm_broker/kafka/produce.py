@@ -7,6 +7,7 @@ more.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Sequence
 from itertools import groupby
@@ -18,7 +19,7 @@ from klamm.model import TopicPartition
 from klamm_broker.handlers.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
 from klamm_broker.kafka.connection import Answer, AnswerInTime, UnansweredError
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
-from klamm_broker.kafka.requests import Request, check_count
+from klamm_broker.kafka.requests import TURN_PARTITIONS_MAX, Request, check_count
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
@@ -53,10 +54,23 @@ def produce(
     wanted, ids = _read(request, topic_ids)
     if tracing.is_on():
         return _traced(request, wanted, ids, handler, cluster)
+    if len(wanted.partitions) > TURN_PARTITIONS_MAX:
+        return _produce_many(request, wanted, ids, handler, cluster)
     answers = handler.serve(wanted)
     if isinstance(answers, list):
         return _answer(request, wanted, ids, answers, cluster)
     return _answer_in_time(request, wanted, ids, answers, cluster)
+
+
+async def _produce_many(
+    request: Request, wanted: Produce, ids: _Ids, handler: ProduceHandler, cluster: SeenCluster
+) -> Answer:
+    await asyncio.sleep(0)
+    answers = handler.serve(wanted)
+    if not isinstance(answers, list):
+        answers = await answers
+    await asyncio.sleep(0)
+    return _answer(request, wanted, ids, answers, cluster)
 
 
 async def _answer_in_time(

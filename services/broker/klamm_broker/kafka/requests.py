@@ -19,16 +19,21 @@ if TYPE_CHECKING:
 COLD_REQUEST_MAX_BYTES: Final = 8 * 1024 * 1024
 """The largest request except Produce and Fetch. The memory and the time of decoding grow with the number of items, and
 an item may be a single byte."""
-ARRAY_ITEMS_MAX: Final = 100_000
-"""The most items of an array in a request, and the most partitions of a Produce or Fetch. Kafka has no such limit.
-Clients reach it only if they name more than 100,000 topics or partitions, or groups of one coordinator, in one
-request."""
+ITEMS_MAX: Final = 100_000
+"""The most items of all arrays of a request, such as topics, partitions and groups. Kafka has no such limit."""
+WHOLE_ITEMS_MAX: Final = 10_000
+"""The most items of a request in `_WHOLE`, and the most partitions of a Produce or Fetch. Kafka has the same limit for
+the records of a change of metadata."""
+
+
+TURN_PARTITIONS_MAX: Final = 1_000
+"""A Produce or Fetch of more partitions is read, served and answered in different turns of the event loop."""
 
 
 def check_count(count: int, items: str) -> None:
-    """Raises MalformedRequestError if a Produce or Fetch has more than `ARRAY_ITEMS_MAX` items."""
-    if count > ARRAY_ITEMS_MAX:
-        raise MalformedRequestError(f"the request has {count} {items}; expected at most {ARRAY_ITEMS_MAX}")
+    """Raises MalformedRequestError if a Produce or Fetch has more than `WHOLE_ITEMS_MAX` items."""
+    if count > WHOLE_ITEMS_MAX:
+        raise MalformedRequestError(f"the request has {count} {items}; expected at most {WHOLE_ITEMS_MAX}")
 
 
 class ApiKey(IntEnum):
@@ -91,6 +96,39 @@ class ApiKey(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
+
+
+_WHOLE: Final = frozenset(
+    {
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.LIST_GROUPS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.LIST_CONFIG_RESOURCES,
+        ApiKey.ADD_RAFT_VOTER,
+    }
+)
+"""The requests whose items are served in one turn of the event loop, here or at another server."""
+
+
+def items_max(api_key: ApiKey) -> int:
+    """Returns the most items of all arrays of a request."""
+    return WHOLE_ITEMS_MAX if api_key in _WHOLE else ITEMS_MAX
 
 
 class Versions(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,9 +15,10 @@ from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
+from klamm_server.runtime.loop_slices import ITEMS_PER_TURN
 
 PAGE_PARTITIONS_MAX: Final = 500
-"""The most partitions of one answer, because one turn of the event loop makes it."""
+"""The most partitions of one answer, because they are described in one turn of the event loop."""
 
 
 async def describe_topic_partitions(request: Request, wanted: Any, cluster: SeenCluster) -> Fields:
@@ -31,7 +33,9 @@ async def describe_topic_partitions(request: Request, wanted: Any, cluster: Seen
     unreachable = cluster.unreachable()
     left = max(1, min(wanted.response_partition_limit, PAGE_PARTITIONS_MAX))
     topics: list[Fields] = []
-    for name in sorted(name for name in names if name >= first_topic):
+    for number, name in enumerate(sorted(name for name in names if name >= first_topic), 1):
+        if not number % ITEMS_PER_TURN:
+            await asyncio.sleep(0)
         start = max(0, first_partition) if name == first_topic else 0
         topic = image.topic(name)
         if left == 0:

@@ -17,9 +17,12 @@ from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
+from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may_be_shown
 
 _CONFIGS_SINCE: Final = 5
+_TOPICS_PER_TURN: Final = 100
+"""The created topics that are described in one turn of the event loop, because each has dozens of configs."""
 _NO_CONFIGS: Final = pb.DescribedConfigs()
 
 
@@ -51,20 +54,24 @@ class TopicApis:
         configs: Mapping[str, pb.DescribedConfigs] = {}
         if request.version >= _CONFIGS_SINCE and not wanted.validate_only:
             configs = await self._configs_of(made, timeout_ms)
-        topics = (*answer.topics, *refused)
-        return {"topics": [_created(topic, configs.get(topic.name, _NO_CONFIGS)) for topic in topics]}
+        topics = await each_in_turns(
+            lambda topic: _created(topic, configs.get(topic.name, _NO_CONFIGS)),
+            (*answer.topics, *refused),
+            per_turn=_TOPICS_PER_TURN,
+        )
+        return {"topics": topics}
 
     async def _configs_of(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
         """Returns the effective configs of created topics (KIP-525). An error concerns only the configs, because the
         topics exist."""
         shown = [name for name in topics if may_be_shown(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)]
-        hidden = dict.fromkeys(topics, pb.DescribedConfigs(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        return {**hidden, **await self._shown_configs(shown, timeout_ms)}
+        configs = dict.fromkeys(topics, pb.DescribedConfigs(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        for first in range(0, len(shown), _TOPICS_PER_TURN):
+            configs.update(await self._shown_configs(shown[first : first + _TOPICS_PER_TURN], timeout_ms))
+        return configs
 
     async def _shown_configs(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
         resources = [pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name=name) for name in topics]
-        if not resources:
-            return {}
         ask = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource=one) for one in resources])
         try:
             answer = await self._controller.ask(AdminStub.describe_configs, ask, timeout_ms=timeout_ms)

@@ -44,10 +44,10 @@ def watch_event_queue_length(queue: str, length: Callable[[], int]) -> None:
     _QUEUE_LENGTH.labels(queue).set_function(length)
 
 
-LOOP_CHECK_S: Final = 0.1
+LOOP_CHECK_S: Final = 0.02
 _LOOP_LAG = histograms(
     "klamm_event_loop_lag_seconds",
-    "Delay of a timer that is due every 0.1 s. A request waits about as long for its turn of the event loop.",
+    "Delay of a timer that is due every 0.02 s. A turn of the event loop that takes longer always delays it.",
     (),
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
 ).labels()

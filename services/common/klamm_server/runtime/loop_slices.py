@@ -18,7 +18,7 @@ ResultT = TypeVar("ResultT")
 SLICE_MAX_S: Final = 0.005
 """After this time, the work pauses at its next `yield`."""
 ITEMS_PER_TURN: Final = 500
-"""The number of items after which `each_in_turns` lets the event loop run. A check of a right takes microseconds."""
+"""The number of items after which `each_in_turns` lets the event loop run, if each item takes some microseconds."""
 
 
 class LoopSlices:
@@ -51,11 +51,13 @@ class LoopSlices:
                 return result
 
 
-async def each_in_turns(do: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> list[ResultT]:
-    """Returns the result of `do` for each item, and lets the event loop run in between if there are many items."""
+async def each_in_turns(
+    do: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, per_turn: int = ITEMS_PER_TURN
+) -> list[ResultT]:
+    """Returns the result of `do` for each item, and lets the event loop run after every `per_turn` items."""
     results = []
     for number, item in enumerate(items, 1):
         results.append(do(item))
-        if not number % ITEMS_PER_TURN:
+        if not number % per_turn:
             await asyncio.sleep(0)
     return results

@@ -17,7 +17,6 @@ from klamm.wire.v1.controller_pb2 import (
     ConfigSynonym,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResponse,
     DescribedConfig,
     DescribedConfigs,
 )
@@ -41,16 +40,10 @@ from klamm_server.config.topic_configs import TOPIC_CONFIGS
 from klamm_server.metadata.image import MetadataImage
 
 
-def describe_configs(request: DescribeConfigsRequest, image: MetadataImage) -> DescribeConfigsResponse:
-    """Returns one result for each resource, in the order of the request. Leaves out names of configs that do not exist,
-    as Kafka does."""
-    results = [_describe(wanted, image, request) for wanted in request.resources]
-    return DescribeConfigsResponse(results=results)
-
-
-def _describe(
+def describe_configs(
     wanted: DescribeConfigsResource, image: MetadataImage, request: DescribeConfigsRequest
 ) -> DescribedConfigs:
+    """Describes one resource of the request. Leaves out names of configs that do not exist, as Kafka does."""
     resource = wanted.resource
     try:
         check_resource(resource, image)

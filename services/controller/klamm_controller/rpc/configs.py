@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.acls import AclOperation
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import (
@@ -18,7 +20,10 @@ from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.describe_configs import describe_configs
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.rights import Permitted, may_with_configs, refusal_of_configs
-from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.loop_slices import each_in_turns
+
+_RESOURCES_PER_TURN: Final = 25
+"""The resources that are described in one turn of the event loop. Each has dozens of configs."""
 
 
 class ConfigsRpcs:
@@ -33,16 +38,15 @@ class ConfigsRpcs:
             lambda wanted: may_with_configs(AclOperation.DESCRIBE_CONFIGS, wanted.resource),
             _not_described,
         )
-        asked = DescribeConfigsRequest(
-            resources=permitted.asked,
-            include_documentation=request.include_documentation,
-            include_synonyms=request.include_synonyms,
-        )
 
-        def describe(image: MetadataImage) -> DescribeConfigsResponse:
-            return DescribeConfigsResponse(results=permitted.results(describe_configs(asked, image).results))
+        async def described() -> DescribeConfigsResponse:
+            image = await self._gateway.controller.confirm()
+            results = await each_in_turns(
+                lambda wanted: describe_configs(wanted, image, request), permitted.asked, per_turn=_RESOURCES_PER_TURN
+            )
+            return DescribeConfigsResponse(results=permitted.results(results))
 
-        return await self._gateway.read(describe, DescribeConfigsResponse)
+        return await self._gateway.answer(described(), DescribeConfigsResponse)
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, context: CallContext

@@ -16,7 +16,7 @@ from klamm.kafka_types.reader import TAGGED_FIELDS_MAX
 from klamm.kafka_types.writer import KafkaWriter
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.array_sizes import check_array_sizes
-from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, COLD_REQUEST_MAX_BYTES, SPOKEN, ApiKey, Request
+from klamm_broker.kafka.requests import COLD_REQUEST_MAX_BYTES, ITEMS_MAX, SPOKEN, ApiKey, Request
 from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
@@ -137,6 +137,6 @@ def test_the_tagged_fields_of_a_request_have_a_limit() -> None:
 
 
 def test_an_array_has_a_limit_whatever_the_size_of_its_items() -> None:
-    assert len(messages.decode(array_of(ARRAY_ITEMS_MAX)).groups_names) == ARRAY_ITEMS_MAX
+    assert len(messages.decode(array_of(ITEMS_MAX)).groups_names) == ITEMS_MAX
     with pytest.raises(MalformedRequestError, match="expected at most 100000"):
-        messages.decode(array_of(ARRAY_ITEMS_MAX + 1))
+        messages.decode(array_of(ITEMS_MAX + 1))

@@ -21,6 +21,7 @@ from klamm_broker.kafka.fetch_sessions import (
     SessionRequest,
     Topic,
 )
+from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
 from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
 
 EVICTION_MS = 100
@@ -208,6 +209,17 @@ def test_the_partitions_of_new_and_growing_fetch_sessions_are_bounded() -> None:
     full = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, many)).session_id
     with pytest.raises(BrokerError, match="too many partitions"):
         begin(sessions, request(full, 1, {-1: 0}))
+    sessions.check_invariants()
+    assert len(sessions) == 0
+
+
+def test_one_fetch_session_has_a_limit_of_its_own() -> None:
+    sessions = sessions_of(2 * WHOLE_ITEMS_MAX // PARTITIONS_PER_SLOT)
+    many = dict.fromkeys(range(WHOLE_ITEMS_MAX), 0)
+    large = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, many)).session_id
+    begin(sessions, request(large, 1, {0: 5}))
+    with pytest.raises(BrokerError, match="it has more than 10000 partitions"):
+        begin(sessions, request(large, 2, {-1: 0}))
     sessions.check_invariants()
     assert len(sessions) == 0
 

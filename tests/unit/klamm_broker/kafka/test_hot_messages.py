@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.serial import entity_reader
 
 from klamm.errors import ErrorCode
 from klamm.kafka_types.writer import KafkaWriter
@@ -27,7 +28,8 @@ from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.leader_hints import node_endpoints
 from klamm_broker.kafka.produce import _read as read_produce
 from klamm_broker.kafka.produce import produce
-from klamm_broker.kafka.requests import ARRAY_ITEMS_MAX, SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import SPOKEN, TURN_PARTITIONS_MAX, WHOLE_ITEMS_MAX, ApiKey, Request, parse_request
+from klamm_broker.kafka.schemas import response_schema
 from klamm_broker.kafka.wire import MalformedRequestError, Part
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.fetch_reader import PartitionAnswer
@@ -477,6 +479,36 @@ def test_an_unknown_transaction_is_described_with_start_time_minus_one() -> None
     assert struct.pack(">iqqh", 0, -1, -1, -1) in answer
 
 
+def test_a_produce_of_many_partitions_is_served_in_a_later_turn() -> None:
+    handler = ScriptedProduce(
+        [Produced(TopicPartition("t", number), base_offset=number) for number in range(TURN_PARTITIONS_MAX + 1)]
+    )
+    numbers = range(TURN_PARTITIONS_MAX + 1)
+    topics = [{"name": "t", "partition_data": [{"index": number, "records": b"r"} for number in numbers]}]
+    fields = {"transactional_id": None, "acks": 1, "timeout": 1_500, "topic_data": topics}
+    answer = produce(request_of(ApiKey.PRODUCE, 9, fields), handler, CLUSTER, TOPIC_IDS)
+    assert handler.given is None
+    assert answer is not None
+    assert not isinstance(answer, list)
+    decoded, _ = entity_reader(response_schema(ApiKey.PRODUCE, 9))(memoryview(b"".join(asyncio.run(answer) or ())), 0)
+    (topic,) = decoded.responses
+    assert [one.base_offset for one in topic.partition_responses] == list(numbers)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_fetch_of_many_partitions_is_served_in_a_later_turn(waits: bool) -> None:
+    count = TURN_PARTITIONS_MAX + 1
+    handler = ScriptedFetch([PartitionAnswer(TopicPartition("t", n), n, n, 0) for n in range(count)], [], waits=waits)
+    sessions = FetchSessions(slots=0, eviction_ms=0, rng=random.Random(1))
+    kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())
+    answer = kafka_fetch.fetch(many_partitions(ApiKey.FETCH, 1, count))
+    assert handler.wanted is None
+    assert not isinstance(answer, list)
+    decoded, _ = entity_reader(response_schema(ApiKey.FETCH, 12))(memoryview(b"".join(asyncio.run(answer))), 0)
+    (topic,) = decoded.responses
+    assert [one.high_watermark for one in topic.partitions] == list(range(count))
+
+
 def many_partitions(api_key: ApiKey, topics: int, by_topic: int, forgotten: int = 0) -> Request:
     """Returns a Produce or Fetch of `topics` topics with `by_topic` partitions each."""
     partition = b"\x00\x00\x00\x01\x00\x00" if api_key is ApiKey.PRODUCE else b"\x00" * 33
@@ -493,18 +525,18 @@ def many_partitions(api_key: ApiKey, topics: int, by_topic: int, forgotten: int 
 @pytest.mark.parametrize(
     ("api_key", "topics", "by_topic", "forgotten"),
     [
-        (ApiKey.PRODUCE, 1, ARRAY_ITEMS_MAX + 1, 0),
-        (ApiKey.PRODUCE, 2, ARRAY_ITEMS_MAX // 2 + 1, 0),
-        (ApiKey.PRODUCE, ARRAY_ITEMS_MAX + 1, 0, 0),
-        (ApiKey.FETCH, 2, ARRAY_ITEMS_MAX // 2 + 1, 0),
-        (ApiKey.FETCH, ARRAY_ITEMS_MAX + 1, 0, 0),
-        (ApiKey.FETCH, 1, 1, ARRAY_ITEMS_MAX + 1),
+        (ApiKey.PRODUCE, 1, WHOLE_ITEMS_MAX + 1, 0),
+        (ApiKey.PRODUCE, 2, WHOLE_ITEMS_MAX // 2 + 1, 0),
+        (ApiKey.PRODUCE, WHOLE_ITEMS_MAX + 1, 0, 0),
+        (ApiKey.FETCH, 2, WHOLE_ITEMS_MAX // 2 + 1, 0),
+        (ApiKey.FETCH, WHOLE_ITEMS_MAX + 1, 0, 0),
+        (ApiKey.FETCH, 1, 1, WHOLE_ITEMS_MAX + 1),
     ],
 )
 def test_the_partitions_of_a_produce_or_fetch_have_a_limit(
     api_key: ApiKey, topics: int, by_topic: int, forgotten: int
 ) -> None:
-    with pytest.raises(MalformedRequestError, match="expected at most 100000"):
+    with pytest.raises(MalformedRequestError, match="expected at most 10000"):
         read_of(many_partitions(api_key, topics, by_topic, forgotten))
 
 

@@ -61,8 +61,7 @@ def describe(cluster, resource, *names, docs=False, synonyms=False):
         include_documentation=docs,
         include_synonyms=synonyms,
     )
-    (result,) = describe_configs(request, cluster.image).results
-    return result
+    return describe_configs(request.resources[0], cluster.image, request)
 
 
 @pytest.fixture
