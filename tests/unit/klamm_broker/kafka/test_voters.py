@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.voters import VoterApis, directory_id, directory_text
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
+from tests.support.callers import allow, called_with
 from tests.support.cold_requests import answer_of
 
 DIRECTORY = uuid.UUID(int=2**127 + 5)
@@ -101,3 +104,13 @@ def test_a_voter_change_gets_kafkas_error_code_for_the_controllers_refusal() -> 
     assert remove(ScriptedController(ErrorCode.VOTER_NOT_FOUND)).error_code == ErrorCode.VOTER_NOT_FOUND
     # Kafka has no better error for the last voter, which cannot be removed.
     assert remove(ScriptedController(ErrorCode.INVALID_REQUEST)).error_code == ErrorCode.VOTER_NOT_FOUND
+
+
+@pytest.mark.parametrize(("ask", "fields"), [(add, {}), (add, {"cluster_id": "other"}), (remove, {"voter_id": -1})])
+def test_a_caller_without_the_right_learns_nothing_of_the_cluster_and_the_request(
+    ask: Callable[..., Any], fields: dict[str, Any]
+) -> None:
+    controller = ScriptedController()
+    with called_with(allow(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)):
+        answer = ask(controller, **fields)
+    assert (answer.error_code, controller.asked) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
