@@ -4,6 +4,7 @@ control entry. A client without a right to them must not learn their names."""
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any, Final
 
 from klamm.acls import AclOperation, ResourceType
@@ -39,20 +40,32 @@ def filled(made: AuthorizedCluster) -> CanaryCluster:
         info = ScramCredentialInfo(mechanism, 4_096)
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion(CANARY, info, Secret(CANARY))])
     with made.wire("admin") as wire:
-        for key_type in (_GROUP_KEY, _TRANSACTION_KEY):
-            wait_until(lambda key_type=key_type: _is_coordinated(wire, key_type), made.logs)  # type: ignore[misc]
-        init = {
-            "transactional_id": CANARY,
-            "transaction_timeout": 60_000,
-            "producer_id": -1,
-            "producer_epoch": -1,
-        }
-        wait_until(lambda: not wire.ask(ApiKey.INIT_PRODUCER_ID, 5, init).error_code, made.logs)
-        _produce(wire)
-        member_id = str(uuid.uuid4())
-        wait_until(lambda: _joined(wire, member_id), made.logs)
-        _commit(wire, f"{CANARY}-classic")
+        member_id = fill(wire, made.logs)
     return CanaryCluster(made, [str(topic_id), member_id])
+
+
+def fill(wire: KafkaWire, logs: Callable[[], str] = str) -> str:
+    """Creates a transactional id, a record, a group with a member, and a group with an offset, when the topic exists.
+    Returns the id of the member."""
+    for key_type in (_GROUP_KEY, _TRANSACTION_KEY):
+        wait_until(lambda key_type=key_type: _is_coordinated(wire, key_type), logs)  # type: ignore[misc]
+    wait_until(lambda: not init_producer(wire, CANARY, timeout_ms=60_000).error_code, logs)
+    _produce(wire)
+    member_id = str(uuid.uuid4())
+    wait_until(lambda: _joined(wire, member_id), logs)
+    _commit(wire, f"{CANARY}-classic")
+    return member_id
+
+
+def init_producer(wire: KafkaWire, transactional_id: str, *, timeout_ms: int) -> Any:
+    """Asks for the producer id of a transactional id, and returns the answer."""
+    asked = {
+        "transactional_id": transactional_id,
+        "transaction_timeout": timeout_ms,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+    return wire.ask(ApiKey.INIT_PRODUCER_ID, 5, asked)
 
 
 def _is_coordinated(wire: KafkaWire, key_type: int) -> bool:

@@ -33,9 +33,13 @@ class Rpc(NamedTuple):
     def request(self, name: str) -> bytes:
         """Returns a request in which every text is `name`, every list has one element, and numbers are 0. A fetch
         request is a consumer's. A produce request has no records, and requires an answer."""
+        return self.message(name).SerializeToString()
+
+    def message(self, name: str) -> Message:
+        """Returns the message of `request`."""
         message = GetMessageClass(self.descriptor.input_type)()
         _fill(message, name, _DEPTH_MAX)
-        return message.SerializeToString()
+        return message
 
     def answer(self, data: bytes) -> Message:
         """Returns the message of an answer."""
@@ -88,12 +92,17 @@ def _scalar(field: Any, name: str) -> object:
 
 
 class Caller:
-    """A client of one server, with a certificate. It sends `metadata` with each call."""
+    """A client of one server. It has a certificate if `stores` is not None, and sends `metadata` with each call."""
 
-    def __init__(self, address: str, stores: certificates.Stores, metadata: Sequence[tuple[str, bytes]] = ()) -> None:
-        keystore = stores.keystore.read_bytes()
-        credentials = grpc.ssl_channel_credentials(stores.truststore.read_bytes(), keystore, keystore)
-        self._channel = grpc.secure_channel(address, credentials)
+    def __init__(
+        self, address: str, stores: certificates.Stores | None, metadata: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        if stores is None:
+            self._channel = grpc.insecure_channel(address)
+        else:
+            keystore = stores.keystore.read_bytes()
+            credentials = grpc.ssl_channel_credentials(stores.truststore.read_bytes(), keystore, keystore)
+            self._channel = grpc.secure_channel(address, credentials)
         self._metadata = tuple(metadata)
 
     def __enter__(self) -> Caller:
@@ -104,30 +113,37 @@ class Caller:
 
     def call(self, rpc: Rpc, request: bytes) -> Message:
         """Returns the answer of a call, or the first answer of a stream. Raises grpc.RpcError."""
+        answer = self.first_answer(rpc, request)
+        assert answer is not None, f"{rpc.path} ended without an answer"
+        return answer
+
+    def first_answer(self, rpc: Rpc, request: bytes, metadata: Sequence[tuple[str, bytes]] = ()) -> Message | None:
+        """Returns the answer of a call with more `metadata`, or the first answer of a stream, or None if the stream
+        ends before. Raises grpc.RpcError."""
         if not rpc.descriptor.server_streaming:
-            return rpc.answer(self._begin(rpc, request))
-        stream = self.stream(rpc, request)
+            return rpc.answer(self._begin(rpc, request, metadata))
+        stream = self.stream(rpc, request, metadata)
         try:
-            return next(stream)
-        except StopIteration:
-            raise AssertionError(f"{rpc.path} ended without an answer") from None
+            return next(stream, None)
         finally:
             stream.close()
 
-    def stream(self, rpc: Rpc, request: bytes) -> Generator[Message, None, None]:
+    def stream(
+        self, rpc: Rpc, request: bytes, metadata: Sequence[tuple[str, bytes]] = ()
+    ) -> Generator[Message, None, None]:
         """Yields the answers of a stream until the caller closes it. Raises grpc.RpcError."""
-        answers = self._begin(rpc, request)
+        answers = self._begin(rpc, request, metadata)
         try:
             yield from map(rpc.answer, answers)
         finally:
             answers.cancel()
 
-    def _begin(self, rpc: Rpc, request: bytes) -> Any:
+    def _begin(self, rpc: Rpc, request: bytes, metadata: Sequence[tuple[str, bytes]] = ()) -> Any:
         method = rpc.descriptor
         kind = "_".join("stream" if many else "unary" for many in (method.client_streaming, method.server_streaming))
         asked = iter([request]) if method.client_streaming else request
         call = getattr(self._channel, kind)(rpc.path)
-        return call(asked, timeout=patience(), metadata=self._metadata, wait_for_ready=True)
+        return call(asked, timeout=patience(), metadata=(*self._metadata, *metadata), wait_for_ready=True)
 
 
 def codes_of(message: Message) -> set[int]:

@@ -1,13 +1,18 @@
-"""The right that each call needs: every RPC of the contracts, and every Kafka API that is spoken.
+"""The rights that each call needs: every RPC of the contracts, and every Kafka API that is spoken.
 
 No server serves a call without a row here, because a server that registers such a call does not start. So each new call
 needs a decision about its check. The checks of Kafka APIs are those of Kafka's KafkaApis and ControllerApis. If a call
-of the contracts does the same as a Kafka API, both need the same right.
+of the contracts does the same as a Kafka API, both need the same rights.
 
     anybody           no check
-    of the cluster    one of these operations on the cluster, checked before the server reads anything of the request
-    of resources      each resource that the request names, or would show, is checked by itself; resources that the
-                      caller may not see are left out or refused, as in Kafka
+    of the cluster    one of these operations on the cluster, for the whole request
+    of resources      each resource that the request names, or that the answer would show, is checked by itself
+
+The gate of the gRPC listeners reads the rights to the cluster here, and refuses a call before its handler runs. At the
+Kafka listener, the handler of each API asks for these rights after the request is decoded. At both listeners, the
+handlers ask for the rights to resources. The handlers have these operations in their own code and do not read this
+table. `tests/integration/security/test_rights.py` compares each of them with its row: it gives a client one right at a
+time. `tests/clients/test_rights.py` compares the rows with Apache Kafka.
 """
 
 from __future__ import annotations
@@ -19,21 +24,31 @@ from klamm.acls import AclOperation, ResourceType
 from klamm.errors import KlammError
 
 
-class Need(NamedTuple):
+class Right(NamedTuple):
     """An operation on a resource of a type."""
 
     operation: AclOperation
     resource_type: ResourceType
 
 
+class Need(NamedTuple):
+    """The rights of which a caller needs one for a resource of a request or of an answer."""
+
+    one_of: tuple[Right, ...]
+    refused_as: ResourceType | None
+    """The type of the resource whose authorization error the caller gets, or None if the answer leaves the resource
+    out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The right that a call needs. The module's docstring explains the kinds. If both fields are empty, anybody may
+    """The rights that a call needs. The module's docstring explains the kinds. If both fields are empty, anybody may
     call."""
 
     of_cluster: tuple[AclOperation, ...] = ()
     """The operations on the cluster of which the caller needs one."""
     of_resources: tuple[Need, ...] = ()
+    """The needs in the order in which they are checked. A request without such a resource skips its need."""
 
 
 class UncheckedCallError(KlammError):
@@ -66,14 +81,30 @@ def _cluster(*operations: AclOperation) -> Check:
     return Check(of_cluster=operations)
 
 
-def _resources(*needs: tuple[AclOperation, ResourceType]) -> Check:
-    return Check(of_resources=tuple(Need(*need) for need in needs))
+def _check(*needs: Need) -> Check:
+    return Check(of_resources=needs)
 
 
-_TOPIC, _GROUP, _TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
-_READ, _WRITE, _DELETE, _DESCRIBE = (
+def _need(*rights: tuple[AclOperation, ResourceType]) -> Need:
+    """Returns a need of one of these rights. A caller without them gets the error of the last one's resource."""
+    return Need(tuple(Right(*right) for right in rights), rights[-1][1])
+
+
+def _shown_with(*rights: tuple[AclOperation, ResourceType]) -> Need:
+    """Returns a need of one of these rights. The answer to a caller without them leaves the resource out."""
+    return _need(*rights)._replace(refused_as=None)
+
+
+_TOPIC, _GROUP, _TRANSACTION, _CLUSTER = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.TRANSACTIONAL_ID,
+    ResourceType.CLUSTER,
+)
+_READ, _WRITE, _CREATE, _DELETE, _DESCRIBE = (
     AclOperation.READ,
     AclOperation.WRITE,
+    AclOperation.CREATE,
     AclOperation.DELETE,
     AclOperation.DESCRIBE,
 )
@@ -84,55 +115,68 @@ _SERVER: Final = _cluster(AclOperation.CLUSTER_ACTION)
 _ALTER_CLUSTER: Final = _cluster(AclOperation.ALTER)
 _DESCRIBE_CLUSTER: Final = _cluster(AclOperation.DESCRIBE)
 
-_PRODUCE: Final = _resources((_WRITE, _TOPIC), (_WRITE, _TRANSACTION))
-_CREATE_TOPICS: Final = _resources((AclOperation.CREATE, ResourceType.CLUSTER), (AclOperation.CREATE, _TOPIC))
-_FETCH: Final = _resources((_READ, _TOPIC))
-_DESCRIBE_TOPIC: Final = _resources((_DESCRIBE, _TOPIC))
-_DELETE_TOPICS: Final = _resources((_DELETE, _TOPIC), (_DESCRIBE, _TOPIC))
-"""DELETE on the cluster is enough, too. An ACL can only give it with ALL."""
-_DELETE_RECORDS: Final = _resources((_DELETE, _TOPIC))
-_EPOCH_ENDS: Final = _resources((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER), (_DESCRIBE, _TOPIC))
-_FIND_COORDINATOR: Final = _resources((_DESCRIBE, _GROUP), (_DESCRIBE, _TRANSACTION))
-_INIT_PRODUCER_ID: Final = _resources(
-    (_WRITE, _TRANSACTION),
-    (AclOperation.TWO_PHASE_COMMIT, _TRANSACTION),
-    (AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
-    (_WRITE, _TOPIC),
+_READ_TOPIC: Final = _need((_READ, _TOPIC))
+_WRITE_TOPIC: Final = _need((_WRITE, _TOPIC))
+_DESCRIBE_TOPIC: Final = _need((_DESCRIBE, _TOPIC))
+_TOPIC_SHOWN: Final = _shown_with((_DESCRIBE, _TOPIC))
+_READ_GROUP: Final = _need((_READ, _GROUP))
+_DESCRIBE_GROUP: Final = _need((_DESCRIBE, _GROUP))
+_WRITE_TRANSACTION: Final = _need((_WRITE, _TRANSACTION))
+_CREATE_TOPIC: Final = _need((_CREATE, _CLUSTER), (_CREATE, _TOPIC))
+_CLUSTER_SHOWN: Final = _shown_with((_DESCRIBE, _CLUSTER))
+"""The need of the operations that the caller may perform on the cluster (KIP-430)."""
+
+_PRODUCE: Final = _check(
+    _WRITE_TRANSACTION,
+    _WRITE_TOPIC,
+    # Internal topics. Kafka writes them without this API, and refuses them with INVALID_TOPIC_EXCEPTION.
+    Need((Right(AclOperation.CLUSTER_ACTION, _CLUSTER),), refused_as=_TOPIC),
 )
+_CREATE_TOPICS: Final = _check(_CREATE_TOPIC, _shown_with((AclOperation.DESCRIBE_CONFIGS, _TOPIC)))
+_FETCH: Final = _check(_READ_TOPIC)
+_NAMED_TOPICS: Final = _check(_DESCRIBE_TOPIC)
+_TOPICS: Final = _check(_DESCRIBE_TOPIC, _TOPIC_SHOWN)
+"""The check of requests for topics by name, or for all topics."""
+_METADATA: Final = _check(_DESCRIBE_TOPIC, _TOPIC_SHOWN, _CREATE_TOPIC)
+_DELETE_TOPICS: Final = _check(_need((_DELETE, _CLUSTER), (_DELETE, _TOPIC)), _DESCRIBE_TOPIC)
+"""An ACL can only give DELETE on the cluster with ALL. A topic that does not exist needs only DESCRIBE."""
+_ALTER_TOPIC: Final = _check(_need((AclOperation.ALTER, _TOPIC)))
+_DELETE_RECORDS: Final = _check(_need((_DELETE, _TOPIC)))
+_EPOCH_ENDS: Final = _check(_need((AclOperation.CLUSTER_ACTION, _CLUSTER), (_DESCRIBE, _TOPIC)))
+_FIND_COORDINATOR: Final = _check(_DESCRIBE_GROUP, _need((_DESCRIBE, _TRANSACTION)))
+_IDEMPOTENT: Final = _need((_WRITE, _TOPIC), (AclOperation.IDEMPOTENT_WRITE, _CLUSTER))
+"""The need of a producer without a transactional id. WRITE on any topic is enough (KIP-679)."""
 _MARKERS: Final = _cluster(AclOperation.CLUSTER_ACTION, AclOperation.ALTER)
-_READ_GROUP: Final = _resources((_READ, _GROUP))
-_CONSUMER_GROUP: Final = _resources((_READ, _GROUP), (_DESCRIBE, _TOPIC))
-_DESCRIBE_GROUP: Final = _resources((_DESCRIBE, _GROUP), (_DESCRIBE, _TOPIC))
-_LIST_GROUPS: Final = _resources((_DESCRIBE, ResourceType.CLUSTER), (_DESCRIBE, _GROUP))
-_COMMIT: Final = _resources((_READ, _GROUP), (_READ, _TOPIC))
-_FETCH_OFFSETS: Final = _resources((_DESCRIBE, _GROUP), (_DESCRIBE, _TOPIC))
-_DELETE_OFFSETS: Final = _resources((_DELETE, _GROUP), (_READ, _TOPIC))
-_DELETE_GROUP: Final = _resources((_DELETE, _GROUP))
-_COMMIT_IN_TRANSACTION: Final = _resources((_WRITE, _TRANSACTION), (_READ, _GROUP), (_READ, _TOPIC))
-_WRITE_TRANSACTION: Final = _resources((_WRITE, _TRANSACTION))
-_ADD_PARTITIONS: Final = _resources((_WRITE, _TRANSACTION), (_WRITE, _TOPIC))
-"""The check of a client's AddPartitionsToTxn. Kafka's API from version 4 on is for servers and needs CLUSTER_ACTION."""
-_SHOW_TRANSACTIONS: Final = _resources((_DESCRIBE, _TRANSACTION), (_DESCRIBE, _TOPIC))
-_DESCRIBE_CONFIGS: Final = _resources(
-    (AclOperation.DESCRIBE_CONFIGS, _TOPIC),
-    (AclOperation.DESCRIBE_CONFIGS, _GROUP),
-    (AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),
+_MEMBER: Final = _check(_READ_GROUP)
+_CONSUMER_GROUP: Final = _check(_READ_GROUP, _DESCRIBE_TOPIC, _TOPIC_SHOWN)
+"""A topic that the caller may not describe does not match a member's expression."""
+_DESCRIBE_CONSUMER_GROUP: Final = _check(_DESCRIBE_GROUP, _DESCRIBE_TOPIC)
+_DESCRIBE_CLASSIC_GROUP: Final = _check(_DESCRIBE_GROUP)
+_LIST_GROUPS: Final = _check(_shown_with((_DESCRIBE, _CLUSTER), (_DESCRIBE, _GROUP)))
+_COMMIT: Final = _check(_READ_GROUP, _READ_TOPIC)
+_FETCH_OFFSETS: Final = _check(_DESCRIBE_GROUP, _DESCRIBE_TOPIC, _TOPIC_SHOWN)
+_DELETE_OFFSETS: Final = _check(_need((_DELETE, _GROUP)), _READ_TOPIC)
+_DELETE_GROUP: Final = _check(_need((_DELETE, _GROUP)))
+_COMMIT_IN_TRANSACTION: Final = _check(_WRITE_TRANSACTION, _READ_GROUP, _READ_TOPIC)
+_IN_TRANSACTION: Final = _check(_WRITE_TRANSACTION)
+_ADD_PARTITIONS: Final = _check(_WRITE_TRANSACTION, _WRITE_TOPIC)
+_LIST_TRANSACTIONS: Final = _check(_shown_with((_DESCRIBE, _TRANSACTION)))
+_DESCRIBE_TRANSACTIONS: Final = _check(_need((_DESCRIBE, _TRANSACTION)), _TOPIC_SHOWN)
+_DESCRIBE_CONFIGS, _ALTER_CONFIGS = (
+    _check(*(_need((operation, resource_type)) for resource_type in (_TOPIC, _GROUP, _CLUSTER)))
+    for operation in (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
 )
-_ALTER_CONFIGS: Final = _resources(
-    (AclOperation.ALTER_CONFIGS, _TOPIC),
-    (AclOperation.ALTER_CONFIGS, _GROUP),
-    (AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
-)
+"""The checks of configs. Configs of brokers need a right to the cluster."""
 
 _BROKER: Final = {
-    "Metadata": _DESCRIBE_TOPIC,
+    "Metadata": _METADATA,
     "FindCoordinator": _FIND_COORDINATOR,
     "Produce": _PRODUCE,
     "ProduceStream": _PRODUCE,
-    "InitProducerId": _INIT_PRODUCER_ID,
+    "InitProducerId": _check(_IDEMPOTENT),
     "Fetch": _FETCH,
     "FetchStream": _FETCH,
-    "ListOffsets": _DESCRIBE_TOPIC,
+    "ListOffsets": _NAMED_TOPICS,
     "DeleteRecords": _DELETE_RECORDS,
     "OffsetForLeaderEpoch": _EPOCH_ENDS,
     "WriteTxnMarkers": _MARKERS,
@@ -145,8 +189,8 @@ _BROKER: Final = {
 _ADMIN: Final = {
     "CreateTopics": _CREATE_TOPICS,
     "DeleteTopics": _DELETE_TOPICS,
-    "CreatePartitions": _resources((AclOperation.ALTER, _TOPIC)),
-    "DescribeTopics": _DESCRIBE_TOPIC,
+    "CreatePartitions": _ALTER_TOPIC,
+    "DescribeTopics": _TOPICS,
     "DescribeConfigs": _DESCRIBE_CONFIGS,
     "IncrementalAlterConfigs": _ALTER_CONFIGS,
     "DescribeCluster": _ANYBODY,
@@ -183,30 +227,30 @@ _CONTROLLER: Final = dict.fromkeys(
     _SERVER,
 )
 _COORDINATOR: Final = {
-    "JoinGroup": _READ_GROUP,
-    "SyncGroup": _READ_GROUP,
-    "Heartbeat": _READ_GROUP,
-    "LeaveGroup": _READ_GROUP,
+    "JoinGroup": _MEMBER,
+    "SyncGroup": _MEMBER,
+    "Heartbeat": _MEMBER,
+    "LeaveGroup": _MEMBER,
     "ConsumerGroupHeartbeat": _CONSUMER_GROUP,
-    "ConsumerGroupDescribe": _DESCRIBE_GROUP,
+    "ConsumerGroupDescribe": _DESCRIBE_CONSUMER_GROUP,
     "OffsetCommit": _COMMIT,
     "OffsetFetch": _FETCH_OFFSETS,
     "OffsetDelete": _DELETE_OFFSETS,
     "ListGroups": _LIST_GROUPS,
-    "DescribeGroups": _DESCRIBE_GROUP,
+    "DescribeGroups": _DESCRIBE_CLASSIC_GROUP,
     "DeleteGroups": _DELETE_GROUP,
     "TxnOffsetCommit": _COMMIT_IN_TRANSACTION,
     "WriteTxnMarkers": _MARKERS,
-    "InitProducerId": _INIT_PRODUCER_ID,
+    "InitProducerId": _IN_TRANSACTION,
     "AddPartitionsToTxn": _ADD_PARTITIONS,
-    "EndTxn": _WRITE_TRANSACTION,
-    "PrepareTxn": _resources((_WRITE, _TRANSACTION), (AclOperation.TWO_PHASE_COMMIT, _TRANSACTION)),
-    "RegisterRun": _WRITE_TRANSACTION,
-    "DecideBatch": _WRITE_TRANSACTION,
-    "DeleteLedger": _WRITE_TRANSACTION,
-    "ListLedgers": _SHOW_TRANSACTIONS,
-    "ListTransactions": _SHOW_TRANSACTIONS,
-    "DescribeTransactions": _SHOW_TRANSACTIONS,
+    "EndTxn": _IN_TRANSACTION,
+    "PrepareTxn": _check(_WRITE_TRANSACTION, _need((AclOperation.TWO_PHASE_COMMIT, _TRANSACTION))),
+    "RegisterRun": _IN_TRANSACTION,
+    "DecideBatch": _IN_TRANSACTION,
+    "DeleteLedger": _IN_TRANSACTION,
+    "ListLedgers": _LIST_TRANSACTIONS,
+    "ListTransactions": _LIST_TRANSACTIONS,
+    "DescribeTransactions": _DESCRIBE_TRANSACTIONS,
 }
 RPCS: Final = {
     "Server": {"DescribeServer": _ANYBODY},
@@ -223,27 +267,31 @@ RPCS: Final = {
 KAFKA_APIS: Final = {
     "PRODUCE": _PRODUCE,
     "FETCH": _FETCH,
-    "LIST_OFFSETS": _DESCRIBE_TOPIC,
-    "METADATA": _DESCRIBE_TOPIC,
+    "LIST_OFFSETS": _NAMED_TOPICS,
+    "METADATA": _check(*_METADATA.of_resources, _CLUSTER_SHOWN),
     "OFFSET_COMMIT": _COMMIT,
     "OFFSET_FETCH": _FETCH_OFFSETS,
     "FIND_COORDINATOR": _FIND_COORDINATOR,
-    "JOIN_GROUP": _READ_GROUP,
-    "HEARTBEAT": _READ_GROUP,
-    "LEAVE_GROUP": _READ_GROUP,
-    "SYNC_GROUP": _READ_GROUP,
-    "DESCRIBE_GROUPS": _DESCRIBE_GROUP,
+    "JOIN_GROUP": _MEMBER,
+    "HEARTBEAT": _MEMBER,
+    "LEAVE_GROUP": _MEMBER,
+    "SYNC_GROUP": _MEMBER,
+    "DESCRIBE_GROUPS": _DESCRIBE_CLASSIC_GROUP,
     "LIST_GROUPS": _LIST_GROUPS,
     "SASL_HANDSHAKE": _ANYBODY,
     "API_VERSIONS": _ANYBODY,
     "CREATE_TOPICS": _CREATE_TOPICS,
     "DELETE_TOPICS": _DELETE_TOPICS,
     "DELETE_RECORDS": _DELETE_RECORDS,
-    "INIT_PRODUCER_ID": _INIT_PRODUCER_ID,
+    "INIT_PRODUCER_ID": _check(_WRITE_TRANSACTION, _IDEMPOTENT),
     "OFFSET_FOR_LEADER_EPOCH": _EPOCH_ENDS,
-    "ADD_PARTITIONS_TO_TXN": _ADD_PARTITIONS,
-    "ADD_OFFSETS_TO_TXN": _resources((_WRITE, _TRANSACTION), (_READ, _GROUP)),
-    "END_TXN": _WRITE_TRANSACTION,
+    "ADD_PARTITIONS_TO_TXN": _check(
+        *_ADD_PARTITIONS.of_resources,
+        # From version 4 on, only servers may send the request, and need no right to its resources (KIP-890).
+        _need((AclOperation.CLUSTER_ACTION, _CLUSTER)),
+    ),
+    "ADD_OFFSETS_TO_TXN": _check(_WRITE_TRANSACTION, _READ_GROUP),
+    "END_TXN": _IN_TRANSACTION,
     "WRITE_TXN_MARKERS": _MARKERS,
     "TXN_OFFSET_COMMIT": _COMMIT_IN_TRANSACTION,
     "DESCRIBE_ACLS": _DESCRIBE_CLUSTER,
@@ -254,7 +302,7 @@ KAFKA_APIS: Final = {
     "ALTER_REPLICA_LOG_DIRS": _ALTER_CLUSTER,
     "DESCRIBE_LOG_DIRS": _DESCRIBE_CLUSTER,
     "SASL_AUTHENTICATE": _ANYBODY,
-    "CREATE_PARTITIONS": _resources((AclOperation.ALTER, _TOPIC)),
+    "CREATE_PARTITIONS": _ALTER_TOPIC,
     "DELETE_GROUPS": _DELETE_GROUP,
     "ELECT_LEADERS": _ALTER_CLUSTER,
     "INCREMENTAL_ALTER_CONFIGS": _ALTER_CONFIGS,
@@ -267,15 +315,15 @@ KAFKA_APIS: Final = {
     "ALTER_USER_SCRAM_CREDENTIALS": _ALTER_CLUSTER,
     "DESCRIBE_QUORUM": _DESCRIBE_CLUSTER,
     "UPDATE_FEATURES": _ALTER_CLUSTER,
-    "DESCRIBE_CLUSTER": _ANYBODY,
+    "DESCRIBE_CLUSTER": _check(_CLUSTER_SHOWN),
     "DESCRIBE_PRODUCERS": _FETCH,
     "UNREGISTER_BROKER": _ALTER_CLUSTER,
-    "DESCRIBE_TRANSACTIONS": _SHOW_TRANSACTIONS,
-    "LIST_TRANSACTIONS": _SHOW_TRANSACTIONS,
+    "DESCRIBE_TRANSACTIONS": _DESCRIBE_TRANSACTIONS,
+    "LIST_TRANSACTIONS": _LIST_TRANSACTIONS,
     "CONSUMER_GROUP_HEARTBEAT": _CONSUMER_GROUP,
-    "CONSUMER_GROUP_DESCRIBE": _DESCRIBE_GROUP,
+    "CONSUMER_GROUP_DESCRIBE": _DESCRIBE_CONSUMER_GROUP,
     "LIST_CONFIG_RESOURCES": _cluster(AclOperation.DESCRIBE_CONFIGS),
-    "DESCRIBE_TOPIC_PARTITIONS": _DESCRIBE_TOPIC,
+    "DESCRIBE_TOPIC_PARTITIONS": _TOPICS,
     "ADD_RAFT_VOTER": _ALTER_CLUSTER,
     "REMOVE_RAFT_VOTER": _ALTER_CLUSTER,
 }

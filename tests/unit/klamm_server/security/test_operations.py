@@ -11,37 +11,64 @@ import klamm.wire.v1
 from klamm.acls import AclOperation, ResourceType
 from klamm.wire.service import methods
 from klamm_broker.kafka.requests import SPOKEN
-from klamm_server.security.operations import KAFKA_APIS, RPCS, Check, UncheckedCallError, check_of_api, check_of_rpc
+from klamm_server.security.operations import (
+    KAFKA_APIS,
+    RPCS,
+    Check,
+    Need,
+    Right,
+    UncheckedCallError,
+    check_of_api,
+    check_of_rpc,
+)
+from tests.support.single_rights import EVERY_RIGHT, needs_of
 
-SUPPORTED = {
-    ResourceType.TOPIC: {"READ", "WRITE", "CREATE", "DESCRIBE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"},
-    ResourceType.GROUP: {"READ", "DESCRIBE", "DELETE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"},
-    ResourceType.TRANSACTIONAL_ID: {"DESCRIBE", "WRITE", "TWO_PHASE_COMMIT"},
-    ResourceType.CLUSTER: {
-        *("CREATE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "ALTER", "DESCRIBE"),
-    },
-}
-"""What Kafka's AclEntry.supportedOperations says that an entry of a type can allow."""
 SAME = {
     "Admin": {
-        *("CREATE_TOPICS", "CREATE_PARTITIONS", "INCREMENTAL_ALTER_CONFIGS", "DESCRIBE_CONFIGS", "DESCRIBE_CLUSTER"),
+        *("CREATE_TOPICS", "DELETE_TOPICS", "CREATE_PARTITIONS", "INCREMENTAL_ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
         *("DESCRIBE_QUORUM", "ADD_RAFT_VOTER", "REMOVE_RAFT_VOTER", "ELECT_LEADERS", "UNREGISTER_BROKER"),
         *("ALTER_PARTITION_REASSIGNMENTS", "LIST_PARTITION_REASSIGNMENTS"),
-        *("DESCRIBE_ACLS", "CREATE_ACLS", "DELETE_ACLS"),
+        *("DESCRIBE_ACLS", "CREATE_ACLS", "DELETE_ACLS", "DESCRIBE_CLIENT_QUOTAS", "ALTER_CLIENT_QUOTAS"),
+        *("DESCRIBE_USER_SCRAM_CREDENTIALS", "ALTER_USER_SCRAM_CREDENTIALS"),
     },
     "Broker": {
-        *("PRODUCE", "FETCH", "LIST_OFFSETS", "METADATA", "FIND_COORDINATOR", "DELETE_RECORDS", "INIT_PRODUCER_ID"),
-        *("OFFSET_FOR_LEADER_EPOCH", "WRITE_TXN_MARKERS", "DESCRIBE_PRODUCERS", "DESCRIBE_LOG_DIRS"),
+        *("PRODUCE", "FETCH", "LIST_OFFSETS", "FIND_COORDINATOR", "DELETE_RECORDS", "OFFSET_FOR_LEADER_EPOCH"),
+        *("WRITE_TXN_MARKERS", "DESCRIBE_PRODUCERS", "DESCRIBE_LOG_DIRS"),
         "ALTER_REPLICA_LOG_DIRS",
     },
     "Coordinator": {
         *("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT", "OFFSET_COMMIT"),
         *("CONSUMER_GROUP_DESCRIBE", "OFFSET_FETCH", "OFFSET_DELETE", "LIST_GROUPS", "DESCRIBE_GROUPS", "END_TXN"),
-        *("DELETE_GROUPS", "TXN_OFFSET_COMMIT", "ADD_PARTITIONS_TO_TXN", "LIST_TRANSACTIONS", "INIT_PRODUCER_ID"),
+        *("DELETE_GROUPS", "TXN_OFFSET_COMMIT", "LIST_TRANSACTIONS"),
         *("DESCRIBE_TRANSACTIONS", "WRITE_TXN_MARKERS"),
     },
 }
 """RPCs that do what a Kafka API does."""
+OTHERS = {
+    "Server/DescribeServer": [],
+    "Authentication/SaslHandshake": [],
+    "Authentication/SaslAuthenticate": [],
+    "Broker/Metadata": ["DESCRIBE TOPIC", "show: DESCRIBE TOPIC", "CREATE CLUSTER or CREATE TOPIC"],
+    "Broker/InitProducerId": ["WRITE TOPIC or IDEMPOTENT_WRITE CLUSTER"],
+    "Broker/ProduceStream": ["WRITE TRANSACTIONAL_ID", "WRITE TOPIC", "CLUSTER_ACTION CLUSTER"],
+    "Broker/FetchStream": ["READ TOPIC"],
+    "Broker/ScrubLogs": ["ALTER CLUSTER"],
+    "Broker/DescribeScrubs": ["DESCRIBE CLUSTER"],
+    "Admin/DescribeCluster": [],
+    "Admin/DescribeTopics": ["DESCRIBE TOPIC", "show: DESCRIBE TOPIC"],
+    "Admin/CheckAcl": ["DESCRIBE CLUSTER"],
+    "Coordinator/InitProducerId": ["WRITE TRANSACTIONAL_ID"],
+    "Coordinator/AddPartitionsToTxn": ["WRITE TRANSACTIONAL_ID", "WRITE TOPIC"],
+    "Coordinator/PrepareTxn": ["WRITE TRANSACTIONAL_ID", "TWO_PHASE_COMMIT TRANSACTIONAL_ID"],
+    "Coordinator/RegisterRun": ["WRITE TRANSACTIONAL_ID"],
+    "Coordinator/DecideBatch": ["WRITE TRANSACTIONAL_ID"],
+    "Coordinator/DeleteLedger": ["WRITE TRANSACTIONAL_ID"],
+    "Coordinator/ListLedgers": ["show: DESCRIBE TRANSACTIONAL_ID"],
+}
+"""The needs of the RPCs that Kafka does not have, or has with other requests. No comparison with Kafka tells that their
+rows are right."""
+BETWEEN_SERVERS = ("Controller", "Raft", "Replication")
+"""The services that have only calls between servers."""
 
 
 def contracts() -> list[str]:
@@ -81,14 +108,31 @@ def all_checks() -> list[Check]:
 
 def test_every_check_uses_only_operations_that_an_acl_can_allow() -> None:
     for check in all_checks():
-        assert {operation.name for operation in check.of_cluster} <= SUPPORTED[ResourceType.CLUSTER]
-        for operation, resource_type in check.of_resources:
-            assert operation.name in SUPPORTED[resource_type]
+        for need in needs_of(check):
+            assert set(need.one_of) <= {*EVERY_RIGHT, Right(AclOperation.DELETE, ResourceType.CLUSTER)}
         assert not (check.of_cluster and check.of_resources)
 
 
+@pytest.mark.parametrize("path", OTHERS)
+def test_a_call_that_is_not_kafkas_has_these_needs(path: str) -> None:
+    needs = needs_of(check_of_rpc(f"/klamm.v1.{path}"))
+    assert [text_of(need) for need in needs] == OTHERS[path]
+
+
+def text_of(need: Need) -> str:
+    rights = (f"{operation.name} {resource_type.name}" for operation, resource_type in need.one_of)
+    return ("show: " if need.refused_as is None else "") + " or ".join(rights)
+
+
+def test_the_needs_of_every_rpc_are_compared_with_a_kafka_api_or_listed_here() -> None:
+    compared = {f"{service}/{api.title().replace('_', '')}" for service, apis in SAME.items() for api in apis}
+    named = {path.removeprefix("/klamm.v1.") for path in contracts()}
+    assert {path for path in named if path.split("/")[0] not in BETWEEN_SERVERS} == compared | set(OTHERS)
+    assert not compared & set(OTHERS)
+
+
 def test_calls_between_servers_require_cluster_action() -> None:
-    for service in ("Controller", "Raft", "Replication"):
+    for service in BETWEEN_SERVERS:
         assert {check.of_cluster for check in RPCS[service].values()} == {(AclOperation.CLUSTER_ACTION,)}
 
 
