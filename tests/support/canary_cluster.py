@@ -44,16 +44,16 @@ def filled(made: AuthorizedCluster) -> CanaryCluster:
     return CanaryCluster(made, [str(topic_id), member_id])
 
 
-def fill(wire: KafkaWire, logs: Callable[[], str] = str) -> str:
-    """Creates a transactional id, a record, a group with a member, and a group with an offset, when the topic exists.
-    Returns the id of the member."""
+def fill(wire: KafkaWire, logs: Callable[[], str] = str, *, group_id: str = CANARY) -> str:
+    """Creates a transactional id, a record, the group with a member, and another group with an offset, when the topic
+    exists. Returns the id of the member."""
     for key_type in (_GROUP_KEY, _TRANSACTION_KEY):
         wait_until(lambda key_type=key_type: _is_coordinated(wire, key_type), logs)  # type: ignore[misc]
     wait_until(lambda: not init_producer(wire, CANARY, timeout_ms=60_000).error_code, logs)
     _produce(wire)
     member_id = str(uuid.uuid4())
-    wait_until(lambda: _joined(wire, member_id), logs)
-    _commit(wire, f"{CANARY}-classic")
+    wait_until(lambda: _joined(wire, group_id, member_id), logs)
+    _commit(wire, f"{group_id}-classic")
     return member_id
 
 
@@ -86,13 +86,13 @@ def _produce(wire: KafkaWire) -> None:
     wait_until(lambda: code() == ErrorCode.NONE)
 
 
-def _joined(wire: KafkaWire, member_id: str) -> bool:
-    return not _heartbeat(wire, member_id).error_code
+def _joined(wire: KafkaWire, group_id: str, member_id: str) -> bool:
+    return not _heartbeat(wire, group_id, member_id).error_code
 
 
-def _heartbeat(wire: KafkaWire, member_id: str) -> Any:
+def _heartbeat(wire: KafkaWire, group_id: str, member_id: str) -> Any:
     asked = {
-        "group_id": CANARY,
+        "group_id": group_id,
         "member_id": member_id,
         "member_epoch": 0,
         "instance_id": None,

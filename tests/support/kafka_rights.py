@@ -17,26 +17,34 @@ from klamm.records.encoder import encode_batch
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
 from klamm_server.security.operations import check_of_api
 from tests.support.broker_harness import batch
-from tests.support.canary_cluster import CANARY, fill, init_producer
+from tests.support.canary_cluster import fill, init_producer
 from tests.support.every_request import BY_NAME, codes_in, requests, requests_by_name
 from tests.support.kafka_wire import KafkaWire
-from tests.support.single_rights import Case, needs_of, refusals_of
+from tests.support.single_rights import GROUP, ID, TOPIC, Case, needs_of, refusals_of
 from tests.support.waiting import wait_until
 
 Fields = Mapping[str, Any]
 
-DOOMED: Final = f"{CANARY}-doomed"
+DOOMED: Final = f"{TOPIC}-doomed"
 """A topic that exists until a request deletes it."""
-CLASSIC: Final = f"{CANARY}-classic"
+CLASSIC: Final = f"{GROUP}-classic"
 """A group with a committed offset and no member."""
-ABSENT: Final = f"{CANARY}-absent"
-IN_TRANSACTION: Final = f"{CANARY}-transaction"
-"""A transactional id with an open transaction, and a group whose offsets are committed in it."""
-_FREE: Final = f"{CANARY}-free"
+ABSENT: Final = f"{TOPIC}-absent"
+ABSENT_GROUP: Final = f"{GROUP}-absent"
+ABSENT_ID: Final = f"{ID}-absent"
+OPEN_ID: Final = f"{ID}-open"
+"""A transactional id with an open transaction."""
+_FREE: Final = f"{ID}-free"
 """A transactional id without a transaction."""
 _ABSENT_NODE: Final = 99
 _HIDDEN: Final = -(2**31)
 """What stands for the operations that a client may perform, if the answer does not have them."""
+_NAMES: Final = {
+    "group_id": GROUP,
+    "group_ids": [GROUP],
+    "transactional_id": ID,
+}
+"""The values of fields of requests, where `every_request.py` has the topic's name."""
 _LOGGER_TYPE: Final = 8
 _TIMEOUT: Final = {"timeout": 30_000, "timeout_ms": 30_000}
 TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -48,9 +56,9 @@ class KafkaThings:
     def __init__(self, wire: KafkaWire, logs: Callable[[], str] = str) -> None:
         self._wire = wire
         self._made = 0
-        self.topic_id = self._create(CANARY)
+        self.topic_id = self._create(TOPIC)
         self.doomed_id = self._create(DOOMED)
-        fill(wire, logs)
+        fill(wire, logs, group_id=GROUP)
         wait_until(self._begin_transaction, logs)
         wait_until(self._is_assigned, logs)
 
@@ -86,10 +94,10 @@ class KafkaThings:
         return topic_id
 
     def _begin_transaction(self) -> bool:
-        begun = init_producer(self._wire, IN_TRANSACTION, timeout_ms=TRANSACTION_TIMEOUT_MS)
+        begun = init_producer(self._wire, OPEN_ID, timeout_ms=TRANSACTION_TIMEOUT_MS)
         self.producer: Fields = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
         return not begun.error_code and codes_in(
-            self._wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, self.partitions_to_add(IN_TRANSACTION))
+            self._wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, self.partitions_to_add(OPEN_ID))
         ) == {0}
 
     def partitions_to_add(self, transactional_id: str) -> Fields:
@@ -98,13 +106,13 @@ class KafkaThings:
             "v3_and_below_transactional_id": transactional_id,
             "v3_and_below_producer_id": self.producer["producer_id"],
             "v3_and_below_producer_epoch": self.producer["producer_epoch"],
-            "v3_and_below_topics": [{"name": CANARY, "partitions": [0]}],
+            "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
         }
 
     def _is_assigned(self) -> bool:
-        asked = requests(CANARY)[ApiKey.CONSUMER_GROUP_DESCRIBE]
+        asked = {**requests(TOPIC)[ApiKey.CONSUMER_GROUP_DESCRIBE], "group_ids": [GROUP]}
         answer = self._wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked)
-        return CANARY in str([member.target_assignment for group in answer.groups for member in group.members])
+        return TOPIC in str([member.target_assignment for group in answer.groups for member in group.members])
 
 
 def kafka_cases(things: KafkaThings) -> list[Case]:
@@ -149,7 +157,8 @@ def _case(
     is that of `every_request.py` with these `changes`, if `request` does not make it."""
     row = needs_of(check_of_api(api_key.name))
     its_needs = row if needs is None else tuple(row[place] for place in needs)
-    fields = {**{**requests(CANARY), **requests_by_name(CANARY)}.get(api_key, {}), **changes}
+    base = {**requests(TOPIC), **requests_by_name(TOPIC)}.get(api_key, {})
+    fields = {**_named(base), **changes}
     return Case(
         api_key.name,
         about,
@@ -163,8 +172,18 @@ def _case(
     )
 
 
-def _shows_canary(answer: Any) -> bool:
-    return CANARY in str(answer)
+def _named(fields: Any) -> Any:
+    """Returns the fields of a request with the names of a group and a transactional id for that of the topic."""
+    if isinstance(fields, list):
+        return [_named(each) for each in fields]
+    if not isinstance(fields, dict):
+        return fields
+    named = {name: _named(value) for name, value in fields.items()}
+    return named | {name: value for name, value in _NAMES.items() if named.get(name) is not None}
+
+
+def _shows_topic(answer: Any) -> bool:
+    return TOPIC in str(answer)
 
 
 def _shows_operations(answer: Any) -> bool:
@@ -172,7 +191,7 @@ def _shows_operations(answer: Any) -> bool:
 
 
 def _records(things: KafkaThings) -> list[Case]:
-    by_name = requests_by_name(CANARY)
+    by_name = requests_by_name(TOPIC)
     data = [{"index": 0, "records": batch()}]
     (fetched,) = by_name[ApiKey.FETCH]["topics"]
     return [
@@ -181,8 +200,8 @@ def _records(things: KafkaThings) -> list[Case]:
             ApiKey.PRODUCE,
             "in a transaction",
             needs=(0, 1),
-            transactional_id=CANARY,
-            topic_data=[{"name": CANARY, "partition_data": [{"index": 0, "records": transactional_batch()}]}],
+            transactional_id=ID,
+            topic_data=[{"name": TOPIC, "partition_data": [{"index": 0, "records": transactional_batch()}]}],
         ),
         _case(
             ApiKey.PRODUCE,
@@ -207,7 +226,7 @@ def _records(things: KafkaThings) -> list[Case]:
         _case(ApiKey.LIST_OFFSETS),
         _case(
             ApiKey.DELETE_RECORDS,
-            topics=[{"name": CANARY, "partitions": [{"partition_index": 0, "offset": 0}]}],
+            topics=[{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 0}]}],
         ),
         _case(ApiKey.OFFSET_FOR_LEADER_EPOCH),
         _case(ApiKey.DESCRIBE_PRODUCERS),
@@ -224,13 +243,13 @@ def _topics(things: KafkaThings) -> list[Case]:
             needs=(0,),
             topics=[{"topic_id": things.topic_id, "name": None}],
         ),
-        _case(ApiKey.METADATA, "of all topics", needs=(1,), topics=None, shows=_shows_canary),
+        _case(ApiKey.METADATA, "of all topics", needs=(1,), topics=None, shows=_shows_topic),
         _case(
             ApiKey.METADATA,
             "of a missing topic",
             needs=(0, 2),
             request=lambda: {
-                **requests(CANARY)[ApiKey.METADATA],
+                **requests(TOPIC)[ApiKey.METADATA],
                 "topics": [{"topic_id": None, "name": things.new_name()}],
             },
         ),
@@ -246,7 +265,7 @@ def _topics(things: KafkaThings) -> list[Case]:
         _case(
             ApiKey.DESCRIBE_TOPIC_PARTITIONS,
             needs=(0,),
-            topics=[{"name": CANARY}],
+            topics=[{"name": TOPIC}],
             response_partition_limit=100,
             cursor=None,
         ),
@@ -257,7 +276,7 @@ def _topics(things: KafkaThings) -> list[Case]:
             topics=[],
             response_partition_limit=100,
             cursor=None,
-            shows=_shows_canary,
+            shows=_shows_topic,
         ),
         _case(
             ApiKey.CREATE_TOPICS,
@@ -277,7 +296,7 @@ def _topics(things: KafkaThings) -> list[Case]:
             "by topic id",
             needs=(0,),
             request=lambda: {
-                **requests(CANARY)[ApiKey.DELETE_TOPICS],
+                **requests(TOPIC)[ApiKey.DELETE_TOPICS],
                 "topics": [{"name": None, "topic_id": things.doomed_id}],
             },
             renew=things.renew_doomed,
@@ -294,15 +313,15 @@ def _topics(things: KafkaThings) -> list[Case]:
 
 def _groups() -> list[Case]:
     return [
-        _case(ApiKey.FIND_COORDINATOR, "of a group", needs=(0,)),
-        _case(ApiKey.FIND_COORDINATOR, "of a transactional id", needs=(1,), key_type=1),
+        _case(ApiKey.FIND_COORDINATOR, "of a group", needs=(0,), coordinator_keys=[GROUP]),
+        _case(ApiKey.FIND_COORDINATOR, "of a transactional id", needs=(1,), key_type=1, coordinator_keys=[ID]),
         _case(ApiKey.JOIN_GROUP),
         _case(ApiKey.SYNC_GROUP),
         _case(ApiKey.HEARTBEAT),
         _case(ApiKey.LEAVE_GROUP),
-        _case(ApiKey.DESCRIBE_GROUPS),
-        _case(ApiKey.LIST_GROUPS, shows=_shows_canary),
-        _case(ApiKey.DELETE_GROUPS, groups_names=[ABSENT]),
+        _case(ApiKey.DESCRIBE_GROUPS, groups=[GROUP]),
+        _case(ApiKey.LIST_GROUPS, shows=lambda answer: GROUP in str(answer)),
+        _case(ApiKey.DELETE_GROUPS, groups_names=[ABSENT_GROUP]),
         _case(ApiKey.CONSUMER_GROUP_HEARTBEAT, member_epoch=5),
         _case(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -310,14 +329,14 @@ def _groups() -> list[Case]:
             needs=(0,),
             member_epoch=5,
             subscribed_topic_names=None,
-            subscribed_topic_regex=f"{CANARY}.*",
+            subscribed_topic_regex=f"{TOPIC}.*",
         ),
         _case(ApiKey.CONSUMER_GROUP_DESCRIBE),
     ]
 
 
 def _offsets(things: KafkaThings) -> list[Case]:
-    (committed,) = requests_by_name(CANARY)[ApiKey.OFFSET_COMMIT]["topics"]
+    (committed,) = requests_by_name(TOPIC)[ApiKey.OFFSET_COMMIT]["topics"]
     group = {"group_id": CLASSIC, "member_id": None, "member_epoch": -1}
     return [
         _case(ApiKey.OFFSET_COMMIT, group_id=CLASSIC),
@@ -331,7 +350,7 @@ def _offsets(things: KafkaThings) -> list[Case]:
         _case(
             ApiKey.OFFSET_FETCH,
             needs=(0, 1),
-            groups=[{**group, "topics": [{"name": CANARY, "partition_indexes": [0]}]}],
+            groups=[{**group, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}],
         ),
         _case(
             ApiKey.OFFSET_FETCH,
@@ -346,7 +365,7 @@ def _offsets(things: KafkaThings) -> list[Case]:
             needs=(0, 1),
             version=7,
             group_id=CLASSIC,
-            topics=[{"name": CANARY, "partition_indexes": [0]}],
+            topics=[{"name": TOPIC, "partition_indexes": [0]}],
         ),
         _case(
             ApiKey.OFFSET_FETCH,
@@ -359,17 +378,17 @@ def _offsets(things: KafkaThings) -> list[Case]:
         _case(
             ApiKey.OFFSET_DELETE,
             group_id=CLASSIC,
-            topics=[{"name": CANARY, "partitions": [{"partition_index": 5}]}],
+            topics=[{"name": TOPIC, "partitions": [{"partition_index": 5}]}],
         ),
     ]
 
 
 def _transactions(things: KafkaThings) -> list[Case]:
-    by_name = requests_by_name(CANARY)
+    by_name = requests_by_name(TOPIC)
     (offsets,) = by_name[ApiKey.OFFSET_COMMIT]["topics"]
     commit = {
-        "transactional_id": IN_TRANSACTION,
-        "group_id": IN_TRANSACTION,
+        "transactional_id": OPEN_ID,
+        "group_id": f"{GROUP}-in-transaction",
         "generation_id": -1,
         "member_id": "",
         **things.producer,
@@ -381,11 +400,11 @@ def _transactions(things: KafkaThings) -> list[Case]:
             ApiKey.ADD_PARTITIONS_TO_TXN,
             needs=(0, 1),
             version=3,
-            request=lambda: things.partitions_to_add(IN_TRANSACTION),
+            request=lambda: things.partitions_to_add(OPEN_ID),
         ),
         _case(ApiKey.ADD_PARTITIONS_TO_TXN, "of servers", needs=(2,)),
-        _case(ApiKey.ADD_OFFSETS_TO_TXN, transactional_id=ABSENT),
-        _case(ApiKey.END_TXN, transactional_id=ABSENT),
+        _case(ApiKey.ADD_OFFSETS_TO_TXN, transactional_id=ABSENT_ID),
+        _case(ApiKey.END_TXN, transactional_id=ABSENT_ID),
         _case(ApiKey.TXN_OFFSET_COMMIT, topics=[offsets], **commit),
         _case(
             ApiKey.TXN_OFFSET_COMMIT,
@@ -397,21 +416,21 @@ def _transactions(things: KafkaThings) -> list[Case]:
         _case(ApiKey.WRITE_TXN_MARKERS),
         _case(
             ApiKey.DESCRIBE_TRANSACTIONS,
-            transactional_ids=[IN_TRANSACTION],
+            transactional_ids=[OPEN_ID],
             shows=lambda answer: bool(answer.transaction_states[0].topics),
         ),
-        _case(ApiKey.LIST_TRANSACTIONS, shows=_shows_canary),
+        _case(ApiKey.LIST_TRANSACTIONS, shows=lambda answer: OPEN_ID in str(answer)),
     ]
 
 
 def _configs() -> list[Case]:
     cases: list[Case] = []
     kinds: list[tuple[int, str, int, str, Fields]] = [
-        (0, "of a topic", 2, CANARY, {"name": "retention.ms", "value": "1000"}),
-        (1, "of a group", 32, CANARY, {"name": "consumer.session.timeout.ms", "value": "50000"}),
+        (0, "of a topic", 2, TOPIC, {"name": "retention.ms", "value": "1000"}),
+        (1, "of a group", 32, GROUP, {"name": "consumer.session.timeout.ms", "value": "50000"}),
         (2, "of a broker", 4, "1", {"name": "log.cleaner.threads", "value": "1"}),
         (2, "of a broker's logger", _LOGGER_TYPE, "1", {"name": "kafka", "value": "INFO"}),
-        (2, "of client metrics", 16, CANARY, {"name": "interval.ms", "value": "1000"}),
+        (2, "of client metrics", 16, TOPIC, {"name": "interval.ms", "value": "1000"}),
     ]
     for place, about, resource_type, name, config in kinds:
         resource = {"resource_type": resource_type, "resource_name": name}
@@ -440,8 +459,8 @@ def _configs() -> list[Case]:
 
 def _cluster() -> list[Case]:
     nobody = "User:nobody"
-    (acl_filter,) = requests(CANARY)[ApiKey.DELETE_ACLS]["filters"]
-    (reassignment,) = requests(CANARY)[ApiKey.ALTER_PARTITION_REASSIGNMENTS]["topics"]
+    (acl_filter,) = requests(TOPIC)[ApiKey.DELETE_ACLS]["filters"]
+    (reassignment,) = requests(TOPIC)[ApiKey.ALTER_PARTITION_REASSIGNMENTS]["topics"]
     (partition,) = reassignment["partitions"]
     return [
         # The requests of a login, at a listener without logins.
@@ -463,7 +482,7 @@ def _cluster() -> list[Case]:
         _case(ApiKey.DESCRIBE_CLIENT_QUOTAS),
         _case(ApiKey.ALTER_CLIENT_QUOTAS, validate_only=True),
         # Kafka does not answer a refused request for all users.
-        _case(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=[{"name": CANARY}]),
+        _case(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=[{"name": TOPIC}]),
         _case(ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
         _case(ApiKey.DESCRIBE_QUORUM),
         _case(ApiKey.UPDATE_FEATURES),

@@ -30,12 +30,23 @@ from klamm_server.security.operations import check_of_rpc
 from tests.support.broker_harness import batch
 from tests.support.canary_cluster import CANARY
 from tests.support.every_rpc import Caller, codes_of, every_rpc
-from tests.support.kafka_rights import ABSENT, CLASSIC, DOOMED, IN_TRANSACTION, KafkaThings, transactional_batch
-from tests.support.single_rights import OPENED, SERVERS, Case, needs_of, refusals_of
+from tests.support.kafka_rights import (
+    ABSENT,
+    ABSENT_GROUP,
+    ABSENT_ID,
+    CLASSIC,
+    DOOMED,
+    OPEN_ID,
+    KafkaThings,
+    transactional_batch,
+)
+from tests.support.single_rights import GROUP, ID, OPENED, SERVERS, Case, needs_of, refusals_of
 
 NOT_SERVED: Final = "not served"
 _RPCS: Final = {rpc.path: rpc for rpc in every_rpc()}
-_FREE: Final = f"{CANARY}-free-grpc"
+_FREE: Final = f"{ID}-free-grpc"
+_NAMES: Final = {"group_id": GROUP, "transactional_id": ID}
+"""The values of fields of messages, where `every_rpc.py` has the topic's name. A list has the name with an `s`."""
 
 
 def rpc_cases(things: KafkaThings) -> list[Case]:
@@ -77,8 +88,19 @@ def _case(
 ) -> Case:
     row = needs_of(check_of_rpc(path))
     its_needs = row if needs is None else tuple(row[place] for place in needs)
-    data = (_RPCS[path].message(CANARY) if message is None else message).SerializeToString()
+    data = (_message(path) if message is None else message).SerializeToString()
     return Case(path, about, its_needs, lambda: data, refusals_of(its_needs), shows=shows, renew=renew)
+
+
+def _message(path: str) -> Message:
+    """Returns the message of `every_rpc.py` with the names of a group and a transactional id for that of the topic."""
+    message = _RPCS[path].message(CANARY)
+    for name, value in _NAMES.items():
+        if name in message.DESCRIPTOR.fields_by_name:
+            setattr(message, name, value)
+        elif f"{name}s" in message.DESCRIPTOR.fields_by_name:
+            getattr(message, f"{name}s")[:] = [value]
+    return message
 
 
 def _broker(things: KafkaThings) -> Iterator[Case]:
@@ -90,13 +112,16 @@ def _broker(things: KafkaThings) -> Iterator[Case]:
     yield _case(f"{service}/Metadata", "of a missing topic", missing, needs=(0, 2))._replace(
         request=lambda: asked(topics=[things.new_name()], allow_auto_topic_creation=True).SerializeToString()
     )
-    key_types = (broker.COORDINATOR_KEY_TYPE_GROUP, broker.COORDINATOR_KEY_TYPE_TRANSACTION)
-    for place, (about, key_type) in enumerate(zip(("of a group", "of a transactional id"), key_types, strict=True)):
-        request = broker.FindCoordinatorRequest(key_type=key_type, keys=[CANARY])
+    keys = [
+        ("of a group", broker.COORDINATOR_KEY_TYPE_GROUP, GROUP),
+        ("of a transactional id", broker.COORDINATOR_KEY_TYPE_TRANSACTION, ID),
+    ]
+    for place, (about, key_type, key) in enumerate(keys):
+        request = broker.FindCoordinatorRequest(key_type=key_type, keys=[key])
         yield _case(f"{service}/FindCoordinator", about, request, needs=(place,))
     for name in ("Produce", "ProduceStream"):
         yield _case(f"{service}/{name}", "", _produce(CANARY, batch()), needs=(1,))
-        in_transaction = _produce(CANARY, transactional_batch(), CANARY)
+        in_transaction = _produce(CANARY, transactional_batch(), ID)
         yield _case(f"{service}/{name}", "in a transaction", in_transaction, needs=(0, 1))
         internal = _produce(GROUP_METADATA_TOPIC, batch())
         yield _case(f"{service}/{name}", "to an internal topic", internal, needs=(2,))
@@ -139,7 +164,7 @@ def _admin(things: KafkaThings) -> Iterator[Case]:
     )
     kinds = [
         ("of a topic", CONFIG_RESOURCE_TYPE_TOPIC, CANARY, controller.ConfigChange(name="retention.ms", value="1000")),
-        ("of a group", CONFIG_RESOURCE_TYPE_GROUP, CANARY, controller.ConfigChange(name="x", value="1")),
+        ("of a group", CONFIG_RESOURCE_TYPE_GROUP, GROUP, controller.ConfigChange(name="x", value="1")),
         ("of a broker", CONFIG_RESOURCE_TYPE_BROKER, "1", controller.ConfigChange(name="x", value="1")),
     ]
     for place, (about, resource_type, name, change) in enumerate(kinds):
@@ -170,9 +195,9 @@ def _coordinator(things: KafkaThings) -> Iterator[Case]:
     # Another partition than that of the offset, without which the group would end.
     other = TopicPartitions(topic=CANARY, partitions=[5])
     yield _case(f"{service}/OffsetDelete", "", coordinator.OffsetDeleteRequest(group_id=CLASSIC, topics=[other]))
-    yield _case(f"{service}/DeleteGroups", "", coordinator.DeleteGroupsRequest(group_ids=[ABSENT]))
+    yield _case(f"{service}/DeleteGroups", "", coordinator.DeleteGroupsRequest(group_ids=[ABSENT_GROUP]))
     yield _case(f"{service}/ListGroups", "", coordinator.ListGroupsRequest(), shows=_shows_canary)
-    heartbeat = coordinator.ConsumerGroupHeartbeatRequest(group_id=CANARY, member_id="m", member_epoch=5)
+    heartbeat = coordinator.ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=5)
     heartbeat.subscribed_topic_names.names.append(CANARY)
     yield _case(f"{service}/ConsumerGroupHeartbeat", "", heartbeat)
     yield from _transactions(things, service, offset, topic)
@@ -188,29 +213,29 @@ def _transactions(
         transactional_id=_FREE, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
     yield _case(f"{service}/InitProducerId", "", init)
-    in_transaction: dict[str, Any] = {"transactional_id": IN_TRANSACTION, **things.producer}
+    in_transaction: dict[str, Any] = {"transactional_id": OPEN_ID, **things.producer}
     partitions = coordinator.AddPartitionsToTxnRequest(topics=[topic], **in_transaction)
     yield _case(f"{service}/AddPartitionsToTxn", "", partitions)
     commit = coordinator.TxnOffsetCommitRequest(
-        group_id=IN_TRANSACTION, generation_id=-1, offsets=[offset], **in_transaction
+        group_id=f"{GROUP}-in-transaction", generation_id=-1, offsets=[offset], **in_transaction
     )
     yield _case(f"{service}/TxnOffsetCommit", "", commit)
     yield _case(
         f"{service}/EndTxn",
         "",
-        coordinator.EndTxnRequest(transactional_id=ABSENT, producer_id=1, producer_epoch=0, committed=True),
+        coordinator.EndTxnRequest(transactional_id=ABSENT_ID, producer_id=1, producer_epoch=0, committed=True),
     )
     yield _case(
         f"{service}/DescribeTransactions",
         "",
-        coordinator.DescribeTransactionsRequest(transactional_ids=[IN_TRANSACTION]),
+        coordinator.DescribeTransactionsRequest(transactional_ids=[OPEN_ID]),
         shows=lambda answer: bool(answer.transactions[0].topics),
     )
     yield _case(
         f"{service}/ListTransactions",
         "",
         coordinator.ListTransactionsRequest(),
-        shows=lambda answer: IN_TRANSACTION in str(answer),
+        shows=lambda answer: OPEN_ID in str(answer),
     )
 
 

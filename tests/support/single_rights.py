@@ -1,6 +1,7 @@
 """Sets of rights for tests that give a client one right at a time, and the outcome that each set must have.
 
-A caller's set of rights belongs to its address. The rights are to all resources whose names begin with `PREFIXES`.
+A caller's set of rights belongs to its address. The rights are to all resources whose names begin with the prefixes of
+their types.
 """
 
 from __future__ import annotations
@@ -40,11 +41,17 @@ _OPERATIONS: Final = {
 EVERY_RIGHT: Final[Rights] = frozenset(
     Right(AclOperation[name], resource_type) for resource_type, names in _OPERATIONS.items() for name in names.split()
 )
+TOPIC: Final = CANARY
+GROUP: Final = f"group-{CANARY}"
+ID: Final = f"id-{CANARY}"
+"""A transactional id."""
 PREFIXES: Final = {
-    ResourceType.TOPIC: (CANARY,),
-    ResourceType.GROUP: (CANARY,),
-    ResourceType.TRANSACTIONAL_ID: (CANARY, LEDGERS + CANARY),
+    ResourceType.TOPIC: (TOPIC,),
+    ResourceType.GROUP: (GROUP,),
+    ResourceType.TRANSACTIONAL_ID: (ID, LEDGERS + CANARY),
 }
+"""The prefixes of the names of resources to which the rights are. No right is to the name of a resource of another
+type, so that a check of the wrong name fails."""
 _IMPLIED_BY: Final = {
     AclOperation.DESCRIBE: {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER},
     AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
