@@ -47,7 +47,7 @@ _NAMES: Final = {
 """The values of fields of requests, where `every_request.py` has the topic's name."""
 _LOGGER_TYPE: Final = 8
 _TIMEOUT: Final = {"timeout": 30_000, "timeout_ms": 30_000}
-TRANSACTION_TIMEOUT_MS: Final = 900_000
+_TRANSACTION_TIMEOUT_MS: Final = 900_000
 
 
 class KafkaThings:
@@ -94,7 +94,7 @@ class KafkaThings:
         return topic_id
 
     def _begin_transaction(self) -> bool:
-        begun = init_producer(self._wire, OPEN_ID, timeout_ms=TRANSACTION_TIMEOUT_MS)
+        begun = init_producer(self._wire, OPEN_ID, timeout_ms=_TRANSACTION_TIMEOUT_MS)
         self.producer: Fields = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
         return not begun.error_code and codes_in(
             self._wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, self.partitions_to_add(OPEN_ID))
