@@ -1,17 +1,24 @@
-"""Sends the largest request of each Kafka API to a whole cluster in one process, and measures the turns of its event
-loop. A client that is allowed to ask must not keep the others waiting."""
+"""Sends the largest request of each Kafka API and each RPC to a whole cluster in one process, and measures the turns of
+its event loop. A client that is allowed to ask must not keep the others waiting."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import grpc
+import pytest
 
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
 from tests.clients.scenarios import create_topic
+from tests.support.every_rpc import every_rpc
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import KlammProcess
 from tests.support.largest_requests import largest_requests, size_of_answer
-from tests.support.turn_meter import turns_in
+from tests.support.largest_rpcs import LargestRpc, largest_rpcs
+from tests.support.turn_meter import Turn, turns_in
+from tests.support.waiting import patience
 
 TURN_MAX_MS = 200
 """A turn takes about 50 ms at most. The measuring event loop and a slow machine take longer."""
@@ -27,25 +34,76 @@ LEFT_OUT = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.UNREGISTER_B
 """Two that only listeners with logins serve, and one that would end the test."""
 
 
-def test_no_request_takes_a_long_turn(tmp_path: Path) -> None:
-    noted = tmp_path / "turns"
-    cluster = KlammProcess(tmp_path, program=(sys.executable, "-m", "tests.support.turn_meter", str(noted)))
-    cluster.start()
-    try:
-        with KafkaWire(cluster.kafka_bootstrap) as wire:
+BETWEEN_SERVERS = {"Raft", "Controller", "Replication", "Authentication"}
+"""The services of servers, and one that only listeners with logins have."""
+ENDS_THE_TEST = "UnregisterBroker"
+
+
+class Metered:
+    """A cluster in one process, with what it noted about its turns."""
+
+    def __init__(self, directory: Path) -> None:
+        self._noted = directory / "turns"
+        program = (sys.executable, "-m", "tests.support.turn_meter", str(self._noted))
+        self.cluster = KlammProcess(directory, program=program)
+        self.cluster.start()
+        with KafkaWire(self.cluster.kafka_bootstrap) as wire:
             create_topic(wire, "large", 100)
-        asked = set()
-        too_long = []
-        before = len(turns_in(noted))
-        for request in largest_requests("large", share=lambda api_key: 0.02 if api_key in SLOWLY_SERVED else 1.0):
-            asked.add(request.api_key)
-            assert size_of_answer(("127.0.0.1", cluster.kafka_port), request) > 0
-            turns = turns_in(noted)[before:]
-            before += len(turns)
-            too_long += [
-                (request.api_key.name, request.array, request.items, one) for one in turns if one.ms > TURN_MAX_MS
-            ]
-        assert not too_long
-        assert asked == set(SPOKEN) - LEFT_OUT
-    finally:
-        cluster.stop()
+        self._seen = len(turns_in(self._noted))
+
+    def too_long(self) -> list[Turn]:
+        """Returns the turns since the last call that took too long."""
+        turns = turns_in(self._noted)[self._seen :]
+        self._seen += len(turns)
+        return [one for one in turns if one.ms > TURN_MAX_MS]
+
+
+@pytest.fixture
+def metered(tmp_path: Path) -> Iterator[Metered]:
+    running = Metered(tmp_path)
+    yield running
+    running.cluster.stop()
+
+
+def test_no_request_of_a_kafka_client_takes_a_long_turn(metered: Metered) -> None:
+    asked = set()
+    too_long = []
+    for request in largest_requests("large", share=lambda api_key: 0.02 if api_key in SLOWLY_SERVED else 1.0):
+        asked.add(request.api_key)
+        assert size_of_answer(("127.0.0.1", metered.cluster.kafka_port), request) > 0
+        too_long += [(request.api_key.name, request.array, request.items, one) for one in metered.too_long()]
+    assert not too_long
+    assert asked == set(SPOKEN) - LEFT_OUT
+
+
+def test_no_rpc_of_a_client_takes_a_long_turn(metered: Metered) -> None:
+    asked = set()
+    too_long = []
+    with grpc.insecure_channel(metered.cluster.bootstrap, options=[("grpc.max_receive_message_length", -1)]) as channel:
+        for rpc in every_rpc():
+            _, service, method = rpc.path.split("/")
+            if service.rpartition(".")[2] in BETWEEN_SERVERS or method == ENDS_THE_TEST:
+                continue
+            for request in largest_rpcs(rpc, "large"):
+                asked.add(service.rpartition(".")[2])
+                failure = ask(channel, request)
+                assert "items" not in failure, rpc.path
+                assert "DEADLINE_EXCEEDED" not in failure, rpc.path
+                too_long += [(rpc.path, request.list_name, request.items, one) for one in metered.too_long()]
+    assert not too_long
+    assert asked == {"Broker", "Admin", "Coordinator"}
+
+
+def ask(channel: grpc.Channel, asked: LargestRpc) -> str:
+    """Waits for the answer, or the first answer of a stream. Returns why the call failed, or an empty text."""
+    method = asked.rpc.descriptor
+    kind = "_".join("stream" if many else "unary" for many in (method.client_streaming, method.server_streaming))
+    request = iter([asked.request]) if method.client_streaming else asked.request
+    try:
+        answers = getattr(channel, kind)(asked.rpc.path)(request, timeout=patience())
+        if method.server_streaming:
+            next(answers, None)
+            answers.cancel()
+    except grpc.RpcError as error:
+        return f"{error.code().name}: {error.details()}"
+    return ""

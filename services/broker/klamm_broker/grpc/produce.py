@@ -16,6 +16,7 @@ from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
+from klamm_server.rpc.item_limits import check_items
 from klamm_server.runtime.charged import charged
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
@@ -85,8 +86,10 @@ class ProduceRpc:
 
 
 def _decode(request: bytes) -> tuple[Produce, str]:
-    """Returns the request, and its client's id. Raises InvalidRequestError if the bytes are not a produce request."""
+    """Returns the request, and its client's id. Raises InvalidRequestError if the bytes are not a produce request, and
+    as `check_items`."""
     header, records = decode_framed(request, ProduceHeader)
+    check_items(header)
     named = {(partition.topic, partition.partition) for partition in header.partitions}
     if len(named) != len(header.partitions):
         raise _InvalidRequestError("the request names a partition twice; expected each partition once")

@@ -20,9 +20,7 @@ from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.rpc.txn_markers import check_marker
-
-_Outcomes = dict[TopicPartition, PendingAppend | BrokerError]
-"""The outcome of one marker by partition: the append that waits for other replicas, or the error."""
+from klamm_server.runtime.loop_slices import each_in_turns
 
 
 class MarkerToWrite(NamedTuple):
@@ -51,20 +49,16 @@ class WriteTxnMarkersHandler:
 
     async def write_txn_markers(self, markers: Sequence[MarkerToWrite]) -> list[list[MarkedPartition]]:
         """Writes the markers. Returns for each marker the answers of its partitions."""
-        outcomes = [self._append(marker) for marker in markers]
-        pending = [one for each in outcomes for one in each.values() if isinstance(one, PendingAppend)]
+        asked = [(marker.end, partition) for marker in markers for partition in marker.partitions]
+        outcomes = await each_in_turns(lambda one: self._append(*one), asked)
+        pending = [one for one in outcomes if isinstance(one, PendingAppend)]
         await wait_for_appends(self._produces, pending, self._timeout_ms)
-        return [[_result(partition, outcome) for partition, outcome in each.items()] for each in outcomes]
+        results = iter(await each_in_turns(lambda one: _result(one[0][1], one[1]), zip(asked, outcomes, strict=True)))
+        return [[next(results) for _ in marker.partitions] for marker in markers]
 
-    def _append(self, marker: MarkerToWrite) -> _Outcomes:
+    def _append(self, end: TransactionEnd, partition: TopicPartition) -> PendingAppend | BrokerError:
         try:
-            check_marker(marker.end)
-        except BrokerError as error:
-            return dict.fromkeys(marker.partitions, error)
-        return {partition: self._append_one(partition, marker.end) for partition in marker.partitions}
-
-    def _append_one(self, partition: TopicPartition, end: TransactionEnd) -> PendingAppend | BrokerError:
-        try:
+            check_marker(end)
             replica, appended = self._replicas.append_marker(partition, end)
         except BrokerError as error:
             return error

@@ -16,6 +16,7 @@ from klamm.wire.v1.common_rpc import SERVER
 from klamm_server.net.listeners import DEFAULT_NAME
 from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.item_limits import with_item_limit
 from klamm_server.rpc.node_guard import NodeGuard
 from klamm_server.rpc.transport import Handler, ServerLimits, ServerTransport
 from klamm_server.runtime.faults import watch
@@ -71,13 +72,15 @@ class RpcServer:
         throttle: CallThrottle | None = None,
     ) -> None:
         """Registers every RPC of `service`, before the start. With an authorizer, the calls pass the `gate`. The
-        `throttle` limits the time of clients' calls. Raises AttributeError if the servicer lacks a method,
-        UncheckedCallError if `operations` has no check for one."""
+        `throttle` limits the time of clients' calls. Clients' requests may have few items (`item_limits.py`). Raises
+        AttributeError if the servicer lacks a method, UncheckedCallError if `operations` has no check for one."""
         if gate is not None:
             self._self_description.has_authorizer = True
         for method in service.methods:
             check_of_rpc(method.path)
             answer = getattr(servicer, method.name)
+            if not is_between_servers(method.path):
+                answer = with_item_limit(method, answer)
             if throttle is not None:
                 answer = throttle.limited(answer)
             if gate is not None:
