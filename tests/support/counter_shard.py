@@ -110,6 +110,9 @@ class CounterRules:
         for name in self.totals:
             turn.schedule(IdleTimer(name), FORGOTTEN_AFTER_MS)
 
+    def close(self) -> None:
+        pass
+
     def passes_when_full(self, request: Any) -> bool:
         return isinstance(request, Add) and request.amount == 0
 

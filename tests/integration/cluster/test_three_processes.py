@@ -9,77 +9,18 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from klamm.consumer.config import Records
-from tests.support.ports import free_port
+from tests.support.deployed_services import Deployment
 from tests.support.waiting import patience, wait_until
 
-HOST = "127.0.0.1"
 TOPIC = "orders"
 GROUP = "billing"
 PARTITIONS = frozenset(TopicPartition(TOPIC, number) for number in range(2))
-
-
-class ServiceProcess:
-    """A `python -m <package> --config <file>` process that keeps its port and directory over restarts."""
-
-    def __init__(self, package: str, directory: pathlib.Path, properties: dict[str, str]) -> None:
-        self.port = free_port()
-        self._config_path = directory / f"{package}.properties"
-        self._log_path = directory / f"{package}.log"
-        self._package = package
-        own = {"node.id": "1", "listeners": f"GRPC://{HOST}:{self.port}"}
-        lines = [f"{name}={value}\n" for name, value in {**own, **properties}.items()]
-        self._config_path.write_text(f"# {package}\n" + "".join(lines))
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", self._package, "--config", str(self._config_path)]
-        with self._log_path.open("a") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def end(self, number: signal.Signals) -> int:
-        """Sends the signal. Returns the exit status."""
-        assert self._process is not None
-        process, self._process = self._process, None
-        assert process.poll() is None, f"{self._package} had ended: {self._log_path.read_text()}"
-        process.send_signal(number)
-        return process.wait(patience())
-
-    def abandon(self) -> None:
-        """Kills the process if it still runs at the end of the test."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(patience())
-
-
-class Deployment:
-    """A deployment with one process of each service."""
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        self.controller = ServiceProcess(
-            "klamm_controller", directory, {"metadata.log.dir": str(directory / "controller")}
-        )
-        follows = {"controller.quorum.bootstrap.servers": f"{HOST}:{self.controller.port}"}
-        self.broker = ServiceProcess(
-            "klamm_broker",
-            directory,
-            {**follows, "log.dirs": f"{directory / 'broker-a'},{directory / 'broker-b'}"},
-        )
-        self.coordinator = ServiceProcess(
-            "klamm_coordinator", directory, {**follows, "group.initial.rebalance.delay.ms": "0"}
-        )
-        self.bootstrap = f"{HOST}:{self.broker.port}"
-
-    @property
-    def services(self) -> dict[str, ServiceProcess]:
-        return {"controller": self.controller, "broker": self.broker, "coordinator": self.coordinator}
 
 
 class Rebalances:

@@ -38,6 +38,7 @@ from klamm_coordinator.offsets.messages import (
     EndTransaction,
 )
 from klamm_coordinator.records.consumer_group_schemas import TopicIdPartition
+from klamm_coordinator.runtime.byte_shares import ByteShares, unbounded
 from klamm_coordinator.runtime.effects import ShardEffects
 from klamm_coordinator.runtime.events import TimePassed, WriteAppended, WriteFailed
 from klamm_coordinator.runtime.log_write import LogWrite, TxnMarker, TxnProducer
@@ -73,11 +74,14 @@ def owning(topics: tuple[str, ...], owned: set[tuple[str, int]]) -> bytes:
 class ShardDriver:
     """Drives one shard. Checks that each request gets one reply, and every invariant after each step."""
 
-    def __init__(self, *, seed: int = 1, **settings: int) -> None:
+    def __init__(self, *, seed: int = 1, shares: ByteShares | None = None, **settings: int) -> None:
         defaults = {"initial_rebalance_delay_ms": DELAY_MS}
         self.settings = GroupSettings(**(defaults | settings))
         self.rng = random.Random(seed)
-        self.shard = ShardRuntime(GroupRules(self.settings), self.settings, self.rng)
+        self.shares = unbounded() if shares is None else shares
+        self.user = "User:alice"
+        """The user that sends the requests."""
+        self.shard = ShardRuntime(GroupRules(self.settings, self.shares), self.settings, self.rng)
         self.now_ms = 0
         self.replies: dict[int, Reply] = {}
         self.asked: set[int] = set()
@@ -128,7 +132,8 @@ class ShardDriver:
         """Crashes the process and loads the shard again. Writes without an acknowledgement are lost."""
         self.unsent.clear()
         former = self.rules.state
-        self.shard = ShardRuntime(GroupRules(self.settings), self.settings, self.rng)
+        self.rules.close()
+        self.shard = ShardRuntime(GroupRules(self.settings, self.shares), self.settings, self.rng)
         self.replay(self.rules.state)
         assert self.rules.state == former
         self.asked = set(self.replies)
@@ -165,7 +170,8 @@ class ShardDriver:
     def ask(self, request: Any) -> int:
         self._next_id += 1
         self.asked.add(self._next_id)
-        request = dataclasses.replace(request, reply_id=self._next_id)
+        of_user = {"user": self.user} if hasattr(request, "user") else {}
+        request = dataclasses.replace(request, reply_id=self._next_id, **of_user)
         if self.shard.takes(request):
             self.step(request)
         else:

@@ -176,6 +176,7 @@ class GroupApis:
         generation_id = getattr(wanted, "generation_id_or_member_epoch", None)
         topics = offset_topics(wanted.topics, self._topic_ids)
         ask = pb.OffsetCommitRequest(
+            client_host=f"/{request.client_host}",
             group_id=wanted.group_id,
             generation_id=wanted.generation_id if generation_id is None else generation_id,
             member_id=wanted.member_id,

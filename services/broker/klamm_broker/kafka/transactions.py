@@ -105,6 +105,7 @@ class TransactionApis:
         if wanted.transactional_id is None:
             return _identity(await self._producer_ids.init_producer_id(request.client_id))
         ask = pb.InitTransactionalIdRequest(
+            client_host=f"/{request.client_host}",
             transactional_id=wanted.transactional_id,
             transaction_timeout_ms=milliseconds(wanted.transaction_timeout),
             producer_id=getattr(wanted, "producer_id", -1),
@@ -183,6 +184,7 @@ class TransactionApis:
     async def txn_offset_commit(self, request: Request, wanted: Any) -> Fields:
         topics = offset_topics(wanted.topics, self._topic_ids)
         ask = pb.TxnOffsetCommitRequest(
+            client_host=f"/{request.client_host}",
             transactional_id=wanted.transactional_id,
             producer_id=wanted.producer_id,
             producer_epoch=wanted.producer_epoch,

@@ -22,10 +22,19 @@ class Counter:
     """A value that only grows."""
 
     def __init__(self) -> None:
-        self.value: float = 0
+        self._value: float = 0
+        self._read: Callable[[], float] | None = None
+
+    @property
+    def value(self) -> float:
+        return self._value if self._read is None else float(self._read())
 
     def inc(self, amount: float = 1) -> None:
-        self.value += amount
+        self._value += amount
+
+    def set_function(self, read: Callable[[], float]) -> None:
+        """Sets a function that returns the value, like a gauge's. The counter then has no other increments."""
+        self._read = read
 
 
 class Gauge:

@@ -17,6 +17,7 @@ from klamm_coordinator.classic.member import ClassicMember
 from klamm_coordinator.classic.messages import JoinedMember, Protocol
 from klamm_coordinator.classic.states import TRANSITIONS, ClassicGroupState
 from klamm_coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from klamm_coordinator.groups.sizes import GROUP_BYTES, PENDING_MEMBER_BYTES, text_bytes
 from klamm_coordinator.records.schemas import NO_TIMESTAMP, ClassicMemberMetadata, GroupMetadataValue
 
 
@@ -51,6 +52,10 @@ class ClassicGroup:
         self.initial_rebalance_end_ms = 0
         """The monotonic time in ms at which the initial rebalance ends even if members keep joining."""
         self.awaiting_join_count = 0
+        self.size_bytes = GROUP_BYTES + text_bytes(group_id)
+        """The memory that the group takes, in bytes, without its stored record and its offsets."""
+        self.counted_bytes = 0
+        """The part of `size_bytes` that is in the accounts of the shard."""
         self._supported: Counter[str] = Counter()
         """The number of members that support each protocol."""
 
@@ -184,7 +189,7 @@ class ClassicGroup:
             self.protocol_type = protocol_type
         assert self.protocol_type == protocol_type, (self.protocol_type, protocol_type)
         self.leader = self.leader or member.member_id
-        self.pending_joins.pop(member.member_id, None)
+        self.remove_pending(member.member_id)
         self._insert(member)
 
     def remove(self, member_id: str) -> ClassicMember:
@@ -216,10 +221,31 @@ class ClassicGroup:
     ) -> None:
         """Updates a member with the protocols and timeouts that it sends when it joins again."""
         self._count(member.protocols, -1)
+        self.size_bytes -= member.size_bytes
         member.protocols = protocols
+        self.size_bytes += member.size_bytes
         self._count(protocols, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+
+    def set_assignment(self, member: ClassicMember, assignment: bytes) -> None:
+        """Sets the assignment of a member."""
+        self.size_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def add_pending(self, member_id: str) -> None:
+        """Adds a member id that was sent with MEMBER_ID_REQUIRED."""
+        assert member_id not in self.pending_joins, member_id
+        self.pending_joins[member_id] = None
+        self.size_bytes += PENDING_MEMBER_BYTES + text_bytes(member_id)
+
+    def remove_pending(self, member_id: str) -> bool:
+        """Removes a member id that has not joined. Returns False if there is no such id."""
+        if member_id not in self.pending_joins:
+            return False
+        del self.pending_joins[member_id]
+        self.size_bytes -= PENDING_MEMBER_BYTES + text_bytes(member_id)
+        return True
 
     def park_join(self, member: ClassicMember, reply_id: int) -> None:
         """Parks the member's JoinGroup. An earlier JoinGroup must have been removed with `take_join`."""
@@ -290,12 +316,16 @@ class ClassicGroup:
         assert self.state is ClassicGroupState.COMPLETING_REBALANCE or all(m.sync_reply_id is None for m in members)
         supported = Counter(protocol.name for member in members for protocol in member.protocols)
         assert +self._supported == supported, (self._supported, supported)
+        pending_bytes = sum(PENDING_MEMBER_BYTES + text_bytes(member_id) for member_id in self.pending_joins)
+        size_bytes = GROUP_BYTES + text_bytes(self.group_id) + pending_bytes + sum(m.size_bytes for m in members)
+        assert self.size_bytes == size_bytes, (self.size_bytes, size_bytes)
 
     def _insert(self, member: ClassicMember) -> None:
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.awaiting_join_count += member.is_awaiting_join
+        self.size_bytes += member.size_bytes
         self._count(member.protocols, 1)
 
     def _take(self, member_id: str) -> ClassicMember:
@@ -304,6 +334,7 @@ class ClassicGroup:
         assert member.sync_reply_id is None, member_id
         if member.instance_id is not None:
             del self.static_members[member.instance_id]
+        self.size_bytes -= member.size_bytes
         self._count(member.protocols, -1)
         return member
 

@@ -34,6 +34,8 @@ from klamm_coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.records.schemas import GroupMetadataValue
+from klamm_coordinator.runtime.accounts import Accounts
+from klamm_coordinator.runtime.byte_shares import NOBODY
 from klamm_coordinator.runtime.timers import Timers
 
 
@@ -47,6 +49,7 @@ class ClassicGroups:
         others: Collection[str],
         has_offsets: Callable[[str], bool],
         settings: GroupSettings,
+        accounts: Accounts,
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         """The groups by group id."""
@@ -54,6 +57,7 @@ class ClassicGroups:
         self._others = others
         self._has_offsets = has_offsets
         self._settings = settings
+        self._accounts = accounts
 
     def describe(self, group_id: str) -> ClassicGroupDescription | None:
         """Returns the description of a group, or None if the group does not exist."""
@@ -65,7 +69,7 @@ class ClassicGroups:
         heartbeats during the load."""
         value = self._stored.get(group_id)
         group = ClassicGroup(group_id) if value is None else ClassicGroup.restore(group_id, value)
-        self.groups[group_id] = group
+        self.put(group)
         for member in group.members.values():
             rebalance.start_session(group, member, turn)
         if value is not None and value.members and value.leader is None:
@@ -76,7 +80,7 @@ class ClassicGroups:
     def adopt(self, group: ClassicGroup, turn: GroupTurn) -> None:
         """Adds a group that was a consumer group (KIP-848), and begins its first rebalance."""
         assert group.group_id not in self.groups, group.group_id
-        self.groups[group.group_id] = group
+        self.put(group)
         for member in group.members.values():
             rebalance.start_session(group, member, turn)
         rebalance.prepare(group, "the group was a consumer group", turn)
@@ -88,9 +92,10 @@ class ClassicGroups:
 
     def release(self, group_id: str, turn: GroupTurn) -> None:
         """Removes a group that has become a consumer group (KIP-848), with its timers."""
-        group = self.groups.pop(group_id, None)
+        group = self.groups.get(group_id)
         if group is None:
             return
+        self.drop(group_id)
         for member_id in (*group.members, *group.pending_joins):
             turn.timers.cancel(SessionTimer(group_id, member_id))
         turn.timers.cancel(JoinTimer(group_id))
@@ -100,6 +105,7 @@ class ClassicGroups:
         """Asserts the invariants that the module's docstring lists."""
         for group in self.groups.values():
             group.check_invariants()
+            assert group.counted_bytes == group.size_bytes, (group.counted_bytes, group.size_bytes)
             for member in group.members.values():
                 timer = SessionTimer(group.group_id, member.member_id)
                 assert timer in timers or member.survives_session_end(), timer
@@ -114,6 +120,11 @@ class ClassicGroups:
 
     def join(self, request: JoinGroup, turn: GroupTurn) -> None:
         """Handles a JoinGroup. Creates the group if necessary."""
+        self._accounts.requester = request.user
+        self._join(request, turn)
+        self._accounts.requester = NOBODY
+
+    def _join(self, request: JoinGroup, turn: GroupTurn) -> None:
         group = self.groups.get(request.group_id)
         if group is None and not request.member_id:
             group = self.create(request.group_id, turn)
@@ -124,7 +135,8 @@ class ClassicGroups:
             reply = JoinReply(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
             turn.reply(request.reply_id, reply)
             return
-        handle_join(group, request, turn)
+        handle_join(group, request, turn, self._accounts)
+        self.settle(group)
         self.forget_if_unused(group.group_id)
 
     def sync(self, request: SyncGroup, turn: GroupTurn) -> None:
@@ -133,7 +145,8 @@ class ClassicGroups:
         if group is None:
             turn.reply(request.reply_id, SyncReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            handle_sync(group, request, turn)
+            handle_sync(group, request, turn, self._accounts)
+            self.settle(group)
 
     def heartbeat(self, request: Heartbeat, turn: GroupTurn) -> None:
         """Handles a member's heartbeat."""
@@ -151,6 +164,7 @@ class ClassicGroups:
             turn.reply(request.reply_id, LeaveReply(members=errors))
         else:
             session.handle_leave(group, request, turn)
+            self.settle(group)
             self.forget_if_unused(group.group_id)
 
     # Timers and the results of writes
@@ -161,11 +175,13 @@ class ClassicGroups:
         match timer:
             case SessionTimer(_, member_id):
                 session.on_session_timer(group, member_id, turn)
-                self.forget_if_unused(group.group_id)
             case JoinTimer():
                 rebalance.on_join_timer(group, turn)
             case SyncTimer():
                 rebalance.on_sync_timer(group, turn)
+        self.settle(group)
+        if isinstance(timer, SessionTimer):
+            self.forget_if_unused(group.group_id)
 
     def follow(self, then: AssignmentStored | StaticMemberStored, error: ErrorCode, turn: GroupTurn) -> None:
         """Carries out the follow-up of a group's write, which is stored if there is no error."""
@@ -177,6 +193,7 @@ class ClassicGroups:
                 on_assignment_stored(group, then, error, turn)
             case StaticMemberStored():
                 on_static_member_stored(group, then, error, turn)
+        self.settle(group)
 
     # Groups
 
@@ -185,8 +202,25 @@ class ClassicGroups:
         if len(self.groups) + len(self._others) >= self._settings.group_count_max:
             return None
         group = ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms)
-        self.groups[group_id] = group
+        self.put(group)
         return group
+
+    def put(self, group: ClassicGroup) -> None:
+        """Adds a group, or replaces the one with its id."""
+        if group.group_id in self.groups:
+            self.drop(group.group_id)
+        self.groups[group.group_id] = group
+        self.settle(group)
+
+    def drop(self, group_id: str) -> None:
+        """Removes a group, and gives its memory back."""
+        group = self.groups.pop(group_id)
+        self._accounts.add(group_id, -group.counted_bytes)
+
+    def settle(self, group: ClassicGroup) -> None:
+        """Counts the group's present size. Every caller that may have changed the size calls this."""
+        self._accounts.add(group.group_id, group.size_bytes - group.counted_bytes)
+        group.counted_bytes = group.size_bytes
 
     def forget_if_unused(self, group_id: str) -> None:
         """Removes a group that has no members, no stored record and no offsets."""
@@ -198,4 +232,4 @@ class ClassicGroups:
             and group_id not in self._stored
             and not self._has_offsets(group_id)
         ):
-            del self.groups[group_id]
+            self.drop(group_id)

@@ -13,6 +13,7 @@ Follows Kafka's GroupMetadataManager.classicGroupJoinToClassicGroup.
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 from klamm.errors import ErrorCode
 from klamm_coordinator.classic.follow_ups import StaticMemberStored
@@ -32,9 +33,14 @@ from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.classic.timers import SessionTimer
 from klamm_coordinator.groups.turn import GroupTurn, new_member_id
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
+from klamm_coordinator.runtime.accounts import Accounts
+from klamm_coordinator.runtime.byte_shares import BEGIN, CONTINUE
+
+GROUP_SHARE: Final = 8
+"""The members of one group may take this part of the memory of all groups: an eighth."""
 
 
-def handle_join(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+def handle_join(group: ClassicGroup, request: JoinGroup, turn: GroupTurn, accounts: Accounts) -> None:
     """Answers, parks or refuses the join."""
     member_id = request.member_id
     if group.state is ClassicGroupState.DEAD:
@@ -43,14 +49,16 @@ def handle_join(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> Non
         _refuse_for_size(group, request, turn)
     elif not group.supports(request.protocol_type, request.protocols):
         _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, turn)
+    elif (error := _member_error(group, request)) is not ErrorCode.NONE:
+        _refuse(request, error, turn)
+    elif not _may_grow(group, request, turn, accounts):
+        turn.reply(request.reply_id, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=member_id))
     elif not member_id and request.instance_id is None:
         _join_dynamic(group, request, turn)
     elif not member_id:
         _join_static(group, request, turn)
     elif member_id in group.pending_joins and request.instance_id is None:
         _add_member(group, request, member_id, turn)
-    elif (error := group.member_error(member_id, request.instance_id)) is not ErrorCode.NONE:
-        _refuse(request, error, turn)
     else:
         _rejoin(group, group.members[member_id], request, turn)
 
@@ -90,8 +98,36 @@ def _has_room_for(group: ClassicGroup, member_id: str, size_max: int) -> bool:
             return member is not None or len(group.members) < size_max
 
 
+def _member_error(group: ClassicGroup, request: JoinGroup) -> ErrorCode:
+    """Returns the error if the request names a member that may not join, otherwise NONE."""
+    is_new = not request.member_id or (request.member_id in group.pending_joins and request.instance_id is None)
+    return ErrorCode.NONE if is_new else group.member_error(request.member_id, request.instance_id)
+
+
+def _may_grow(group: ClassicGroup, request: JoinGroup, turn: GroupTurn, accounts: Accounts) -> bool:
+    """Returns True if there is room for the member's names and metadata. A member whose metadata do not grow always has
+    room.
+
+    A new member is refused before it gets an id, so that it need not ask twice. The metadata of one group have a bound
+    of their own, because the leader's answer contains all of them."""
+    member = group.members.get(request.member_id or group.static_members.get(request.instance_id or "", ""))
+    wanted_bytes = ClassicMember.from_request(request, request.member_id or request.client_id).size_bytes
+    if member is not None:
+        added_bytes = wanted_bytes - member.size_bytes + len(member.assignment)
+    else:
+        added_bytes = wanted_bytes
+    group_max_bytes = accounts.shares.max_bytes // GROUP_SHARE
+    is_admitted = added_bytes <= 0 or (
+        group.size_bytes + added_bytes <= group_max_bytes
+        and accounts.admits(group.group_id, added_bytes, BEGIN if member is None else CONTINUE)
+    )
+    if not is_admitted:
+        accounts.refuse("group", group.group_id, added_bytes, turn)
+    return is_admitted
+
+
 def _refuse_for_size(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
-    group.pending_joins.pop(request.member_id, None)
+    group.remove_pending(request.member_id)
     turn.timers.cancel(SessionTimer(group.group_id, request.member_id))
     member = group.members.get(request.member_id)
     if member is not None:
@@ -119,7 +155,7 @@ def _give_member_id(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) ->
         _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)
         return
     member_id = new_member_id(request.client_id, turn.rng)
-    group.pending_joins[member_id] = None
+    group.add_pending(member_id)
     turn.schedule(SessionTimer(group.group_id, member_id), request.session_timeout_ms)
     turn.reply(request.reply_id, JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
 

@@ -6,6 +6,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from klamm_coordinator.classic.messages import JoinGroup, Protocol
+from klamm_coordinator.classic.subscription import topic_count_max
+from klamm_coordinator.groups.sizes import MEMBER_BYTES, PROTOCOL_BYTES, TOPIC_BYTES, text_bytes
 
 
 @dataclass(slots=True)
@@ -43,6 +45,18 @@ class ClassicMember:
             protocols=request.protocols,
             join_reply_id=request.reply_id,
             is_new=True,
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that the member takes, in bytes."""
+        names = (self.member_id, self.instance_id, self.client_id, self.client_host)
+        return (
+            MEMBER_BYTES
+            + sum(map(text_bytes, names))
+            + sum(PROTOCOL_BYTES + text_bytes(one.name) + len(one.metadata) for one in self.protocols)
+            + TOPIC_BYTES * max((topic_count_max(one.metadata) for one in self.protocols), default=0)
+            + len(self.assignment)
         )
 
     @property

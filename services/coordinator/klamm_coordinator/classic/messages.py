@@ -38,6 +38,8 @@ class JoinGroup:
     """The member's protocols in order of preference."""
     reason: str
     """The reason for the join, as the client gives it (KIP-800)."""
+    user: str = ""
+    """The user for whom the memory of the group counts, if the request creates it."""
     joins_without_id: bool = False
     """True if a member with an empty `member_id` joins at once. False if it gets an id first and then asks again
     (KIP-394)."""

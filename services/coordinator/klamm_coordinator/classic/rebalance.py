@@ -31,7 +31,7 @@ def prepare(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
     """Starts a rebalance: all members have to join again."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
-            member.assignment = b""
+            group.set_assignment(member, b"")
         answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
     group.pending_syncs.clear()
     turn.timers.cancel(SyncTimer(group.group_id))

@@ -46,8 +46,7 @@ def _heartbeat(group: ClassicGroup, request: Heartbeat, turn: GroupTurn) -> Erro
 
 def on_session_timer(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
     """Removes a member, or a member id that never joined, after its session timeout."""
-    if member_id in group.pending_joins:
-        del group.pending_joins[member_id]
+    if group.remove_pending(member_id):
         _end_join_if_nobody_is_missing(group, turn)
         return
     member = group.members[member_id]
@@ -87,8 +86,7 @@ def _leave(group: ClassicGroup, leaver: Leaver, turn: GroupTurn) -> ErrorCode:
     member_id = leaver.member_id
     if not member_id and leaver.instance_id is not None:
         member_id = group.static_members.get(leaver.instance_id, "")
-    if member_id in group.pending_joins:
-        del group.pending_joins[member_id]
+    if group.remove_pending(member_id):
         turn.timers.cancel(SessionTimer(group.group_id, member_id))
         return ErrorCode.NONE
     error = group.member_error(member_id, leaver.instance_id)

@@ -18,6 +18,8 @@ from klamm.model import TopicPartition
 from klamm_coordinator.records.codec import SchemaError, SchemaReader
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+_COUNT_START, _NAMES_START = 2, 6
+"""The positions of the number of topics and of the first name. A name has two bytes at least, for its length."""
 HIGHEST_VERSION = 3
 """The newest version that this module knows. A later version begins with the same fields."""
 
@@ -53,6 +55,15 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     except SchemaError:
         return None
     return frozenset(topics)
+
+
+def topic_count_max(metadata: bytes) -> int:
+    """Returns the most topics that this metadata can name. Does not read their names."""
+    names_bytes = len(metadata) - _NAMES_START
+    if names_bytes <= 0:
+        return 0
+    count = int.from_bytes(metadata[_COUNT_START:_NAMES_START], "big", signed=True)
+    return max(0, min(count, names_bytes // 2))
 
 
 def read_subscription(metadata: bytes) -> Subscription:

@@ -20,9 +20,11 @@ from klamm_coordinator.classic.rebalance import (
 from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
+from klamm_coordinator.runtime.accounts import Accounts
+from klamm_coordinator.runtime.byte_shares import CONTINUE
 
 
-def handle_sync(group: ClassicGroup, request: SyncGroup, turn: GroupTurn) -> None:
+def handle_sync(group: ClassicGroup, request: SyncGroup, turn: GroupTurn, accounts: Accounts) -> None:
     """Answers, parks or refuses the sync."""
     error = _refusal(group, request)
     if error is not ErrorCode.NONE:
@@ -41,7 +43,7 @@ def handle_sync(group: ClassicGroup, request: SyncGroup, turn: GroupTurn) -> Non
     answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
     member.sync_reply_id = request.reply_id
     if group.leader == member.member_id:
-        _store_assignments(group, request, turn)
+        _store_assignments(group, request, turn, accounts)
 
 
 def on_assignment_stored(group: ClassicGroup, stored: AssignmentStored, error: ErrorCode, turn: GroupTurn) -> None:
@@ -53,12 +55,12 @@ def on_assignment_stored(group: ClassicGroup, stored: AssignmentStored, error: E
         return
     if error is not ErrorCode.NONE:
         for member in group.members.values():
-            member.assignment = b""
+            group.set_assignment(member, b"")
         answer_syncs(group, error, turn)
         prepare(group, f"the assignments could not be stored ({error.name})", turn)
         return
     for member in group.members.values():
-        member.assignment = stored.assignments.get(member.member_id, b"")
+        group.set_assignment(member, stored.assignments.get(member.member_id, b""))
     answer_syncs(group, ErrorCode.NONE, turn)
     group.transition_to(ClassicGroupState.STABLE, turn.now.wall_ms)
     turn.note(f"the group is stable, group={group.group_id} generation={group.generation_id} state=Stable")
@@ -80,11 +82,15 @@ def _refusal(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
     return ErrorCode.NONE if is_consistent else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def _store_assignments(group: ClassicGroup, request: SyncGroup, turn: GroupTurn) -> None:
+def _store_assignments(group: ClassicGroup, request: SyncGroup, turn: GroupTurn, accounts: Accounts) -> None:
     """Stores the leader's assignments. Drops those of unknown members, and stores an empty assignment for members
-    without one."""
+    without one. Without room for them, all members have to join again, as after a write that failed."""
     assignments = {member_id: assignment for member_id, assignment in request.assignments if member_id in group.members}
-    turn.append(
-        (GroupRecord(GroupMetadataKey(group.group_id), group.to_value(assignments)),),
-        then=AssignmentStored(group_id=group.group_id, generation_id=group.generation_id, assignments=assignments),
-    )
+    then = AssignmentStored(group_id=group.group_id, generation_id=group.generation_id, assignments=assignments)
+    value = group.to_value(assignments)
+    added_bytes = sum(map(len, assignments.values())) - sum(len(one.assignment) for one in group.members.values())
+    if accounts.admits(group.group_id, added_bytes, CONTINUE):
+        turn.append((GroupRecord(GroupMetadataKey(group.group_id), value),), then=then)
+    else:
+        accounts.refuse("group", group.group_id, added_bytes, turn)
+        on_assignment_stored(group, then, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)

@@ -27,7 +27,15 @@ from klamm_coordinator.classic.subscription import (
 )
 from klamm_coordinator.consumer.change import GroupChange
 from klamm_coordinator.consumer.group import UNJOINED, ConsumerGroup
-from klamm_coordinator.consumer.subscribe import check_instance, check_room, return_as, subscribes_otherwise
+from klamm_coordinator.consumer.subscribe import (
+    Room,
+    added_bytes,
+    check_instance,
+    check_room,
+    replaced_member,
+    return_as,
+    subscribes_otherwise,
+)
 from klamm_coordinator.consumer.upgrade import topic_id_partitions
 from klamm_coordinator.records.codec import SchemaError
 from klamm_coordinator.records.consumer_group_schemas import (
@@ -41,12 +49,15 @@ from klamm_coordinator.records.consumer_group_schemas import (
 )
 
 
-def join(change: GroupChange, request: JoinGroup, member_id: str, *, size_max: int) -> None:
+def join(change: GroupChange, request: JoinGroup, member_id: str, room: Room, *, size_max: int) -> None:
     """Applies the JoinGroup to the group. The member has this id, which is new if the request has none.
 
     Raises a BrokerError if the join is refused."""
     check_room(change.group, member_id, request.instance_id, size_max)
     subscription = check_protocols(change.group, request)
+    replaced_id = replaced_member(change.group, request.instance_id, member_id)
+    if replaced_id is not None:
+        _check_memory(change.group, request, subscription, replaced_id, room)
     if request.instance_id is not None:
         _take_instance(change, request, request.instance_id, member_id)
     former = change.group.members.get(member_id)
@@ -54,6 +65,8 @@ def join(change: GroupChange, request: JoinGroup, member_id: str, *, size_max: i
         raise ErrorCode.UNKNOWN_MEMBER_ID.exception(
             f"{member_id!r} is not a member of group {request.group_id!r}, but has {len(subscription.owned)} partitions"
         )
+    if replaced_id is None:
+        _check_memory(change.group, request, subscription, member_id, room)
     member = _said(former, request, subscription)
     if former != member:
         change.write(MemberKey(change.group_id, member_id), member)
@@ -61,6 +74,15 @@ def join(change: GroupChange, request: JoinGroup, member_id: str, *, size_max: i
         change.write(CurrentKey(change.group_id, member_id), UNJOINED)
     if former is None or subscribes_otherwise(former, member):
         change.bump_epoch()
+
+
+def _check_memory(
+    group: ConsumerGroup, request: JoinGroup, subscription: Subscription, former_id: str, room: Room
+) -> None:
+    former = group.members.get(former_id)
+    member = _said(former, request, subscription)
+    if former != member:
+        room(added_bytes(group, former, member, request.topics), is_new=former is None)
 
 
 def check_protocols(group: ConsumerGroup, request: JoinGroup) -> Subscription:

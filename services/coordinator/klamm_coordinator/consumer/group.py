@@ -21,6 +21,16 @@ from collections.abc import Iterable
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
+from klamm_coordinator.groups.sizes import (
+    GROUP_BYTES,
+    PARTITION_BYTES,
+    TOPIC_BYTES,
+    consumer_member_bytes,
+    current_bytes,
+    regex_bytes,
+    text_bytes,
+    texts_bytes,
+)
 from klamm_coordinator.records.consumer_group_schemas import (
     NO_PARTITIONS,
     ConsumerGroupKey,
@@ -80,6 +90,8 @@ class ConsumerGroup:
         `currents`."""
         self.static_members: dict[str, str] = {}
         """The ids of the static members, by group.instance.id. Derived from `members`."""
+        self.size_bytes = GROUP_BYTES + text_bytes(group_id)
+        """The memory that the group takes, in bytes, without its offsets."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConsumerGroup) and self._stored() == other._stored()
@@ -97,6 +109,7 @@ class ConsumerGroup:
         other.regexes = self.regexes.copy()
         other.owners = self.owners.copy()
         other.static_members = self.static_members.copy()
+        other.size_bytes = self.size_bytes
         return other
 
     # Properties
@@ -209,19 +222,23 @@ class ConsumerGroup:
             case TargetEpochKey(), TargetEpoch(epoch):
                 self.assignment_epoch = epoch
             case PartitionMetadataKey(), PartitionMetadata(topics):
+                self.size_bytes -= texts_bytes(self.topics, TOPIC_BYTES)
                 self.topics = {topic.name: topic for topic in topics}
+                self.size_bytes += texts_bytes(self.topics, TOPIC_BYTES)
             case MemberKey(member_id=member_id), ConsumerMemberMetadata() | None as member:
                 self._set_member(member_id, member)
             case CurrentKey(member_id=member_id), Current() | None as current:
                 self._set_current(member_id, current)
             case TargetKey(member_id=member_id), Target(partitions):
+                self.size_bytes += PARTITION_BYTES * (len(partitions) - len(self.target(member_id)))
                 self.targets[member_id] = partitions
             case TargetKey(member_id=member_id), None:
-                self.targets.pop(member_id, None)
+                self.size_bytes -= PARTITION_BYTES * len(self.targets.pop(member_id, ()))
             case RegexKey(regex=regex), ResolvedRegex() as resolved:
+                self.size_bytes += regex_bytes(regex, resolved) - regex_bytes(regex, self.regexes.get(regex))
                 self.regexes[regex] = resolved
             case RegexKey(regex=regex), None:
-                self.regexes.pop(regex, None)
+                self.size_bytes -= regex_bytes(regex, self.regexes.pop(regex, None))
             case GroupEpochKey() | TargetEpochKey() | PartitionMetadataKey(), None:
                 pass  # the group is being deleted
             case _:
@@ -241,9 +258,22 @@ class ConsumerGroup:
         assert self.targets.keys() <= self.members.keys(), (list(self.targets), list(self.members))
         static = {one.instance_id: member_id for member_id, one in self.members.items() if one.instance_id is not None}
         assert static == self.static_members, (static, self.static_members)
+        assert self.size_bytes == self.counted_bytes(), (self.size_bytes, self.counted_bytes())
         assert self.assignment_epoch <= self.epoch, (self.assignment_epoch, self.epoch)
         targeted = [partition for target in self.targets.values() for partition in target]
         assert len(targeted) == len(set(targeted)), "two members are to have a partition"
+
+    def counted_bytes(self) -> int:
+        """Returns `size_bytes`, counted part by part, for tests."""
+        return (
+            GROUP_BYTES
+            + text_bytes(self.group_id)
+            + texts_bytes(self.topics, TOPIC_BYTES)
+            + sum(_member_bytes(member_id, member) for member_id, member in self.members.items())
+            + sum(PARTITION_BYTES * len(target) for target in self.targets.values())
+            + sum(map(current_bytes, self.currents.values()))
+            + sum(regex_bytes(regex, resolved) for regex, resolved in self.regexes.items())
+        )
 
     def _stored(self) -> tuple[object, ...]:
         return (
@@ -253,11 +283,13 @@ class ConsumerGroup:
 
     def _set_member(self, member_id: str, member: ConsumerMemberMetadata | None) -> None:
         former = self.members.pop(member_id, None)
+        self.size_bytes -= _member_bytes(member_id, former)
         instance_id = None if former is None else former.instance_id
         # A successor may have taken the instance already.
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
         if member is not None:
+            self.size_bytes += _member_bytes(member_id, member)
             self.members[member_id] = member
             if member.instance_id is not None:
                 self.static_members[member.instance_id] = member_id
@@ -266,6 +298,7 @@ class ConsumerGroup:
         """Sets a member's current assignment. In a log that is being compacted, the next owner's record may come before
         the record that revokes the partition. The later record counts."""
         former = self.currents.pop(member_id, None)
+        self.size_bytes += current_bytes(current) - current_bytes(former)
         self._disown(member_id, () if former is None else former.owned)
         if current is not None:
             self.currents[member_id] = current
@@ -275,3 +308,7 @@ class ConsumerGroup:
         for partition in partitions:
             if self.owners.get(partition) == member_id:
                 del self.owners[partition]
+
+
+def _member_bytes(member_id: str, member: ConsumerMemberMetadata | None) -> int:
+    return 0 if member is None else text_bytes(member_id) + consumer_member_bytes(member)

@@ -51,7 +51,7 @@ from klamm_coordinator.consumer.messages import (
     FenceMember,
 )
 from klamm_coordinator.consumer.reconcile import next_current
-from klamm_coordinator.consumer.subscribe import refresh_topics, subscribe
+from klamm_coordinator.consumer.subscribe import Room, refresh_topics, subscribe
 from klamm_coordinator.consumer.target import update_target
 from klamm_coordinator.consumer.timers import (
     ConsumerJoinTimer,
@@ -66,6 +66,8 @@ from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.groups.turn import GroupTurn, new_member_id
 from klamm_coordinator.records.consumer_group_schemas import CurrentKey, MemberKey, Partitions
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
+from klamm_coordinator.runtime.accounts import Accounts
+from klamm_coordinator.runtime.byte_shares import BEGIN, CONTINUE, NOBODY
 from klamm_coordinator.runtime.timers import Timers
 
 RECORDS_PER_WRITE = 1_000
@@ -103,10 +105,12 @@ class ConsumerGroups:
         classic: ClassicGroups,
         has_offsets: Callable[[str], bool],
         settings: GroupSettings,
+        accounts: Accounts,
     ) -> None:
         self._values = values
         self._classic = classic
         self._settings = settings
+        self._accounts = accounts
         self._has_offsets = has_offsets
         self._busy: set[str] = set()
         """Groups with a write under way."""
@@ -297,6 +301,7 @@ class ConsumerGroups:
             queue.extendleft(reversed(self._finish(batch, turn)))
             if queue:
                 self._queues[group_id] = queue
+        self._accounts.requester = NOBODY
 
     def _goes_alone(self, request: Waiting, batch: _Batch) -> bool:
         """Returns True if the request is not about the members of a consumer group, and so cannot be in a batch."""
@@ -324,6 +329,8 @@ class ConsumerGroups:
                 self._classic.leave(request, turn)
 
     def _take(self, request: Waiting, batch: _Batch, turn: GroupTurn) -> None:
+        if isinstance(request, ConsumerGroupHeartbeat | JoinGroup):
+            self._accounts.requester = request.user
         match request:
             case ConsumerGroupHeartbeat():
                 try:
@@ -359,7 +366,7 @@ class ConsumerGroups:
         if classic is not None:
             upgrade(change, classic, request.topics)
         try:
-            subscribe(change, request, member_id, size_max=self._settings.consumer_size_max)
+            subscribe(change, request, member_id, self._room(change, turn), size_max=self._settings.consumer_size_max)
         except BrokerError:
             if classic is not None:
                 batch.change = GroupChange(ConsumerGroup(request.group_id))
@@ -408,8 +415,28 @@ class ConsumerGroups:
             classic_members.check_protocols(batch.change.group, request)
             turn.reply(request.reply_id, JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
             return
-        classic_members.join(batch.change, request, member_id, size_max=self._settings.consumer_size_max)
+        room = self._room(batch.change, turn)
+        classic_members.join(batch.change, request, member_id, room, size_max=self._settings.consumer_size_max)
         batch.joins.append((request, member_id))
+
+    def _room(self, change: GroupChange, turn: GroupTurn) -> Room:
+        """Returns the check whether there is memory for a member that joins, or whose subscription changes.
+
+        The check counts what other requests of the same write add, too."""
+
+        def check(added_bytes: int, *, is_new: bool) -> None:
+            pending_bytes = max(0, change.group.size_bytes - change.durable.size_bytes)
+            if added_bytes <= 0 or self._accounts.admits(
+                change.group_id, pending_bytes + added_bytes, BEGIN if is_new else CONTINUE
+            ):
+                return
+            self._accounts.refuse("group", change.group_id, added_bytes, turn)
+            raise ErrorCode.GROUP_MAX_SIZE_REACHED.exception(
+                f"the coordinator has no memory for {added_bytes} more bytes of group {change.group_id!r}, because"
+                f" the user of this group holds its share of {self._accounts.shares.setting}"
+            )
+
+        return check
 
     def _finish(self, batch: _Batch, turn: GroupTurn) -> list[JoinGroup]:
         """Writes the batch, or answers it if it changes nothing. Returns the joins that have to wait for the write."""
@@ -532,7 +559,7 @@ class ConsumerGroups:
         elif downgraded is not None:
             self._classic.adopt(downgraded, turn)
         elif self._has_offsets(group_id) and group_id not in self._classic.groups:
-            self._classic.groups[group_id] = ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms)
+            self._classic.put(ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms))
 
 
 def _refusal(request: ConsumerGroupHeartbeat, error: BrokerError) -> ConsumerGroupHeartbeatReply:

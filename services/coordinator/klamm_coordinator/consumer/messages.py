@@ -38,6 +38,8 @@ class ConsumerGroupHeartbeat:
     client_host: str
     topics: Topics
     """The topics that this coordinator knows."""
+    user: str = ""
+    """The user for whom the memory of the group counts, if the request creates it."""
 
     @property
     def is_full(self) -> bool:

@@ -17,12 +17,21 @@ group is gone.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final, Protocol
 
 from klamm.errors import ErrorCode
 from klamm_coordinator.consumer.change import GroupChange
 from klamm_coordinator.consumer.group import JOIN_EPOCH, STATIC_LEAVE_EPOCH, UNJOINED, ConsumerGroup
 from klamm_coordinator.consumer.messages import NO_TIMEOUT, ConsumerGroupHeartbeat
 from klamm_coordinator.consumer.patterns import check_pattern, matching
+from klamm_coordinator.groups.sizes import (
+    PARTITION_BYTES,
+    PROTOCOL_BYTES,
+    TOPIC_BYTES,
+    consumer_member_bytes,
+    text_bytes,
+    texts_bytes,
+)
 from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.records.consumer_group_schemas import (
     ConsumerMemberMetadata,
@@ -37,17 +46,35 @@ from klamm_coordinator.records.consumer_group_schemas import (
     TopicMetadata,
 )
 
+ASSIGNED_TWICE: Final = 2
+"""A partition is in the target of one member and in the current assignment of one."""
 
-def subscribe(change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, *, size_max: int) -> None:
+
+class Room(Protocol):
+    """The check whether there is memory for a member."""
+
+    def __call__(self, added_bytes: int, *, is_new: bool) -> None:
+        """Raises GroupMaxSizeReachedError unless the group may have this many more bytes, because of a new member or a
+        member that changes."""
+
+
+def subscribe(
+    change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, room: Room, *, size_max: int
+) -> None:
     """Applies the heartbeat to the group. Raises a BrokerError if the heartbeat is refused."""
     if request.subscribed_topic_regex:
         check_pattern(request.subscribed_topic_regex)
     if request.member_epoch == JOIN_EPOCH:
         check_room(change.group, member_id, request.instance_id, size_max)
+    replaced_id = replaced_member(change.group, request.instance_id, member_id)
+    if replaced_id is not None:
+        _check_memory(change.group, request, replaced_id, room)
     if request.instance_id is None:
         check_epoch(change.group, request, member_id)
     else:
         _take_instance(change, request, request.instance_id, member_id)
+    if replaced_id is None:
+        _check_memory(change.group, request, member_id, room)
     former = change.group.members.get(member_id)
     member = _said(former, request)
     if former is None:
@@ -57,6 +84,39 @@ def subscribe(change: GroupChange, request: ConsumerGroupHeartbeat, member_id: s
         change.write(MemberKey(change.group_id, member_id), member)
     if former is None or subscribes_otherwise(former, member):
         change.bump_epoch()
+
+
+def replaced_member(group: ConsumerGroup, instance_id: str | None, member_id: str) -> str | None:
+    """Returns the id of the member whose instance this member has or asks for, or None if it is this member or none."""
+    owner = None if instance_id is None else group.static_members.get(instance_id)
+    return None if owner == member_id else owner
+
+
+def _check_memory(group: ConsumerGroup, request: ConsumerGroupHeartbeat, former_id: str, room: Room) -> None:
+    former = group.members.get(former_id)
+    member = _said(former, request)
+    if former != member:
+        room(added_bytes(group, former, member, request.topics), is_new=former is None)
+
+
+def added_bytes(
+    group: ConsumerGroup, former: ConsumerMemberMetadata | None, member: ConsumerMemberMetadata, topics: Topics
+) -> int:
+    """Returns the bytes by which the group grows with this member. These are its names and metadata, and the partitions
+    of its topics, unless another member subscribes to a topic already."""
+    regex = member.subscribed_topic_regex
+    names = set(member.subscribed_topic_names)
+    size_bytes = consumer_member_bytes(member) - consumer_member_bytes(former)
+    if regex is not None and regex not in group.regexes:
+        matched = matching(regex, topics.names())
+        names.update(matched)
+        size_bytes += PROTOCOL_BYTES + texts_bytes(matched, TOPIC_BYTES)
+    found = ((name, topics.get(name)) for name in names if name not in group.topics)
+    return size_bytes + sum(
+        TOPIC_BYTES + text_bytes(name) + ASSIGNED_TWICE * PARTITION_BYTES * info.partition_count
+        for name, info in found
+        if info is not None
+    )
 
 
 def refresh_topics(change: GroupChange, topics: Topics, *, wall_ms: int) -> None:

@@ -9,6 +9,8 @@ The members learn from their next heartbeat that they have to join again. (Kafka
 
 from __future__ import annotations
 
+from itertools import chain
+
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm_coordinator.classic.group import ClassicGroup
@@ -114,9 +116,10 @@ def _assigned(classic: ClassicGroup, topics: Topics) -> dict[str, Partitions]:
     several members. Then only the first one keeps it."""
     taken: set[TopicIdPartition] = set()
     assigned: dict[str, Partitions] = dict.fromkeys(classic.members, NO_PARTITIONS)
-    claims = [(member_id, _assignment(classic, one).partitions) for member_id, one in classic.members.items()]
-    claims += [(member_id, _subscription(classic, one).owned) for member_id, one in classic.members.items()]
-    for member_id, claimed in claims:
+    # The claims are made one by one, because together they may take much more memory than the metadata.
+    by_leader = ((member_id, _assignment(classic, one).partitions) for member_id, one in classic.members.items())
+    by_members = ((member_id, _subscription(classic, one).owned) for member_id, one in classic.members.items())
+    for member_id, claimed in chain(by_leader, by_members):
         partitions = topic_id_partitions(claimed, topics) - taken
         taken |= partitions
         assigned[member_id] |= partitions

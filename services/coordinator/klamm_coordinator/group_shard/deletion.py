@@ -5,11 +5,13 @@ A group is Dead while its tombstones are being written. If the write fails, it g
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.classic.timers import SessionTimer
 from klamm_coordinator.consumer.groups import ConsumerGroups
@@ -26,8 +28,6 @@ TOMBSTONES_PER_WRITE = 1_000
 OFFSETS_PER_EXPIRY_TURN = 10_000
 """The offsets that one turn may expire, which takes some milliseconds. A shard may have a million offsets, and
 heartbeats wait during the turn."""
-
-Groups = dict[str, ClassicGroup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class GroupsDeleted:
 
 
 def handle_delete_groups(
-    request: DeleteGroups, groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+    request: DeleteGroups, classic: ClassicGroups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
 ) -> None:
     """Deletes the groups that may be deleted. Sends the answer when their tombstones are stored."""
     errors = []
     doomed = _Doomed()
     for group_id in request.group_ids:
         is_classic = not consumers.has(group_id)
-        error = _delete_error(groups.get(group_id)) if is_classic else consumers.delete_error(group_id)
+        error = _delete_error(classic.groups.get(group_id)) if is_classic else consumers.delete_error(group_id)
         errors.append(error)
         if error is ErrorCode.NONE:
-            doomed.add(group_id, groups, consumers, state, turn)
+            doomed.add(group_id, classic, consumers, state, turn)
     reply = DeleteGroupsReply(errors=tuple(errors))
     if doomed.group_ids:
         doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=request.reply_id, reply=reply), turn)
@@ -67,29 +67,29 @@ def handle_delete_groups(
 
 
 def on_groups_deleted(
-    deleted: GroupsDeleted, error: ErrorCode, groups: Groups, state: GroupShardState, turn: GroupTurn
+    deleted: GroupsDeleted, error: ErrorCode, classic: ClassicGroups, state: GroupShardState, turn: GroupTurn
 ) -> None:
     """Removes the groups after their tombstones were stored, and answers the request. If any part of the tombstones was
     not stored, the groups get their former state again."""
     if error is ErrorCode.NONE and any(group_id in state for group_id in deleted.group_ids):
         error = ErrorCode.UNKNOWN_SERVER_ERROR
     for group_id in deleted.group_ids:
-        group = groups.get(group_id)
+        group = classic.groups.get(group_id)
         if group is None:
             continue  # a consumer group: the replay of its last record removes it
         assert group.state is ClassicGroupState.DEAD, (group_id, group.state)
         if error is ErrorCode.NONE:
-            del groups[group_id]
+            classic.drop(group_id)
             turn.note(f"deleted group={group_id} state=Dead")
         else:
-            groups[group_id] = ClassicGroup.revive(group)
+            classic.put(ClassicGroup.revive(group))
     if deleted.reply_id is not None:
         errors = tuple(code or error for code in deleted.reply.errors)
         turn.reply(deleted.reply_id, DeleteGroupsReply(errors=errors))
 
 
 def expire(
-    group_ids: list[str], groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+    group_ids: list[str], classic: ClassicGroups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
 ) -> None:
     """Deletes expired offsets (KIP-211), and groups that are left with neither members nor offsets.
 
@@ -99,7 +99,7 @@ def expire(
     while group_ids and looked_at < OFFSETS_PER_EXPIRY_TURN:
         group_id = group_ids.pop()
         looked_at += 1 + len(state.offsets.of_group(group_id))
-        _expire_group(group_id, groups, consumers, state, turn, doomed)
+        _expire_group(group_id, classic, consumers, state, turn, doomed)
     if doomed.group_ids:
         reply = DeleteGroupsReply(errors=())
         doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=None, reply=reply), turn)
@@ -108,10 +108,15 @@ def expire(
 
 
 def _expire_group(
-    group_id: str, groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn, doomed: _Doomed
+    group_id: str,
+    classic: ClassicGroups,
+    consumers: ConsumerGroups,
+    state: GroupShardState,
+    turn: GroupTurn,
+    doomed: _Doomed,
 ) -> None:
     retention_ms, wall_ms = turn.settings.offsets_retention_ms, turn.now.wall_ms
-    consumer_group, group = state.consumer_groups.get(group_id), groups.get(group_id)
+    consumer_group, group = state.consumer_groups.get(group_id), classic.groups.get(group_id)
     if consumer_group is not None:
         expired = expired_consumer_partitions(state.offsets, consumer_group, retention_ms=retention_ms, wall_ms=wall_ms)
         is_unused = consumers.delete_error(group_id) is ErrorCode.NONE
@@ -121,12 +126,14 @@ def _expire_group(
         expired = expired_partitions(state.offsets, group, retention_ms=retention_ms, wall_ms=wall_ms)
         is_unused = group.state is ClassicGroupState.EMPTY and not group.pending_joins
     if is_unused and _are_all(expired, group_id, state):
-        doomed.add(group_id, groups, consumers, state, turn)
+        doomed.add(group_id, classic, consumers, state, turn)
     else:
         doomed.records += tombstones(group_id, expired)
 
 
-def delete_offsets_of_topics(topics: frozenset[str], groups: Groups, state: GroupShardState, turn: GroupTurn) -> None:
+def delete_offsets_of_topics(
+    topics: frozenset[str], groups: Collection[str], state: GroupShardState, turn: GroupTurn
+) -> None:
     """Deletes the offsets of deleted topics. A later topic of the same name must not use them."""
     doomed = _Doomed()
     for group_id in sorted({*groups, *state.consumer_groups}):
@@ -158,12 +165,13 @@ class _Doomed:
     decided."""
 
     def add(
-        self, group_id: str, groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+        self, group_id: str, classic: ClassicGroups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
     ) -> None:
         """Adds a whole group, which may be deleted, with its offsets."""
         self.group_ids.append(group_id)
-        if group_id in groups:
-            self.records += _bury(groups[group_id], state, turn)
+        if group_id in classic.groups:
+            self.records += _bury(classic.groups[group_id], state, turn)
+            classic.settle(classic.groups[group_id])
         else:
             self.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id))
             self.last_records.append(consumers.bury(group_id))
@@ -182,9 +190,9 @@ class _Doomed:
 
 def _bury(group: ClassicGroup, state: GroupShardState, turn: GroupTurn) -> list[GroupRecord]:
     """Moves the group to Dead, and returns the tombstones that delete the group and its offsets."""
-    for member_id in group.pending_joins:
+    for member_id in list(group.pending_joins):
         turn.timers.cancel(SessionTimer(group.group_id, member_id))
-    group.pending_joins.clear()
+        group.remove_pending(member_id)
     group.transition_to(ClassicGroupState.DEAD, turn.now.wall_ms)
     offsets = tombstones(group.group_id, state.offsets.partitions_to_delete(group.group_id))
     return [*offsets, GroupRecord(GroupMetadataKey(group.group_id), None)]

@@ -11,6 +11,7 @@ Invariants: those of both kinds of groups; every group that is stored or has off
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any, NamedTuple, assert_never
 
@@ -37,11 +38,14 @@ from klamm_coordinator.group_shard.refusals import Reply, refused, requester_err
 from klamm_coordinator.group_shard.replayer import GroupReplayer
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.sizes import record_bytes
 from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
 from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
 from klamm_coordinator.offsets.rules import OffsetRules
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey
-from klamm_coordinator.records.schemas import GroupRecord
+from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
+from klamm_coordinator.runtime.accounts import Accounts
+from klamm_coordinator.runtime.byte_shares import ByteShares, unbounded
 from klamm_coordinator.runtime.log_write import LogWrite
 from klamm_coordinator.runtime.timers import Timers
 from klamm_coordinator.runtime.write_queue import PendingWrite
@@ -65,15 +69,20 @@ class GroupSummary(NamedTuple):
 class GroupRules:
     """The rules of a shard of groups, for a `ShardRuntime`."""
 
-    def __init__(self, settings: GroupSettings) -> None:
-        self.state = state = GroupShardState()
-        self.classic = ClassicGroups(state.groups, state.consumer_groups, state.offsets.has_any, settings)
-        self.consumers = ConsumerGroups(state.consumer_groups, self.classic, state.offsets.has_any, settings)
-        self.offsets = OffsetRules(state.offsets, self.classic, self.consumers, settings)
+    def __init__(self, settings: GroupSettings, shares: ByteShares | None = None) -> None:
+        """`shares` bound the memory of this shard's groups together with those of other shards."""
+        self._accounts = accounts = Accounts(unbounded() if shares is None else shares)
+        self.state = state = GroupShardState(accounts)
+        has_offsets = state.offsets.has_any
+        self.classic = ClassicGroups(state.groups, state.consumer_groups, has_offsets, settings, accounts)
+        self.consumers = ConsumerGroups(state.consumer_groups, self.classic, has_offsets, settings, accounts)
+        self.offsets = OffsetRules(state.offsets, self.classic, self.consumers, settings, accounts)
         self.write_timeout_ms = settings.commit_timeout_ms
         self._settings = settings
         self._to_expire: list[str] = []
         """The ids of groups whose offsets have not been checked for expiry yet. The next group to check is the last."""
+        self._in_flight: dict[int, tuple[str, int]] = {}
+        """The group of each undecided write with data, and the bytes of its records."""
 
     @property
     def waiting_count(self) -> int:
@@ -112,6 +121,10 @@ class GroupRules:
         self.offsets.start()
         turn.schedule(OffsetExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
 
+    def close(self) -> None:
+        """Gives back the memory of all groups, because the coordinator drops the shard."""
+        self._accounts.close()
+
     # Events
 
     def passes_when_full(self, request: Any) -> bool:
@@ -137,7 +150,7 @@ class GroupRules:
             case DeleteOffsets():
                 self.offsets.delete(event, turn)
             case DeleteGroups():
-                deletion.handle_delete_groups(event, self.classic.groups, self.consumers, self.state, turn)
+                deletion.handle_delete_groups(event, self.classic, self.consumers, self.state, turn)
             case TopicsDeleted():
                 deletion.delete_offsets_of_topics(event.topics, self.classic.groups, self.state, turn)
             case _:
@@ -180,19 +193,31 @@ class GroupRules:
         """Deletes expired offsets of as many groups as one turn may check. The next turns check the other groups."""
         if not self._to_expire:
             self._to_expire = sorted({*self.classic.groups, *self.state.consumer_groups}, reverse=True)
-        deletion.expire(self._to_expire, self.classic.groups, self.consumers, self.state, turn)
+        deletion.expire(self._to_expire, self.classic, self.consumers, self.state, turn)
         delay_ms = 1 if self._to_expire else self._settings.offsets_retention_check_interval_ms
         turn.schedule(OffsetExpiryTimer(), delay_ms)
 
     # Writes
 
     def begin_write(self, write: LogWrite[GroupRecord]) -> None:
-        """Notes that the offsets in the write are in flight."""
-        self.state.offsets.begin(write.records, transactional=write.producer is not None)
+        """Notes that the offsets in the write are in flight, and counts the memory that its records may take."""
+        in_flight_bytes = self.state.offsets.begin(write.records, transactional=write.producer is not None)
+        if not in_flight_bytes and write.records and not isinstance(write.records[0].key, OffsetCommitKey):
+            in_flight_bytes = sum(map(record_bytes, write.records))
+        if in_flight_bytes:
+            group_id = write.records[-1].key.group_id
+            self._in_flight[write.write_id] = group_id, in_flight_bytes
+            self._accounts.add(group_id, in_flight_bytes)
 
     def end_write(self, write: LogWrite[GroupRecord], *, is_appended: bool) -> None:
         """Notes that the write's offsets are no longer in flight. If the write was appended, applies its records and
         marker."""
+        self._end_write(write, is_appended=is_appended)
+        if write.write_id in self._in_flight:
+            group_id, in_flight_bytes = self._in_flight.pop(write.write_id)
+            self._accounts.add(group_id, -in_flight_bytes)
+
+    def _end_write(self, write: LogWrite[GroupRecord], *, is_appended: bool) -> None:
         self.state.offsets.end(write.records, transactional=write.producer is not None)
         if not is_appended:
             return
@@ -220,7 +245,7 @@ class GroupRules:
             case AssignmentStored() | StaticMemberStored():
                 self.classic.follow(then, error, turn)
             case GroupsDeleted():
-                deletion.on_groups_deleted(then, error, self.classic.groups, self.state, turn)
+                deletion.on_groups_deleted(then, error, self.classic, self.state, turn)
             case NoteFailure():
                 if broker_error is not ErrorCode.NONE:
                     turn.note(f"could not append a record, error={broker_error.name} what={then.what}")
@@ -244,3 +269,13 @@ class GroupRules:
         self.consumers.check_invariants(timers)
         for group_id in self.state.group_ids():
             assert (group_id in self.classic.groups) != (group_id in self.state.consumer_groups), group_id
+        self._check_accounts()
+
+    def _check_accounts(self) -> None:
+        """Asserts that the accounts have the size of each group, counted one by one."""
+        sizes = Counter(self.state.sizes())
+        for group_id, in_flight_bytes in self._in_flight.values():
+            sizes[group_id] += in_flight_bytes
+        for group_id, group in self.classic.groups.items():
+            sizes[group_id] += group.size_bytes
+        self._accounts.check_invariants({group_id: size_bytes for group_id, size_bytes in sizes.items() if size_bytes})

@@ -6,10 +6,12 @@ another coordinator has the same state there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm_coordinator.consumer.group import ConsumerGroup
+from klamm_coordinator.groups.sizes import stored_group_bytes
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey, ConsumerGroupValue, GroupEpochKey
 from klamm_coordinator.records.schemas import (
@@ -19,16 +21,20 @@ from klamm_coordinator.records.schemas import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from klamm_coordinator.runtime.accounts import Accounts
+from klamm_coordinator.runtime.byte_shares import unbounded
 
 
 class GroupShardState:
     """The groups of both protocols as last stored, and their offsets."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: Accounts | None = None) -> None:
+        """`accounts` count the memory of the groups. A state that no shard serves needs no accounts."""
+        self._accounts = Accounts(unbounded()) if accounts is None else accounts
         self.groups: dict[str, GroupMetadataValue] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         """The groups of the new protocol (KIP-848)."""
-        self.offsets = ShardOffsets()
+        self.offsets = ShardOffsets(self._accounts)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -54,11 +60,14 @@ class GroupShardState:
             case GroupRecord(OffsetCommitKey(group_id, topic, partition), OffsetCommitValue() | None as value):
                 self.offsets.replay(group_id, TopicPartition(topic, partition), value)
             case GroupRecord(GroupMetadataKey(group_id), GroupMetadataValue() as group):
+                former = self.groups.get(group_id)
                 self.groups[group_id] = group
+                self._accounts.add(group_id, stored_group_bytes(group) - stored_group_bytes(former))
             case GroupRecord(GroupMetadataKey(group_id), None):
-                self.groups.pop(group_id, None)
+                self._accounts.add(group_id, -stored_group_bytes(self.groups.pop(group_id, None)))
             case GroupRecord(GroupEpochKey(group_id), None):
-                self.consumer_groups.pop(group_id, None)
+                gone = self.consumer_groups.pop(group_id, None)
+                self._accounts.add(group_id, 0 if gone is None else -gone.size_bytes)
             case GroupRecord(key, value) if isinstance(key, ConsumerGroupKey):
                 assert not isinstance(value, OffsetCommitValue | GroupMetadataValue), record
                 self._replay_consumer_group(key, value)
@@ -74,12 +83,21 @@ class GroupShardState:
         """Returns the ids of all groups that have a stored record or an offset, sorted."""
         return sorted({*self.groups, *self.consumer_groups, *self.offsets.group_ids()})
 
+    def sizes(self) -> dict[str, int]:
+        """Returns the bytes of each group's stored records and offsets, counted one by one, for tests."""
+        sizes = Counter(self.offsets.sizes())
+        sizes.update({group_id: stored_group_bytes(group) for group_id, group in self.groups.items()})
+        sizes.update({group_id: group.counted_bytes() for group_id, group in self.consumer_groups.items()})
+        return sizes
+
     def _replay_consumer_group(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
         """Applies a record of a consumer group. Any record except a tombstone creates the group if it does not exist,
         because a compacted log may begin with any of them."""
         group = self.consumer_groups.get(key.group_id)
+        counted_bytes = 0 if group is None else group.size_bytes
         if group is None:
             if value is None:
                 return
             group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
         group.replay(key, value)
+        self._accounts.add(key.group_id, group.size_bytes - counted_bytes)

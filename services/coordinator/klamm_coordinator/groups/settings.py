@@ -94,6 +94,15 @@ class GroupSettings(ShardSettings):
         " rejects more with INVALID_REQUEST.",
         name="group.member.metadata.max.bytes",
     )
+    group_metadata_max_bytes: int | None = long(
+        None,
+        at_least=1,
+        doc="How much memory all groups of the coordinator may take, with the metadata of their members and their"
+        " offsets. One user may take three quarters of it for new members, and less while others use it. The"
+        " coordinator rejects further members with GROUP_MAX_SIZE_REACHED, and further offsets with"
+        " INVALID_COMMIT_OFFSET_SIZE.",
+        shown="a quarter of the memory that the process may use",
+    )
     offset_metadata_bytes_max: int = integer(
         4_096,
         at_least=0,

@@ -15,7 +15,14 @@ REQUEST_SECONDS = histograms(
 )
 APPENDS_FAILED = counter("klamm_coordinator_appends_failed", "Writes that failed because the brokers refused them.")
 LOAD_SECONDS = histogram("klamm_coordinator_shard_load_seconds", "Time from a shard's claim to its first answer.")
+GROUP_REFUSALS = counter(
+    "klamm_coordinator_group_refusals", "Requests that were refused because of group.metadata.max.bytes."
+)
 _GAUGES = {
+    "group_metadata_bytes": gauge(
+        "klamm_coordinator_group_metadata_bytes",
+        "Memory that groups and their offsets take, which group.metadata.max.bytes bounds.",
+    ),
     "shards": gauge("klamm_coordinator_shards", "Shards that this coordinator serves."),
     "transactional_ids": gauge(
         "klamm_coordinator_transactional_ids", "Transactional ids in the shards that this coordinator serves."

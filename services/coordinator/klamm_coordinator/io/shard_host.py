@@ -150,6 +150,8 @@ class ShardHost(Generic[RulesT]):
                 future.set_exception(EXCEPTIONS[ErrorCode.NOT_COORDINATOR]())
         if self._carrier is not None:
             self._carrier.forget(self)
+        if self._shard is not None:
+            self._shard.rules.close()
         log.info("shard=%s unloaded", self._name)
 
     # Loading and serving
@@ -192,7 +194,11 @@ class ShardHost(Generic[RulesT]):
                     slice_count = 0
                     await asyncio.sleep(0)
 
-        await self._link.load(start_offset, end_offset, replay)
+        try:
+            await self._link.load(start_offset, end_offset, replay)
+        except BaseException:
+            shard.rules.close()
+            raise
         took_ms = self._clock.monotonic_ms() - started_ms
         LOAD_SECONDS.observe(took_ms / 1000)
         story = f"{shard.rules.summary()} skipped={replayer.skipped_count}"

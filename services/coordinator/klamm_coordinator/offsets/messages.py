@@ -44,6 +44,8 @@ class CommitOffsets:
     producer: TxnProducer | None = None
     """The producer whose transaction includes this commit (KIP-447). Its offsets are valid once the transaction
     commits."""
+    user: str = ""
+    """The user for whom the memory of the group counts, if the request creates it."""
     verification: int | None = None
     """The number of the verification that began before the transaction's coordinator was asked, or None."""
 

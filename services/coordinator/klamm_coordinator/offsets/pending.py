@@ -13,7 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klamm.model import TopicPartition
+from klamm_coordinator.groups.sizes import offset_bytes
 from klamm_coordinator.records.schemas import OffsetCommitValue
+from klamm_coordinator.runtime.accounts import Accounts
 
 
 class _Pending(NamedTuple):
@@ -41,7 +43,8 @@ class _PartitionPending:
 class PendingOffsets:
     """The pending offsets of one shard. Only acknowledged records change them."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
         self._of_group: dict[str, dict[TopicPartition, _PartitionPending]] = {}
         self._of_producer: dict[int, set[tuple[str, TopicPartition]]] = {}
         self._next_order = 0
@@ -78,7 +81,9 @@ class PendingOffsets:
     def add(self, producer_id: int, group_id: str, partition: TopicPartition, value: OffsetCommitValue) -> None:
         """Adds an acknowledged offset of a transaction. It replaces an earlier offset of the same transaction."""
         there = self._of_group.setdefault(group_id, {}).setdefault(partition, _PartitionPending())
+        former = there.by_producer.get(producer_id)
         there.by_producer[producer_id] = _Pending(self._take_order(), value)
+        self._accounts.add(group_id, _size_bytes(partition, value) - _size_bytes(partition, former and former.value))
         self._of_producer.setdefault(producer_id, set()).add((group_id, partition))
 
     def outdate(self, group_id: str, partition: TopicPartition) -> None:
@@ -107,6 +112,7 @@ class PendingOffsets:
     def _take(self, producer_id: int, group_id: str, partition: TopicPartition) -> _Pending:
         partitions = self._of_group[group_id]
         taken = partitions[partition].by_producer.pop(producer_id)
+        self._accounts.add(group_id, -_size_bytes(partition, taken.value))
         if not partitions[partition].by_producer:
             del partitions[partition]
         if not partitions:
@@ -116,6 +122,17 @@ class PendingOffsets:
         if not keys:
             del self._of_producer[producer_id]
         return taken
+
+    def sizes(self) -> dict[str, int]:
+        """Returns the bytes of each group's pending offsets, counted one by one, for tests."""
+        return {
+            group_id: sum(
+                _size_bytes(partition, pending.value)
+                for partition, there in partitions.items()
+                for pending in there.by_producer.values()
+            )
+            for group_id, partitions in self._of_group.items()
+        }
 
     def _take_order(self) -> int:
         order = self._next_order
@@ -129,3 +146,8 @@ class PendingOffsets:
             for group_id, partitions in self._of_group.items()
             for partition, there in partitions.items()
         }
+
+
+def _size_bytes(partition: TopicPartition, value: OffsetCommitValue | None) -> int:
+    """Returns the bytes of a pending offset, 0 for none."""
+    return 0 if value is None else 2 * offset_bytes(partition.topic, value.metadata)

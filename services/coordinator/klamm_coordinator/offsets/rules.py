@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from klamm.errors import ErrorCode
-from klamm.model import TopicPartition
+from klamm.model import TOPIC_NAME_LENGTH_MAX, TopicPartition
 from klamm_coordinator.classic import session
 from klamm_coordinator.classic.group import ClassicGroup
 from klamm_coordinator.classic.groups import ClassicGroups
@@ -14,6 +15,7 @@ from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.consumer.group import ConsumerGroup
 from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.sizes import OFFSET_BYTES
 from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.offsets.admission import TransactionAdmission
 from klamm_coordinator.offsets.messages import (
@@ -28,14 +30,24 @@ from klamm_coordinator.offsets.messages import (
 )
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey, OffsetCommitValue
+from klamm_coordinator.runtime.accounts import Accounts
+from klamm_coordinator.runtime.byte_shares import BEGIN, CONTINUE, NOBODY
 from klamm_coordinator.runtime.log_write import TxnProducer
+
+LARGEST_NAME_BYTES: Final = OFFSET_BYTES + TOPIC_NAME_LENGTH_MAX
+"""The most bytes of an offset without its metadata."""
 
 
 class OffsetRules:
     """Answers requests about the offsets in one shard, for groups of either protocol."""
 
     def __init__(
-        self, store: ShardOffsets, classic: ClassicGroups, consumers: ConsumerGroups, settings: GroupSettings
+        self,
+        store: ShardOffsets,
+        classic: ClassicGroups,
+        consumers: ConsumerGroups,
+        settings: GroupSettings,
+        accounts: Accounts,
     ) -> None:
         self.transactions = TransactionAdmission()
         """The transactions that may write. Callers use `begin_verification` before they ask a transaction's
@@ -44,6 +56,7 @@ class OffsetRules:
         self._classic = classic
         self._consumers = consumers
         self._settings = settings
+        self._accounts = accounts
 
     # Reading
 
@@ -70,17 +83,27 @@ class OffsetRules:
 
     def commit(self, request: CommitOffsets, turn: GroupTurn) -> None:
         """Stores offsets, at once or with their transaction."""
+        self._accounts.requester = request.user
+        self._commit(request, turn)
+        self._accounts.requester = NOBODY
+
+    def _commit(self, request: CommitOffsets, turn: GroupTurn) -> None:
+        times_free = CONTINUE if self._exists(request.group_id) else BEGIN
         error = self._commit_error(request, turn)
         if error is ErrorCode.NONE and request.producer is not None:
             error = self._transaction_error(request.producer, request.verification)
         if error is not ErrorCode.NONE:
             turn.reply(request.reply_id, CommitReply(errors=(error,) * len(request.offsets)))
+            self._classic.forget_if_unused(request.group_id)
             return
         records, errors = _commit_records(
             request,
             metadata_bytes_max=self._settings.offset_metadata_bytes_max,
             wall_ms=turn.now.wall_ms,
         )
+        if not self._have_room(request.group_id, records, times_free, turn):
+            errors = tuple(error or ErrorCode.INVALID_COMMIT_OFFSET_SIZE for error in errors)
+            records = ()
         reply = CommitReply(errors=errors)
         if records:
             if request.producer is not None:
@@ -114,6 +137,25 @@ class OffsetRules:
             turn.append(records, replies=((request.reply_id, reply),))
         else:
             turn.reply(request.reply_id, reply)
+
+    def _have_room(self, group_id: str, records: tuple[GroupRecord, ...], times_free: int, turn: GroupTurn) -> bool:
+        """Returns True if there is memory for the offsets. Offsets that do not make the group larger always have
+        room."""
+        largest_bytes = len(records) * (LARGEST_NAME_BYTES + self._settings.offset_metadata_bytes_max)
+        if self._accounts.admits(group_id, largest_bytes, times_free):
+            return True
+        added_bytes = sum(
+            self._store.added_bytes(group_id, TopicPartition(key.topic, key.partition), value)
+            for key, value in records
+            if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue)
+        )
+        is_admitted = self._accounts.admits(group_id, added_bytes, times_free)
+        if not is_admitted:
+            self._accounts.refuse("group", group_id, added_bytes, turn)
+        return is_admitted
+
+    def _exists(self, group_id: str) -> bool:
+        return group_id in self._classic.groups or self._consumers.get(group_id) is not None
 
     def _commit_error(self, request: CommitOffsets, turn: GroupTurn) -> ErrorCode:
         if self._consumers.get(request.group_id) is not None:

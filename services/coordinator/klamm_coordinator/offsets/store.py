@@ -14,8 +14,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from klamm.model import TopicPartition
+from klamm_coordinator.groups.sizes import OFFSET_BYTES, offset_bytes, text_bytes
 from klamm_coordinator.offsets.pending import PendingOffsets
 from klamm_coordinator.records.schemas import (
+    PLAIN_OFFSET_BYTES,
     GroupRecord,
     OffsetCommitKey,
     OffsetCommitValue,
@@ -23,6 +25,7 @@ from klamm_coordinator.records.schemas import (
     encode_offset_value,
     offset_timestamps,
 )
+from klamm_coordinator.runtime.accounts import Accounts
 
 
 class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
@@ -47,18 +50,20 @@ class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         return len(self._encoded)
 
 
-_NONE = GroupOffsets({})
+_NO_OFFSETS: Mapping[TopicPartition, bytes] = {}
+_NONE = GroupOffsets(_NO_OFFSETS)
 
 
 class ShardOffsets:
     """The offsets of one shard. Replayed records and markers change the durable offsets. `begin` and `end` of writes
     change the offsets in flight."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
         self._committed: dict[str, dict[TopicPartition, bytes]] = {}
-        self._in_flight: dict[str, Counter[TopicPartition]] = {}
+        self._in_flight: dict[str, dict[TopicPartition, int]] = {}
         self._in_flight_of_transactions: Counter[tuple[str, TopicPartition]] = Counter()
-        self.pending = PendingOffsets()
+        self.pending = PendingOffsets(accounts)
 
     def __eq__(self, other: object) -> bool:
         """Returns True if both have the same durable offsets."""
@@ -146,34 +151,66 @@ class ShardOffsets:
         if value is not None:
             if offsets is None:
                 offsets = self._committed[group_id] = {}
+            former = offsets.get(partition)
             offsets[partition] = value
-        elif offsets is not None:
-            offsets.pop(partition, None)
+            if former is None:
+                self._accounts.add(group_id, _size_bytes(partition, value))
+            elif len(former) != len(value):
+                self._accounts.add(group_id, len(value) - len(former))
+        elif offsets is not None and partition in offsets:
+            self._accounts.add(group_id, -_size_bytes(partition, offsets.pop(partition)))
             if not offsets:
                 del self._committed[group_id]
 
-    def begin(self, records: Iterable[GroupRecord], *, transactional: bool = False) -> None:
-        """Notes that these records are being written, so that their offsets are in flight."""
-        for key, _ in records:
+    def added_bytes(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue) -> int:
+        """Returns the bytes by which this offset would make the group larger, 0 if it would not."""
+        former = self._committed.get(group_id, _NO_OFFSETS).get(partition)
+        if former is None:
+            return offset_bytes(partition.topic, value.metadata)
+        return max(0, PLAIN_OFFSET_BYTES + text_bytes(value.metadata) - len(former)) if value.metadata else 0
+
+    def sizes(self) -> dict[str, int]:
+        """Returns the bytes of each group's offsets, counted one by one, for tests."""
+        sizes = Counter(self.pending.sizes())
+        for group_id, encoded in self._committed.items():
+            sizes[group_id] += sum(_size_bytes(partition, value) for partition, value in encoded.items())
+        return sizes
+
+    def begin(self, records: Iterable[GroupRecord], *, transactional: bool = False) -> int:
+        """Notes that these records are being written, so that their offsets are in flight. Returns the bytes by which
+        their offsets will make the group larger."""
+        added_bytes = 0
+        for key, value in records:
             if isinstance(key, OffsetCommitKey):
                 partition = TopicPartition(key.topic, key.partition)
-                counter = self._in_flight.setdefault(key.group_id, Counter())
-                counter[partition] += 1
+                counts = self._in_flight.get(key.group_id)
+                if counts is None:
+                    counts = self._in_flight[key.group_id] = {}
+                counts[partition] = counts.get(partition, 0) + 1
                 if transactional:
                     self._in_flight_of_transactions[key.group_id, partition] += 1
+                if isinstance(value, OffsetCommitValue):
+                    added_bytes += self.added_bytes(key.group_id, partition, value)
+        return added_bytes
 
     def end(self, records: Iterable[GroupRecord], *, transactional: bool = False) -> None:
         """Notes that the write of these records is decided, whether it was appended or not."""
         for key, _ in records:
             if isinstance(key, OffsetCommitKey):
-                counter = self._in_flight[key.group_id]
+                counts = self._in_flight[key.group_id]
                 partition = TopicPartition(key.topic, key.partition)
                 if transactional:
                     self._in_flight_of_transactions[key.group_id, partition] -= 1
                     if not self._in_flight_of_transactions[key.group_id, partition]:
                         del self._in_flight_of_transactions[key.group_id, partition]
-                counter[partition] -= 1
-                if not counter[partition]:
-                    del counter[partition]
-                if not counter:
+                if counts[partition] > 1:
+                    counts[partition] -= 1
+                else:
+                    del counts[partition]
+                if not counts:
                     del self._in_flight[key.group_id]
+
+
+def _size_bytes(partition: TopicPartition, encoded: bytes) -> int:
+    """Returns the bytes of a committed offset. Names of topics are ASCII."""
+    return OFFSET_BYTES + len(partition[0]) + len(encoded)

@@ -54,7 +54,7 @@ _OFFSET_V3_HEAD = struct.Struct(">hqih")
 _OFFSET_V3_TIMESTAMP = struct.Struct(">q")
 _V3 = b"\x00\x03"
 _NO_METADATA = b"\x00\x00"
-_PLAIN_V3_BYTES = _OFFSET_V3_HEAD.size + _OFFSET_V3_TIMESTAMP.size
+PLAIN_OFFSET_BYTES = _OFFSET_V3_HEAD.size + _OFFSET_V3_TIMESTAMP.size
 """The size of a version 3 value without metadata, in bytes."""
 
 
@@ -161,7 +161,7 @@ def decode_key(data: bytes) -> RecordKey | None:
 
 def check_offset_value(data: bytes) -> None:
     """Raises SchemaError if `decode_offset_value` would."""
-    if len(data) != _PLAIN_V3_BYTES or data[:2] != _V3 or data[14:16] != _NO_METADATA:
+    if len(data) != PLAIN_OFFSET_BYTES or data[:2] != _V3 or data[14:16] != _NO_METADATA:
         decode_offset_value(data)
 
 

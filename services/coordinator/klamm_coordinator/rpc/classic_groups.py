@@ -39,7 +39,9 @@ from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.rpc.checks import check_group_id, check_join
 from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.hosts import host_of
 from klamm_coordinator.rpc.seen_topics import seen_by_caller
+from klamm_coordinator.rpc.users import user_of
 from klamm_server.security.session import require
 
 
@@ -57,7 +59,7 @@ class ClassicGroupsRpc:
             require(AclOperation.READ, ResourceType.GROUP, request.group_id)
             check_join(request, self._settings)
             topics = seen_by_caller(self._topics())
-            reply = await self._shards.of_key(request.group_id).ask(_join(request, context.peer(), topics))
+            reply = await self._shards.of_key(request.group_id).ask(_join(request, context, topics))
         except BrokerError as error:
             return JoinGroupResponse(error_code=error.code, error_message=error.message, member_id=request.member_id)
         assert isinstance(reply, JoinReply), reply
@@ -113,19 +115,21 @@ class ClassicGroupsRpc:
         return _leave_response(request, reply)
 
 
-def _join(request: JoinGroupRequest, peer: str, topics: Topics) -> Any:
+def _join(request: JoinGroupRequest, context: CallContext, topics: Topics) -> Any:
+    user = user_of(context, request.client_host)
     return lambda reply_id: JoinGroup(
         reply_id=reply_id,
         group_id=request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id or None,
         client_id=request.client_id,
-        client_host=request.client_host or host_of(peer),
+        client_host=request.client_host or host_of(context.peer()),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms or request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(name=one.name, metadata=one.metadata) for one in request.protocols),
         reason=request.reason,
+        user=user,
         joins_without_id=request.joins_without_id,
         topics=topics,
     )
@@ -171,8 +175,3 @@ def _leave_response(request: LeaveGroupRequest, reply: LeaveReply) -> LeaveGroup
             for one, error in zip(request.members, reply.members, strict=bool(reply.members))
         ],
     )
-
-
-def host_of(peer: str) -> str:
-    """Returns the host of a gRPC peer as Kafka shows it: `/10.0.0.1` for `ipv4:10.0.0.1:50321`."""
-    return "/" + peer.partition(":")[2].rpartition(":")[0].strip("[]")

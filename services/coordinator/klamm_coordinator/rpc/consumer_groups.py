@@ -32,9 +32,10 @@ from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
 from klamm_coordinator.rpc.checks import check_group_id, check_length
-from klamm_coordinator.rpc.classic_groups import host_of
 from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.hosts import host_of
 from klamm_coordinator.rpc.seen_topics import seen_by_caller
+from klamm_coordinator.rpc.users import user_of
 from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may_be_shown, require
 
@@ -63,7 +64,8 @@ class ConsumerGroupsRpc:
             host = self._shards.of_key(request.group_id)
             topics = seen_by_caller(self._topics())
             client_host = request.client_host or host_of(context.peer())
-            reply = await host.ask(lambda reply_id: _heartbeat(reply_id, request, client_host, topics))
+            user = user_of(context, client_host)
+            reply = await host.ask(lambda reply_id: _heartbeat(reply_id, request, client_host, user, topics))
         except BrokerError as error:
             return ConsumerGroupHeartbeatResponse(
                 error_code=error.code, error_message=error.message, member_id=request.member_id
@@ -153,7 +155,7 @@ def _require(is_so: bool, problem: str) -> None:
 
 
 def _heartbeat(
-    reply_id: int, request: ConsumerGroupHeartbeatRequest, client_host: str, topics: Topics
+    reply_id: int, request: ConsumerGroupHeartbeatRequest, client_host: str, user: str, topics: Topics
 ) -> ConsumerGroupHeartbeat:
     names = tuple(request.subscribed_topic_names.names) if request.HasField("subscribed_topic_names") else None
     return ConsumerGroupHeartbeat(
@@ -171,6 +173,7 @@ def _heartbeat(
         client_id=request.client_id,
         client_host=client_host,
         topics=topics,
+        user=user,
     )
 
 

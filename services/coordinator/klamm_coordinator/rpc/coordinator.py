@@ -19,7 +19,7 @@ from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.marker_orders import MarkerOrders
 from klamm_coordinator.io.marker_sender import MarkerSender
-from klamm_coordinator.io.metrics import watch_gauges
+from klamm_coordinator.io.metrics import GROUP_REFUSALS, watch_gauges
 from klamm_coordinator.io.partition_holders import PartitionHolders
 from klamm_coordinator.io.producer_id_supply import ProducerIdSupply
 from klamm_coordinator.io.shard_host import OrderCarrier, ShardHost
@@ -35,6 +35,7 @@ from klamm_coordinator.rpc.ledgers import LedgersRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.transactions import TransactionsRpc
 from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
+from klamm_coordinator.runtime.byte_shares import ByteShares
 from klamm_coordinator.runtime.rules import Rules
 from klamm_coordinator.runtime.shard_runtime import ShardRuntime
 from klamm_coordinator.runtime.shard_topic import ShardTopic
@@ -48,11 +49,14 @@ from klamm_server.rpc.broker_channels import BrokerChannels
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.coordinator_channels import CoordinatorChannels
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.usable_memory import usable_memory_bytes
 
 RulesT = TypeVar("RulesT", bound=Rules)
 LOADS_AT_ONCE = 8
 """How many shards a coordinator loads at once. So loading takes at most this many buffers of
 `offsets.load.buffer.size`, however many shards the coordinator is given."""
+GROUPS_PART = 4
+"""The groups may take this part of the memory that the process may use, unless group.metadata.max.bytes is set."""
 
 
 class Coordinator:
@@ -85,7 +89,12 @@ class Coordinator:
         self._stock = ProducerIdStock()
         self._supply = ProducerIdSupply(self._stock, self._make_producer_ids(transport, controllers), self._rng)
         self._kinds: list[Shards[Any]] = []
-        self.group_shards = self.add_kind(OFFSETS, lambda: GroupRules(config), config.offsets_load_buffer_size)
+        self._group_shares = ByteShares(
+            config.group_metadata_max_bytes or usable_memory_bytes() // GROUPS_PART, "group.metadata.max.bytes"
+        )
+        self.group_shards = self.add_kind(
+            OFFSETS, lambda: GroupRules(config, self._group_shares), config.offsets_load_buffer_size
+        )
         self.transaction_shards = self.add_kind(
             TRANSACTIONS,
             lambda: TransactionRules(config, self._stock),
@@ -143,8 +152,10 @@ class Coordinator:
             open_transactions=lambda: sum(len(rules.ids.open) for rules in self._transaction_rules()),
             prepared_transactions=lambda: sum(rules.ids.prepared_count for rules in self._transaction_rules()),
             untold_transactions=lambda: self._markers.pending_count,
+            group_metadata_bytes=lambda: self._group_shares.held_bytes,
             pending_writes=lambda: sum(shard.pending_write_count for shards in self._kinds for shard in loaded(shards)),
         )
+        GROUP_REFUSALS.set_function(lambda: self._group_shares.refused_count)
         watch_groups(lambda: [shard.rules for shard in loaded(self.group_shards)])
         watch_transactions(self._transaction_rules, self._clock.wall_ms)
 

@@ -30,6 +30,7 @@ from klamm_coordinator.offsets.messages import (
 )
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.users import user_of
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.security.session import may, may_be_shown, require
 
@@ -47,7 +48,7 @@ class OffsetsRpc:
         try:
             require(AclOperation.READ, ResourceType.GROUP, request.group_id)
             check_group_id(request.group_id)
-            reply = await self._shards.of_key(request.group_id).ask(self._commit(request))
+            reply = await self._shards.of_key(request.group_id).ask(self._commit(request, context))
         except BrokerError as error:
             return OffsetCommitResponse(partitions=_results(partitions, [error.code] * len(partitions)))
         assert isinstance(reply, CommitReply), reply
@@ -102,8 +103,9 @@ class OffsetsRpc:
         failed = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(denied)
         return OffsetDeleteResponse(partitions=_results([*partitions, *denied], [*reply.errors, *failed]))
 
-    def _commit(self, request: OffsetCommitRequest) -> Any:
+    def _commit(self, request: OffsetCommitRequest, context: CallContext) -> Any:
         offsets = offsets_to_commit(self._image(), request.offsets)
+        user = user_of(context, request.client_host)
         return lambda reply_id: CommitOffsets(
             reply_id=reply_id,
             group_id=request.group_id,
@@ -111,6 +113,7 @@ class OffsetsRpc:
             member_id=request.member_id,
             instance_id=request.group_instance_id or None,
             offsets=offsets,
+            user=user,
         )
 
 

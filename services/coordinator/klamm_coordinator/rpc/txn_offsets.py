@@ -25,6 +25,7 @@ from klamm_coordinator.offsets.messages import CommitOffsets, CommitReply, EndTr
 from klamm_coordinator.rpc.checks import check_group_id, check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.offsets import offsets_to_commit
+from klamm_coordinator.rpc.users import user_of
 from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.txn_markers import check_marker
@@ -52,7 +53,7 @@ class TxnOffsetsRpc:
             check_group_id(request.group_id)
             check_transactional_id(request.transactional_id)
             check_producer(request.producer_id, request.producer_epoch)
-            errors = await self._commit(self._shards.of_key(request.group_id), request)
+            errors = await self._commit(self._shards.of_key(request.group_id), request, context)
         except BrokerError as error:
             return TxnOffsetCommitResponse(
                 partitions=[_result(each.topic, each.partition, error.code, error.message) for each in request.offsets],
@@ -84,11 +85,14 @@ class TxnOffsetsRpc:
             ]
         )
 
-    async def _commit(self, host: ShardHost[GroupRules], request: TxnOffsetCommitRequest) -> tuple[ErrorCode, ...]:
+    async def _commit(
+        self, host: ShardHost[GroupRules], request: TxnOffsetCommitRequest, context: CallContext
+    ) -> tuple[ErrorCode, ...]:
+        user = user_of(context, request.client_host)
         producer = TxnProducer(request.producer_id, request.producer_epoch)
         transactions = host.rules.offsets.transactions
         if transactions.is_open(producer):
-            return await self._append(host, request, producer, None)
+            return await self._append(host, request, producer, None, user)
         verification = transactions.begin_verification(producer)
         try:
             await self._registry.add(
@@ -97,7 +101,7 @@ class TxnOffsetsRpc:
                 TopicPartition(GROUP_METADATA_TOPIC, host.number),
                 verify_only=request.verify_only,
             )
-            return await self._append(host, request, producer, verification)
+            return await self._append(host, request, producer, verification, user)
         finally:
             transactions.end_verification(verification)
 
@@ -107,6 +111,7 @@ class TxnOffsetsRpc:
         request: TxnOffsetCommitRequest,
         producer: TxnProducer,
         verification: int | None,
+        user: str,
     ) -> tuple[ErrorCode, ...]:
         offsets = offsets_to_commit(self._image(), request.offsets)
         reply = await host.ask(
@@ -119,6 +124,7 @@ class TxnOffsetsRpc:
                 offsets=offsets,
                 producer=producer,
                 verification=verification,
+                user=user,
             )
         )
         assert isinstance(reply, CommitReply), reply

@@ -40,6 +40,10 @@ class Rules(Protocol):
     def start(self, turn: Any) -> None:
         """Builds the state that is not stored, and sets timers, after all records were loaded."""
 
+    def close(self) -> None:
+        """Gives back what the shard shares with others, because the coordinator drops it. The rules get no further
+        call."""
+
     # Events
 
     def passes_when_full(self, request: Any) -> bool:

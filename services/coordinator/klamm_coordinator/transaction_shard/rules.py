@@ -116,6 +116,9 @@ class TransactionRules:
         """Continues decided transactions and sets the shard's timers, after all records were loaded."""
         self._endings.start(turn)
 
+    def close(self) -> None:
+        """Does nothing, because these rules share nothing."""
+
     def passes_when_full(self, request: Any) -> bool:
         """Returns False, because no request is accepted while too many writes wait."""
         return False

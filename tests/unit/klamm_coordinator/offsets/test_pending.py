@@ -14,6 +14,8 @@ from klamm_coordinator.group_shard.events import TopicsDeleted
 from klamm_coordinator.offsets.messages import EndTransaction
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.schemas import OffsetCommitValue
+from klamm_coordinator.runtime.accounts import Accounts
+from klamm_coordinator.runtime.byte_shares import unbounded
 from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
 
 ONE = TxnProducer(1_000, 0)
@@ -322,7 +324,7 @@ def _newest(log: list[_Entry], partition: int) -> int | None:
 @settings(deadline=None, max_examples=200)
 @given(st.lists(STEPS, max_size=25))
 def test_the_newest_decided_offset_record_wins(steps):
-    store, log = ShardOffsets(), []
+    store, log = ShardOffsets(Accounts(unbounded())), []
     for number, (kind, producer_id, partition) in enumerate(steps):
         tp = TopicPartition("t", partition)
         if kind.startswith("end"):
@@ -347,7 +349,7 @@ def test_the_newest_decided_offset_record_wins(steps):
             assert store.is_unstable("g", TopicPartition("t", wanted)) == _is_open(log, wanted)
     for producer_id in PRODUCERS:
         store.end_transaction(producer_id, committed=False)
-    assert store.pending == ShardOffsets().pending
+    assert store.pending == ShardOffsets(Accounts(unbounded())).pending
 
 
 def _is_open(log: list[_Entry], partition: int) -> bool:
