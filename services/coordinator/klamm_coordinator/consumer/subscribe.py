@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Protocol
 
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm_coordinator.consumer.change import GroupChange
 from klamm_coordinator.consumer.group import JOIN_EPOCH, STATIC_LEAVE_EPOCH, UNJOINED, ConsumerGroup
 from klamm_coordinator.consumer.messages import NO_TIMEOUT, ConsumerGroupHeartbeat
@@ -46,6 +46,8 @@ from klamm_coordinator.records.consumer_group_schemas import (
     TopicMetadata,
 )
 
+REGEXES_MAX: Final = 10
+"""The most regular expressions of one group. Its members usually have the same one."""
 ASSIGNED_TWICE: Final = 2
 """A partition is in the target of one member and in the current assignment of one."""
 
@@ -64,6 +66,7 @@ def subscribe(
     """Applies the heartbeat to the group. Raises a BrokerError if the heartbeat is refused."""
     if request.subscribed_topic_regex:
         check_pattern(request.subscribed_topic_regex)
+        _check_regexes(change.group, request.subscribed_topic_regex, member_id)
     if request.member_epoch == JOIN_EPOCH:
         check_room(change.group, member_id, request.instance_id, size_max)
     replaced_id = replaced_member(change.group, request.instance_id, member_id)
@@ -125,7 +128,11 @@ def refresh_topics(change: GroupChange, topics: Topics, *, wall_ms: int) -> None
     group = change.group
     wanted = group.subscribed_regexes()
     for regex in sorted(wanted):
-        resolved = ResolvedRegex(matching(regex, topics.names()), topics.version, wall_ms)
+        try:
+            resolved = ResolvedRegex(matching(regex, topics.names()), topics.version, wall_ms)
+        except BrokerError:
+            # Another program has stored the expression, for example Kafka. The topics that it matched stay.
+            continue
         if regex not in group.regexes or group.regexes[regex].topics != resolved.topics:
             change.write(RegexKey(group.group_id, regex), resolved)
             change.bump_epoch()
@@ -176,6 +183,18 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, si
         raise ErrorCode.GROUP_MAX_SIZE_REACHED.exception(
             f"group {group.group_id!r} has {len(group.members)} members, expected at most {size_max}"
             " (group.consumer.max.size)"
+        )
+
+
+def _check_regexes(group: ConsumerGroup, regex: str, member_id: str) -> None:
+    """Raises InvalidRegularExpressionError if the group's members have too many expressions. All are matched with all
+    topics whenever a topic is created."""
+    others = {one.subscribed_topic_regex for other_id, one in group.members.items() if other_id != member_id}
+    others -= {None, regex}
+    if len(others) >= REGEXES_MAX:
+        raise ErrorCode.INVALID_REGULAR_EXPRESSION.exception(
+            f"the members of group {group.group_id!r} have {len(others)} other regular expressions, expected at most"
+            f" {REGEXES_MAX} in a group"
         )
 
 
