@@ -38,12 +38,12 @@ from klamm_coordinator.offsets.messages import (
     EndTransaction,
 )
 from klamm_coordinator.records.consumer_group_schemas import TopicIdPartition
-from klamm_coordinator.runtime.byte_shares import ByteShares, unbounded
 from klamm_coordinator.runtime.effects import ShardEffects
 from klamm_coordinator.runtime.events import TimePassed, WriteAppended, WriteFailed
 from klamm_coordinator.runtime.log_write import LogWrite, TxnMarker, TxnProducer
 from klamm_coordinator.runtime.shard_runtime import ShardRuntime
 from klamm_coordinator.runtime.timers import Now
+from klamm_server.runtime.byte_shares import ByteShares, unbounded
 
 GROUP = "orders"
 SESSION_MS = 10_000

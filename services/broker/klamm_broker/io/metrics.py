@@ -25,6 +25,13 @@ REQUESTS = counters("klamm_broker_requests", "Calls received.", ["rpc"])
 _ERRORS = counters("klamm_broker_errors", "Errors in answers, counted for each partition.", ["rpc", "error"])
 KAFKA_REQUESTS = counters("klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"])
 
+FETCH_SESSION_BYTES = gauge(
+    "klamm_broker_fetch_session_bytes", "Memory of the fetch sessions, which fetch.session.max.bytes bounds."
+)
+FETCH_SESSION_REFUSALS = counter(
+    "klamm_broker_fetch_session_refusals",
+    "Fetches that were served without a session, or whose session ended, because of fetch.session.max.bytes.",
+)
 _KAFKA_CONNECTIONS = gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.")
 _PARKED = gauges("klamm_broker_parked_requests", "Requests that wait in a purgatory.", ["purgatory"])
 _REQUEST_MEMORY = gauge(

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from klamm.rpc.transport import Transport
 from klamm.security.principal_rules import PrincipalRules
 from klamm.setting import INT_MAX
 from klamm_broker.handlers.handlers import Handlers
+from klamm_broker.io.metrics import FETCH_SESSION_BYTES, FETCH_SESSION_REFUSALS
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.apis import KafkaApis
 from klamm_broker.kafka.fetch_sessions import FetchSessions
@@ -30,9 +32,11 @@ from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener, SecurityProtocol
 from klamm_server.rpc.controllers import Controllers
+from klamm_server.runtime.byte_shares import ByteShares
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import watch
 from klamm_server.runtime.open_files import kafka_connections_max
+from klamm_server.runtime.usable_memory import usable_memory_bytes
 from klamm_server.security.auditor import Auditor
 from klamm_server.security.gate import Gate
 from klamm_server.security.listeners_tls import ListenersTls
@@ -41,6 +45,10 @@ from klamm_server.security.operations import check_of_api
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
 from klamm_server.security.quotas.rate_window import WindowSpan
+
+FETCH_SESSIONS_PART: Final = 16
+"""The fetch sessions may take this part of the memory that the process may use, unless fetch.session.max.bytes is
+set."""
 
 
 class KafkaDoor:
@@ -75,7 +83,13 @@ class KafkaDoor:
             slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=config.min_incremental_fetch_session_eviction_ms,
             rng=random.Random(),
+            shares=ByteShares(
+                config.fetch_session_max_bytes or usable_memory_bytes() // FETCH_SESSIONS_PART,
+                "fetch.session.max.bytes",
+            ),
         )
+        FETCH_SESSION_BYTES.set_function(lambda: sessions.shares.held_bytes)
+        FETCH_SESSION_REFUSALS.set_function(lambda: sessions.shares.refused_count)
         self._room = room = ConnectionRoom(_connections_max(config))
         span = WindowSpan(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self._pace = pace = ConnectionPace(config.max_connection_creation_rate, span)

@@ -18,7 +18,15 @@ from klamm.model import TopicPartition
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
-from klamm_broker.kafka.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSessions, FetchTurn, SessionRequest, Topic
+from klamm_broker.kafka.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSessions,
+    FetchTurn,
+    SessionRequest,
+    Topic,
+)
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.requests import TURN_PARTITIONS_MAX, Request, check_count
 from klamm_broker.kafka.seen_cluster import SeenCluster
@@ -27,6 +35,7 @@ from klamm_broker.kafka.wire import AnswerWriter, Part
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
 from klamm_server.runtime.clock import Clock
 from klamm_server.security.session import CALLER
+from klamm_server.security.users import user_of
 
 _DIVERGING_EPOCH_TAG: Final = 0
 _CURRENT_LEADER_TAG: Final = 1
@@ -164,7 +173,8 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionReq
     query = FetchQuery((), max_wait_ms, min_bytes, max_bytes, reader_terms(replica_id, isolation_level, rack))
     caller = CALLER.get()
     owner = "" if caller is None else caller.principal
-    return query, SessionRequest(session_id, epoch, by_topic_id, changed, forgotten, owner)
+    user = user_of(caller, request.client_host) if epoch == INITIAL_EPOCH else ""
+    return query, SessionRequest(session_id, epoch, by_topic_id, changed, forgotten, owner, user)
 
 
 def _refusal(request: Request, error: BrokerError) -> list[Part]:

@@ -6,9 +6,9 @@ offset differs from the last answer. Partitions with records move to the end of 
 If a client sends another epoch than the next one, it has missed an answer. It is refused and begins a new session.
 
 There are `slots` sessions with at most `PARTITIONS_PER_SLOT` partitions each on average, and `WHOLE_ITEMS_MAX` in one.
-Without room, a client is
-served without a session. A session is evicted for another one if nobody used it for `eviction_ms`, or for a larger
-session if it is older than that. Pure.
+The sessions also have a bound in bytes with a share for each user, because clients choose the names of topics and need
+no topic of that name. Without room, a client is served without a session. A session is evicted for another one if
+nobody used it for `eviction_ms`, or for a larger session if it is older than that. Pure.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
 from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
+from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, ByteShares, Share, unbounded
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 PARTITIONS_PER_SLOT: Final = 1_000
+SESSION_BYTES: Final = 1_000
+PARTITION_BYTES: Final = 500
+"""An upper bound of the memory of a partition in a session, in bytes, without the topic's name."""
 LOOK_AGAIN_MS: Final = 1_000
 """The shortest time between two searches of all sessions for a smaller one, in milliseconds, because a client without a
 session asks for one with every fetch."""
@@ -51,6 +55,8 @@ class SessionRequest(NamedTuple):
     forgotten: Sequence[_Key]
     owner: str = ""
     """The owner of the session. Requests of other owners cannot continue or end the session."""
+    user: str = ""
+    """The user for whom the memory of a new session counts."""
 
 
 class _Followed:
@@ -87,6 +93,10 @@ class _Session:
         self.next_epoch = 1
         self.created_ms = self.used_ms = now_ms
         self.followed: dict[_Key, _Followed] = {}
+        self.size_bytes = SESSION_BYTES
+        """The memory that the session takes."""
+        self.share: Share | None = None
+        """The share of the user for whom the memory counts."""
 
     def take(self, changed: Iterable[tuple[Topic, FetchCursor]]) -> None:
         for topic, wanted in changed:
@@ -94,8 +104,14 @@ class _Session:
             known = self.followed.get(key)
             if known is None:
                 self.followed[key] = _Followed(wanted)
+                self.size_bytes += _partition_bytes(topic)
             else:
                 known.wanted = wanted
+
+    def forget(self, forgotten: Iterable[_Key]) -> None:
+        for key in forgotten:
+            if self.followed.pop(key, None) is not None:
+                self.size_bytes -= _partition_bytes(key[0])
 
     def select(self, keys: Sequence[_Key], answers: Sequence[PartitionAnswer]) -> list[PartitionAnswer]:
         """Returns those of the answers to `keys` that have changes."""
@@ -131,7 +147,8 @@ class FetchTurn(NamedTuple):
 class FetchSessions:
     """All sessions of a broker."""
 
-    def __init__(self, *, slots: int, eviction_ms: int, rng: random.Random) -> None:
+    def __init__(self, *, slots: int, eviction_ms: int, rng: random.Random, shares: ByteShares | None = None) -> None:
+        self.shares = unbounded() if shares is None else shares
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._rng = rng
@@ -167,16 +184,9 @@ class FetchSessions:
         session.next_epoch = 1 if request.epoch == _INT32_MAX else request.epoch + 1
         session.used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
-        self._partition_count -= len(session.followed)
-        session.take(request.changed)
-        for key in request.forgotten:
-            session.followed.pop(key, None)
-        self._partition_count += len(session.followed)
-        is_too_large = len(session.followed) > WHOLE_ITEMS_MAX
-        if is_too_large or self._partition_count > self._slots * PARTITIONS_PER_SLOT:
+        if problem := self._change(session, request):
             self._drop(session)
-            reason = f"it has more than {WHOLE_ITEMS_MAX}" if is_too_large else "all sessions together have too many"
-            raise _SessionNotFoundError(f"fetch session {session.id} was closed, because {reason} partitions")
+            raise _SessionNotFoundError(f"fetch session {session.id} was closed, because {problem}")
         if not session.followed:
             self._drop(session)
             return FetchTurn(None, (), ())
@@ -187,6 +197,25 @@ class FetchSessions:
                 if (name := name_of(topic)) != followed.wanted.topic_partition.topic:
                     followed.wanted.topic_partition = TopicPartition(name, partition)
         return FetchTurn(session, list(session.followed), [each.wanted for each in session.followed.values()])
+
+    def _change(self, session: _Session, request: SessionRequest) -> str:
+        """Adds and removes partitions. Returns the reason if there is no room for them and the session must end,
+        otherwise ""."""
+        former_count, former_bytes = len(session.followed), session.size_bytes
+        session.take(request.changed)
+        session.forget(request.forgotten)
+        self._partition_count += len(session.followed) - former_count
+        added_bytes = session.size_bytes - former_bytes
+        assert session.share is not None, session.id
+        is_admitted = self.shares.admits(session.share.user, added_bytes, CONTINUE)
+        self.shares.add(session.share, added_bytes)
+        if not is_admitted:
+            self.shares.refused_count += 1
+            return f"its user holds too much of the memory in {self.shares.setting}"
+        if len(session.followed) > WHOLE_ITEMS_MAX:
+            return f"it has more than {WHOLE_ITEMS_MAX} partitions"
+        is_full = self._partition_count > self._slots * PARTITIONS_PER_SLOT
+        return "all sessions together have too many partitions" if is_full else ""
 
     def withdraw(self, turn: FetchTurn) -> int:
         """Withdraws a fetch that gets an empty answer. If the session began with it, the session ends, and the client
@@ -220,7 +249,7 @@ class FetchSessions:
 
     def _create(self, request: SessionRequest, now_ms: int) -> _Session | None:
         size = len(request.changed)
-        if not size or not self._make_room(size, now_ms):
+        if not size or not self._make_memory(request, now_ms) or not self._make_room(size, now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -230,7 +259,20 @@ class FetchSessions:
         )
         session.take(request.changed)
         self._partition_count += len(session.followed)
+        session.share = self.shares.share_of(request.user)
+        self.shares.add(session.share, session.size_bytes)
         return session
+
+    def _make_memory(self, request: SessionRequest, now_ms: int) -> bool:
+        """Returns True if the user may have the memory of a new session. Evicts unused sessions for it."""
+        size_bytes = SESSION_BYTES + sum(_partition_bytes(topic) for topic, _ in request.changed)
+        while not self.shares.admits(request.user, size_bytes, BEGIN):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.used_ms <= self._eviction_ms:
+                self.shares.refused_count += 1
+                return False
+            self._drop(oldest)
+        return True
 
     def _make_room(self, size: int, now_ms: int) -> bool:
         room = self._slots * PARTITIONS_PER_SLOT - self._partition_count
@@ -260,6 +302,8 @@ class FetchSessions:
     def _drop(self, session: _Session) -> None:
         del self._sessions[session.id]
         self._partition_count -= len(session.followed)
+        assert session.share is not None, session.id
+        self.shares.add(session.share, -session.size_bytes)
 
     def check_invariants(self) -> None:
         """Asserts the sizes and bounds of the sessions, for tests."""
@@ -268,3 +312,16 @@ class FetchSessions:
         assert sum(sizes) == self._partition_count, (sizes, self._partition_count)
         assert len(sizes) <= self._slots, (len(sizes), self._slots)
         assert self._partition_count <= self._slots * PARTITIONS_PER_SLOT, self._partition_count
+        for session in self._sessions.values():
+            size_bytes = SESSION_BYTES + sum(_partition_bytes(topic) for topic, _ in session.followed)
+            assert session.size_bytes == size_bytes, (session.size_bytes, size_bytes)
+        self.shares.check_invariants()
+        held_bytes = sum(session.size_bytes for session in self._sessions.values())
+        assert self.shares.held_bytes == held_bytes, (self.shares.held_bytes, held_bytes)
+
+
+def _partition_bytes(topic: Topic) -> int:
+    """Returns the memory of a partition of this topic in a session."""
+    if isinstance(topic, bytes):
+        return PARTITION_BYTES
+    return PARTITION_BYTES + (len(topic) if topic.isascii() else 4 * len(topic))

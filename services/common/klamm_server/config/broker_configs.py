@@ -370,6 +370,14 @@ class BrokerConfig(MemberConfig):
         doc="When no slot is free, a new fetch session replaces a session that was unused for longer"
         " than this. It also replaces a smaller session that is older than this.",
     )
+    fetch_session_max_bytes: int | None = long(
+        None,
+        at_least=1,
+        doc="How much memory the fetch sessions of Kafka clients may take. One user may take two thirds of it, and less"
+        " while others use it. A client without room is served without a session. Klamm's own setting; Kafka has"
+        " none.",
+        shown="a sixteenth of the memory that the process may use",
+    )
     socket_send_buffer_bytes: int = integer(
         262_144,
         at_least=-1,

@@ -35,8 +35,8 @@ from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.records.schemas import GroupMetadataValue
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_coordinator.runtime.byte_shares import NOBODY
 from klamm_coordinator.runtime.timers import Timers
+from klamm_server.runtime.byte_shares import NOBODY
 
 
 class ClassicGroups:

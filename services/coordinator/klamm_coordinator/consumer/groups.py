@@ -67,8 +67,8 @@ from klamm_coordinator.groups.turn import GroupTurn, new_member_id
 from klamm_coordinator.records.consumer_group_schemas import CurrentKey, MemberKey, Partitions
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_coordinator.runtime.byte_shares import BEGIN, CONTINUE, NOBODY
 from klamm_coordinator.runtime.timers import Timers
+from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, NOBODY
 
 RECORDS_PER_WRITE = 1_000
 """The number of records after which a write gets no further request."""

@@ -45,10 +45,10 @@ from klamm_coordinator.offsets.rules import OffsetRules
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_coordinator.runtime.byte_shares import ByteShares, unbounded
 from klamm_coordinator.runtime.log_write import LogWrite
 from klamm_coordinator.runtime.timers import Timers
 from klamm_coordinator.runtime.write_queue import PendingWrite
+from klamm_server.runtime.byte_shares import ByteShares, unbounded
 
 TimerKey = SessionTimer | JoinTimer | SyncTimer | ConsumerTimer | OffsetExpiryTimer
 Then = AssignmentStored | StaticMemberStored | GroupsDeleted | NoteFailure

@@ -22,7 +22,7 @@ from klamm_coordinator.records.schemas import (
     OffsetCommitValue,
 )
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_coordinator.runtime.byte_shares import unbounded
+from klamm_server.runtime.byte_shares import unbounded
 
 
 class GroupShardState:

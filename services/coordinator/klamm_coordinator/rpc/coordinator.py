@@ -35,7 +35,6 @@ from klamm_coordinator.rpc.ledgers import LedgersRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.transactions import TransactionsRpc
 from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
-from klamm_coordinator.runtime.byte_shares import ByteShares
 from klamm_coordinator.runtime.rules import Rules
 from klamm_coordinator.runtime.shard_runtime import ShardRuntime
 from klamm_coordinator.runtime.shard_topic import ShardTopic
@@ -48,6 +47,7 @@ from klamm_server.metadata.image import MetadataImage, changed_topics
 from klamm_server.rpc.broker_channels import BrokerChannels
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.coordinator_channels import CoordinatorChannels
+from klamm_server.runtime.byte_shares import ByteShares
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.usable_memory import usable_memory_bytes
 

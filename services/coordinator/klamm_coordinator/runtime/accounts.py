@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm_coordinator.runtime.byte_shares import NOBODY, ByteShares, Share
 from klamm_coordinator.runtime.turn import Turn
+from klamm_server.runtime.byte_shares import NOBODY, ByteShares, Share
 
 
 class _Account:

@@ -23,12 +23,14 @@ from klamm_broker.kafka.fetch_sessions import (
 )
 from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
 from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
+from klamm_server.runtime.byte_shares import ByteShares
 
 EVICTION_MS = 100
 
 
-def sessions_of(slots: int) -> FetchSessions:
-    return FetchSessions(slots=slots, eviction_ms=EVICTION_MS, rng=random.Random(3))
+def sessions_of(slots: int, max_bytes: int = 1 << 40) -> FetchSessions:
+    shares = ByteShares(max_bytes, "fetch.session.max.bytes")
+    return FetchSessions(slots=slots, eviction_ms=EVICTION_MS, rng=random.Random(3), shares=shares)
 
 
 def request(
@@ -38,6 +40,7 @@ def request(
     forgotten: list[int] | None = None,
     *,
     topic: Topic = "t",
+    user: str = "",
 ) -> SessionRequest:
     """Returns a request. `changed` are offsets by partition."""
     return SessionRequest(
@@ -46,6 +49,7 @@ def request(
         isinstance(topic, bytes),
         [(topic, FetchCursor(TopicPartition("t", number), at, 1_000)) for number, at in changed.items()],
         [(topic, number) for number in forgotten or []],
+        user=user,
     )
 
 
@@ -227,3 +231,50 @@ def test_one_fetch_session_has_a_limit_of_its_own() -> None:
 def test_without_slots_no_client_gets_a_fetch_session() -> None:
     sessions = sessions_of(0)
     assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id == NO_SESSION
+
+
+MAX_BYTES = 1_000_000
+LONG_NAME = "n" * 20_000
+
+
+def test_a_user_takes_two_thirds_of_the_memory_and_another_user_still_gets_a_session() -> None:
+    sessions = sessions_of(1_000, MAX_BYTES)
+    asked = [request(NO_SESSION, INITIAL_EPOCH, {0: 0}, topic=LONG_NAME, user="alice") for _ in range(100)]
+    ids = [begin(sessions, each).session_id for each in asked]
+    assert ids.count(NO_SESSION) == sessions.shares.refused_count > 0
+    assert MAX_BYTES / 2 < sessions.shares.held_bytes <= MAX_BYTES * 2 / 3
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, user="bob")).session_id != NO_SESSION
+    # A client without a session still gets all partitions that it asks for.
+    assert len(begin(sessions, asked[0]).wanted) == 1
+
+
+def test_a_session_that_grows_beyond_the_share_of_its_user_ends() -> None:
+    sessions = sessions_of(1_000, MAX_BYTES)
+    session_id = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, user="alice")).session_id
+
+    def grow() -> None:
+        for epoch in range(1, 100):
+            begin(sessions, request(session_id, epoch, {0: 0}, topic=f"{epoch}-{LONG_NAME}"))
+
+    with pytest.raises(BrokerError) as refusal:
+        grow()
+    assert refusal.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.shares.held_bytes == len(sessions) == 0
+
+
+def test_sessions_that_nobody_uses_give_way_to_new_ones() -> None:
+    sessions = sessions_of(1_000, MAX_BYTES)
+    asked = request(NO_SESSION, INITIAL_EPOCH, {0: 0}, topic=LONG_NAME, user="alice")
+    while begin(sessions, asked).session is not None:
+        pass
+    count = len(sessions)
+    assert begin(sessions, asked, EVICTION_MS + 1).session_id != NO_SESSION
+    assert len(sessions) == count
+
+
+def test_a_forgotten_partition_gives_its_memory_back() -> None:
+    sessions = sessions_of(1)
+    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
+    before_bytes = sessions.shares.held_bytes
+    begin(sessions, request(turn.session_id, 1, {}, [1, 7]))
+    assert sessions.shares.held_bytes < before_bytes

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klamm.errors import ErrorCode
-from klamm_coordinator.runtime.byte_shares import ByteShares
 from klamm_coordinator.runtime.log_write import TxnProducer
+from klamm_server.runtime.byte_shares import ByteShares
 from tests.unit.klamm_coordinator.conftest import GROUP, REBALANCE_MS, ShardDriver, subscription
 
 MAX_BYTES = 400_000

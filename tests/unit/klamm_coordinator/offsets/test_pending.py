@@ -15,8 +15,8 @@ from klamm_coordinator.offsets.messages import EndTransaction
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.schemas import OffsetCommitValue
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_coordinator.runtime.byte_shares import unbounded
 from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
+from klamm_server.runtime.byte_shares import unbounded
 
 ONE = TxnProducer(1_000, 0)
 TWO = TxnProducer(2_000, 5)

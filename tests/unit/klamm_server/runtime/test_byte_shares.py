@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_coordinator.runtime.byte_shares import BEGIN, CONTINUE, NOTE_INTERVAL_MS, ByteShares
+from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, NOTE_INTERVAL_MS, ByteShares
 
 MAX_BYTES = 1_000_000
 
