@@ -32,6 +32,7 @@ from klamm_coordinator.transaction_shard.messages import Reply
 from klamm_coordinator.transaction_shard.records import ShardRecord, decode_shard_record, encode_shard_record
 from klamm_coordinator.transaction_shard.rules import TransactionRules
 from klamm_coordinator.transaction_shard.settings import TransactionSettings
+from klamm_server.runtime.byte_shares import ByteShares, unbounded
 
 ID = "payments"
 LEDGER = LedgerId("orders", "a-query")
@@ -53,8 +54,11 @@ class TransactionDriver:
     """Drives a shard of transactions. It checks that each request gets only one reply, and checks all invariants after
     each step."""
 
-    def __init__(self, *, producer_ids: int = 1_000, **settings: int) -> None:
+    def __init__(self, *, producer_ids: int = 1_000, shares: ByteShares | None = None, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
+        self.shares = unbounded() if shares is None else shares
+        self.user = "User:alice"
+        """The user that sends the requests."""
         self.stock = ProducerIdStock()
         self.stock.add(range(FIRST_ID, FIRST_ID + producer_ids))
         self.now_ms = 0
@@ -85,7 +89,7 @@ class TransactionDriver:
         return self.rules.ids.values[transactional_id]
 
     def _new_shard(self) -> ShardRuntime[TransactionRules]:
-        return ShardRuntime(TransactionRules(self.settings, self.stock), self.settings, random.Random(1))
+        return ShardRuntime(TransactionRules(self.settings, self.stock, self.shares), self.settings, random.Random(1))
 
     # Time, the log and the partitions
 
@@ -136,6 +140,7 @@ class TransactionDriver:
         self.unsent.clear()
         self.markers.clear()
         former, former_ledgers = self.rules.ids.values, self.rules.ledgers.values
+        self.rules.close()
         self.shard = self._new_shard()
         for key, value in self.log:
             record = decode_shard_record(key, value)
@@ -162,6 +167,8 @@ class TransactionDriver:
     def ask(self, request_type: Any, **fields: Any) -> int:
         self._next_id += 1
         self.asked.add(self._next_id)
+        if request_type in (InitProducerId, RegisterRun):
+            fields["user"] = self.user
         self.step(request_type(reply_id=self._next_id, **fields))
         return self._next_id
 

@@ -11,7 +11,8 @@ rules:
 
 So a user alone may fill two thirds of the budget, and then add to them up to three quarters. Users that take all that
 they may, one after the other, leave the reserve to modest users. Requests that do not make the state larger are always
-admitted. State that is loaded from the log is counted and never refused. (Choudhury and Hahne, Dynamic queue length
+admitted. State that is loaded from the log is counted and never refused. As long as it counts for nobody, requests that
+add to it are admitted while any byte is free. (Choudhury and Hahne, Dynamic queue length
 thresholds for shared-memory packet switches, 1998, have the second rule.)
 
 Invariant: `held_bytes` is the sum of the bytes of all users.
@@ -83,7 +84,7 @@ class ByteShares:
             return True
         free_bytes = self.max_bytes - self.held_bytes - added_bytes
         held_bytes = self.of(user) + added_bytes
-        if held_bytes <= self.max_bytes // MODEST:
+        if user == NOBODY or held_bytes <= self.max_bytes // MODEST:
             return free_bytes >= 0
         return held_bytes <= times_free * (free_bytes - self.max_bytes // RESERVE)
 

@@ -98,7 +98,7 @@ class GroupSettings(ShardSettings):
         None,
         at_least=1,
         doc="How much memory all groups of the coordinator may take, with the metadata of their members and their"
-        " offsets. One user may take three quarters of it for new members, and less while others use it. The"
+        " offsets. One user may take two thirds of it for new members, and less while others use it. The"
         " coordinator rejects further members with GROUP_MAX_SIZE_REACHED, and further offsets with"
         " INVALID_COMMIT_OFFSET_SIZE.",
         shown="a quarter of the memory that the process may use",

@@ -18,7 +18,15 @@ LOAD_SECONDS = histogram("klamm_coordinator_shard_load_seconds", "Time from a sh
 GROUP_REFUSALS = counter(
     "klamm_coordinator_group_refusals", "Requests that were refused because of group.metadata.max.bytes."
 )
+TRANSACTION_REFUSALS = counter(
+    "klamm_coordinator_transactional_id_refusals",
+    "Requests that were refused because of transactional.id.metadata.max.bytes.",
+)
 _GAUGES = {
+    "transactional_id_metadata_bytes": gauge(
+        "klamm_coordinator_transactional_id_metadata_bytes",
+        "Memory that transactional ids and their transactions take, which transactional.id.metadata.max.bytes bounds.",
+    ),
     "group_metadata_bytes": gauge(
         "klamm_coordinator_group_metadata_bytes",
         "Memory that groups and their offsets take, which group.metadata.max.bytes bounds.",

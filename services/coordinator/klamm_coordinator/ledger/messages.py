@@ -28,6 +28,8 @@ class RegisterRun:
     ledger: LedgerId
     run_id: str
     batch_id: int
+    user: str = ""
+    """The user for whom the memory of the ledger counts, if the request creates it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

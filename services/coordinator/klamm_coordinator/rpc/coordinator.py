@@ -19,7 +19,7 @@ from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.marker_orders import MarkerOrders
 from klamm_coordinator.io.marker_sender import MarkerSender
-from klamm_coordinator.io.metrics import GROUP_REFUSALS, watch_gauges
+from klamm_coordinator.io.metrics import GROUP_REFUSALS, TRANSACTION_REFUSALS, watch_gauges
 from klamm_coordinator.io.partition_holders import PartitionHolders
 from klamm_coordinator.io.producer_id_supply import ProducerIdSupply
 from klamm_coordinator.io.shard_host import OrderCarrier, ShardHost
@@ -57,6 +57,8 @@ LOADS_AT_ONCE = 8
 `offsets.load.buffer.size`, however many shards the coordinator is given."""
 GROUPS_PART = 4
 """The groups may take this part of the memory that the process may use, unless group.metadata.max.bytes is set."""
+TRANSACTIONS_PART = 8
+"""The same for transactional ids, unless transactional.id.metadata.max.bytes is set."""
 
 
 class Coordinator:
@@ -92,12 +94,16 @@ class Coordinator:
         self._group_shares = ByteShares(
             config.group_metadata_max_bytes or usable_memory_bytes() // GROUPS_PART, "group.metadata.max.bytes"
         )
+        self._transaction_shares = ByteShares(
+            config.transactional_id_metadata_max_bytes or usable_memory_bytes() // TRANSACTIONS_PART,
+            "transactional.id.metadata.max.bytes",
+        )
         self.group_shards = self.add_kind(
             OFFSETS, lambda: GroupRules(config, self._group_shares), config.offsets_load_buffer_size
         )
         self.transaction_shards = self.add_kind(
             TRANSACTIONS,
-            lambda: TransactionRules(config, self._stock),
+            lambda: TransactionRules(config, self._stock, self._transaction_shares),
             config.transaction_state_log_load_buffer_size,
             MarkerOrders(self._markers, self._supply),
         )
@@ -153,9 +159,11 @@ class Coordinator:
             prepared_transactions=lambda: sum(rules.ids.prepared_count for rules in self._transaction_rules()),
             untold_transactions=lambda: self._markers.pending_count,
             group_metadata_bytes=lambda: self._group_shares.held_bytes,
+            transactional_id_metadata_bytes=lambda: self._transaction_shares.held_bytes,
             pending_writes=lambda: sum(shard.pending_write_count for shards in self._kinds for shard in loaded(shards)),
         )
         GROUP_REFUSALS.set_function(lambda: self._group_shares.refused_count)
+        TRANSACTION_REFUSALS.set_function(lambda: self._transaction_shares.refused_count)
         watch_groups(lambda: [shard.rules for shard in loaded(self.group_shards)])
         watch_transactions(self._transaction_rules, self._clock.wall_ms)
 

@@ -40,6 +40,7 @@ from klamm_coordinator.ledger.messages import (
 )
 from klamm_coordinator.rpc.checks import check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.users import user_of
 from klamm_coordinator.transaction.messages import PrepareTxn
 from klamm_coordinator.transaction_shard.rules import TransactionRules
 from klamm_server.security.session import may_be_shown, require
@@ -88,10 +89,11 @@ class LedgersRpc:
             _check_batch(request.run_id, request.batch_id)
         except BrokerError as error:
             return _failed(error)
+        user = user_of(context, "")
         return await self._ask(
             ledger.key,
             lambda reply_id: RegisterRun(
-                reply_id=reply_id, ledger=ledger, run_id=request.run_id, batch_id=request.batch_id
+                reply_id=reply_id, ledger=ledger, run_id=request.run_id, batch_id=request.batch_id, user=user
             ),
         )
 

@@ -27,6 +27,7 @@ from klamm.wire.v1.coordinator_pb2 import (
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.rpc.checks import check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.users import user_of
 from klamm_coordinator.transaction.messages import (
     AddPartitions,
     AddReply,
@@ -76,6 +77,7 @@ class TransactionsRpc:
             if request.producer_id != NO_PRODUCER_ID:
                 expected = check_producer(request.producer_id, request.producer_epoch)
             shard = self._shards.of_key(request.transactional_id)
+            user = user_of(context, request.client_host)
             await self._wait_for_producer_ids()
             reply = await shard.ask(
                 lambda reply_id: InitProducerId(
@@ -83,6 +85,7 @@ class TransactionsRpc:
                     transactional_id=request.transactional_id,
                     timeout_ms=request.transaction_timeout_ms,
                     expected=expected,
+                    user=user,
                 )
             )
         except BrokerError as error:
@@ -204,7 +207,10 @@ class TransactionsRpc:
     def _text_of_init(self, error: ErrorCode) -> str:
         if error is ErrorCode.POLICY_VIOLATION:
             count = self._settings.id_count_max
-            return f"this shard has {count} transactional ids already (transactional.id.count.max)"
+            return (
+                f"there is no room for another transactional id: this shard has {count} already"
+                " (transactional.id.count.max), or the user holds its share of transactional.id.metadata.max.bytes"
+            )
         return text_of(error)
 
     def _unusable(self, partitions: Iterable[TopicPartition]) -> list[ErrorCode] | None:

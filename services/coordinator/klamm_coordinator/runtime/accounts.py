@@ -49,13 +49,19 @@ class Accounts:
         if account is None:
             account = self._accounts[key] = _Account(self.shares.share_of(self.requester))
         elif self.requester and not account.share.user:
-            self.shares.add(account.share, -account.size_bytes)
-            account.share = self.shares.share_of(self.requester)
-            self.shares.add(account.share, account.size_bytes)
+            self.claim(key)
         account.size_bytes += added_bytes
         self.shares.add(account.share, added_bytes)
         if not account.size_bytes:
             del self._accounts[key]
+
+    def claim(self, key: str) -> None:
+        """Makes an account of nobody the requester's."""
+        account = self._accounts.get(key)
+        if account is not None and self.requester and not account.share.user:
+            self.shares.add(account.share, -account.size_bytes)
+            account.share = self.shares.share_of(self.requester)
+            self.shares.add(account.share, account.size_bytes)
 
     def admits(self, key: str, added_bytes: int, times_free: int) -> bool:
         """Returns True if `key` may have this many more bytes (`ByteShares.admits`)."""

@@ -24,6 +24,8 @@ class InitProducerId:
     expected: ProducerIdAndEpoch | None
     """The producer id and epoch that the producer has had. None means that it is new and replaces any other
     producer."""
+    user: str = ""
+    """The user for whom the memory of the transactional id counts, if the request creates it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

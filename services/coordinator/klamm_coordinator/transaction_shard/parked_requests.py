@@ -8,13 +8,16 @@ Invariant: every request that waits has a timer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from klamm_coordinator.ledger.messages import LedgerRequest
+from klamm_coordinator.runtime.accounts import Accounts
 from klamm_coordinator.runtime.timers import Timers
 from klamm_coordinator.transaction.messages import IdRequest
 from klamm_coordinator.transaction_shard.messages import Reply
+from klamm_coordinator.transaction_shard.sizes import request_bytes, request_key
 from klamm_coordinator.transaction_shard.turn import TransactionTurn
 
 
@@ -28,7 +31,8 @@ class WaitTimer:
 class ParkedRequests:
     """The requests of one shard that wait, by reply id."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
         self._requests: dict[int, IdRequest | LedgerRequest] = {}
 
     def __getitem__(self, reply_id: int) -> IdRequest | LedgerRequest:
@@ -38,17 +42,27 @@ class ParkedRequests:
         """Parks a request. If it was parked before, its timer continues."""
         if request.reply_id not in self._requests:
             self._requests[request.reply_id] = request
+            self._accounts.add(request_key(request), request_bytes(request))
             turn.schedule(WaitTimer(request.reply_id), turn.settings.wait_max_ms)
 
     def unpark(self, reply_id: int, turn: TransactionTurn) -> None:
         """Removes the request and cancels its timer, if it is parked."""
-        if self._requests.pop(reply_id, None) is not None:
+        request = self._requests.pop(reply_id, None)
+        if request is not None:
+            self._accounts.add(request_key(request), -request_bytes(request))
             turn.timers.cancel(WaitTimer(reply_id))
 
     def answer(self, reply_id: int, reply: Reply, turn: TransactionTurn) -> None:
         """Answers a request, whether it has been waiting or not."""
         self.unpark(reply_id, turn)
         turn.reply(reply_id, reply)
+
+    def sizes(self) -> Counter[str]:
+        """Returns the bytes of the parked requests, counted one by one, for tests."""
+        sizes: Counter[str] = Counter()
+        for request in self._requests.values():
+            sizes[request_key(request)] += request_bytes(request)
+        return sizes
 
     def check_invariants(self, of_ids: Iterable[int], timers: Timers[object]) -> set[int]:
         """Asserts that all requests that wait for an id in `of_ids`, or for a ledger, are parked and have a timer.

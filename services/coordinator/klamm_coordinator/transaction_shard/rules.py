@@ -24,7 +24,7 @@ from typing import Any, assert_never
 from klamm.errors import ErrorCode
 from klamm.ledger_ids import LedgerId
 from klamm_coordinator.ledger import decisions as ledger_decisions
-from klamm_coordinator.ledger.ledger import BatchLedger
+from klamm_coordinator.ledger.ledger import FENCED_RUNS_MAX, BatchLedger
 from klamm_coordinator.ledger.ledgers import Ledgers
 from klamm_coordinator.ledger.messages import (
     DecideBatch,
@@ -34,6 +34,7 @@ from klamm_coordinator.ledger.messages import (
     RegisterRun,
 )
 from klamm_coordinator.ledger.records import LedgerRecord
+from klamm_coordinator.runtime.accounts import Accounts
 from klamm_coordinator.runtime.log_write import LogWrite
 from klamm_coordinator.runtime.replayer import RecordReplayer
 from klamm_coordinator.runtime.timers import Timers
@@ -73,7 +74,18 @@ from klamm_coordinator.transaction_shard.parked_requests import ParkedRequests, 
 from klamm_coordinator.transaction_shard.records import ShardRecord, decode_shard_record
 from klamm_coordinator.transaction_shard.refusals import refused, requester_error
 from klamm_coordinator.transaction_shard.settings import TransactionSettings
+from klamm_coordinator.transaction_shard.sizes import (
+    ID_BYTES,
+    LEDGER_BYTES,
+    PARTITION_BYTES,
+    RUN_BYTES,
+    id_bytes,
+    ledger_bytes,
+    record_key,
+    request_bytes,
+)
 from klamm_coordinator.transaction_shard.turn import TransactionTurn
+from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, NOBODY, ByteShares, unbounded
 
 Decidable = InitProducerId | PrepareTxn | EndTxn
 TimerKey = WaitTimer | CompletionTimer | AbortTimer | IdExpiryTimer
@@ -87,13 +99,17 @@ class TransactionRules:
     """No request waits for a write here. The rules bound the waiting requests of each transactional id and ledger
     themselves."""
 
-    def __init__(self, settings: TransactionSettings, stock: ProducerIdStock) -> None:
+    def __init__(self, settings: TransactionSettings, stock: ProducerIdStock, shares: ByteShares | None = None) -> None:
+        """`shares` bound the memory of this shard's transactional ids together with those of other shards."""
+        self._accounts = Accounts(unbounded() if shares is None else shares)
+        self._in_flight: dict[int, list[tuple[str, int]]] = {}
+        """The keys that undecided writes make larger, with the bytes, by write."""
         self.ids = TransactionalIds()
         self.ledgers = Ledgers()
         self.write_timeout_ms = settings.append_timeout_ms
         self._settings = settings
         self._stock = stock
-        self._parked = ParkedRequests()
+        self._parked = ParkedRequests(self._accounts)
         self._endings = TransactionEndings(self.ids, self.ledgers, stock)
 
     def summary(self) -> str:
@@ -106,6 +122,9 @@ class TransactionRules:
 
     def replay(self, record: ShardRecord) -> None:
         """Applies one acknowledged record. Only this method changes the durable state."""
+        added_bytes = self._added_bytes(record)
+        if added_bytes:
+            self._accounts.add(record_key(record), added_bytes)
         if isinstance(record, LedgerRecord):
             self.ledgers.replay(record)
         else:
@@ -117,7 +136,8 @@ class TransactionRules:
         self._endings.start(turn)
 
     def close(self) -> None:
-        """Does nothing, because these rules share nothing."""
+        """Gives back the memory of all transactional ids, because the coordinator drops the shard."""
+        self._accounts.close()
 
     def passes_when_full(self, request: Any) -> bool:
         """Returns False, because no request is accepted while too many writes wait."""
@@ -166,6 +186,18 @@ class TransactionRules:
         of_ids = [reply_id for reply_ids in waiting.values() for reply_id in reply_ids]
         of_ledgers = self._parked.check_invariants(of_ids, timers)
         self.ledgers.check_invariants(self.ids.open, of_ledgers)
+        self._check_accounts()
+
+    def _check_accounts(self) -> None:
+        """Asserts that the accounts have the size of each id and ledger, counted one by one."""
+        sizes = self._parked.sizes()
+        for key, in_flight_bytes in (each for added in self._in_flight.values() for each in added):
+            sizes[key] += in_flight_bytes
+        for transactional_id, value in self.ids.values.items():
+            sizes[transactional_id] += id_bytes(transactional_id, value)
+        for ledger, ledger_value in self.ledgers.values.items():
+            sizes[ledger.key] += ledger_bytes(ledger, ledger_value)
+        self._accounts.check_invariants(dict(sizes))
 
     # Requests about transactional ids
 
@@ -178,8 +210,17 @@ class TransactionRules:
             self._decide(request, turn)
 
     def _decide(self, request: Decidable, turn: TransactionTurn) -> None:
+        if isinstance(request, InitProducerId):
+            self._accounts.requester = request.user
+            self._accounts.claim(request.transactional_id)
+            self._carry_out(request, turn)
+            self._accounts.requester = NOBODY
+        else:
+            self._carry_out(request, turn)
+
+    def _carry_out(self, request: Decidable, turn: TransactionTurn) -> None:
         current = self.ids.values.get(request.transactional_id)
-        if current is None and self._is_full() and isinstance(request, InitProducerId):
+        if current is None and isinstance(request, InitProducerId) and not self._may_begin(request, turn):
             self._parked.answer(request.reply_id, InitReply(error=ErrorCode.POLICY_VIOLATION), turn)
             return
         ledger = self.ledgers.of_part(request.transactional_id)
@@ -204,6 +245,9 @@ class TransactionRules:
             case AnswerNow(error):
                 for request in requests:
                     self._parked.answer(request.reply_id, AddReply(error=error), turn)
+            case Store(value) if not self._may_grow(transactional_id, value, turn):
+                for request in requests:
+                    self._parked.answer(request.reply_id, AddReply(error=ErrorCode.TRANSACTION_ABORTABLE), turn)
             case Store(value):
                 self._store(transactional_id, value, [(one.reply_id, AddReply()) for one in requests], turn)
             case Wait():
@@ -212,14 +256,49 @@ class TransactionRules:
             case _:
                 assert_never(decision)
 
+    def _may_begin(self, request: InitProducerId | RegisterRun, turn: TransactionTurn) -> bool:
+        """Returns True if there is room for another transactional id or ledger."""
+        if self._is_full():
+            return False
+        if isinstance(request, InitProducerId):
+            return self._has_room(request.transactional_id, ID_BYTES + 4 * len(request.transactional_id), BEGIN, turn)
+        return self._has_room(request.ledger.key, LEDGER_BYTES + FENCED_RUNS_MAX * RUN_BYTES, BEGIN, turn)
+
+    def _may_grow(self, transactional_id: str, value: TransactionMetadata, turn: TransactionTurn) -> bool:
+        """Returns True if there is room for the partitions that the transaction then has."""
+        added_bytes = self._added_bytes(TransactionRecord(transactional_id, value))
+        return self._has_room(transactional_id, added_bytes, CONTINUE, turn)
+
+    def _has_room(self, key: str, added_bytes: int, times_free: int, turn: TransactionTurn) -> bool:
+        is_admitted = self._accounts.admits(key, added_bytes, times_free)
+        if not is_admitted:
+            self._accounts.refuse("transactional_id", key, added_bytes, turn)
+        return is_admitted
+
+    def _added_bytes(self, record: ShardRecord) -> int:
+        """Returns the bytes by which the record makes its id or ledger larger."""
+        if isinstance(record, LedgerRecord):
+            former_ledger = self.ledgers.values.get(record.ledger)
+            return ledger_bytes(record.ledger, record.value) - ledger_bytes(record.ledger, former_ledger)
+        former, value = self.ids.values.get(record.transactional_id), record.value
+        if former is not None and value is not None:
+            return PARTITION_BYTES * (len(value.partitions) - len(former.partitions))
+        return id_bytes(record.transactional_id, value) - id_bytes(record.transactional_id, former)
+
     def _is_full(self) -> bool:
         return len(self.ids.values) + len(self.ledgers.values) >= self._settings.id_count_max
 
     # Requests about ledgers
 
     def _on_ledger_request(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+        if isinstance(request, RegisterRun):
+            self._accounts.requester = request.user
+        self._begin_at_ledger(request, turn)
+        self._accounts.requester = NOBODY
+
+    def _begin_at_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
         ledgers, current = self.ledgers, self.ledgers.values.get(request.ledger)
-        if current is None and self._is_full() and isinstance(request, RegisterRun):
+        if current is None and isinstance(request, RegisterRun) and not self._may_begin(request, turn):
             turn.reply(request.reply_id, LedgerReply(error=ErrorCode.POLICY_VIOLATION))
         elif ledgers.is_claimed(request.ledger) or (
             ledger_decisions.needs_quiet(request, current) and not ledgers.is_quiet(request.ledger)
@@ -229,6 +308,13 @@ class TransactionRules:
             self._decide_ledger(request, turn)
 
     def _decide_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+        if isinstance(request, RegisterRun):
+            self._accounts.requester = request.user
+            self._accounts.claim(request.ledger.key)
+        self._carry_out_at_ledger(request, turn)
+        self._accounts.requester = NOBODY
+
+    def _carry_out_at_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
         ledger = request.ledger
         open_transactions = {one: self.ids.values[one] for one in self.ledgers.open_parts(ledger)}
         decision = ledger_decisions.decide(
@@ -265,7 +351,8 @@ class TransactionRules:
         return self.ids.is_changing(transactional_id) or self.ledgers.holds(transactional_id)
 
     def _park(self, request: IdRequest, turn: TransactionTurn) -> None:
-        if not self.ids.wait(request, waiting_max=self._settings.waiting_requests_max):
+        has_room = self._has_room(request.transactional_id, request_bytes(request), CONTINUE, turn)
+        if not has_room or not self.ids.wait(request, waiting_max=self._settings.waiting_requests_max):
             self._parked.answer(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None), turn)
             return
         if self.ledgers.holds(request.transactional_id):
@@ -312,7 +399,12 @@ class TransactionRules:
         turn.append(records, replies=tuple(replies))
 
     def begin_write(self, write: LogWrite[ShardRecord]) -> None:
-        """Notes the transactional ids and the ledger that the write changes."""
+        """Notes the transactional ids and the ledger that the write changes, and the memory that they will take."""
+        for record in write.records:
+            added_bytes = self._added_bytes(record)
+            if added_bytes > 0:
+                self._in_flight.setdefault(write.write_id, []).append((record_key(record), added_bytes))
+                self._accounts.add(record_key(record), added_bytes)
         head = write.records[0]
         if isinstance(head, LedgerRecord):
             self.ledgers.begin_decision(head.ledger)
@@ -327,6 +419,8 @@ class TransactionRules:
             self.ids.end_change(transactional_id)
         for record in write.records if is_appended else ():
             self.replay(record)
+        for key, added_bytes in self._in_flight.pop(write.write_id, ()):
+            self._accounts.add(key, -added_bytes)
 
     def refused(self, reply: Reply, broker_error: ErrorCode) -> Reply:
         """Returns the error that is sent instead of `reply`, because the write failed or takes too long."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from klamm.setting import integer
+from klamm.setting import integer, long
 from klamm_coordinator.runtime.settings import MINUTE_MS, ShardSettings
 
 
@@ -49,6 +49,14 @@ class TransactionSettings(ShardSettings):
         doc="The most transactional ids per partition of __transaction_state. The coordinator rejects"
         " further ids with POLICY_VIOLATION.",
         name="transactional.id.count.max",
+    )
+    transactional_id_metadata_max_bytes: int | None = long(
+        None,
+        at_least=1,
+        doc="How much memory all transactional ids of the coordinator may take, with the partitions of open"
+        " transactions. One user may take two thirds of it for new ids, and less while others use it. The coordinator"
+        " rejects further ids with POLICY_VIOLATION, and further partitions with TRANSACTION_ABORTABLE.",
+        shown="an eighth of the memory that the process may use",
     )
     waiting_requests_max: int = 1_000
     """The most requests of one transactional id or ledger that may wait for a change under way. Further requests get

@@ -279,7 +279,7 @@ class Operator:
             self.driver.consumer_heartbeat(f"m{number}", -1, group_id=group_id)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_the_accounts_have_what_a_walk_over_all_groups_finds(steps):
     operator = Operator()

@@ -1,7 +1,8 @@
-"""Tests that the memory of groups has a bound in the coordinator's process, and that each user has a share of it.
+"""Tests that groups and transactional ids have a bound of memory in the coordinator's process, and that each user has
+a share of it.
 
-A user joins many groups with as many bytes of metadata as a member may have. The users of this cluster do not log in,
-so they differ by their addresses.
+A user joins many groups with as many bytes of metadata as a member may have, or begins ids of the longest length. The
+users of this cluster do not log in, so they differ by their addresses.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.support.waiting import wait_until
 
 OTHER_HOST = "127.0.0.2"
 MAX_BYTES = 32 * 1024**2
+ID_MAX_BYTES = 4 * 1024**2
 METADATA = bytes(250_000)
 GROUPS = 4 * MAX_BYTES // len(METADATA)
 NOT_READY = (
@@ -41,7 +43,11 @@ def metrics_port() -> int:
 
 @pytest.fixture
 def deployment(tmp_path: pathlib.Path, metrics_port: int) -> Iterator[Deployment]:
-    settings = {"group.metadata.max.bytes": str(MAX_BYTES), "metrics.port": str(metrics_port)}
+    settings = {
+        "group.metadata.max.bytes": str(MAX_BYTES),
+        "transactional.id.metadata.max.bytes": str(ID_MAX_BYTES),
+        "metrics.port": str(metrics_port),
+    }
     deployed = Deployment(tmp_path, coordinator=settings)
     try:
         for service in (deployed.coordinator, deployed.broker, deployed.controller):
@@ -137,3 +143,30 @@ def test_one_users_groups_take_a_bounded_memory_and_leave_room_for_another_user(
         # The members of the refused user work as before.
         assert heartbeat(greedy, "first", first) is ErrorCode.NONE
         assert commit(greedy, "first", first) is ErrorCode.NONE
+
+
+def init_producer_id(wire: KafkaWire, transactional_id: str) -> Any:
+    fields = {
+        "transactional_id": transactional_id,
+        "transaction_timeout": 60_000,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+    return wait_until(lambda: ready(wire.ask(ApiKey.INIT_PRODUCER_ID, 4, fields)))
+
+
+def test_one_users_transactional_ids_take_a_bounded_memory_and_leave_room_for_another_user(deployment, metrics_port):
+    with contextlib.ExitStack() as stack:
+        greedy = stack.enter_context(KafkaWire(deployment.kafka_bootstrap))
+        modest = stack.enter_context(KafkaWire(deployment.kafka_bootstrap, source=OTHER_HOST))
+        greedy.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["modest"]})
+
+        codes = Counter(init_producer_id(greedy, f"{number:030000}").error_code for number in range(100))
+
+        assert codes.keys() == {ErrorCode.NONE, ErrorCode.POLICY_VIOLATION}, codes
+        assert shown(metrics_port, "klamm_coordinator_transactional_id_metadata_bytes") <= ID_MAX_BYTES
+        refused_count = shown(metrics_port, "klamm_coordinator_transactional_id_refusals_total")
+        assert refused_count == codes[ErrorCode.POLICY_VIOLATION]
+        assert init_producer_id(modest, "modest").error_code == ErrorCode.NONE
+        # The ids of the refused user work as before.
+        assert init_producer_id(greedy, f"{0:030000}").error_code == ErrorCode.NONE
