@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from klamm.errors import ConfigError
-from klamm.setting import Setting, again, integer, list_of
+from klamm.setting import Setting, again, integer, list_of, long
 from klamm_coordinator.consumer.assignors import ASSIGNORS
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.transaction_shard.settings import TransactionSettings
@@ -56,6 +56,13 @@ class CoordinatorConfig(GroupSettings, TransactionSettings, MemberConfig):
         5 * 1024**2,
         at_least=1,
         doc="How many bytes the coordinator reads at once while it loads a partition of __transaction_state.",
+    )
+    coordinator_pending_writes_max_bytes: int | None = long(
+        None,
+        at_least=1,
+        doc="The most bytes of writes, of all partitions together, that wait for their append. The coordinator rejects"
+        " further writes with COORDINATOR_NOT_AVAILABLE.",
+        shown="a sixteenth of the memory that the process may use",
     )
     coordinator_append_max_bytes: int = integer(
         1_000_000,

@@ -29,6 +29,7 @@ from klamm.wire.v1.coordinator_pb2 import (
 )
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_server.metadata.entities import ShardImage
 from tests.support.coordinator_cluster import Cluster, cluster, error_of, eventually
 
@@ -288,6 +289,7 @@ def test_a_coordinator_that_lost_its_shard_cannot_append_a_commit(tmp_path: Path
             append_max_bytes=1_000_000,
             load_buffer_bytes=1_000_000,
             load_slots=asyncio.Semaphore(1),
+            memory=WriteMemory(1 << 30),
         )
         await link.claim()
 

@@ -27,6 +27,7 @@ from klamm.wire.v1.coordinator_pb2 import (
     OffsetFetchRequest,
 )
 from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.transaction_shard.shard_topic import TRANSACTIONS
 from klamm_server.metadata.entities import ShardImage
 from klamm_server.metadata.image import MetadataImage
@@ -211,6 +212,7 @@ def test_a_coordinator_that_lost_its_shard_cannot_end_a_transaction(tmp_path: Pa
                 append_max_bytes=1_000_000,
                 load_buffer_bytes=1_000_000,
                 load_slots=asyncio.Semaphore(1),
+                memory=WriteMemory(1 << 30),
             )
             await successor.claim()
 

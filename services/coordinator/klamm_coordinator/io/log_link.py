@@ -44,6 +44,7 @@ from klamm.wire.v1.broker_pb2 import (
     ProducePartition,
     WriterFence,
 )
+from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.runtime.log_write import LogWrite, TxnMarker, TxnProducer
 from klamm_coordinator.runtime.shard_topic import ShardTopic
 from klamm_server.metadata.entities import ShardImage
@@ -102,6 +103,7 @@ class LogLink:
         append_max_bytes: int,
         load_buffer_bytes: int,
         load_slots: asyncio.Semaphore,
+        memory: WriteMemory,
     ) -> None:
         self._topic = topic
         self._shard = shard
@@ -112,6 +114,9 @@ class LogLink:
         self._append_max_bytes = append_max_bytes
         self._load_buffer_bytes = load_buffer_bytes
         self._load_slots = load_slots
+        self._memory = memory
+        self._waiting_bytes = 0
+        """The bytes of this shard's writes that are not decided. They are part of `_memory`."""
         self._sequence = 0
         self._end_offset = -1
         """The end of the log after the last write that was appended, or -1 if it is not known."""
@@ -169,8 +174,20 @@ class LogLink:
         records = [self._encode(record) for record in write.records]
         size_bytes = sum(len(key or b"") + len(value or b"") for _, key, value, _ in records)
         size_bytes += RECORD_OVERHEAD_BYTES * len(records)
+        self._memory.take(size_bytes)
+        self._waiting_bytes += size_bytes
         self._queue.append(_QueuedWrite(write, records, size_bytes))
         self._has_queued.set()
+
+    @property
+    def has_room(self) -> bool:
+        """True while the coordinator may take further writes."""
+        return not self._memory.is_full
+
+    def close(self) -> None:
+        """Gives back the memory of all waiting writes, because the coordinator drops the shard."""
+        self._memory.give_back(self._waiting_bytes)
+        self._waiting_bytes = 0
 
     async def run(self, on_decided: OnDecided) -> None:
         """Appends queued writes until the task is cancelled. Raises FencedError when another coordinator owns the
@@ -186,6 +203,8 @@ class LogLink:
                     self._queue.extendleft(reversed(writes))
                     continue
                 for write in writes:
+                    self._memory.give_back(write.size_bytes)
+                    self._waiting_bytes -= write.size_bytes
                     on_decided(write.write.write_id, code)
             self._has_queued.clear()
 

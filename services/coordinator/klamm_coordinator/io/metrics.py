@@ -43,6 +43,10 @@ _GAUGES = {
     "untold_transactions": gauge(
         "klamm_coordinator_untold_transactions", "Ended transactions with partitions that lack the marker."
     ),
+    "pending_writes_bytes": gauge(
+        "klamm_coordinator_pending_writes_bytes",
+        "Bytes of writes that wait for their append, which coordinator.pending.writes.max.bytes bounds.",
+    ),
     "pending_writes": gauge("klamm_coordinator_pending_writes", "Writes that wait for their append."),
 }
 

@@ -112,11 +112,12 @@ class ShardHost(Generic[RulesT]):
     async def ask(self, make_request: MakeRequest) -> Any:
         """Waits for the answer and returns it. Raises as `shard` does, also if the shard is released during the wait.
 
-        Raises CoordinatorNotAvailableError when `coordinator.pending.writes.max` writes wait already."""
+        Raises CoordinatorNotAvailableError when `coordinator.pending.writes.max` writes, or as many bytes as
+        `coordinator.pending.writes.max.bytes`, wait already."""
         self._next_reply_id += 1
         reply_id = self._next_reply_id
         request = make_request(reply_id)
-        if not self.shard.takes(request):
+        if not self._takes(request):
             self._run(lambda: self.shard.refuse(request, self._now()))
             raise EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE](
                 "too many writes are waiting for the log: try again later"
@@ -125,6 +126,9 @@ class ShardHost(Generic[RulesT]):
         self._futures[reply_id] = future
         self.step(request)
         return await future
+
+    def _takes(self, request: Any) -> bool:
+        return self.shard.takes(request) and (self._link.has_room or self.shard.rules.passes_when_full(request))
 
     def step(self, event: Any) -> None:
         """Passes an event to the shard and carries out the effects. Does nothing while the shard is not loaded: the log
@@ -152,6 +156,7 @@ class ShardHost(Generic[RulesT]):
             self._carrier.forget(self)
         if self._shard is not None:
             self._shard.rules.close()
+        self._link.close()
         log.info("shard=%s unloaded", self._name)
 
     # Loading and serving

@@ -27,6 +27,7 @@ from klamm_coordinator.io.shard_metrics import watch_groups, watch_transactions
 from klamm_coordinator.io.shards import Shards, loaded
 from klamm_coordinator.io.topic_catalog import TopicCatalog
 from klamm_coordinator.io.txn_registry import TxnRegistry
+from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.calls import Calls
 from klamm_coordinator.rpc.classic_groups import ClassicGroupsRpc
@@ -57,6 +58,8 @@ LOADS_AT_ONCE = 8
 `offsets.load.buffer.size`, however many shards the coordinator is given."""
 GROUPS_PART = 4
 """The groups may take this part of the memory that the process may use, unless group.metadata.max.bytes is set."""
+WRITES_PART = 16
+"""The same for writes that wait, unless coordinator.pending.writes.max.bytes is set."""
 TRANSACTIONS_PART = 8
 """The same for transactional ids, unless transactional.id.metadata.max.bytes is set."""
 
@@ -83,6 +86,9 @@ class Coordinator:
         self._clock = clock
         self._rng = rng
         self._load_slots = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._write_memory = WriteMemory(
+            config.coordinator_pending_writes_max_bytes or usable_memory_bytes() // WRITES_PART
+        )
         own = config.resolved_listeners().between_servers
         self._channels = BrokerChannels(transport, image, own)
         self._coordinators = CoordinatorChannels(transport, image, own)
@@ -160,6 +166,7 @@ class Coordinator:
             untold_transactions=lambda: self._markers.pending_count,
             group_metadata_bytes=lambda: self._group_shares.held_bytes,
             transactional_id_metadata_bytes=lambda: self._transaction_shares.held_bytes,
+            pending_writes_bytes=lambda: self._write_memory.held_bytes,
             pending_writes=lambda: sum(shard.pending_write_count for shards in self._kinds for shard in loaded(shards)),
         )
         GROUP_REFUSALS.set_function(lambda: self._group_shares.refused_count)
@@ -212,4 +219,5 @@ class Coordinator:
             append_max_bytes=self._config.coordinator_append_max_bytes,
             load_buffer_bytes=load_buffer_bytes,
             load_slots=self._load_slots,
+            memory=self._write_memory,
         )

@@ -22,6 +22,7 @@ from klamm.retry import Backoff
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io import log_link
 from klamm_coordinator.io.log_link import FencedError, LogLink
+from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     GroupRecord,
@@ -61,6 +62,7 @@ def link_to(
         append_max_bytes=append_max_bytes,
         load_buffer_bytes=200,
         load_slots=load_slots or asyncio.Semaphore(1),
+        memory=WriteMemory(1 << 30),
     )
 
 

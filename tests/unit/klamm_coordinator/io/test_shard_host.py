@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
 from klamm.records import encode_batch, read_header
 from klamm.wire.v1.common_pb2 import Endpoint
@@ -26,6 +26,7 @@ from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.io.shards import Shards
+from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.offsets.messages import CommitOffset, CommitOffsets, CommitReply
 from klamm_coordinator.runtime.settings import ShardSettings
 from klamm_coordinator.runtime.shard_runtime import ShardRuntime
@@ -56,7 +57,7 @@ class HeldLog(FakeOffsetsLog):
         return await super().produce(message, timeout_ms)
 
 
-def link_to(log: FakeOffsetsLog, topic: ShardTopic, epoch: int) -> LogLink:
+def link_to(log: FakeOffsetsLog, topic: ShardTopic, epoch: int, memory: WriteMemory | None = None) -> LogLink:
     return LogLink(
         topic,
         0,
@@ -67,14 +68,15 @@ def link_to(log: FakeOffsetsLog, topic: ShardTopic, epoch: int) -> LogLink:
         append_max_bytes=1_000_000,
         load_buffer_bytes=1_000_000,
         load_slots=asyncio.Semaphore(1),
+        memory=memory or WriteMemory(1 << 30),
     )
 
 
-def host_on(log: FakeOffsetsLog, *, epoch: int = 0, **settings: int) -> ShardHost:
+def host_on(log: FakeOffsetsLog, *, epoch: int = 0, memory: WriteMemory | None = None, **settings: int) -> ShardHost:
     group_settings, rng = GroupSettings(**settings), random.Random(1)
     return ShardHost(
         0,
-        link_to(log, OFFSETS, epoch),
+        link_to(log, OFFSETS, epoch, memory),
         lambda: ShardRuntime(GroupRules(group_settings), group_settings, rng),
         clock=SystemClock(),
         rng=rng,
@@ -115,6 +117,49 @@ def test_an_acknowledged_commit_is_loaded_by_the_next_owner():
         await second.close()
 
     asyncio.run(scenario())
+
+
+def test_writes_that_wait_for_the_log_have_a_bound_of_bytes_over_all_shards():
+    async def scenario() -> None:
+        log, memory = HeldLog(), WriteMemory(1_000)
+        hosts = [await loaded(host_on(log, memory=memory)), await loaded(host_on(HeldLog(), memory=memory))]
+        log.release.clear()
+        waiting = [asyncio.create_task(hosts[0].ask(commit(number))) for number in range(100)]
+
+        assert await until(lambda: refusals(waiting)) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert 1_000 <= memory.held_bytes < 1_200
+        with pytest.raises(BrokerError, match="too many writes"):
+            await hosts[1].ask(commit(1))
+        assert (await hosts[1].ask(beat)).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+        log.release.set()
+        assert CommitReply(errors=(ErrorCode.NONE,)) in await asyncio.gather(*waiting, return_exceptions=True)
+        assert memory.held_bytes == 0
+        for host in hosts:
+            await host.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_released_shard_gives_back_the_memory_of_its_waiting_writes():
+    async def scenario() -> None:
+        log, memory = HeldLog(), WriteMemory(1 << 30)
+        host = await loaded(host_on(log, memory=memory))
+        log.release.clear()
+        waiting = asyncio.create_task(host.ask(commit(1)))
+        await until(lambda: memory.held_bytes)
+        await host.close()
+        with pytest.raises(NotCoordinatorError):
+            await waiting
+        assert memory.held_bytes == 0
+
+    asyncio.run(scenario())
+
+
+def refusals(tasks: list[asyncio.Task]) -> set[ErrorCode]:
+    """Returns the codes of the errors with which tasks have ended."""
+    errors = (task.exception() for task in tasks if task.done())
+    return {error.code for error in errors if isinstance(error, BrokerError)}
 
 
 def test_a_request_during_loading_raises_coordinator_load_in_progress():

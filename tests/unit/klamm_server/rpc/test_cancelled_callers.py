@@ -41,6 +41,7 @@ from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.marker_sender import MarkerSender
 from klamm_coordinator.io.partition_holders import PartitionHolders
 from klamm_coordinator.io.txn_registry import TxnRegistry
+from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.runtime.log_write import TxnProducer
 from klamm_coordinator.transaction.messages import SendMarkers
 from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
@@ -103,6 +104,7 @@ def log_link(transport: Transport) -> LogLink:
         append_max_bytes=1_000,
         load_buffer_bytes=1_000,
         load_slots=asyncio.Semaphore(1),
+        memory=WriteMemory(1 << 30),
     )
 
 
