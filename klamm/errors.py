@@ -189,7 +189,7 @@ class ErrorCode(enum.IntEnum):
     OFFSET_NOT_AVAILABLE = 78, "The leader's high watermark is not caught up after an election.", True
     MEMBER_ID_REQUIRED = 79, "Join again with the member id that was given."
     PREFERRED_LEADER_NOT_AVAILABLE = 80, "The preferred leader is not available.", True, True
-    GROUP_MAX_SIZE_REACHED = 81, "The group is full (group.max.size)."
+    GROUP_MAX_SIZE_REACHED = 81, "The group is full, or the coordinator has no memory for the member."
     FENCED_INSTANCE_ID = 82, "A newer member took over this group.instance.id."
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "No eligible leader is available.", True, True
     ELECTION_NOT_NEEDED = 84, "No election is needed for the partition.", False, True

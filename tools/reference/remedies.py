@@ -53,7 +53,9 @@ REMEDIES: Final = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "Set session.timeout.ms to a value between group.min.session.timeout.ms and"
     " group.max.session.timeout.ms of the cluster.",
     ErrorCode.REBALANCE_IN_PROGRESS: "The member rejoins by itself. Poll, and commit again afterwards.",
-    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: "Commit fewer partitions, or shorter metadata with the offsets.",
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: "Commit fewer partitions, or shorter metadata with the offsets. If the"
+    " coordinator's log says that the user holds too much memory, delete groups of this user, or raise"
+    " group.metadata.max.bytes.",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Give the user the missing right: `klamm acls check` shows it, `klamm acls"
     " add` gives it.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Give the user the right Read on the group: `klamm acls add`.",
@@ -119,7 +121,8 @@ REMEDIES: Final = {
     ErrorCode.OFFSET_NOT_AVAILABLE: _BY_ITSELF + "A new leader does not know its high watermark yet.",
     ErrorCode.MEMBER_ID_REQUIRED: "Nothing: the member joins again with the id that the coordinator has given to it.",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "Start the broker that is the first in the partition's list of replicas.",
-    ErrorCode.GROUP_MAX_SIZE_REACHED: "Run fewer members, or raise group.max.size.",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "Run fewer members, or raise group.max.size. If the coordinator's log says that"
+    " the user holds too much memory, delete groups of this user, or raise group.metadata.max.bytes.",
     ErrorCode.FENCED_INSTANCE_ID: "Give each member its own group.instance.id. Stop the member that uses this id a"
     " second time.",
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Start a broker with an eligible replica. If none can come back, run"
@@ -165,11 +168,13 @@ REMEDIES: Final = {
     ErrorCode.UNSUPPORTED_ENDPOINT_TYPE: "Request brokers, or use a newer server.",
     ErrorCode.INVALID_REGISTRATION: "The message names the invalid part of the server's registration, for example its"
     " directories.",
-    ErrorCode.TRANSACTION_ABORTABLE: "Abort the transaction, then start it again with the same producer.",
+    ErrorCode.TRANSACTION_ABORTABLE: "Abort the transaction, then start it again with the same producer. If the"
+    " coordinator's log says that the user holds too much memory, use fewer partitions in a transaction, or raise"
+    " transactional.id.metadata.max.bytes.",
     ErrorCode.DUPLICATE_VOTER: "Nothing: the controller is already a voter (`klamm cluster quorum`).",
     ErrorCode.VOTER_NOT_FOUND: "Check the id and the directory id: `klamm cluster quorum`.",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "Write the expression in RE2's syntax, which has no look-around and no"
-    " backreferences.",
+    " backreferences. A group may have ten expressions, each of 2,000 instructions of RE2.",
     ErrorCode.REBOOTSTRAP_REQUIRED: "Nothing: the address now belongs to another server, and a Kafka client goes back"
     " to its bootstrap servers.",
 }
