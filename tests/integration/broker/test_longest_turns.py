@@ -1,5 +1,5 @@
-"""Sends the largest request of each Kafka API and each RPC to a whole cluster in one process, and measures the turns of
-its event loop. A client that is allowed to ask must not keep the others waiting."""
+"""Sends the largest request of each Kafka API and each RPC to a whole cluster in one process. Measures the turns of its
+event loop, in which a client that is allowed to ask must not keep the others waiting."""
 
 from __future__ import annotations
 

@@ -10,9 +10,10 @@ import contextlib
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klamm.records.contents import MAX_DECOMPRESSED_BYTES
-from klamm.records.decoder import RecordSection, decode_batch, read_section
+from klamm.records.decoder import RecordSection, read_section
 from klamm.records.errors import DecompressedTooLargeError
 from klamm.records.header import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, BatchHeader
+from klamm.records.keys import parse_keys
 from klamm.records.record_times import first_record_from
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.batch_scan import scan_headers
@@ -109,12 +110,22 @@ class LargestSearch(NamedTuple):
                 budget.take(RECORD_NS)
             if header.base_offset >= self.start_offset:
                 largest = max(largest, latest_timestamp_ms(header))
+            elif header.attributes & TIMESTAMP_TYPE_MASK:
+                # All records have the broker's timestamp.
+                largest = max(largest, latest_timestamp_ms(header))
             elif header.record_count:
-                if budget is not None:
-                    budget.take(KEY_NS * header.record_count)
-                records = decode_batch(self.disk.read_all(fd, header.size_bytes, position))
-                largest = max([largest, *(one.timestamp_ms for one in records if one.offset >= self.start_offset)])
+                largest = max(largest, self._largest_in(header, fd, position, budget))
         return largest
+
+    def _largest_in(self, header: BatchHeader, fd: int, position: int, budget: CheckBudget | None) -> int:
+        if budget is not None:
+            budget.take(KEY_NS * header.record_count)
+        section = _section(self.disk.read_all(fd, header.size_bytes, position), budget)
+        records = parse_keys(header, section)
+        offset_delta_min = self.start_offset - header.base_offset
+        deltas = zip(records.offset_deltas, records.timestamp_deltas, strict=True)
+        timestamps = [header.base_timestamp_ms + delta for offset, delta in deltas if offset >= offset_delta_min]
+        return max(timestamps, default=NO_TIMESTAMP_MS)
 
 
 class OpenSearch(Generic[ResultT]):

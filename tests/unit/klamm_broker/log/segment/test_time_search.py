@@ -1,0 +1,67 @@
+"""Tests searches by time in a part of a log, with and without a budget."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from klamm.records import CompressionType, encode_batch
+from klamm.records.header import set_log_append_time
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.segment.check_budget import TURN_NS, CheckBudget, OverBudgetError
+from klamm_broker.log.segment.time_search import LargestSearch, TimeSearch
+
+DISK = Disk()
+NOW = 1_700_000_000_000
+Batch = bytes | bytearray
+
+
+def batch(*deltas_ms: int, value: bytes = b"v") -> bytes:
+    """Returns a batch from offset 10 on, with a record for each of the timestamps."""
+    records = [(NOW + delta, b"k", value, ()) for delta in deltas_ms]
+    return encode_batch(records, base_offset=10, compression=CompressionType.ZSTD)
+
+
+@pytest.fixture
+def in_log(tmp_path: Path) -> Callable[[Batch], tuple[Disk, int, int]]:
+    def write(data: Batch) -> tuple[Disk, int, int]:
+        path = tmp_path / "0.log"
+        path.write_bytes(data)
+        return DISK, DISK.open(str(path), os.O_RDONLY), len(data)
+
+    return write
+
+
+@pytest.mark.parametrize(("start_offset", "largest_ms"), [(10, NOW + 9), (11, NOW + 7), (12, NOW + 7), (13, -1)])
+def test_the_largest_timestamp_is_that_of_the_records_from_an_offset_on(
+    in_log: Callable[[Batch], tuple[Disk, int, int]], start_offset: int, largest_ms: int
+) -> None:
+    disk, fd, end = in_log(batch(9, -2, 7))
+    for budget in (None, CheckBudget()):
+        assert LargestSearch(disk, 0, end, start_offset).run(fd, budget) == largest_ms
+    disk.close(fd)
+
+
+def test_the_largest_timestamp_of_a_broker_is_that_of_all_records(
+    in_log: Callable[[Batch], tuple[Disk, int, int]],
+) -> None:
+    stamped = bytearray(batch(1, 2, 3))
+    set_log_append_time(stamped, NOW + 50)
+    disk, fd, end = in_log(stamped)
+    assert LargestSearch(disk, 0, end, 11).run(fd, CheckBudget()) == NOW + 50
+    disk.close(fd)
+
+
+@pytest.mark.parametrize("search", ["time", "largest"])
+def test_few_records_that_are_large_when_decompressed_are_over_the_budget(
+    in_log: Callable[[Batch], tuple[Disk, int, int]], search: str
+) -> None:
+    disk, fd, end = in_log(batch(1, 2, value=bytes(2 * TURN_NS)))
+    wanted = TimeSearch(disk, 0, end, NOW + 2, 10) if search == "time" else LargestSearch(disk, 0, end, 11)
+    with pytest.raises(OverBudgetError):
+        wanted.run(fd, CheckBudget())
+    assert wanted.run(fd) in (NOW + 2, (NOW + 2, 11, -1))
+    disk.close(fd)
