@@ -19,6 +19,7 @@ from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from klamm.records import BatchHeader, CompressionType, encode_batch, read_header
 from klamm.records.header import (
     ATTRIBUTES_POSITION,
+    CONTROL_MASK,
     CRC,
     CRC_POSITION,
     DELETE_HORIZON_MASK,
@@ -60,6 +61,18 @@ EXPECTED: Mapping[str, Mapping[str, int] | ErrorCode] = {
     "fewer records": INVALID_RECORD,
     "more records": INVALID_RECORD,
     "no records": INVALID_RECORD,
+    "a producer without an epoch": RIGHT,
+    "a producer without a sequence": INVALID_RECORD,
+    "a producer without both": INVALID_RECORD,
+    "a negative epoch": ErrorCode.invalid_producer_epoch,
+    "a negative sequence": INVALID_RECORD,
+    "an epoch without a producer": RIGHT,
+    "a sequence without a producer": RIGHT,
+    "another negative producer": RIGHT,
+    "an unknown producer": RIGHT,
+    "an unknown producer's later sequence": RIGHT,
+    "control": INVALID_RECORD,
+    "a producer's control": INVALID_RECORD,
 }
 
 
@@ -83,7 +96,23 @@ def wrong_headers(header: BatchHeader) -> dict[str, BatchHeader]:
         "fewer records": header._replace(last_offset_delta=1, record_count=2),
         "more records": header._replace(last_offset_delta=3, record_count=4),
         "no records": header._replace(last_offset_delta=-1, record_count=0),
+        "a producer without an epoch": of_producer(header, 1_001, -1, 0),
+        "a producer without a sequence": of_producer(header, 1_002, 0, -1),
+        "a producer without both": of_producer(header, 1_003, -1, -1),
+        "a negative epoch": of_producer(header, 1_004, -2, 0),
+        "a negative sequence": of_producer(header, 1_005, 0, -2),
+        "an epoch without a producer": of_producer(header, -1, 3, -1),
+        "a sequence without a producer": of_producer(header, -1, -1, 5),
+        "another negative producer": of_producer(header, -2, 0, 0),
+        "an unknown producer": of_producer(header, 1_006, 4, 0),
+        "an unknown producer's later sequence": of_producer(header, 1_007, 0, 9),
+        "control": header._replace(attributes=header.attributes | CONTROL_MASK),
+        "a producer's control": of_producer(header._replace(attributes=header.attributes | CONTROL_MASK), 1_008, 0, 0),
     }
+
+
+def of_producer(header: BatchHeader, producer_id: int, producer_epoch: int, base_sequence: int) -> BatchHeader:
+    return header._replace(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
 
 def sealed(header: BatchHeader, records: bytes) -> bytes:

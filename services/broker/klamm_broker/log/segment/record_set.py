@@ -21,6 +21,7 @@ from klamm.records.compression import CompressionType, decompress
 from klamm.records.contents import MAX_DECOMPRESSED_BYTES
 from klamm.records.control import ControlRecord, ControlRecordType, decode_control_record
 from klamm.records.decoder import decode_batch
+from klamm.records.encoder import NO_PRODUCER_EPOCH
 from klamm.records.errors import DecompressedTooLargeError
 from klamm.records.header import (
     COMPRESSION_MASK,
@@ -156,6 +157,10 @@ def _check_header(header: BatchHeader, config: LogConfig, origin: AppendOrigin) 
     if header.producer_id >= 0 and header.base_sequence < 0 and origin is AppendOrigin.CLIENT:
         raise ErrorCode.INVALID_RECORD.exception(
             f"a batch of producer {header.producer_id} has sequence {header.base_sequence}; expected 0 or more"
+        )
+    if header.producer_id >= 0 and header.producer_epoch < NO_PRODUCER_EPOCH:
+        raise ErrorCode.INVALID_PRODUCER_EPOCH.exception(
+            f"a batch of producer {header.producer_id} has epoch {header.producer_epoch}; expected -1 or more"
         )
     if attributes & TRANSACTIONAL_MASK and header.producer_id < 0:
         raise ErrorCode.INVALID_RECORD.exception("a transactional batch has no producer id")
