@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from klamm.errors import KlammError
+from klamm.errors import ConfigError, KlammError
 from klamm_broker.server import BrokerServer
 from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.server import CoordinatorServer
 from klamm_embedded.data_dir import check_embedded
-from klamm_embedded.layout import LOOPBACK, Ports, check_settings, known_settings
+from klamm_embedded.layout import LOOPBACK, SERVERS_LISTENER, Ports, check_settings, known_settings
 from klamm_embedded.ports import servers_port, usable_ports
 from klamm_embedded.ready import print_ready
 from klamm_embedded.secured import SecuredFiles, require_not_secured
@@ -28,7 +28,7 @@ from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
 from klamm_server.main import EXIT_CANNOT_START, Server, run_service
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.net.listeners import Listener
+from klamm_server.net.listeners import Listener, SecurityProtocol, first
 from klamm_server.rpc.server import RpcServer
 from klamm_server.security.auditor import Auditor
 from klamm_server.security.listeners_tls import ListenersTls
@@ -46,39 +46,53 @@ class EmbeddedConfig:
     coordinator: CoordinatorConfig
 
     @classmethod
-    def make(cls, *, data_dir: Path, host: str, ports: Ports, settings: Mapping[str, str]) -> EmbeddedConfig:
-        """Makes the configurations of all services. Each service gets those of `settings` that it knows. Raises
-        ConfigError for a setting that no service knows."""
+    def make(cls, *, data_dir: Path, host: str, ports: Ports | None, settings: Mapping[str, str]) -> EmbeddedConfig:
+        """Makes the configurations of all services. Each service gets those of `settings` that it knows. `ports` is
+        None if `settings` has the listeners. Raises ConfigError for a setting that no service knows."""
         check_settings(settings)
-        common = {"node.id": SERVER_ID, "listeners": replace(ports, kafka=None).listeners(host)}
-        controllers = {"controller.quorum.bootstrap.servers": ports.servers_address(host)}
-        directories = {"log.dirs": str(data_dir / "broker"), "metadata.log.dir": str(data_dir / "controller")}
-        defaults = {
-            **common,
-            **controllers,
-            **directories,
+        listeners = {} if ports is None else {"listeners": replace(ports, kafka=None).listeners(host)}
+        with_kafka = {} if ports is None else {"listeners": ports.listeners(host)}
+        own = {
+            "node.id": SERVER_ID,
+            **listeners,
+            "log.dirs": str(data_dir / "broker"),
+            "metadata.log.dir": str(data_dir / "controller"),
             # On a machine with one user, a new group need not wait for more members. Kafka's own quickstart sets this
             # too.
             "group.initial.rebalance.delay.ms": "0",
+            **settings,
         }
-        wanted = {**defaults, **settings}
-        # If the user sets `listeners`, no listener is added.
-        kafka = {} if "listeners" in settings else {"listeners": ports.listeners(host)}
         # Brokers and coordinators need `controller.quorum.bootstrap.servers`. A controller with this setting would join
         # another controller's quorum.
-        own = {name: value for name, value in wanted.items() if name in settings or name not in controllers}
+        controller = load(ControllerConfig, known_settings(ControllerConfig, own))
+        wanted = {"controller.quorum.bootstrap.servers": _servers_address(controller), **own}
         return cls(
-            controller=load(ControllerConfig, known_settings(ControllerConfig, own)),
-            broker=load(BrokerConfig, known_settings(BrokerConfig, {**wanted, **kafka})),
+            controller=controller,
+            broker=load(BrokerConfig, known_settings(BrokerConfig, {**wanted, **with_kafka})),
             coordinator=load(CoordinatorConfig, known_settings(CoordinatorConfig, wanted)),
         )
+
+
+def _servers_address(config: ControllerConfig) -> str:
+    """Returns the address at which the servers of this process reach each other, as host:port. Raises ConfigError for
+    port 0, because the servers need the address before they listen."""
+    listener = config.resolved_listeners().between_servers
+    if not listener.port:
+        raise ConfigError(
+            f"listeners: {listener.name}://{listener.host}:0 is not valid, expected a port other than 0 for the"
+            " listener between servers; to listen on free ports, use --port 0 and --host instead"
+        )
+    return f"{listener.host or LOOPBACK}:{listener.port}"
 
 
 class EmbeddedCluster:
     """A controller, a broker and a coordinator behind one RpcServer (a `klamm_server.main.Server`)."""
 
-    def __init__(self, config: EmbeddedConfig, tls: ListenersTls, on_ready: Callable[[], None]) -> None:
-        """`tls` has the TLS contexts of the broker's listeners, which all three servers share."""
+    def __init__(
+        self, config: EmbeddedConfig, tls: ListenersTls, on_ready: Callable[[Sequence[Listener]], None]
+    ) -> None:
+        """`tls` has the TLS contexts of the broker's listeners, which all three servers share. Calls `on_ready` with
+        the addresses that clients dial when they can produce records and join groups."""
         self._controller = ControllerServer(config.controller, tls)
         self._broker = BrokerServer(config.broker, tls)
         self._coordinator = CoordinatorServer(config.coordinator, tls)
@@ -104,7 +118,9 @@ class EmbeddedCluster:
         except ExceptionGroup as failures:
             # The first failure cancelled the other start, so report the first one.
             raise failures.exceptions[0] from failures
-        self._on_ready()
+        image = self._broker.loaded_image()
+        assert image is not None
+        self._on_ready([listener for broker in image.live_brokers() for listener in broker.listeners])
 
     def loaded_image(self) -> MetadataImage | None:
         """Returns the broker's metadata image. One of the three servers must authenticate clients, and clients use the
@@ -153,16 +169,15 @@ def run(
 
     security = SecuredFiles(data_dir) if is_secured else None
 
-    def on_ready() -> None:
-        print_ready([f"{host}:{ports.grpc}"], [f"{host}:{ports.kafka}"], data_dir, security)
+    def on_ready(listeners: Sequence[Listener]) -> None:
+        grpc, kafka = (list(_for_clients(listeners, protocol)) for protocol in SecurityProtocol)
+        print_ready(grpc, kafka, data_dir, security)
 
     try:
         check_embedded(data_dir)
         if security is None:
             require_not_secured(data_dir)
-        own = [(LOOPBACK, servers_port(port))] if security else []
-        port, kafka_port, *servers = usable_ports([(host, port), (host, kafka_port), *own])
-        ports = Ports(grpc=port, kafka=kafka_port, servers=servers[0] if servers else None)
+        ports = None if "listeners" in settings else _ports(host, port, kafka_port, is_secured=is_secured)
         given = {**security.settings(), **settings} if security else settings
         config = EmbeddedConfig.make(data_dir=data_dir, host=host, ports=ports, settings=given)
         if security is not None:
@@ -176,3 +191,16 @@ def run(
         config.broker,
         die_with_parent=die_with_parent,
     )
+
+
+def _ports(host: str, port: int, kafka_port: int, *, is_secured: bool) -> Ports:
+    own = [(LOOPBACK, servers_port(port))] if is_secured else []
+    port, kafka_port, *servers = usable_ports([(host, port), (host, kafka_port), *own])
+    return Ports(grpc=port, kafka=kafka_port, servers=servers[0] if servers else None)
+
+
+def _for_clients(listeners: Sequence[Listener], protocol: SecurityProtocol) -> Iterator[str]:
+    """Yields the address of the first listener that clients of the protocol may use, if there is one."""
+    found = first((one for one in listeners if one.name != SERVERS_LISTENER), protocol)
+    if found is not None:
+        yield f"{found.host}:{found.port}"

@@ -125,9 +125,10 @@ def lay_out(
     """Returns the processes of the cluster, controllers first. `ports` has the ports of the brokers, then of the
     controllers, then of the coordinators.
 
-    Each of `settings` goes to the services that know it. Raises ConfigError for a setting that no service knows, or for
-    a value that a service refuses."""
+    Each of `settings` goes to the services that know it. Raises ConfigError for a setting that no service knows, for a
+    value that a service refuses, or for one that would give several processes the same addresses or directories."""
     check_settings(settings)
+    _check_shared(size, settings)
     broker_ports = ports[: size.brokers]
     controller_ports = ports[size.brokers : size.brokers + size.controllers]
     coordinator_ports = ports[size.brokers + size.controllers :]
@@ -169,6 +170,22 @@ def lay_out(
         *specs(BrokerConfig, "klamm_broker", broker_ports),
         *specs(CoordinatorConfig, "klamm_coordinator", coordinator_ports),
     ]
+
+
+def _check_shared(size: ClusterSize, settings: Mapping[str, str]) -> None:
+    """Raises ConfigError for a setting that several processes would get, although each needs a value of its own."""
+    by_address, by_directory = "--host, --port and --kafka-port", "--data-dir"
+    for name, count, options in (
+        ("listeners", size.total, by_address),
+        ("advertised.listeners", size.total, by_address),
+        ("metadata.log.dir", size.controllers, by_directory),
+        ("log.dirs", size.brokers, by_directory),
+    ):
+        if name in settings and count > 1:
+            raise ConfigError(
+                f"{name}: {settings[name]!r} is not valid, because {count} processes would share it, expected {options}"
+                f" instead of --set {name}"
+            )
 
 
 def _tls_between_servers(config: ServiceConfig) -> ListenerTlsSettings | None:

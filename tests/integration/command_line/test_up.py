@@ -18,6 +18,7 @@ import pytest
 from tests.support import klamm_without_override
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.ports import free_ports
 from tests.support.waiting import patience
 
 LONG_GRACE = {"shutdown.grace.ms": "3600000"}
@@ -123,6 +124,44 @@ def test_port_0_picks_a_free_port_and_prints_it(tmp_path):
         finally:
             process.terminate()
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("with_kafka", [True, False])
+def test_up_prints_the_addresses_that_the_setting_listeners_chose(tmp_path, with_kafka):
+    grpc, kafka, unused = free_ports(range(3))
+    listeners = f"GRPC://127.0.0.1:{grpc}" + (f",PLAINTEXT://localhost:{kafka}" if with_kafka else "")
+    arguments = ["--data-dir", str(tmp_path / "data"), "--set", f"listeners={listeners}", "--kafka-port", str(unused)]
+    # The port of the option is taken, but it is not used.
+    with (
+        contextlib.closing(socket.create_server(("127.0.0.1", unused))),
+        subprocess.Popen(
+            [sys.executable, "-m", "klamm", "up", *arguments], stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        try:
+            kafka_clients = f", Kafka clients at localhost:{kafka}" if with_kafka else ""
+            ready = f"klamm is ready at 127.0.0.1:{grpc}{kafka_clients}, data in {tmp_path / 'data'}\n"
+            assert process.stdout.readline() == ready
+            assert KlammCommand(f"127.0.0.1:{grpc}").ok("topics", "list", "--json").document == []
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "setting", "complaint"),
+    [
+        (1, "listeners=GRPC://127.0.0.1:0", "listeners: GRPC://127.0.0.1:0 is not valid, expected a port other than 0"),
+        (2, "listeners=GRPC://127.0.0.1:5001", "listeners: 'GRPC://127.0.0.1:5001' is not valid, because 4 processes"),
+        (2, "advertised.listeners=GRPC://a:1", "advertised.listeners: 'GRPC://a:1' is not valid, because 4 processes"),
+        (2, "log.dirs=/x", "log.dirs: '/x' is not valid, because 2 processes would share it, expected --data-dir"),
+    ],
+)
+def test_a_setting_that_servers_cannot_share_is_refused(tmp_path, size, setting, complaint):
+    line = refusal("--data-dir", tmp_path / "data", "--port", 0, "--brokers", size, "--set", setting)
+    assert complaint in line
+    assert "--data-dir" in line or "--port" in line
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
