@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -23,6 +22,7 @@ from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore, 
 from klamm.errors import EXCEPTIONS, CommitFailedError, ErrorCode, GroupIdNotFoundError, raise_for
 from klamm.model import TopicPartition
 from klamm.offsets import to_commit
+from klamm.several_calls import until_all_ended, until_first_error
 from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2, coordinator_pb2
 from klamm.wire.v1.controller_rpc import AdminStub
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
@@ -284,7 +284,7 @@ class AsyncAdmin(
         async def attempt() -> list[Any]:
             cluster = await self._client.refresh_metadata([])
             asked = (self._client.coordinator(node_id).list_groups(request) for node_id in cluster.coordinators)
-            responses = await asyncio.gather(*asked)
+            responses = await until_first_error(asked)
             for response in responses:
                 raise_for(response.error_code, response.error_message)
             return [group for response in responses for group in response.groups]
@@ -310,7 +310,7 @@ class AsyncAdmin(
                 )
                 return decode.consumer_group_description(found.groups[0])
 
-        described = await asyncio.gather(*(describe(group_id) for group_id in group_ids))
+        described = await until_first_error(describe(group_id) for group_id in group_ids)
         return {group.group_id: group for group in described}
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
@@ -321,7 +321,7 @@ class AsyncAdmin(
             request = coordinator_pb2.DeleteGroupsRequest(group_ids=[group_id])
             await self._calls.coordinator(group_id, CoordinatorStub.delete_groups, request, timeout_ms)
 
-        await asyncio.gather(*(delete(group_id) for group_id in group_ids))
+        await until_all_ended(delete(group_id) for group_id in group_ids)
 
     async def list_group_offsets(
         self,
@@ -431,7 +431,7 @@ class AsyncAdmin(
             for tp in wanted.keys() - deleted.keys():
                 by_leader.setdefault(self._leader(tp), []).append(tp)
             asked = (self._delete_records(node_id, of_node, wanted) for node_id, of_node in by_leader.items())
-            parts = [part for response in await asyncio.gather(*asked) for part in response.partitions]
+            parts = [part for response in await until_all_ended(asked) for part in response.partitions]
             for part in parts:
                 if not part.error_code:
                     deleted[TopicPartition(part.topic, part.partition)] = part.low_watermark
@@ -475,8 +475,8 @@ class AsyncAdmin(
             cluster = await self._client.refresh_metadata([])
             ids = sorted(cluster.brokers) if given is None else given
             request = broker_pb2.DescribeLogDirsRequest(topics=wanted)
-            responses = await asyncio.gather(
-                *(self._client.broker(broker_id).describe_log_dirs(request) for broker_id in ids)
+            responses = await until_first_error(
+                self._client.broker(broker_id).describe_log_dirs(request) for broker_id in ids
             )
             return {
                 broker_id: tuple(decode.log_dir(each) for each in response.log_dirs)
@@ -501,13 +501,11 @@ class AsyncAdmin(
 
         async def attempt() -> list[Any]:
             await self._client.refresh_metadata([])
-            responses = await asyncio.gather(
-                *(
-                    self._client.broker(broker_id).alter_replica_log_dirs(
-                        broker_pb2.AlterReplicaLogDirsRequest(replicas=replicas)
-                    )
-                    for broker_id, replicas in by_broker.items()
+            responses = await until_all_ended(
+                self._client.broker(broker_id).alter_replica_log_dirs(
+                    broker_pb2.AlterReplicaLogDirsRequest(replicas=replicas)
                 )
+                for broker_id, replicas in by_broker.items()
             )
             return [result for response in responses for result in response.results]
 

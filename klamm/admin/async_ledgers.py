@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from klamm.admin import decode
 from klamm.batches import verdict_error
 from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
 from klamm.ledger_ids import ledger_problem
+from klamm.several_calls import until_first_error
 from klamm.wire.v1 import coordinator_pb2
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_TRANSACTION as TRANSACTION
 from klamm.wire.v1.coordinator_pb2 import BATCH_VERDICT_COMMITTED
@@ -84,7 +84,7 @@ class LedgerOperations:
         async def attempt() -> list[Any]:
             cluster = await self._client.refresh_metadata([])
             asked = (self._client.coordinator(node_id).list_ledgers(request) for node_id in cluster.coordinators)
-            responses = await asyncio.gather(*asked)
+            responses = await until_first_error(asked)
             for response in responses:
                 raise_for(response.error_code, response.error_message)
             return [one for response in responses for one in response.ledgers]

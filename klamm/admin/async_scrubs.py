@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from klamm.admin import decode
 from klamm.model import TopicPartition
+from klamm.several_calls import until_all_ended
 from klamm.wire.v1 import broker_pb2, common_pb2
 from klamm.wire.v1.broker_rpc import BrokerStub
 
@@ -74,7 +74,7 @@ class ScrubOperations:
             cluster = await self._client.refresh_metadata([])
             ids = sorted(cluster.brokers) if given is None else given
             calls = (rpc(self._client.broker(broker_id), request) for broker_id in ids)
-            return dict(zip(ids, await asyncio.gather(*calls), strict=True))
+            return dict(zip(ids, await until_all_ended(calls), strict=True))
 
         return await self._calls.retrying(attempt, timeout_ms)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from klamm.cluster.leader_calls import ask_leaders
 from klamm.consumer.offsets.offset_store import group_by_topic
 from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
 from klamm.model import TopicPartition
+from klamm.several_calls import until_all_ended, until_first_error
 from klamm.wire.v1 import broker_pb2, common_pb2, coordinator_pb2
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_TRANSACTION as TRANSACTION
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
@@ -50,7 +50,7 @@ class TransactionOperations:
         async def attempt() -> list[Any]:
             cluster = await self._client.refresh_metadata([])
             asked = (self._client.coordinator(node_id).list_transactions(request) for node_id in cluster.coordinators)
-            responses = await asyncio.gather(*asked)
+            responses = await until_first_error(asked)
             for response in responses:
                 raise_for(response.error_code, response.error_message)
             return [one for response in responses for one in response.transactions]
@@ -73,7 +73,7 @@ class TransactionOperations:
             )
             return decode.transaction_description(response.transactions[0])
 
-        described = await asyncio.gather(*(describe(one) for one in transactional_ids))
+        described = await until_first_error(describe(one) for one in transactional_ids)
         return {one.transactional_id: one for one in described}
 
     async def abort_transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> None:
@@ -101,7 +101,7 @@ class TransactionOperations:
             return response.producer_id, response.producer_epoch
 
         known = await self.describe_transactions(transactional_ids, timeout_ms=timeout_ms)
-        fenced = await asyncio.gather(*(fence(one) for one in known.values()))
+        fenced = await until_all_ended(fence(one) for one in known.values())
         return dict(zip(known, fenced, strict=True))
 
     async def describe_producers(

@@ -1,7 +1,8 @@
 """The Admin's calls: how it finds the servers that have to answer, and how it reports results.
 
 If a call names several items, it tries all of them. It then raises the error of the first item that failed. Notes on
-the exception (`__notes__`) name the other failed items."""
+the exception (`__notes__`) name the other failed items. If a call asks several servers to read, it stops at the first
+error. In both cases nothing is running after the caller got the error (`klamm.several_calls`)."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ from klamm.rpc.connection import Connection
 from klamm.rpc.grpc_transport import GrpcTransport
 from klamm.rpc.options import client_options
 from klamm.rpc.transport import Transport
+from klamm.several_calls import until_all_ended
 from klamm.wire.v1 import broker_pb2, common_pb2
 from klamm.wire.v1.broker_rpc import BROKER, BrokerStub
 from klamm.wire.v1.controller_rpc import ADMIN, AdminStub
@@ -247,7 +248,7 @@ class KlammClient:
         await asyncio.gather(*tasks, return_exceptions=True)
         connections = list(self._connections.values())
         self._connections.clear()
-        await asyncio.gather(*(connection.close() for connection in connections))
+        await until_all_ended(connection.close() for connection in connections)
 
     def _require_open(self) -> None:
         if self._closed:

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
+from klamm.several_calls import until_first_error
+
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
@@ -34,11 +36,5 @@ async def few_at_once(
             # `ask` may return without waiting, for example if the caller may not see the group.
             await asyncio.sleep(0)
 
-    workers = [asyncio.ensure_future(work()) for _ in range(min(at_once, len(items)))]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    await until_first_error(work() for _ in range(min(at_once, len(items))))
     return [results[number] for number in range(len(items))]
