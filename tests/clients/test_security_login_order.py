@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,6 +18,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.every_request import requests
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import running_cluster
+from tests.support.ports import free_ports
 from tests.support.sasl_cluster import PASSWORD, USER, SaslCluster
 from tests.support.waiting import wait_until
 
@@ -34,32 +35,54 @@ FIELDS = {
     ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
 }
 """The fields of requests that Kafka cannot read, or cannot refuse, if they are empty."""
-SETTINGS = {"connection_failed_authentication_delay_ms": "0", "connections_max_reauth_ms": "3600000"}
+SETTINGS = {
+    "connection_failed_authentication_delay_ms": "0",
+    "connections_max_reauth_ms": "3600000",
+    "listener_name_endless_plain_connections_max_reauth_ms": "0",
+    "listener_name_ended_plain_connections_max_reauth_ms": "1",
+}
+SESSIONS = ("ENDLESS", "ENDED")
+"""The listeners whose sessions have no end, or end after a millisecond."""
+LOGIN = {"auth_bytes": b"\0" + USER.encode() + b"\0" + PASSWORD.encode()}
 ILLEGAL = ErrorCode.ILLEGAL_SASL_STATE
-Open = Callable[[], KafkaWire]
+Asked = tuple[ApiKey, int, dict[str, Any]]
+
+
+class Open(NamedTuple):
+    """Opens a connection to the listener of long sessions, or to one of SESSIONS."""
+
+    addresses: Mapping[str, str]
+
+    def __call__(self, listener: str = "SASL") -> KafkaWire:
+        return KafkaWire(self.addresses[listener])
 
 
 @pytest.fixture(scope="module")
 def klamm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
     cluster = SaslCluster(tmp_path_factory.mktemp("klamm"), **SETTINGS)
+    more = dict(zip(SESSIONS, (f"localhost:{port}" for port in free_ports(range(len(SESSIONS)))), strict=True))
+    cluster.settings["listeners"] += "".join(f",{name}://{address}" for name, address in more.items())
+    cluster.settings["listener.security.protocol.map"] = ",".join(f"{name}:SASL_PLAINTEXT" for name in SESSIONS)
     with running_cluster(cluster.directory, cluster.settings, port=cluster.grpc) as cluster.process:
         cluster.set_password(USER, PASSWORD)
-        yield lambda: KafkaWire(cluster.address("SASL_PLAINTEXT"))
+        yield Open({"SASL": cluster.address("SASL_PLAINTEXT"), **more})
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
+    listeners = ("SASL", *SESSIONS)
     module = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
     settings = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+        + ",".join(f"{name}:SASL_PLAINTEXT" for name in listeners),
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": module,
+        **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": module for name in listeners},
         **{name.replace("_", "."): text for name, text in SETTINGS.items()},
     }
-    cluster = ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings, secured=["SASL"])
+    cluster = ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings, secured=listeners)
     try:
         cluster.start()
-        yield lambda: KafkaWire(cluster.secured_bootstraps["SASL"])
+        yield Open(cluster.secured_bootstraps)
     finally:
         cluster.kill()
 
@@ -79,9 +102,8 @@ def answered(side: Open, api_key: ApiKey, version: int, *, logged_in: bool = Fal
     with side() as wire:
         if logged_in:
             assert handshake(wire)
-            login = {"auth_bytes": b"\0" + USER.encode() + b"\0" + PASSWORD.encode()}
-            assert not wire.ask(ApiKey.SASL_AUTHENTICATE, 1, login).error_code
-        # Kafka takes no other login for a second.
+            assert not wire.ask(ApiKey.SASL_AUTHENTICATE, 1, LOGIN).error_code
+        # No other login may begin for a second.
         wait_until(lambda: handshake(wire))
         fields = {**nothing(request_schema(api_key, version)), **FIELDS.get(api_key, {})}
         try:
@@ -130,3 +152,43 @@ def test_a_request_before_the_sasl_handshake_closes_the_connection(klamm: Open, 
         for api_key, version in (ApiKey.HEARTBEAT, 4), (ApiKey.METADATA, 13), (ApiKey.FIND_COORDINATOR, 6):
             with side() as wire, pytest.raises(ConnectionError):
                 wire.ask(api_key, version, nothing(request_schema(api_key, version)))
+
+
+HANDSHAKE = ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}
+AUTHENTICATE = ApiKey.SASL_AUTHENTICATE, 1, LOGIN
+VERSIONS: Asked = (ApiKey.API_VERSIONS, 0, {})
+HEARTBEAT = ApiKey.HEARTBEAT, 4, nothing(request_schema(ApiKey.HEARTBEAT, 4))
+NEW_LOGIN = [HANDSHAKE, AUTHENTICATE]
+
+
+def codes(wire: KafkaWire, asked: Sequence[Asked]) -> list[int]:
+    """Returns the error codes of the answers."""
+    return [int(wire.ask(*request).error_code) for request in asked]
+
+
+@pytest.mark.parametrize(
+    ("listener", "asked", "expected"),
+    [
+        ("SASL", [AUTHENTICATE, VERSIONS], [ILLEGAL, 0]),
+        ("SASL", [*NEW_LOGIN, VERSIONS], [0, 0, 0]),
+        ("SASL", [*NEW_LOGIN, *NEW_LOGIN, VERSIONS], [0, 0, ILLEGAL, ILLEGAL, 0]),
+        ("ENDLESS", [*NEW_LOGIN, VERSIONS], [ILLEGAL, ILLEGAL, 0]),
+    ],
+)
+def test_a_login_after_the_login_gets_the_same_answers_as_from_kafka(
+    klamm: Open, kafka: Open, listener: str, asked: list[Asked], expected: list[int]
+) -> None:
+    for side in (klamm, kafka):
+        with side(listener) as wire:
+            assert codes(wire, NEW_LOGIN) == [0, 0]
+            assert codes(wire, asked) == expected
+
+
+@pytest.mark.parametrize("request_", [HANDSHAKE, AUTHENTICATE, VERSIONS, HEARTBEAT], ids=lambda one: one[0].name)
+def test_the_end_of_a_session_closes_the_connection_as_with_kafka(klamm: Open, kafka: Open, request_: Asked) -> None:
+    for side in (klamm, kafka):
+        with side("ENDED") as wire:
+            # The second login renews the session, so that a handshake may not begin a third one for a second.
+            assert codes(wire, [*NEW_LOGIN, *NEW_LOGIN]) == [0, 0, 0, 0]
+            with pytest.raises(ConnectionError):
+                wait_until(lambda wire=wire: codes(wire, [request_]) is None)

@@ -108,17 +108,17 @@ class ClientLogin:
 
     def _handler_of(self, request: Request) -> Handle | None:
         assert self._login is not None, "a connection begins before its requests"
-        door = self._login.door
+        door, now_ms = self._login.door, self._clients.clock.wall_ms()
         match request.api_key:
             case ApiKey.SASL_HANDSHAKE:
-                return self._handshake
-            case ApiKey.SASL_AUTHENTICATE:
-                # As in Kafka, a SaslAuthenticate after the login gets an answer.
-                return None if door.is_complete else self._authenticate
+                # As in Kafka, the client gets ILLEGAL_SASL_STATE if it may not log in now, and its session continues.
+                return self._handshake if door.may_begin(now_ms) else None
+            case ApiKey.SASL_AUTHENTICATE if not door.is_complete:
+                return self._authenticate
             case ApiKey.API_VERSIONS:
-                door.api_versions()
+                door.api_versions(now_ms)
             case api_key:
-                door.other(api_key.name, self._clients.clock.wall_ms())
+                door.other(api_key.name, now_ms)
         return None
 
     async def _handshake(self, request: Request) -> Answer:

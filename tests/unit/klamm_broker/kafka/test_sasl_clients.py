@@ -152,7 +152,7 @@ def test_quotas_count_a_client_only_after_its_login(run: Run) -> None:
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 def test_another_request_during_a_login_gets_illegal_sasl_state_and_ends_the_connection(run: Run, again: bool) -> None:
     async def scenario() -> None:
-        async with World().opened() as door:
+        async with World(connections_max_reauth_ms="60000").opened() as door:
             for request, answer in {
                 (ApiKey.HEARTBEAT, 0, b"what nobody reads"): b"\x00\x22",
                 (ApiKey.API_VERSIONS, 0, b""): b"\x00\x22\x00\x00\x00\x00",
@@ -166,6 +166,26 @@ def test_another_request_during_a_login_gets_illegal_sasl_state_and_ends_the_con
                 client.writer.write(message(*request) + frame(1, b"a"))
                 assert await answer_to(client.reader) == (7, answer)
                 assert await client.is_cut_off()
+
+    run(scenario())
+
+
+@both_loops
+@pytest.mark.parametrize("max_reauth_ms", ["0", "60000"])
+def test_a_login_that_may_not_begin_gets_illegal_sasl_state_and_the_session_goes_on(
+    run: Run, max_reauth_ms: str
+) -> None:
+    async def scenario() -> None:
+        async with World(connections_max_reauth_ms=max_reauth_ms).opened() as door:
+            client = await Client.of(door)
+            assert await client.by_plain() == 0
+            if max_reauth_ms != "0":
+                assert await client.by_plain() == 0
+            for body in b"\x00\x05PLAIN", b"\x00\x01X":
+                # The handler of the test repeats a request that is no part of a login. A broker answers with
+                # ILLEGAL_SASL_STATE.
+                assert await client.ask(ApiKey.SASL_HANDSHAKE, 1, body) == body
+            assert await client.is_served()
 
     run(scenario())
 

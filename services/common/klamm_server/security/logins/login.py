@@ -52,7 +52,7 @@ class Login:
     def handshake(self, mechanism: str) -> HandshakeReply:
         """Selects the mechanism (`SaslDoor.handshake`), and records a refusal in the audit."""
         try:
-            reply = self.door.handshake(mechanism)
+            reply = self.door.handshake(mechanism, self._logins.users.clock.wall_ms())
         except SaslStateError as error:
             self.break_off(str(error))
             raise

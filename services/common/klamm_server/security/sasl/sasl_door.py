@@ -6,8 +6,11 @@
       │                           └── anything else: 34 ──► ENDED
       └── unknown mechanism: 33, anything else ──► ENDED
 
-A client must log in again with the same mechanism and as the same user. `Login` (klamm_server.security.logins) delays
-the answers to failures, and runs expensive checks in a thread. The connection bounds the size of requests.
+A client must log in again with the same mechanism and as the same user. As in Kafka, it may do so only if its session
+has an end, and once a second. Otherwise the answer to SaslHandshake is 34, and the session continues.
+
+`Login` (klamm_server.security.logins) delays the answers to failures, and runs expensive checks in a thread. The
+connection bounds the size of requests.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from klamm_server.security.sasl.server import Authenticated, SaslRefusedError, S
 
 API_VERSIONS_MAX: Final = 4
 """The most ApiVersions requests before SaslHandshake."""
+RENEWAL_MS: Final = 1_000
+"""The least time between the starts of two logins that renew a session."""
 ROUNDS_MAX: Final = 6
 """The most SaslAuthenticate requests of one login."""
 
@@ -88,6 +93,8 @@ class SaslDoor:
         self._mechanism = ""
         self._server: SaslServer | None = None
         self._api_versions = self._rounds = 0
+        self._renewed_ms: int | None = None
+        """The wall-clock time at which the last login began that renews the session."""
         self.user: str | None = None
         """The user that has logged in, or None before the first login."""
         self.proven: Found | None = None
@@ -105,9 +112,10 @@ class SaslDoor:
         """The mechanism of the current login, or else of the last one. Empty before the first login."""
         return self._mechanism
 
-    def api_versions(self) -> None:
+    def api_versions(self, now_ms: int) -> None:
         """Handles the arrival of an ApiVersions request. Raises SaslStateError if it may not be answered."""
         if self._state is _State.COMPLETE:
+            self._check_session("ApiVersions", now_ms)
             return
         self._api_versions += 1
         if self._state is not _State.INITIAL or self._api_versions > API_VERSIONS_MAX:
@@ -118,17 +126,28 @@ class SaslDoor:
         served."""
         if self._state is not _State.COMPLETE:
             raise self._out_of_place(name)
-        if self.expires_ms is not None and now_ms >= self.expires_ms:
-            self._state = _State.ENDED
-            raise SessionExpiredError(
-                f"{name} of user {self.user!r} came after the end of the session; expected a new login"
-            )
+        self._check_session(name, now_ms)
 
-    def handshake(self, mechanism: str) -> HandshakeReply:
-        """Handles a SaslHandshake request, which starts a login. Raises SaslStateError if a login is in progress."""
+    def may_begin(self, now_ms: int) -> bool:
+        """True unless the client is logged in and may not renew its session now. Raises SessionExpiredError if the
+        session has ended too."""
+        if self._state is not _State.COMPLETE:
+            return True
+        if self.expires_ms is not None and (
+            self._renewed_ms is None or not 0 <= now_ms - self._renewed_ms < RENEWAL_MS
+        ):
+            return True
+        self._check_session("SaslHandshake", now_ms)
+        return False
+
+    def handshake(self, mechanism: str, now_ms: int) -> HandshakeReply:
+        """Handles a SaslHandshake request, which starts a login. The caller asks `may_begin` first. Raises
+        SaslStateError if a login is in progress."""
         if self._state not in (_State.INITIAL, _State.COMPLETE):
             raise self._out_of_place("SaslHandshake")
         enabled = tuple(self._servers)
+        if self._state is _State.COMPLETE:
+            self._renewed_ms = now_ms
         if mechanism not in self._servers:
             self._state = _State.ENDED
             return HandshakeReply(code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
@@ -184,6 +203,13 @@ class SaslDoor:
         if done.expires_at_s is not None:
             ends.append(max(0, int(1000 * done.expires_at_s) - now_ms))
         return min(ends, default=None)
+
+    def _check_session(self, name: str, now_ms: int) -> None:
+        if self.expires_ms is not None and now_ms >= self.expires_ms:
+            self._state = _State.ENDED
+            raise SessionExpiredError(
+                f"{name} of user {self.user!r} came after the end of the session; expected a new login"
+            )
 
     def _failed(self, cause: str, user: str = "") -> AuthenticateReply:
         self._state, self._server = _State.ENDED, None

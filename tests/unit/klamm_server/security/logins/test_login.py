@@ -60,12 +60,12 @@ class World:
 
     async def by_plain(self, password: str, name: str = "alice", *, login: Login | None = None) -> AuthenticateReply:
         one = login or self.login()
-        assert one.door.handshake("PLAIN").code is ErrorCode.NONE
+        assert one.door.handshake("PLAIN", 0).code is ErrorCode.NONE
         return await one.authenticate(PlainClient(name, Secret(password)).first())
 
     async def by_scram(self, password: str, *, login: Login | None = None) -> Sequence[AuthenticateReply]:
         one, client = login or self.login(), ScramClient(SHA_256, "alice", Secret(password), nonce="client")
-        assert one.door.handshake("SCRAM-SHA-256").code is ErrorCode.NONE
+        assert one.door.handshake("SCRAM-SHA-256", 0).code is ErrorCode.NONE
         first = await one.authenticate(client.first())
         proof = client.step(first.auth_bytes)
         assert proof is not None
@@ -123,7 +123,7 @@ def test_a_login_whose_credential_changes_gets_no_session() -> None:
     async def scenario() -> None:
         world = World()
         one, client = world.login(), ScramClient(SHA_256, "alice", Secret("wonderland"), nonce="client")
-        one.door.handshake("SCRAM-SHA-256")
+        one.door.handshake("SCRAM-SHA-256", 0)
         proof = client.step((await one.authenticate(client.first())).auth_bytes)
         assert proof is not None
         world.logins.on_image(image(alice="looking glass"))

@@ -17,11 +17,13 @@ from klamm_server.security.sasl.known_passwords import KnownPasswords
 from klamm_server.security.sasl.plain_server import PlainServer
 from klamm_server.security.sasl.sasl_door import (
     API_VERSIONS_MAX,
+    RENEWAL_MS,
     ROUNDS_MAX,
     AuthenticateReply,
     LoginInterruptedError,
     SaslDoor,
     SaslStateError,
+    SessionExpiredError,
 )
 from klamm_server.security.sasl.scram_server import ScramServer
 from klamm_server.security.sasl.server import Authenticated, SaslServer, Verification
@@ -70,7 +72,7 @@ def answered(door: SaslDoor, data: bytes, now_ms: int = NOW_MS) -> AuthenticateR
 
 
 def by_scram(door: SaslDoor, name: str, password: str, now_ms: int = NOW_MS) -> AuthenticateReply:
-    assert door.handshake("SCRAM-SHA-256").code is ErrorCode.NONE
+    assert door.handshake("SCRAM-SHA-256", now_ms).code is ErrorCode.NONE
     client = ScramClient(SHA_256, name, Secret(password), nonce="client")
     proof = client.step(answered(door, client.first(), now_ms).auth_bytes)
     assert proof is not None
@@ -78,7 +80,7 @@ def by_scram(door: SaslDoor, name: str, password: str, now_ms: int = NOW_MS) -> 
 
 
 def by_plain(door: SaslDoor, name: str, password: str) -> AuthenticateReply:
-    assert door.handshake("PLAIN").code is ErrorCode.NONE
+    assert door.handshake("PLAIN", NOW_MS).code is ErrorCode.NONE
     return answered(door, PlainClient(name, Secret(password)).first())
 
 
@@ -88,7 +90,7 @@ def test_a_client_is_served_after_its_login(login: Callable[[SaslDoor, str, str]
     assert login(door, "alice", "alicealice").code is ErrorCode.NONE
     assert (door.is_complete, door.user, door.expires_ms) == (True, "alice", None)
     door.other("Fetch", NOW_MS)
-    door.api_versions()
+    door.api_versions(NOW_MS)
 
 
 @pytest.mark.parametrize("login", [by_scram, by_plain])
@@ -105,22 +107,22 @@ def test_every_failed_login_gets_the_same_message_without_its_cause(
     assert not door.is_complete
     assert door.user is None
     with pytest.raises(SaslStateError):
-        door.handshake("PLAIN")
+        door.handshake("PLAIN", NOW_MS)
 
 
 def test_an_unknown_mechanism_is_answered_with_the_enabled_ones() -> None:
     door = door_of()
-    reply = door.handshake("GSSAPI")
+    reply = door.handshake("GSSAPI", NOW_MS)
     assert (reply.code, reply.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("SCRAM-SHA-256", "PLAIN"))
     with pytest.raises(SaslStateError):
-        door.handshake("PLAIN")
+        door.handshake("PLAIN", NOW_MS)
 
 
 @pytest.mark.parametrize("handshakes", [False, True])
 def test_nothing_else_is_served_before_the_login_is_complete(handshakes: bool) -> None:
     door = door_of()
     if handshakes:
-        door.handshake("PLAIN")
+        door.handshake("PLAIN", NOW_MS)
     with pytest.raises(SaslStateError, match="Produce") as raised:
         door.other("Produce", NOW_MS)
     assert isinstance(raised.value, LoginInterruptedError) == handshakes
@@ -133,27 +135,27 @@ def test_authenticate_before_handshake_ends_the_connection() -> None:
     with pytest.raises(SaslStateError, match="before SaslHandshake"):
         door.authenticate(b"\0alice\0alicealice", NOW_MS)
     with pytest.raises(SaslStateError, match="after the end"):
-        door.handshake("PLAIN")
+        door.handshake("PLAIN", NOW_MS)
 
 
 def test_a_second_handshake_during_a_login_ends_the_connection() -> None:
     door = door_of()
-    door.handshake("PLAIN")
+    door.handshake("PLAIN", NOW_MS)
     with pytest.raises(LoginInterruptedError, match="during the login"):
-        door.handshake("PLAIN")
+        door.handshake("PLAIN", NOW_MS)
 
 
 def test_the_number_of_api_versions_requests_before_the_login_is_bounded() -> None:
     door = door_of()
     for _ in range(API_VERSIONS_MAX):
-        door.api_versions()
+        door.api_versions(NOW_MS)
     with pytest.raises(SaslStateError):
-        door.api_versions()
+        door.api_versions(NOW_MS)
 
 
 def test_the_number_of_rounds_of_a_login_is_bounded() -> None:
     door = door_of(ENDLESS=EndlessServer)
-    door.handshake("ENDLESS")
+    door.handshake("ENDLESS", NOW_MS)
     assert all(answered(door, b"x").auth_bytes == b"more" for _ in range(ROUNDS_MAX))
     assert answered(door, b"x").code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -165,7 +167,7 @@ def test_a_session_ends_with_its_token_or_after_max_reauth_ms(
     max_reauth_ms: int, left_s: int, lifetime_ms: int
 ) -> None:
     door = door_of(max_reauth_ms, TOKEN=lambda: TokenServer(NOW_MS / 1000 + left_s))
-    door.handshake("TOKEN")
+    door.handshake("TOKEN", NOW_MS)
     assert answered(door, b"alice").session_lifetime_ms == lifetime_ms
     door.other("Fetch", NOW_MS + lifetime_ms - 1)
     with pytest.raises(SaslStateError, match="alice"):
@@ -177,13 +179,13 @@ def test_a_mechanism_may_have_its_own_max_reauth_ms() -> None:
     for name, lifetime_ms in by_mechanism.items():
         servers = dict.fromkeys(by_mechanism, lambda: TokenServer(NOW_MS / 1000 + 60))
         door = SaslDoor(servers, max_reauth_ms=by_mechanism.__getitem__)
-        door.handshake(name)
+        door.handshake(name, NOW_MS)
         assert answered(door, b"alice").session_lifetime_ms == lifetime_ms
 
 
 def test_a_session_of_an_expired_token_ends_at_once() -> None:
     door = door_of(TOKEN=lambda: TokenServer(NOW_MS / 1000 - 1))
-    door.handshake("TOKEN")
+    door.handshake("TOKEN", NOW_MS)
     answered(door, b"alice")
     with pytest.raises(SaslStateError):
         door.other("Fetch", NOW_MS)
@@ -194,6 +196,41 @@ def test_a_new_login_makes_the_session_longer() -> None:
     by_scram(door, "alice", "alicealice")
     assert by_scram(door, "alice", "alicealice", NOW_MS + 6000).session_lifetime_ms == 5000
     door.other("Fetch", NOW_MS + 10_999)
+
+
+def test_a_session_without_an_end_cannot_be_renewed() -> None:
+    door = door_of(0)
+    assert door.may_begin(NOW_MS)
+    by_scram(door, "alice", "alicealice")
+    assert not door.may_begin(NOW_MS + 60_000)
+    assert door.is_complete
+
+
+def test_a_session_is_renewed_once_a_second() -> None:
+    door = door_of(5_000)
+    by_scram(door, "alice", "alicealice")
+    assert door.may_begin(NOW_MS), "the first login does not renew a session"
+    by_scram(door, "alice", "alicealice", NOW_MS)
+    assert not door.may_begin(NOW_MS + RENEWAL_MS - 1)
+    assert door.is_complete
+    assert door.may_begin(NOW_MS + RENEWAL_MS)
+    assert door.may_begin(NOW_MS - 1), "the clock may be set back"
+
+
+def test_after_the_end_of_a_session_only_a_new_login_is_served() -> None:
+    for request in (
+        lambda door: door.api_versions(NOW_MS + 500),
+        lambda door: door.other("SaslAuthenticate", NOW_MS + 500),
+        lambda door: door.may_begin(NOW_MS + 500),
+    ):
+        door = door_of(500)
+        by_scram(door, "alice", "alicealice", NOW_MS - 1)
+        by_scram(door, "alice", "alicealice", NOW_MS)
+        with pytest.raises(SessionExpiredError, match="expected a new login"):
+            request(door)
+    door = door_of(500)
+    by_scram(door, "alice", "alicealice")
+    assert door.may_begin(NOW_MS + 60_000)
 
 
 @pytest.mark.parametrize(("login", "name"), [(by_scram, "bob"), (by_plain, "alice"), (by_scram, "mallory")])
@@ -218,9 +255,9 @@ def test_no_sequence_of_requests_without_a_password_logs_a_client_in(requests: l
     with contextlib.suppress(SaslStateError):
         for kind, data in requests:
             if kind == "versions":
-                door.api_versions()
+                door.api_versions(NOW_MS)
             elif kind == "handshake":
-                door.handshake("PLAIN" if len(data) % 2 else "SCRAM-SHA-256")
+                door.handshake("PLAIN" if len(data) % 2 else "SCRAM-SHA-256", NOW_MS)
             elif kind == "authenticate":
                 answered(door, data)
             else:
