@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,8 +16,11 @@ from klamm_broker.kafka.requests import ApiKey
 from tests.support import java_programs
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_wire import KafkaWire
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 120
+CONNECTIONS = 16
+"""A rate of one connection a second allows about ten at once."""
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 
 Quotas = dict[frozenset[tuple[str, str | None]], dict[str, float]]
@@ -37,7 +41,11 @@ def configs(bootstrap: str, *arguments: str) -> tuple[int, set[str]]:
 def quotas(bootstrap: str) -> Quotas:
     """Values by entity and key."""
     with KafkaWire(bootstrap) as wire:
-        answer = wire.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [], "strict": False})
+        return quotas_by(wire)
+
+
+def quotas_by(wire: KafkaWire) -> Quotas:
+    answer = wire.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [], "strict": False})
     return {
         frozenset((part.entity_type, part.entity_name) for part in one.entity): {
             value.key: value.value for value in one.values
@@ -156,3 +164,39 @@ def test_librdkafkas_callback_gets_the_throttle_time(bootstrap: str, slow_client
         producer.produce(topic, bytes(100_000))
         assert producer.flush(TIMEOUT_S) == 0
     assert max(told) > 0.1
+
+
+def test_klamm_delays_connections_above_the_rate_of_an_address_and_kafka_closes_them(
+    bootstrap: str, apache_kafka: ApacheKafka, no_quotas: None
+) -> None:
+    ours, theirs = (opened_too_fast(side) for side in (bootstrap, apache_kafka.bootstrap))
+    assert ours == [True] * CONNECTIONS
+    assert {*theirs} == {True, False}
+
+
+def opened_too_fast(bootstrap: str) -> list[bool]:
+    """Opens CONNECTIONS connections at once with a quota of one a second. Returns for each whether it got an answer,
+    and was not closed."""
+
+    def limit(*, remove: bool) -> None:
+        entity = {"entity_type": "ip", "entity_name": "127.0.0.1"}
+        change = {"key": "connection_creation_rate", "value": 1.0, "remove": remove}
+        entries = [{"entity": [entity], "ops": [change]}]
+        asked = {"entries": entries, "validate_only": False}
+        assert not first.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, asked).entries[0].error_code
+
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(KafkaWire(bootstrap))
+        limit(remove=False)
+        wait_until(lambda: any("connection_creation_rate" in values for values in quotas_by(first).values()))
+        wires = [stack.enter_context(KafkaWire(bootstrap)) for _ in range(CONNECTIONS)]
+        answered = []
+        for wire in wires:
+            try:
+                wire.ask(ApiKey.API_VERSIONS, 0, {})
+                answered.append(True)
+            except ConnectionError:
+                answered.append(False)
+        limit(remove=True)
+        wait_until(lambda: not quotas_by(first))
+    return answered
