@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -50,8 +50,7 @@ class EmbeddedConfig:
         """Makes the configurations of all services. Each service gets those of `settings` that it knows. `ports` is
         None if `settings` has the listeners. Raises ConfigError for a setting that no service knows."""
         check_settings(settings)
-        listeners = {} if ports is None else {"listeners": replace(ports, kafka=None).listeners(host)}
-        with_kafka = {} if ports is None else {"listeners": ports.listeners(host)}
+        listeners = {} if ports is None else {"listeners": ports.listeners(host)}
         own = {
             "node.id": SERVER_ID,
             **listeners,
@@ -68,7 +67,7 @@ class EmbeddedConfig:
         wanted = {"controller.quorum.bootstrap.servers": _servers_address(controller), **own}
         return cls(
             controller=controller,
-            broker=load(BrokerConfig, known_settings(BrokerConfig, {**wanted, **with_kafka})),
+            broker=load(BrokerConfig, known_settings(BrokerConfig, wanted)),
             coordinator=load(CoordinatorConfig, known_settings(CoordinatorConfig, wanted)),
         )
 

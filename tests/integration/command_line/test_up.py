@@ -148,6 +148,20 @@ def test_up_prints_the_addresses_that_the_setting_listeners_chose(tmp_path, with
     assert process.returncode == 0
 
 
+def test_up_listens_on_every_interface_and_prints_the_advertised_addresses(tmp_path):
+    grpc, kafka = free_ports(range(2))
+    advertised = f"GRPC://127.0.0.1:{grpc},KAFKA://localhost:{kafka}"
+    arguments = ["--data-dir", tmp_path / "data", "--host", "0.0.0.0", "--port", grpc, "--kafka-port", kafka]
+    command = [sys.executable, "-m", "klamm", "up", *map(str, arguments), "--set", f"advertised.listeners={advertised}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            assert line.startswith(f"klamm is ready at 127.0.0.1:{grpc}, Kafka clients at localhost:{kafka}, data in ")
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize(
     ("size", "setting", "complaint"),
     [
