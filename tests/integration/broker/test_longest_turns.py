@@ -21,7 +21,7 @@ from tests.support.turn_meter import Turn, turns_in
 from tests.support.waiting import patience
 
 TURN_MAX_MS = 200
-"""A turn takes about 50 ms at most. The measuring event loop and a slow machine take longer."""
+"""A turn takes less than 100 ms. The measuring event loop and a slow machine take longer."""
 SLOWLY_SERVED = {
     ApiKey.OFFSET_FETCH,
     ApiKey.DESCRIBE_GROUPS,
