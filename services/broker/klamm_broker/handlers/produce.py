@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Sequence, Set
 from typing import Any, NamedTuple
 
 from klamm import tracing
@@ -51,7 +51,7 @@ ACKS_NONE = 0
 _ACKS = (ACKS_ALL, ACKS_NONE, 1)
 _FLAGS_POSITION = ATTRIBUTES_POSITION + 1
 """The position of the lower byte of a batch's attributes."""
-_NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+_NO_PARTITIONS: Set[TopicPartition] = frozenset()
 
 _UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
 
@@ -177,7 +177,7 @@ class ProduceHandler:
         answers = self._append_all(produce, guards, unknown_epochs)
         return answers if isinstance(answers, list) else await answers
 
-    async def _await_elections(self, produce: Produce) -> frozenset[TopicPartition]:
+    async def _await_elections(self, produce: Produce) -> Set[TopicPartition]:
         """Waits for the metadata of elections that the client knows of. Returns the partitions whose election is still
         unknown to this broker after the wait."""
         awaited = self._awaited(produce)
@@ -189,17 +189,19 @@ class ProduceHandler:
         )
         return self._awaited(produce)
 
-    def _awaited(self, produce: Produce) -> frozenset[TopicPartition]:
-        awaits = self._replicas.awaits_epoch
-        awaited = [name for name, _, epoch, _ in produce.partitions if epoch > 0 and awaits(name, epoch)]
-        return frozenset(awaited) if awaited else _NO_PARTITIONS
+    def _awaited(self, produce: Produce) -> Set[TopicPartition]:
+        awaited: set[TopicPartition] = set()
+        for name, _, epoch, _ in produce.partitions:
+            if epoch > 0 and self._replicas.awaits_epoch(name, epoch):
+                awaited.add(name)
+        return awaited
 
     async def _guards_of(self, produce: Produce) -> Guards:
         parts = [(one.topic_partition, one.records) for one in produce.partitions]
         return await self._transactions.of(produce.transactional_id, parts, verify_only=produce.verify_only)
 
     def _append_all(
-        self, produce: Produce, guards: Guards, unknown_epochs: frozenset[TopicPartition]
+        self, produce: Produce, guards: Guards, unknown_epochs: Set[TopicPartition]
     ) -> list[Produced] | AnswersInTime:
         pending: _Pending = {}
         late: _Late = {}
@@ -244,7 +246,7 @@ class ProduceHandler:
         records: memoryview | CheckedSet,
         acks: int,
         guards: Guards,
-        unknown_epochs: frozenset[TopicPartition],
+        unknown_epochs: Set[TopicPartition],
         pending: _Pending,
         late: _Late,
     ) -> Produced:

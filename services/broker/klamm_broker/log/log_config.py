@@ -7,7 +7,7 @@ a value may be set. Values that arrive here were accepted, so a bad value raises
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from klamm.setting import LONG_MAX, definitions, parse
 from klamm_server.config.topic_configs import TopicConfig
@@ -20,19 +20,37 @@ LOG_APPEND_TIME: Final = "LogAppendTime"
 
 
 class LogConfig(TopicConfig):
-    """The effective settings of one topic."""
+    """The effective settings of one topic, and values computed from them, which every append reads."""
 
-    __slots__ = ()
+    __slots__ = ("is_compacted", "is_created", "is_dated", "is_plain", "roll_ms")
 
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
+    is_compacted: bool
+    is_created: bool
+    """True if the producer's clock sets the timestamps."""
+    is_dated: bool
+    """True if a timestamp of the producer's clock may be too old."""
+    is_plain: bool
+    """True if records are stored as they come: with the producer's timestamps, whatever their age, with its
+    compression, and also without keys."""
+    roll_ms: int
+    """The time after which a segment is rolled. Compacted topics also roll after `max.compaction.lag.ms`, because an
+    active segment cannot be cleaned."""
 
-    @property
-    def roll_ms(self) -> int:
-        """The time after which a segment is rolled. Compacted topics also roll after `max.compaction.lag.ms`, because
-        an active segment cannot be cleaned."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        is_compacted = "compact" in self.cleanup_policy
+        is_created = self.message_timestamp_type == CREATE_TIME
+        is_dated = is_created and self.message_timestamp_before_max_ms != NO_LIMIT_MS
+        put = object.__setattr__
+        put(self, "is_compacted", is_compacted)
+        put(self, "is_created", is_created)
+        put(self, "is_dated", is_dated)
+        put(
+            self,
+            "is_plain",
+            is_created and not is_dated and not is_compacted and self.compression_type == "producer",
+        )
+        put(self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if is_compacted else self.segment_ms)
 
     @classmethod
     def from_configs(cls, configs: Mapping[str, str]) -> Self:

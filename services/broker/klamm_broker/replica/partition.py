@@ -193,7 +193,8 @@ class Partition:
     def check_leader(self, current_leader_epoch: int = -1) -> Leadership:
         """Returns the leadership. Raises NotLeaderOrFollowerError, or FencedLeaderEpochError or UnknownLeaderEpochError
         if the caller's epoch differs (KIP-320)."""
-        self._check_epoch(current_leader_epoch)
+        if current_leader_epoch != NO_LEADER_EPOCH:
+            self._check_epoch(current_leader_epoch)
         if self.leadership is None:
             raise _NotLeaderOrFollowerError(f"{self.topic_partition} is not led by broker {self._broker_id}")
         return self.leadership

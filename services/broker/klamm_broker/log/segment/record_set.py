@@ -27,6 +27,7 @@ from klamm.records.header import (
     COMPRESSION_MASK,
     CONTROL_MASK,
     HEADER_SIZE_BYTES,
+    LENGTH_OVERHEAD_BYTES,
     PREFIX_SIZE_BYTES,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -44,7 +45,7 @@ from klamm.records.record import RECORD_SIZE_BYTES_MIN
 from klamm.records.record_times import check_count, largest_timestamp_ms
 from klamm.records.rewrite import recompress
 from klamm_broker.log.files.storage_failure import UnexpectedOffset
-from klamm_broker.log.log_config import CREATE_TIME, NO_LIMIT_MS, LogConfig
+from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.segment.check_budget import (
     COMPRESSED_BYTE_NS,
     DECOMPRESSED_BYTE_NS,
@@ -123,14 +124,15 @@ def check_produced(
     position = size = record_count = 0
     while position < len(view):
         header = validate_batch(view, position)
-        end = position + header.size_bytes
-        _check_header(header, config, origin)
+        end = position + header.batch_length + LENGTH_OVERHEAD_BYTES
+        if header.attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) or header.producer_id >= 0:
+            _check_producer(header, origin)
         batch = CheckedBatch(header, view[position:end])
         if header.attributes & CONTROL_MASK:
             _check_room(header)
         else:
             batch = _check_records(batch, config, now_ms, origin, record_count, budget)
-        if config.message_timestamp_type != CREATE_TIME:
+        if not config.is_created:
             batch = _stamped(batch, now_ms)
         batch_bytes = len(batch.data)
         if batch_bytes > config.max_message_bytes:
@@ -150,7 +152,7 @@ def check_produced(
     return checked
 
 
-def _check_header(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None:
+def _check_producer(header: BatchHeader, origin: AppendOrigin) -> None:
     attributes = header.attributes
     if attributes & CONTROL_MASK and origin is AppendOrigin.CLIENT:
         raise ErrorCode.INVALID_RECORD.exception("clients may not write control records")
@@ -176,31 +178,30 @@ def _check_records(
 ) -> CheckedBatch:
     """Checks the records as far as the config requires it. Returns the batch with the right largest timestamp and the
     topic's compression, usually the same object."""
-    header = batch.header
-    created = config.message_timestamp_type == CREATE_TIME
+    header, data = batch
     # Servers write right headers.
-    is_timed = created and origin is AppendOrigin.CLIENT
-    is_dated = created and config.message_timestamp_before_max_ms != NO_LIMIT_MS
-    compression = None if config.compression_type == "producer" else _other_compression(header, config)
-    is_compacted = "compact" in config.cleanup_policy
-    if not (is_timed or is_dated or is_compacted or compression is not None):
+    is_timed = config.is_created and origin is AppendOrigin.CLIENT
+    is_plain = config.is_plain
+    compression = None if is_plain else _other_compression(header, config)
+    is_each_checked = not is_plain and (config.is_compacted or config.is_dated)
+    if not (is_timed or is_each_checked or compression is not None):
         _check_room(header)
         return batch
     if header.attributes & COMPRESSION_MASK:
         records: Buffer = _decompressed(batch, config, budget)
     else:
-        records = batch.data[HEADER_SIZE_BYTES:]
+        records = data[HEADER_SIZE_BYTES:]
     if budget is not None:
         budget.take(RECORD_NS * header.record_count)
-    is_too_new = False
     if is_timed:
         max_timestamp_ms = largest_timestamp_ms(header, records)
         if max_timestamp_ms != header.max_timestamp_ms or header.attributes & TIMESTAMP_TYPE_MASK:
             batch = _with_create_time(batch, max_timestamp_ms)
-        is_too_new = max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms
+        if max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms:
+            is_each_checked = True
     elif compression is not None:
         check_count(header, records)
-    if is_compacted or is_dated or is_too_new:
+    if is_each_checked:
         if budget is not None:
             budget.take(KEY_NS * header.record_count)
         _check_each(batch.header, parse_keys(header, bytes(records)), config, now_ms, first_index)
@@ -214,6 +215,8 @@ def _check_records(
 
 def _other_compression(header: BatchHeader, config: LogConfig) -> CompressionType | None:
     """Returns the compression that the topic requires, or None if the batch has it already."""
+    if config.compression_type == "producer":
+        return None
     wanted = compression_of(config.compression_type)
     return None if header.compression is wanted else wanted
 
@@ -256,7 +259,7 @@ def _with_create_time(batch: CheckedBatch, max_timestamp_ms: int) -> CheckedBatc
 
 def _check_each(header: BatchHeader, records: RecordKeys, config: LogConfig, now_ms: int, first_index: int) -> None:
     """Checks the key and the timestamp of each record. `header` has the right largest timestamp."""
-    created = config.message_timestamp_type == CREATE_TIME
+    created = config.is_created
     if (config.is_compacted and None in records.keys) or (
         created
         and (
@@ -273,7 +276,7 @@ def _refuse_records(
     header: BatchHeader, records: RecordKeys, config: LogConfig, now_ms: int, first_index: int
 ) -> NoReturn:
     """Raises the error with the refused records. The timestamp of a record without a key is not checked."""
-    created = config.message_timestamp_type == CREATE_TIME
+    created = config.is_created
     errors: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD
     for index, (key, timestamp_ms) in enumerate(zip(records.keys, _timestamps(header, records), strict=True)):
