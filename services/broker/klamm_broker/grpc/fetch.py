@@ -21,6 +21,7 @@ from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import AbortedTransaction, DivergingEpoch, FetchedPartition, FetchHeader, FetchRequest
 from klamm_broker.grpc.nodes import leader_nodes
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
+from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
@@ -60,7 +61,9 @@ class FetchRpc:
         caller = self._caller(request)
         if caller is not None:
             await caller.wait_turn(CONSUMER_BYTE_RATE)
+        await end_long_turn(query.cursors)
         found, records = await _charged(self._handler.fetch(query), caller)
+        await end_long_turn(found.answers)
         self._memory.take_anyway(found.size_bytes)
         context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
         return encode_framed(self._header(found, found.answers, caller), records)
@@ -90,7 +93,9 @@ class FetchRpc:
         query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
         while query.cursors:
             caller = self._caller(request)
+            await end_long_turn(query.cursors)
             found, records = await _charged(self._handler.next(query), caller)
+            await end_long_turn(found.answers)
             answers = [one for one in found.answers if one.records_bytes or _ends_reading(one)]
             header = self._header(found, answers, caller)
             message = encode_framed(header, records)

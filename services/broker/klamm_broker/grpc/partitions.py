@@ -6,10 +6,11 @@ from __future__ import annotations
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.v1 import broker_pb2 as pb
-from klamm_broker.handlers.delete_records import DeleteRecordsHandler, RecordDeletion
+from klamm_broker.handlers.delete_records import DeletedRecords, DeleteRecordsHandler, RecordDeletion
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
 from klamm_broker.handlers.list_offsets import ListOffsetsHandler, OffsetQuery
 from klamm_broker.handlers.offset_for_leader_epoch import EpochQuery, OffsetForLeaderEpochHandler
+from klamm_server.runtime.loop_slices import each_in_turns
 
 
 class PartitionsRpc:
@@ -49,7 +50,7 @@ class PartitionsRpc:
     async def delete_records(self, request: pb.DeleteRecordsRequest, context: object) -> pb.DeleteRecordsResponse:
         deletions = [RecordDeletion(one.topic, one.partition, one.before_offset) for one in request.partitions]
         deleted = await self._deletions.delete_records(deletions, timeout_ms=request.timeout_ms)
-        return pb.DeleteRecordsResponse(partitions=[pb.DeletedRecords(**one._asdict()) for one in deleted])
+        return pb.DeleteRecordsResponse(partitions=await each_in_turns(_deleted, deleted))
 
     async def describe_producers(
         self, request: pb.DescribeProducersRequest, context: object
@@ -80,6 +81,10 @@ def _listed(
         timestamp_ms=timestamp_ms,
         leader_epoch=leader_epoch,
     )
+
+
+def _deleted(one: DeletedRecords) -> pb.DeletedRecords:
+    return pb.DeletedRecords(**one._asdict())
 
 
 def _producers(described: PartitionProducers) -> pb.PartitionProducers:

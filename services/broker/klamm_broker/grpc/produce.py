@@ -12,6 +12,7 @@ from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
 from klamm_broker.grpc.nodes import leader_nodes
 from klamm_broker.handlers.produce import PartitionRecords, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
 from klamm_broker.replica.broker_directory import BrokerDirectory
@@ -76,7 +77,10 @@ class ProduceRpc:
 
     async def _served(self, produce: Produce) -> ProduceResponse:
         answers = self._handler.serve(produce)
-        return self._response(answers if isinstance(answers, list) else await answers)
+        if not isinstance(answers, list):
+            answers = await answers
+        await end_long_turn(answers)
+        return self._response(answers)
 
     def _response(self, answers: Sequence[Produced]) -> ProduceResponse:
         return ProduceResponse(

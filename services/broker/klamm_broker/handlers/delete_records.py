@@ -18,6 +18,7 @@ from klamm_broker.io import metrics
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingRecordDeletion
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.audit.events import Activity
 from klamm_server.security.session import require_audit
 
@@ -52,7 +53,7 @@ class DeleteRecordsHandler:
 
     async def delete_records(self, deletions: Sequence[RecordDeletion], *, timeout_ms: int) -> list[DeletedRecords]:
         """Deletes records, and returns one answer per deletion in the same order."""
-        outcomes = [self._begin(one) for one in deletions]
+        outcomes = await each_in_turns(self._begin, deletions)
         waiting = [one for one in outcomes if isinstance(one, PendingRecordDeletion) and not one.settle()]
         if waiting:
             await self._wait(waiting, timeout_ms)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
+from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
 from klamm_broker.kafka.fetch_sessions import (
@@ -28,7 +29,7 @@ from klamm_broker.kafka.fetch_sessions import (
     Topic,
 )
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
-from klamm_broker.kafka.requests import TURN_PARTITIONS_MAX, Request, check_count
+from klamm_broker.kafka.requests import Request, check_count
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, Part

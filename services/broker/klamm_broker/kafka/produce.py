@@ -17,9 +17,10 @@ from klamm import tracing
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.handlers.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.kafka.connection import Answer, AnswerInTime, UnansweredError
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
-from klamm_broker.kafka.requests import TURN_PARTITIONS_MAX, Request, check_count
+from klamm_broker.kafka.requests import Request, check_count
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from klamm.errors import ErrorCode
@@ -74,8 +75,11 @@ def joined_answer(api_key: ApiKey, message: Any, answers: Sequence[Fields]) -> F
     for answer in answers:
         if answer.get("error_code", ErrorCode.NONE):
             return answer
-    results = _items_of(api_key, message).results
-    return {**answers[0], results: _joined([answer[results] for answer in answers])}
+    path, results = _items_of(api_key, message)
+    lists = [answer[results] for answer in answers]
+    # Only something with items below it may have been divided.
+    joined = _joined(lists) if len(path) > 1 else list(chain.from_iterable(lists))
+    return {**answers[0], results: joined}
 
 
 def _items_of(api_key: ApiKey, message: Any) -> _Items:

@@ -26,10 +26,6 @@ WHOLE_ITEMS_MAX: Final = 10_000
 the records of a change of metadata."""
 
 
-TURN_PARTITIONS_MAX: Final = 1_000
-"""A Produce or Fetch of more partitions is read, served and answered in different turns of the event loop."""
-
-
 def check_count(count: int, items: str) -> None:
     """Raises MalformedRequestError if a Produce or Fetch has more than `WHOLE_ITEMS_MAX` items."""
     if count > WHOLE_ITEMS_MAX:

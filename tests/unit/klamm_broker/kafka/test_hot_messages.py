@@ -18,6 +18,7 @@ from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import TopicPartition
 from klamm_broker.handlers.fetch import FetchQuery
 from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced
+from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.connection import Answer, UnansweredError
@@ -28,7 +29,7 @@ from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.leader_hints import node_endpoints
 from klamm_broker.kafka.produce import _read as read_produce
 from klamm_broker.kafka.produce import produce
-from klamm_broker.kafka.requests import SPOKEN, TURN_PARTITIONS_MAX, WHOLE_ITEMS_MAX, ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import SPOKEN, WHOLE_ITEMS_MAX, ApiKey, Request, parse_request
 from klamm_broker.kafka.schemas import response_schema
 from klamm_broker.kafka.wire import MalformedRequestError, Part
 from klamm_broker.log.segment.transaction_index import AbortedTransaction

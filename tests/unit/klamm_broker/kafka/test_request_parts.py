@@ -94,9 +94,11 @@ def test_the_items_of_three_arrays_within_each_other_are_divided_and_joined() ->
     assert joined_answer(ApiKey.WRITE_TXN_MARKERS, whole, [answer(part) for part in parts]) == answer(whole)
 
 
-def test_equal_results_of_different_items_are_not_joined() -> None:
+@pytest.mark.parametrize("topics", [PART_ITEMS + 1, 1])
+def test_results_of_items_without_items_are_not_joined(topics: int) -> None:
+    """Even if a resource is named twice, at the end of one part and at the start of the next."""
     resources = [
-        {"resource_type": 2, "resource_name": f"t{number}", "configuration_keys": None}
+        {"resource_type": 2, "resource_name": f"t{number % topics}", "configuration_keys": None}
         for number in range(PART_ITEMS + 1)
     ]
     fields = {"resources": resources, "include_synonyms": False, "include_documentation": False}
