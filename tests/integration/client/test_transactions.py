@@ -107,11 +107,13 @@ def test_each_input_record_is_processed_once_despite_aborted_transactions(tmp_pa
         values = await fill(running, 60)
         worker = Worker(running, "copy")
         await worker.begin()
-        done = turn = 0
+        done = turns_with_records = 0
         while done < len(values):
-            turn += 1
-            count = await worker.take(b"aborted " if turn % 3 == 0 else b"")
-            if turn % 3 == 0:
+            is_aborted = turns_with_records % 3 == 2
+            count = await worker.take(b"aborted " if is_aborted else b"")
+            turns_with_records += bool(count)
+            if is_aborted:
+                await worker.producer.flush()
                 await worker.producer.abort_transaction()
                 await worker.go_back()
             else:
