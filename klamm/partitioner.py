@@ -86,10 +86,11 @@ class DefaultPartitioner:
     def choose(self, key: bytes | None, size_bytes: int) -> int:
         if key is not None and not self._ignore_keys:
             return key_partition(key, self._partition_count)
-        self._bytes_left -= size_bytes
-        if self._bytes_left < 0:
+        bytes_left = self._bytes_left - size_bytes
+        if bytes_left < 0:
             self._current = self._rng.choice(self._preferred)
-            self._bytes_left = self._sticky_bytes - size_bytes
+            bytes_left = self._sticky_bytes - size_bytes
+        self._bytes_left = bytes_left
         return self._current
 
 

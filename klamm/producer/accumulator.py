@@ -1,7 +1,13 @@
 """Records waiting to be sent: a queue of batches per partition, bounded by buffer.memory.
 
-Pure and single-threaded: the caller holds the producer's lock and says what time it is (monotonic
-milliseconds). The walk of a batch:
+Pure and single-threaded: the caller holds the producer's lock and says what time it is (monotonic milliseconds).
+
+A signal handler or a destructor may run between any two instructions, use the accumulator itself, and let the loop use
+it. It may also raise an exception, such as KeyboardInterrupt. So what must not get lost changes in single steps: a
+record is appended to a list, a batch to a queue. All other state can be computed from the queues. A change that was
+interrupted computes it again (`_Change`).
+
+The walk of a batch:
 
     open --full, lingered or flushed--> closed --drain--> in flight --complete--> settled
                                            ^                  |------fail-------> settled
@@ -21,13 +27,16 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from klamm.errors import DeliveryTimeoutError, IllegalStateError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
+from klamm.ordered_set import OrderedSet
 from klamm.partitioner import Partitioner
-from klamm.producer.batch import Batch, DeliveryCallback
+from klamm.producer.batch import Batch
 from klamm.producer.config import ProducerConfig
-from klamm.producer.result import BatchResult
+from klamm.producer.result import BatchResult, DeliveryCallback
+from klamm.producer.user_calls import UserCalls
 from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 
 NEVER_MS = math.inf
@@ -91,9 +100,8 @@ class TopicQueues:
         does not exist."""
         if partition is None:
             partition = self._partitioner.choose(key, size_bytes)
-        if not 0 <= partition < len(self.queues):
-            return None
-        return self.queues[partition]
+        queues = self.queues
+        return queues[partition] if 0 <= partition < len(queues) else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +129,8 @@ class Accumulator:
 
     `on_due` is called when a batch becomes due earlier than the last drain expected."""
 
-    def __init__(self, config: ProducerConfig, on_due: Callable[[], object]) -> None:
+    def __init__(self, config: ProducerConfig, on_due: Callable[[], object], calls: UserCalls) -> None:
+        self._calls = calls
         self._batch_bytes = config.batch_size
         self._linger_ms = config.linger_ms
         self._request_bytes_max = config.max_request_size
@@ -133,8 +142,11 @@ class Accumulator:
         self._closed = False
         self.buffer_bytes = config.buffer_memory
         self.available_bytes = config.buffer_memory
-        self.waiting = 0
-        """The number of `send` calls that wait for memory. While there are any, every batch is due."""
+        self.waiters: OrderedSet[object] = OrderedSet()
+        """The `send` calls that wait for memory. While there are any, every batch is due."""
+        self.is_changing = False
+        """True during a change."""
+        self.change_count = 0
 
     # Filling
 
@@ -142,7 +154,7 @@ class Accumulator:
         """Returns the queue of a partition. Reuses an active queue, so that the order of records is kept.
 
         An active queue is left over if the topic disappears from the metadata and comes back."""
-        return next((queue for queue in self._active if queue.tp == tp), None) or PartitionQueue(tp)
+        return next((queue for queue in list(self._active) if queue.tp == tp), None) or PartitionQueue(tp)
 
     def append(
         self, queue: PartitionQueue, record: RawRecord, size_bytes: int, on_delivery: DeliveryCallback | None
@@ -153,18 +165,38 @@ class Accumulator:
         if batch is None:
             return None
         total_bytes = batch.size_bytes + size_bytes
-        if total_bytes > batch.reserved_bytes:
+        reserved_bytes = batch.reserved_bytes
+        if total_bytes > reserved_bytes:
             return None
         batch.size_bytes = total_bytes
-        index = len(batch.records)
-        batch.records.append(record)  # type: ignore[union-attr]  # an open batch has a list
+        appended = batch.appended
+        index = len(appended)
+        appended.append(record)
+        if queue.open is not batch or appended[index] is not record:
+            return self._interrupted_append(batch, record, on_delivery)
         if on_delivery is not None:
             batch.callbacks.append((index, on_delivery))
-        if total_bytes + size_bytes > batch.reserved_bytes:
+        if total_bytes + size_bytes > reserved_bytes:
             # Another such record would not fit, and a sticky partitioner selects another partition now. So do not wait.
-            self._close_batch(queue)
-            if not queue.in_flight:
-                self._due_at(0)
+            with _Change(self, queue):
+                self._close_batch(queue)
+                if not queue.in_flight:
+                    self._due_at(0)
+        return batch.result, index
+
+    def _interrupted_append(
+        self, batch: Batch, record: RawRecord, on_delivery: DeliveryCallback | None
+    ) -> tuple[BatchResult, int] | None:
+        """Ends an append during which the accumulator was used otherwise. Returns None if the batch was closed before
+        it got the record."""
+        index = batch.index_of(record)
+        if index < 0:
+            return None
+        if on_delivery is not None:
+            callback = on_delivery
+            # The batch may be settled already, and then looks at its callbacks no more.
+            result = batch.result
+            result.add_done_callback(lambda: result.deliver(index, result.outcome_of(index), callback))
         return batch.result, index
 
     def open_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int) -> bool:
@@ -173,14 +205,15 @@ class Accumulator:
         Raises IllegalStateError if the producer is closed."""
         if self._closed:
             raise IllegalStateError("the producer is closed")
-        self._close_batch(queue)
-        needed_bytes = max(self._batch_bytes, HEADER_SIZE_BYTES + size_bytes)
-        queue.open = self._add_batch(queue, needed_bytes, now_ms)
-        if queue.open is None:
-            return False
-        if not queue.in_flight:
-            self._due_at(0 if len(queue.batches) > 1 else now_ms + self._linger_ms)
-        return True
+        with _Change(self, queue):
+            self._close_batch(queue)
+            needed_bytes = max(self._batch_bytes, HEADER_SIZE_BYTES + size_bytes)
+            queue.open = self._add_batch(queue, Batch(queue.tp, now_ms, needed_bytes, self._calls))
+            if queue.open is None:
+                return False
+            if not queue.in_flight:
+                self._due_at(0 if len(queue.batches) > 1 else now_ms + self._linger_ms)
+            return True
 
     def append_packed(self, queue: PartitionQueue, records: PackedRecords, now_ms: int) -> BatchResult | None:
         """Adds packed records as a batch that is due at once. Returns its result, or None if there is no memory for it.
@@ -188,24 +221,27 @@ class Accumulator:
         Raises IllegalStateError if the producer is closed."""
         if self._closed:
             raise IllegalStateError("the producer is closed")
-        self._close_batch(queue)
         size_bytes = HEADER_SIZE_BYTES + len(records.data)
-        batch = self._add_batch(queue, size_bytes, now_ms)
-        if batch is None:
-            return None
+        batch = Batch(queue.tp, now_ms, size_bytes, self._calls)
         batch.records, batch.size_bytes = records, size_bytes
-        batch.result = BatchResult(queue.tp, records)
-        if not queue.in_flight:
-            self._due_at(0)
-        return batch.result
+        batch.result = BatchResult(queue.tp, records, self._calls)
+        with _Change(self, queue):
+            self._close_batch(queue)
+            if self._add_batch(queue, batch) is None:
+                return None
+            if not queue.in_flight:
+                self._due_at(0)
+            return batch.result
 
     def flush(self) -> list[BatchResult]:
         """Makes all batches due. Returns the results of the batches that are not settled yet."""
         results = {}
-        for queue in self._active:
-            self._close_batch(queue)
-            results.update(dict.fromkeys(batch.result for batch in (*queue.in_flight, *queue.batches)))
-        self._due_at(0)
+        with _Change(self):
+            for queue in list(self._active):
+                self._close_batch(queue)
+                batches = (*queue.in_flight, *queue.batches)
+                results.update(dict.fromkeys(batch.result for batch in batches if batch.records))
+            self._due_at(0)
         return list(results)
 
     def close(self) -> None:
@@ -225,19 +261,20 @@ class Accumulator:
         in flight get one."""
         requests: dict[int, PendingRequest] = {}
         drained = Drained(requests=[], leaderless=set(), next_due_ms=self._next_expiry_ms)
-        for queue in list(self._active):
-            if queue.in_flight or not queue.batches:
-                continue
-            due_ms = self._due_ms(queue)
-            if due_ms > now_ms:
-                drained.next_due_ms = min(drained.next_due_ms, due_ms)
-                continue
-            leader = leader_of(queue.tp)
-            if leader is None:
-                drained.leaderless.add(queue.tp.topic)
-            elif in_flight.get(leader, 0) < limit:
-                request = requests.setdefault(leader, PendingRequest(node_id=leader))
-                self._fill(request, queue, now_ms)
+        with _Change(self):
+            for queue in list(self._active):
+                if queue.in_flight or not queue.batches:
+                    continue
+                due_ms = self._due_ms(queue)
+                if due_ms > now_ms:
+                    drained.next_due_ms = min(drained.next_due_ms, due_ms)
+                    continue
+                leader = leader_of(queue.tp)
+                if leader is None:
+                    drained.leaderless.add(queue.tp.topic)
+                elif in_flight.get(leader, 0) < limit:
+                    request = requests.setdefault(leader, PendingRequest(node_id=leader))
+                    self._fill(request, queue, now_ms)
         drained.requests = [request for request in requests.values() if request.parts]
         self._next_due_ms = drained.next_due_ms
         return drained
@@ -250,28 +287,32 @@ class Accumulator:
             return []
         expired = []
         oldest_ms = now_ms
-        for queue in list(self._active):
-            for batch in queue.in_flight:
-                if not batch.is_expired and batch.created_ms + self._delivery_timeout_ms <= now_ms:
-                    batch.is_expired = True
-                    expired.append(batch)
-            while queue.batches and queue.batches[0].created_ms + self._delivery_timeout_ms <= now_ms:
-                expired.append(self._take_first(queue))
-                self._release(expired[-1])
-            waiting = [*queue.in_flight, *queue.batches]
-            oldest_ms = min([oldest_ms, *(batch.created_ms for batch in waiting if not batch.is_expired)])
-            self._drop_if_idle(queue)
-        self._next_expiry_ms = oldest_ms + self._delivery_timeout_ms if self._active else NEVER_MS
+        with _Change(self):
+            for queue in list(self._active):
+                for batch in queue.in_flight:
+                    if not batch.is_expired and batch.created_ms + self._delivery_timeout_ms <= now_ms:
+                        batch.is_expired = True
+                        expired.append(batch)
+                while queue.batches and queue.batches[0].created_ms + self._delivery_timeout_ms <= now_ms:
+                    batch = self._take_first(queue)
+                    self._release(batch)
+                    if batch.records:
+                        expired.append(batch)
+                waiting = [*queue.in_flight, *queue.batches]
+                oldest_ms = min([oldest_ms, *(batch.created_ms for batch in waiting if not batch.is_expired)])
+                self._drop_if_idle(queue)
+            self._next_expiry_ms = oldest_ms + self._delivery_timeout_ms if self._active else NEVER_MS
         return expired
 
     def complete(self, queue: PartitionQueue) -> list[Batch]:
         """Ends the partition's request for good. Returns its batches, including those that have expired."""
-        batches = queue.in_flight
-        queue.in_flight = []
-        queue.one_at_a_time = False
-        for batch in batches:
-            self._release(batch)
-        self._drop_if_idle(queue)
+        with _Change(self):
+            batches = queue.in_flight
+            queue.in_flight = []
+            queue.one_at_a_time = False
+            for batch in batches:
+                self._release(batch)
+            self._drop_if_idle(queue)
         return batches
 
     def retry(
@@ -289,56 +330,61 @@ class Accumulator:
         Returns the batches that have used up their retries. The caller settles them."""
         batches = queue.in_flight
         exhausted = [batch for batch in batches if batch.attempts > retries_max]
-        for batch in exhausted:
-            self._release(batch)
-        again = [batch for batch in batches if batch.attempts <= retries_max]
-        for batch in again:
-            batch.last_error = error
-        queue.retry_at_ms, queue.awaits_leader = retry_at_ms, awaits_leader
-        self._put_back(queue, again)
+        with _Change(self):
+            for batch in exhausted:
+                self._release(batch)
+            again = [batch for batch in batches if batch.attempts <= retries_max]
+            for batch in again:
+                batch.last_error = error
+            queue.retry_at_ms, queue.awaits_leader = retry_at_ms, awaits_leader
+            self._put_back(queue, again)
         return exhausted
 
     def end_backoff(self, has_leader: Callable[[PartitionQueue], bool]) -> None:
         """Makes batches due that wait for a new leader, if their partition has one now (KIP-951)."""
-        for queue in self._active:
+        for queue in list(self._active):
             if queue.awaits_leader and has_leader(queue):
                 queue.retry_at_ms, queue.awaits_leader = 0, False
 
     def topics_awaiting_leader(self) -> set[str]:
         """Returns the topics of partitions whose leader failed and that wait for another leader."""
-        return {queue.tp.topic for queue in self._active if queue.awaits_leader}
+        return {queue.tp.topic for queue in list(self._active) if queue.awaits_leader}
 
     def split(self, queue: PartitionQueue) -> bool:
         """Splits the partition's request, which was too large. Several batches are sent one by one. A single batch is
         sent in halves.
 
         Returns False if the request has only a single record. The caller then calls `complete`."""
-        batches = queue.in_flight
-        if len(batches) > 1:
-            queue.one_at_a_time = True
-            self._put_back(queue, batches)
+        with _Change(self):
+            batches = queue.in_flight
+            if len(batches) > 1:
+                queue.one_at_a_time = True
+                self._put_back(queue, batches)
+                return True
+            if len(batches[0].records) == 1:
+                return False
+            halves = [] if batches[0].is_expired else batches[0].halves()
+            self._release(batches[0])
+            self.available_bytes -= sum(batch.reserved_bytes for batch in halves)
+            self._put_back(queue, halves)
             return True
-        if len(batches[0].records) == 1:
-            return False
-        halves = [] if batches[0].is_expired else batches[0].halves()
-        self._release(batches[0])
-        self.available_bytes -= sum(batch.reserved_bytes for batch in halves)
-        self._put_back(queue, halves)
-        return True
 
     def abort(self) -> list[Batch]:
         """Removes and returns every waiting batch. The caller settles them."""
         aborted = []
-        for queue in list(self._active):
-            while queue.batches:
-                aborted.append(self._take_first(queue))
-                self._release(aborted[-1])
-            self._drop_if_idle(queue)
+        with _Change(self):
+            for queue in list(self._active):
+                while queue.batches:
+                    batch = self._take_first(queue)
+                    self._release(batch)
+                    if batch.records:
+                        aborted.append(batch)
+                self._drop_if_idle(queue)
         return aborted
 
     def queues_in_flight(self) -> list[PartitionQueue]:
         """Returns the queues of the partitions with a request in flight."""
-        return [queue for queue in self._active if queue.in_flight]
+        return [queue for queue in list(self._active) if queue.in_flight]
 
     def delivery_timeout(self, batch: Batch) -> DeliveryTimeoutError:
         """Returns the error of an expired batch."""
@@ -360,24 +406,49 @@ class Accumulator:
             held_bytes += sum(batch.reserved_bytes for batch in (*queue.in_flight, *queue.batches))
         assert self.available_bytes + held_bytes == self.buffer_bytes, (self.available_bytes, held_bytes)
 
-    def _add_batch(self, queue: PartitionQueue, needed_bytes: int, now_ms: int) -> Batch | None:
+    def repair(self, queue: PartitionQueue | None = None) -> None:
+        """Computes from the batches what follows from them, after changes that were interrupted. `queue` is the queue
+        that was being changed, which may be missing among the active ones."""
+        if queue is not None:
+            self._active[queue] = None
+        held_bytes = 0
+        oldest_ms = NEVER_MS
+        for each in list(self._active):
+            if each.open is not None and (not each.batches or each.batches[-1] is not each.open):
+                each.open = None
+            for batch in list(each.batches):
+                if not batch.records and batch is not each.open:
+                    each.batches.remove(batch)
+            self._drop_if_idle(each)
+            for batch in (*each.in_flight, *each.batches):
+                held_bytes += batch.reserved_bytes
+                oldest_ms = min(oldest_ms, batch.created_ms)
+        self.available_bytes = self.buffer_bytes - held_bytes
+        self._next_expiry_ms = oldest_ms + self._delivery_timeout_ms
+
+    def wake(self) -> None:
+        """Makes sure that the batches are looked at, because a change was interrupted before it could say that one is
+        due."""
+        self._next_due_ms = NEVER_MS
+        self._due_at(0)
+
+    def _add_batch(self, queue: PartitionQueue, batch: Batch) -> Batch | None:
         """Adds a batch to the queue and returns it. Returns None if there is no memory for it; all waiting batches are
         then due, so that memory becomes free."""
-        if needed_bytes > self.available_bytes:
+        if batch.reserved_bytes > self.available_bytes:
             self._due_at(0)
             return None
-        self.available_bytes -= needed_bytes
-        batch = Batch(queue.tp, now_ms, needed_bytes)
-        queue.batches.append(batch)
+        self.available_bytes -= batch.reserved_bytes
         self._active[queue] = None
-        self._next_expiry_ms = min(self._next_expiry_ms, now_ms + self._delivery_timeout_ms)
+        queue.batches.append(batch)
+        self._next_expiry_ms = min(self._next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
         return batch
 
     def _due_ms(self, queue: PartitionQueue) -> int:
         first = queue.batches[0]
         if first is not queue.open:
             return queue.retry_at_ms
-        return 0 if self.waiting else first.created_ms + self._linger_ms
+        return 0 if self.waiters else first.created_ms + self._linger_ms
 
     def _fill(self, request: PendingRequest, queue: PartitionQueue, now_ms: int) -> None:
         """Moves the queue's due batches into the request while there is room. The first batch of a request always
@@ -390,16 +461,22 @@ class Accumulator:
                 break
             if taken and (queue.one_at_a_time or self._due_ms(queue) > now_ms):
                 break
-            self._close_batch_if_open(queue, batch)
+            self._take_first(queue)
+            if not batch.records:
+                # An interrupt came before its first record.
+                self._release(batch)
+                continue
             batch.attempts += 1
             request.size_bytes += batch.size_bytes
-            taken.append(queue.batches.popleft())
+            taken.append(batch)
         if taken:
             queue.awaits_leader = False
             request.parts.append((queue, taken))
             # The next drain begins with the other queues.
             del self._active[queue]
             self._active[queue] = None
+        else:
+            self._drop_if_idle(queue)
 
     def _put_back(self, queue: PartitionQueue, batches: Sequence[Batch]) -> None:
         queue.in_flight = []
@@ -411,21 +488,26 @@ class Accumulator:
         self._drop_if_idle(queue)
 
     def _close_batch(self, queue: PartitionQueue) -> None:
-        """Closes the open batch. Its size is now known, so the rest of its reserved memory becomes free."""
-        if queue.open is not None:
-            batch = queue.open
-            queue.open = None
-            self.available_bytes += batch.reserved_bytes - batch.size_bytes
-            batch.reserved_bytes = batch.size_bytes
+        """Closes the open batch, or removes it if an interrupt came before its first record."""
+        batch = queue.open
+        if batch is not None:
+            self._shut(queue, batch)
+            if not batch.records:
+                queue.batches.remove(batch)
+                self._release(batch)
+                self._drop_if_idle(queue)
 
-    def _close_batch_if_open(self, queue: PartitionQueue, batch: Batch) -> None:
+    def _shut(self, queue: PartitionQueue, batch: Batch) -> None:
+        """Ends the appending to a batch. Its size is now known, so the rest of its reserved memory becomes free."""
         if batch is queue.open:
-            self._close_batch(queue)
+            queue.open = None
+        batch.close()
+        self.available_bytes += batch.reserved_bytes - batch.size_bytes
+        batch.reserved_bytes = batch.size_bytes
 
     def _take_first(self, queue: PartitionQueue) -> Batch:
-        batch = queue.batches[0]
-        self._close_batch_if_open(queue, batch)
-        queue.batches.popleft()
+        batch = queue.batches.popleft()
+        self._shut(queue, batch)
         return batch
 
     def _release(self, batch: Batch) -> None:
@@ -437,5 +519,33 @@ class Accumulator:
 
     def _due_at(self, due_ms: int) -> None:
         if due_ms < self._next_due_ms:
-            self._next_due_ms = due_ms
             self._on_due()
+            self._next_due_ms = due_ms
+
+
+class _Change:
+    """A change of the accumulator, which repairs it if the change was interrupted."""
+
+    __slots__ = ("_accumulator", "_number", "_queue")
+
+    def __init__(self, accumulator: Accumulator, queue: PartitionQueue | None = None) -> None:
+        self._accumulator = accumulator
+        self._queue = queue
+
+    def __enter__(self) -> None:
+        accumulator = self._accumulator
+        if accumulator.is_changing:
+            # This change interrupts another one. Or another one was interrupted at its very beginning or end.
+            accumulator.repair()
+        accumulator.is_changing = True
+        accumulator.change_count += 1
+        self._number = accumulator.change_count
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        accumulator = self._accumulator
+        if kind is not None or self._number != accumulator.change_count:
+            accumulator.repair(self._queue)
+            accumulator.wake()
+        accumulator.is_changing = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,12 +13,12 @@ from klamm.batches import PreparedPart
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from klamm.producer.accumulator import PartitionQueue
-from klamm.producer.batch import DeliveryCallback
 from klamm.producer.config import ProducerConfig
 from klamm.producer.engine import ProducerEngine
 from klamm.producer.future import AsyncRecordFuture, until_done
 from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord, RecordMetadata
+from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
 
 _YIELD_INTERVAL_MS: Final = 5
@@ -34,7 +35,9 @@ class AsyncProducer:
         asyncio.get_running_loop()  # Raises here if there is no running loop, before anything is created.
         self._config = ProducerConfig.parse(config, **overrides)
         self._intake = Intake(self._config)
-        self._engine = ProducerEngine(self._config, on_due=self._wake, on_settled=self._notify_waiting)
+        self._engine = ProducerEngine(
+            self._config, threading.RLock(), on_due=self._wake, on_settled=self._notify_waiting
+        )
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._room = asyncio.Event()
         self._yielded_ms = monotonic_ms()
@@ -69,6 +72,8 @@ class AsyncProducer:
                 break
             await self._wait_for_room(size_bytes, deadline_ms)
         result, index = entry
+        if not index:
+            self._engine.calls.raise_exit()
         if not index and monotonic_ms() > self._yielded_ms + _YIELD_INTERVAL_MS:
             await asyncio.sleep(0)
             self._yielded_ms = monotonic_ms()
@@ -83,12 +88,14 @@ class AsyncProducer:
         with self._engine.lock:
             results = self._engine.accumulator.flush()
         await asyncio.gather(*map(until_done, results))
+        self._engine.calls.raise_exit()
 
     async def close(self, timeout: float | None = None) -> None:
         """Closes the producer. Sends buffered records for at most `timeout` seconds; records that are unsent then
         fail.
         """
         await self._engine.close(timeout)
+        self._engine.calls.raise_exit()
 
     async def init_transactions(self, transactional_id: str | None = None) -> None:
         """Fences earlier producers of this `transactional.id` and ends their transactions.
@@ -185,7 +192,8 @@ class AsyncProducer:
         """Waits until some memory is free. Raises BufferExhaustedError at the deadline."""
         accumulator = self._engine.accumulator
         self._room.clear()
-        accumulator.waiting += 1
+        waiter = object()
+        accumulator.waiters.add(waiter)
         self._engine.wake()
         try:
             async with asyncio.timeout(max(0, deadline_ms - monotonic_ms()) / 1000):
@@ -193,7 +201,7 @@ class AsyncProducer:
         except TimeoutError:
             raise self._engine.no_room(size_bytes) from None
         finally:
-            accumulator.waiting -= 1
+            accumulator.waiters.discard(waiter)
 
     def _wake(self) -> None:
         self._engine.wake()

@@ -5,17 +5,14 @@ with the futures of its records. After a split, several batches share the result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode, OtherRecordsInvalidError
 from klamm.model import TopicPartition
-from klamm.producer.record import RecordMetadata
-from klamm.producer.result import BatchResult, RecordsOutcome
-from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord, estimate_size_bytes, increment_sequence
-
-DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]
-"""A callback with the record's metadata and None, or with None and the error."""
+from klamm.producer.result import BatchResult, DeliveryCallback, RecordsOutcome
+from klamm.producer.user_calls import UserCalls
+from klamm.records import HEADER_SIZE_BYTES, RawRecord, estimate_size_bytes, increment_sequence
 
 RECORD_OVERHEAD_BYTES: Final = estimate_size_bytes(None, None)
 
@@ -32,6 +29,7 @@ class Batch:
     """One record batch. The module's docstring has its life cycle. All times are monotonic milliseconds."""
 
     __slots__ = (
+        "appended",
         "attempts",
         "callbacks",
         "created_ms",
@@ -48,17 +46,20 @@ class Batch:
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, created_ms: int, reserved_bytes: int) -> None:
+    def __init__(self, tp: TopicPartition, created_ms: int, reserved_bytes: int, calls: UserCalls) -> None:
         self.tp = tp
         self.created_ms = created_ms
         self.reserved_bytes = reserved_bytes
         """The bytes of buffer.memory that the batch has reserved."""
         self.size_bytes = HEADER_SIZE_BYTES
-        self.records: list[RawRecord] | PackedRecords = []
-        """The records. It is a list while the batch is open."""
+        self.appended: list[RawRecord] = []
+        """The records that were appended, and those of appends that came too late because a signal handler had
+        interrupted them."""
+        self.records: Sequence[RawRecord] = self.appended
+        """The records of the batch."""
         self.callbacks: list[tuple[int, DeliveryCallback]] = []
         """The callbacks of records, each with the record's index in the result."""
-        self.result = BatchResult(tp, self.records)
+        self.result = BatchResult(tp, self.records, calls)
         self.start = 0
         """The index of the batch's first record in the result."""
         self.attempts = 0
@@ -72,6 +73,18 @@ class Batch:
         self.is_settled = False
         """True after the outcome of the batch's records is known."""
 
+    def close(self) -> None:
+        """Ends the appending of records."""
+        if self.records is self.appended:
+            self.records = tuple(self.appended)
+
+    def index_of(self, record: RawRecord) -> int:
+        """Returns the record's index in the batch, or -1 if the batch does not have this very object."""
+        for index in range(len(self.records) - 1, -1, -1):
+            if self.records[index] is record:
+                return index
+        return -1
+
     def halves(self) -> list[Batch]:
         """Returns two batches with half of the records each, in order. Both settle parts of this batch's result."""
         middle = len(self.records) // 2
@@ -82,7 +95,7 @@ class Batch:
 
     def _part(self, begin: int, end: int) -> Batch:
         records = self.records[begin:end]
-        part = Batch(self.tp, self.created_ms, 0)
+        part = Batch(self.tp, self.created_ms, 0, self.result.calls)
         part.records = records
         part.result = self.result
         part.start = self.start + begin

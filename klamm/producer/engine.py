@@ -28,16 +28,16 @@ from klamm.partitioner import (
     RoundRobinPartitioner,
 )
 from klamm.producer.accumulator import Accumulator, PartitionQueue, TopicQueues
-from klamm.producer.batch import DeliveryCallback
 from klamm.producer.config import ProducerConfig
 from klamm.producer.future import until_done
 from klamm.producer.intake import check_topic_name
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
-from klamm.producer.result import BatchResult
+from klamm.producer.result import BatchResult, DeliveryCallback
 from klamm.producer.sender import Sender, monotonic_ms
 from klamm.producer.transaction_manager import TransactionManager
 from klamm.producer.transaction_state import TransactionState
+from klamm.producer.user_calls import UserCalls
 from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 
 
@@ -48,13 +48,19 @@ class ProducerEngine:
     the event loop when memory may have become free."""
 
     def __init__(
-        self, config: ProducerConfig, *, on_due: Callable[[], object], on_settled: Callable[[], object]
+        self,
+        config: ProducerConfig,
+        lock: threading.RLock,
+        *,
+        on_due: Callable[[], object],
+        on_settled: Callable[[], object],
     ) -> None:
         self.config = config
-        self.lock = threading.Lock()
+        self.lock = lock
         self.topics: dict[str, TopicQueues] = {}
-        self.interceptors = InterceptorChain(config.interceptor_classes)
-        self.accumulator = Accumulator(config, on_due)
+        self.calls = UserCalls()
+        self.interceptors = InterceptorChain(config.interceptor_classes, self.calls)
+        self.accumulator = Accumulator(config, on_due, self.calls)
         self._rng = random.Random()
         self._metrics = ProducerMetrics()
         self._client = KlammClient(config, allow_auto_topic_creation=True, rng=self._rng)
@@ -95,9 +101,9 @@ class ProducerEngine:
         lock.
 
         Raises IllegalStateError when the producer is closed, and as `append`."""
-        entry = self.append(queue, record, size_bytes, on_delivery)
-        if entry is None and self.accumulator.open_batch(queue, size_bytes, monotonic_ms()):
-            entry = self.append(queue, record, size_bytes, on_delivery)
+        while (entry := self.append(queue, record, size_bytes, on_delivery)) is None:
+            if not self.accumulator.open_batch(queue, size_bytes, monotonic_ms()):
+                return None
         return entry
 
     def place_packed(self, queue: PartitionQueue, records: PackedRecords) -> BatchResult | None:
@@ -169,7 +175,7 @@ class ProducerEngine:
             **self._metrics.snapshot(),
             "buffer-total-bytes": self.config.buffer_memory,
             "buffer-available-bytes": self.accumulator.available_bytes,
-            "waiting-threads": self.accumulator.waiting,
+            "waiting-threads": len(self.accumulator.waiters),
         }
 
     def _append_in_transaction(

@@ -5,19 +5,16 @@ A future with its own state would cost more than all other work of `send`."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, Final
 
 from klamm.errors import IllegalStateError
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult
 from klamm.threads.loop_thread import LoopThread
 
-log = logging.getLogger(__name__)
-
-FutureT = TypeVar("FutureT")
+_DONE_CALLBACK: Final = "a done callback of a record"
 
 
 class RecordFuture:
@@ -51,7 +48,8 @@ class RecordFuture:
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
         """Calls `function(self)` on the producer's loop thread when the outcome is known. Calls it at once if it is
         known already."""
-        self._result.add_done_callback(lambda: _call(function, self))
+        calls = self._result.calls
+        self._result.add_done_callback(lambda: calls.call(_DONE_CALLBACK, function, self))
 
     def _wait(self, timeout: float | None) -> None:
         _refuse_in_callback()
@@ -78,11 +76,13 @@ class BatchFuture:
 
 
 def wait_for(result: BatchResult, timeout: float | None) -> None:
-    """Blocks until `result` is done; raises TimeoutError after `timeout` seconds."""
+    """Blocks until `result` is done. Raises TimeoutError after `timeout` seconds, and as `UserCalls.raise_exit`."""
     done = threading.Event()
     result.add_done_callback(done.set)
-    if not done.wait(timeout):
-        raise TimeoutError(f"no outcome after {timeout} s")
+    with LoopThread.shared().unlocked():
+        if not done.wait(timeout):
+            raise TimeoutError(f"no outcome after {timeout} s")
+    result.calls.raise_exit()
 
 
 class AsyncRecordFuture:
@@ -114,7 +114,8 @@ class AsyncRecordFuture:
 
     def add_done_callback(self, function: Callable[[AsyncRecordFuture], object]) -> None:
         """Calls `function(self)` when the outcome is known. Calls it at once if it is known already."""
-        self._result.add_done_callback(lambda: _call(function, self))
+        calls = self._result.calls
+        self._result.add_done_callback(lambda: calls.call(_DONE_CALLBACK, function, self))
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self._result.done:
@@ -137,10 +138,3 @@ def until_done(result: BatchResult) -> asyncio.Future[None]:
 def _refuse_in_callback() -> None:
     if LoopThread.shared().is_current():
         raise IllegalStateError("result() was called inside a callback; it would never return")
-
-
-def _call(function: Callable[[FutureT], object], future: FutureT) -> None:
-    try:
-        function(future)
-    except Exception:
-        log.exception("a done callback of a record failed")

@@ -1,4 +1,4 @@
-"""Interceptors of every record (KIP-42). Their exceptions are logged and otherwise ignored."""
+"""Interceptors of every record (KIP-42). Their exceptions are logged and otherwise ignored, but see `user_calls.py`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from klamm.producer.record import ProducerRecord, RecordMetadata
+from klamm.producer.user_calls import UserCalls
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,9 @@ class ProducerInterceptor:
 class InterceptorChain:
     """The configured interceptors, in order. Each one gets the record that the previous one returned."""
 
-    def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
+    def __init__(self, interceptors: Sequence[ProducerInterceptor], calls: UserCalls) -> None:
         self._interceptors = interceptors
+        self._calls = calls
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
@@ -43,7 +45,5 @@ class InterceptorChain:
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         for interceptor in self._interceptors:
-            try:
-                interceptor.on_acknowledgement(metadata, error)
-            except Exception:
-                log.exception("interceptor=%r hook=on_acknowledgement failed", interceptor)
+            what = f"interceptor={interceptor!r} hook=on_acknowledgement"
+            self._calls.call(what, interceptor.on_acknowledgement, metadata, error)

@@ -19,12 +19,12 @@ from klamm.errors import IllegalStateError
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from klamm.producer.accumulator import PartitionQueue
-from klamm.producer.batch import DeliveryCallback
 from klamm.producer.config import ProducerConfig
 from klamm.producer.engine import ProducerEngine
 from klamm.producer.future import BatchFuture, RecordFuture, wait_for
 from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord
+from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
 from klamm.records import PackedRecords, RawRecord
 from klamm.threads.loop_thread import LoopThread
@@ -49,14 +49,17 @@ class Producer:
 
     Create it with `Producer({"bootstrap.servers": "host:9094"})` or `Producer(bootstrap_servers="host:9094")`. Both
     forms accept every setting of ProducerConfig. Use it as a context manager, or call `close`. Records that are still
-    buffered when the process ends are lost."""
+    buffered when the process ends are lost.
+
+    A signal handler or a destructor may call any method, also while it interrupts another one. If an exception such as
+    KeyboardInterrupt interrupts `send`, the record may be sent or not. All other records are sent."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         self._config = ProducerConfig.parse(config, **overrides)
         self._intake = Intake(self._config)
         self._loop = LoopThread.shared()
         self._process_id = os.getpid()
-        self._engine = ProducerEngine(self._config, on_due=self._wake, on_settled=self._notify_waiting)
+        self._engine = ProducerEngine(self._config, self._loop.lock, on_due=self._wake, on_settled=self._notify_waiting)
         self._lock = self._engine.lock
         self._room = threading.Condition(self._lock)
         self._topics = self._engine.topics
@@ -80,7 +83,8 @@ class Producer:
 
         value, key: bytes, or a value for the configured serializer, or None. timestamp_ms: milliseconds since the
         epoch, by default now. on_delivery: called as `on_delivery(metadata, None)` or `on_delivery(None, error)` on the
-        producer's loop thread, in the order of the partition's records. It must not block.
+        producer's loop thread, in the order of the partition's records. It must not block. If it ends the program, as
+        sys.exit does, the producer's next call that waits raises this in its own thread.
 
         Raises these errors before anything is buffered: InvalidTopicError, UnknownTopicOrPartitionError (also for a
         topic that does not appear within `max.block.ms`), SerializationError, MessageTooLargeError,
@@ -137,6 +141,7 @@ class Producer:
             results = self._engine.accumulator.flush()
         for result in results:
             wait_for(result, None if deadline_s is None else max(0.0, deadline_s - time.monotonic()))
+        self._engine.calls.raise_exit()
 
     def close(self, timeout: float | None = None) -> None:
         """Closes the producer. Sends buffered records for at most `timeout` seconds; records that are unsent then fail.
@@ -146,6 +151,7 @@ class Producer:
             return
         self._refuse_in_callback("close")
         self._loop.run(self._engine.close, timeout)
+        self._engine.calls.raise_exit()
 
     def init_transactions(self, transactional_id: str | None = None) -> None:
         """Fences earlier producers of this `transactional.id` and ends their transactions.
@@ -246,6 +252,8 @@ class Producer:
     ) -> RecordFuture:
         """Continues `send` if the topic is not known, a new batch is needed, or there is no free memory."""
         self._require_own_process()
+        if not self._loop.is_current():
+            self._engine.calls.raise_exit()
         deadline_ms = monotonic_ms() + self._config.max_block_ms
         found = queue or self._loop.run(self._engine.queue, topic, partition, record[1], size_bytes)
         place = functools.partial(self._engine.place, found, record, size_bytes, on_delivery)
@@ -254,26 +262,25 @@ class Producer:
     def _with_room(self, place: Callable[[], T | None], size_bytes: int, deadline_ms: int) -> T:
         """Returns the result of `place`, which is called with the lock held, when there is memory. Raises
         BufferExhaustedError."""
+        waiters, waiter = self._engine.accumulator.waiters, object()
         with self._lock:
-            while True:
-                placed = place()
-                if placed is not None:
-                    return placed
-                remaining_ms = deadline_ms - monotonic_ms()
-                if remaining_ms <= 0 or self._loop.is_current():
-                    raise self._engine.no_room(size_bytes)
-                self._engine.accumulator.waiting += 1
-                try:
+            try:
+                while (placed := place()) is None:
+                    remaining_ms = deadline_ms - monotonic_ms()
+                    if remaining_ms <= 0 or self._loop.is_current():
+                        raise self._engine.no_room(size_bytes)
+                    waiters.add(waiter)
                     self._room.wait(remaining_ms / 1000)
-                finally:
-                    self._engine.accumulator.waiting -= 1
+                return placed
+            finally:
+                waiters.discard(waiter)
 
     def _wake(self) -> None:
         self._loop.call_soon(self._engine.wake)
 
     def _notify_waiting(self) -> None:
         with self._lock:
-            if self._engine.accumulator.waiting:
+            if self._engine.accumulator.waiters:
                 self._room.notify_all()
 
     def _require_own_process(self) -> None:

@@ -17,7 +17,11 @@ from typing import NamedTuple
 from klamm.errors import OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer.record import RecordMetadata
+from klamm.producer.user_calls import UserCalls
 from klamm.records import RawRecord
+
+DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]
+"""A callback with the record's metadata and None, or with None and the error."""
 
 
 class RecordsOutcome(NamedTuple):
@@ -45,9 +49,11 @@ class BatchResult:
 
     A batch that was split settles in parts. The result is done after the last part."""
 
-    __slots__ = ("_callbacks", "_done", "_outcomes", "_records", "_tp", "_unsettled")
+    __slots__ = ("_callbacks", "_done", "_outcomes", "_records", "_tp", "_unsettled", "calls")
 
-    def __init__(self, tp: TopicPartition, records: Sequence[RawRecord]) -> None:
+    def __init__(self, tp: TopicPartition, records: Sequence[RawRecord], calls: UserCalls) -> None:
+        self.calls = calls
+        """The calls of functions of the application by this producer."""
         self._tp = tp
         self._records = records
         self._outcomes: list[RecordsOutcome] = []
@@ -105,6 +111,11 @@ class BatchResult:
     def outcome_of(self, index: int) -> RecordsOutcome:
         """Returns the outcome that covers the record. Valid only when done."""
         return outcome_at(self._outcomes, index)
+
+    def deliver(self, index: int, outcome: RecordsOutcome, callback: DeliveryCallback) -> None:
+        """Calls a record's callback with its outcome."""
+        metadata = None if outcome.error else self.metadata(index, outcome)
+        self.calls.call("on_delivery", callback, metadata, outcome.error)
 
     def _run_callbacks(self) -> None:
         while self._callbacks:

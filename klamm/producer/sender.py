@@ -9,6 +9,7 @@ partition:
     OUT_OF_ORDER_SEQUENCE_NUMBER,             batch by batch: a new leader may have the first ones only; the one that is
     UNKNOWN_PRODUCER_ID                       at fault under new numbers, like all after it (`sequences.py`)
     single records were refused               batch by batch: only theirs is refused with them (KIP-467)
+    the client cannot encode a batch          batch by batch: only that batch fails, and nothing of it is sent
     retriable                                 sent again after retry.backoff.ms; at once with news of a new leader,
                                               which is asked for meanwhile
     any other, or `retries` are used up       settled with the error
@@ -83,6 +84,8 @@ class _Outcome(NamedTuple):
     leader_epoch: int = -1
     nodes: Sequence[common_pb2.Node] = ()
     """The nodes of leaders that the answer names."""
+    is_encoded: bool = True
+    """False if the records could not be encoded, so that they were not sent."""
 
 
 class Sender:
@@ -96,7 +99,7 @@ class Sender:
         config: ProducerConfig,
         client: KlammClient,
         accumulator: Accumulator,
-        lock: threading.Lock,
+        lock: threading.RLock,
         *,
         interceptors: InterceptorChain,
         metrics: ProducerMetrics,
@@ -322,8 +325,14 @@ class Sender:
         )
         chunks: list[bytes] = []
         record_count = 0
+        unsent: dict[TopicPartition, _Outcome] = {}
         for queue, batches in request.parts:
-            encoded = [self._encode(batch) for batch in batches]
+            try:
+                encoded = [self._encode(batch) for batch in batches]
+            except Exception as error:
+                log.exception("could not encode records, partition=%s", queue.tp)
+                unsent[queue.tp] = _Outcome(error, is_encoded=False)
+                continue
             size_bytes = sum(map(len, encoded))
             header.partitions.add(
                 topic=queue.tp.topic,
@@ -333,6 +342,8 @@ class Sender:
             )
             chunks += encoded
             record_count += sum(len(batch.records) for batch in batches)
+        if not chunks:
+            return unsent
         self._metrics.request_sent(batches=len(chunks), records=record_count, size_bytes=sum(map(len, chunks)))
         broker = self._client.broker(request.node_id)
         response = await broker.produce(encode_framed(header, chunks))
@@ -342,8 +353,8 @@ class Sender:
         told = {TopicPartition(each.topic, each.partition): _outcome(each, nodes) for each in response.partitions}
         if not self._config.acks:
             # The broker names only the partitions that failed.
-            return {queue.tp: told.get(queue.tp, _Outcome(None)) for queue, _ in request.parts}
-        return told
+            told = {queue.tp: told.get(queue.tp, _Outcome(None)) for queue, _ in request.parts}
+        return told | unsent
 
     def _rest(self, node_id: int, throttle_ms: int) -> None:
         """Sends no requests to a broker while it throttles this client. To do so, counts the maximum number of requests
@@ -384,13 +395,19 @@ class Sender:
             self._metrics.splits += is_split
             if not is_split:
                 self._complete(queue, outcome)
-        elif isinstance(error, BrokerError) and error.record_errors and len(queue.in_flight) > 1 and not self._is_lost:
+        elif self._is_of_one_batch(outcome) and len(queue.in_flight) > 1 and not self._is_lost:
             with self._lock:
                 self._accumulator.split(queue)
         elif isinstance(error, KlammError) and error.retriable and not self._is_lost:
             self._retry(queue, outcome, error)
         else:
             self._complete(queue, outcome)
+
+    @staticmethod
+    def _is_of_one_batch(outcome: _Outcome) -> bool:
+        """Returns True if the error belongs to one of the batches in a partition's request, and not to the others."""
+        error = outcome.error
+        return not outcome.is_encoded or (isinstance(error, BrokerError) and bool(error.record_errors))
 
     def _put_in_sequence(
         self, queue: PartitionQueue, outcome: _Outcome, error: BrokerError, sequences: Sequences
@@ -470,12 +487,7 @@ class Sender:
                 metadata = None if part.error else batch.result.metadata(index, part)
                 self._interceptors.on_acknowledgement(metadata, part.error)
         for index, callback in batch.callbacks:
-            part = outcome_at(parts, index)
-            metadata = None if part.error else batch.result.metadata(index, part)
-            try:
-                callback(metadata, part.error)
-            except Exception:
-                log.exception("on_delivery of partition=%s failed", batch.tp)
+            batch.result.deliver(index, outcome_at(parts, index), callback)
         batch.result.settle(*parts)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:

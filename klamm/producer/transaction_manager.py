@@ -90,7 +90,7 @@ class TransactionManager:
         accumulator: Accumulator,
         sender: Sender,
         state: TransactionState,
-        lock: threading.Lock,
+        lock: threading.RLock,
     ) -> None:
         assert config.transactional_id is not None, "transactions without transactional.id"
         self._config = config

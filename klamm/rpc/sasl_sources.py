@@ -82,7 +82,7 @@ class TokenSource:
         self._clock_s = clock_s
         self._kept: Secret | None = None
         self._kept_until_s = 0.0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         """The lock of the thread that requests a token. The other threads wait and then use its token."""
         if login.url:
             # Import here: the module loads urllib, which other clients do not need.
@@ -120,7 +120,7 @@ class TokenSource:
     def _called(self, callback: Callable[[], str]) -> Secret:
         try:
             return Secret(callback())
-        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+        except BaseException as error:  # noqa: BLE001 - whatever a user's function raises, also SystemExit
             # Do not show the error's text, because it may contain the token.
             raise CallFailed(
                 Status.UNAVAILABLE, f"no token: sasl.oauthbearer.token.callback raised {type(error).__name__}"

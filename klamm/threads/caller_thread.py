@@ -36,15 +36,16 @@ class CallerThread:
         outer, inbox = self._inbox, _Inbox()
         call = LoopCall(self._loop_thread.loop, function, *args, **kwargs)
         call.outcome.add_done_callback(lambda _: inbox.put(None))
-        try:
-            self._inbox = inbox
-            call.begin()
-            while (invoked := inbox.get()) is not None:
-                invoked()
-            return call.outcome.result()
-        finally:
-            call.end()
-            self._inbox = outer
+        with self._loop_thread.unlocked():
+            try:
+                self._inbox = inbox
+                call.begin()
+                while (invoked := inbox.get()) is not None:
+                    invoked()
+                return call.outcome.result()
+            finally:
+                call.end()
+                self._inbox = outer
 
     async def invoke(self, function: Callable[[A], object], argument: A) -> None:
         """Calls `function` in the thread that waits in `run`, and raises its exception. Only the coroutine that `run`

@@ -3,19 +3,26 @@
 It starts with the first client and ends with the process. A forked child does not inherit the thread, so it
 gets a loop of its own on first use; clients made before the fork belong to the parent (klamm/rpc/grpc_transport.py says
 why a child of a process with clients gets none at all).
+
+A signal handler or a destructor may use a client while its thread is in the middle of a client's method. So `lock` is
+reentrant, and a thread gives it up completely while it waits for the loop, because the loop needs it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from klamm.errors import IllegalStateError
 from klamm.threads.loop_call import LoopCall
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,11 +32,15 @@ class LoopThread:
     """A daemon thread that runs an event loop. Use `LoopThread.shared()`."""
 
     _shared: ClassVar[LoopThread | None] = None
-    _shared_lock: ClassVar[threading.Lock] = threading.Lock()
+    _shared_lock: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Guards what the loop and the threads of the application share. Hold it only for short work, and not while
+        waiting for the loop."""
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(_handle_loop_exception)
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._run_loop, name="klamm-loop", daemon=True)
         self._thread.start()
 
@@ -37,7 +48,7 @@ class LoopThread:
     def shared(cls) -> LoopThread:
         """Returns the process's loop thread. Starts it on first use."""
         with cls._shared_lock:
-            if cls._shared is None:
+            if cls._shared is None or not cls._shared._thread.is_alive():
                 cls._shared = cls()
             return cls._shared
 
@@ -52,11 +63,39 @@ class LoopThread:
         IllegalStateError on the loop's own thread, which is inside a callback."""
         self.refuse_to_wait_here()
         call = LoopCall(self.loop, function, *args, **kwargs)
+        with self.unlocked():
+            try:
+                call.begin()
+                return call.outcome.result()
+            finally:
+                call.end()
+
+    @contextlib.contextmanager
+    def unlocked(self) -> Iterator[None]:
+        """Releases `lock` for a block that waits for the loop. This thread holds `lock` if a signal handler or a
+        destructor interrupted a method of a client."""
+        held_count = 0
+        with contextlib.suppress(RuntimeError):
+            while True:
+                self.lock.release()
+                held_count += 1
         try:
-            call.begin()
-            return call.outcome.result()
+            yield
         finally:
-            call.end()
+            self._take_back(held_count)
+
+    def _take_back(self, held_count: int) -> None:
+        """Acquires `lock` again `held_count` times. If a signal handler raises an exception meanwhile, raises it at the
+        end."""
+        interrupt: BaseException | None = None
+        while held_count:
+            try:
+                self.lock.acquire()
+                held_count -= 1
+            except BaseException as error:  # noqa: BLE001 - it is raised below
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def refuse_to_wait_here(self) -> None:
         """Raises IllegalStateError on the loop's own thread."""
@@ -69,12 +108,18 @@ class LoopThread:
 
     def stop(self) -> None:
         """Cancels all tasks on the loop, ends the loop and joins the thread."""
+        self._is_stopping = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
     def _run_loop(self) -> None:
         try:
-            self.loop.run_forever()
+            while not self._is_stopping:
+                try:
+                    self.loop.run_forever()
+                except BaseException:
+                    # A function of the application raised SystemExit or the like on this thread.
+                    log.exception("the event loop continues after an exception that ended it")
         finally:
             self.loop.run_until_complete(self._cancel_tasks())
             self.loop.close()
@@ -87,7 +132,7 @@ class LoopThread:
 
     @classmethod
     def _forget_after_fork(cls) -> None:
-        cls._shared_lock = threading.Lock()
+        cls._shared_lock = threading.RLock()
         cls._shared = None
 
     @classmethod

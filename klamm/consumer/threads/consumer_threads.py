@@ -44,7 +44,7 @@ class ConsumerThreads:
         self._handle = handle
         self._thread_count = threads
         self._is_stopping = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._consumers: list[Consumer] = []
         self._failure: Exception | None = None
 
@@ -68,7 +68,7 @@ class ConsumerThreads:
             raise self._failure
 
     def stop(self) -> None:
-        """Ends each thread after the record that it is processing. Any thread may call this."""
+        """Ends each thread after the record that it is processing. Any thread and any signal handler may call this."""
         with self._lock:
             if not self._is_stopping.is_set():
                 self._is_stopping.set()

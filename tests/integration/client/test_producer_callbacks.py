@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+
 import pytest
 
 from klamm.errors import ErrorCode, IllegalStateError
-from klamm.producer import ProducerInterceptor, ProducerRecord, RecordMetadata
-from tests.support.scripted_broker import Answer
+from klamm.producer import AsyncProducer, Producer, ProducerInterceptor, ProducerRecord, RecordMetadata
+from tests.support.scripted_broker import Answer, ScriptedCluster
 from tests.support.scripted_producer import numbered, producing
 from tests.support.waiting import patience
 
@@ -83,3 +89,74 @@ def test_interceptors_change_records_and_see_outcomes_and_their_errors_are_logge
         assert recorder.outcomes == [0, "InvalidRecordError"]
     assert "broken on_send" in caplog.text
     assert "broken on_acknowledgement" in caplog.text
+
+
+class Exits(ProducerInterceptor):
+    """An interceptor that ends the program when a record is acknowledged."""
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        raise SystemExit(3)
+
+
+def delivered(producer: Producer) -> None:
+    producer.send("t", b"v", on_delivery=lambda *_: sys.exit(3))
+
+
+def done(producer: Producer) -> None:
+    producer.send("t", b"v").add_done_callback(lambda _: sys.exit(3))
+
+
+def intercepted(producer: Producer) -> None:
+    producer.send("t", b"v")
+
+
+@pytest.mark.parametrize("sends", [delivered, done, intercepted])
+def test_an_exit_in_a_callback_is_raised_by_the_next_call_that_waits(sends: Callable[[Producer], None]) -> None:
+    settings = {"interceptor_classes": (Exits(),)} if sends is intercepted else {}
+    with producing(**settings) as (producer, _):
+        sends(producer)
+        with pytest.raises(SystemExit):
+            producer.flush(patience())
+        later = producer.send("t", b"later")
+        with contextlib.suppress(SystemExit):
+            producer.flush(patience())
+        assert later.result(patience()).offset == 1
+        with contextlib.suppress(SystemExit):
+            producer.close(patience())
+
+
+def test_a_test_that_fails_in_a_callback_fails_in_close() -> None:
+    with pytest.raises(pytest.fail.Exception, match="not what I expected"), producing() as (producer, _):
+        producer.send("t", b"v", on_delivery=lambda *_: pytest.fail("not what I expected"))
+
+
+def test_a_send_raises_the_exit_of_a_callback_when_it_begins_a_batch() -> None:
+    with producing(batch_size=0) as (producer, _):
+        exited = threading.Event()
+
+        def on_delivery(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            exited.set()
+            sys.exit(3)
+
+        future = producer.send("t", b"v", on_delivery=on_delivery)
+        assert exited.wait(patience())
+        while not future.done():
+            exited.wait(0)
+        with pytest.raises(SystemExit):
+            producer.send("t", b"v")
+        assert producer.send("t", b"v").result(patience()).offset == 1
+
+
+def test_an_exit_in_a_callback_of_an_async_producer_is_raised_by_flush() -> None:
+    cluster = ScriptedCluster()
+    cluster.create_topic("t", 1)
+
+    async def run() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap) as producer:
+            await producer.send("t", b"v", on_delivery=lambda *_: sys.exit(3))
+            with pytest.raises(SystemExit):
+                await producer.flush()
+            assert (await producer.send_and_wait("t", b"later")).offset == 1
+
+    with cluster.serve_in_thread():
+        asyncio.run(run())

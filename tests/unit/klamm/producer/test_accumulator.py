@@ -10,6 +10,7 @@ from klamm.producer import ProducerConfig
 from klamm.producer.accumulator import NEVER_MS, Accumulator, Drained, PartitionQueue
 from klamm.producer.batch import Batch
 from klamm.producer.result import BatchResult
+from klamm.producer.user_calls import UserCalls
 from klamm.records import HEADER_SIZE_BYTES
 
 ERROR = EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS]("too few")
@@ -29,7 +30,7 @@ class Harness:
             **settings,
         }
         self.wake_ups = 0
-        self.accumulator = Accumulator(ProducerConfig.parse(settings), self._count_wake_up)
+        self.accumulator = Accumulator(ProducerConfig.parse(settings), self._count_wake_up, UserCalls())
         self.queues: dict[TopicPartition, PartitionQueue] = {}
 
     def _count_wake_up(self) -> None:
@@ -293,7 +294,7 @@ def test_all_batches_are_due_while_a_sender_waits_for_memory() -> None:
     harness.append(harness.queue(), 1)
     assert harness.drain().requests == []
 
-    harness.accumulator.waiting += 1
+    harness.accumulator.waiters.add("a send")
 
     assert harness.batches(harness.drain()) == {0: [1]}
 

@@ -12,6 +12,7 @@ from klamm.producer import ProducerConfig
 from klamm.producer.accumulator import Accumulator, PartitionQueue
 from klamm.producer.batch import Batch
 from klamm.producer.result import BatchResult
+from klamm.producer.user_calls import UserCalls
 
 ERROR = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]("dropped")
 PARTITIONS = st.integers(0, 3)
@@ -34,7 +35,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def start(self, retries_max: int, **sizes: int) -> None:
         self.retries_max = retries_max
         self.accumulator = Accumulator(
-            ProducerConfig.parse(**sizes, request_timeout_ms=50, delivery_timeout_ms=200), lambda: None
+            ProducerConfig.parse(**sizes, request_timeout_ms=50, delivery_timeout_ms=200), lambda: None, UserCalls()
         )
         self.queues = [PartitionQueue(TopicPartition("t", number)) for number in range(4)]
         self.now_ms = 0

@@ -12,6 +12,7 @@ from klamm.model import TopicPartition
 from klamm.producer.future import AsyncRecordFuture, RecordFuture
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult, RecordsOutcome
+from klamm.producer.user_calls import UserCalls
 from klamm.records import RawRecord
 from klamm.threads.loop_thread import LoopThread
 
@@ -21,7 +22,7 @@ GOOD = RecordsOutcome(0, 40, -1, None)
 
 
 def result(*outcomes: RecordsOutcome, parts: int = 1) -> BatchResult:
-    made = BatchResult(TP, RECORDS)
+    made = BatchResult(TP, RECORDS, UserCalls())
     made.split(parts)
     for outcome in outcomes:
         made.settle(outcome)
@@ -72,7 +73,7 @@ def test_result_waits_until_another_thread_sets_the_outcome() -> None:
             super().add_done_callback(function)
             settling.start()
 
-    pending = SettledByAThread(TP, RECORDS)
+    pending = SettledByAThread(TP, RECORDS, UserCalls())
     settling = threading.Thread(target=pending.settle, args=[GOOD])
 
     assert RecordFuture(pending, 0).result(timeout=60).offset == 40

@@ -24,6 +24,7 @@ from klamm.producer.config import ProducerConfig
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.sender import Sender
+from klamm.producer.user_calls import UserCalls
 from klamm.records import BatchHeader, decode_batch, iter_headers
 from klamm.retry import Backoff
 from klamm.wire.framed import decode_framed, split_records
@@ -200,13 +201,13 @@ async def run(seed: int, *, idempotent: bool) -> tuple[Brokers, Outcomes]:
     brokers, outcomes = Brokers(rng), Outcomes()
     loop = asyncio.get_running_loop()
     lock = threading.Lock()
-    accumulator = Accumulator(config, lambda: loop.call_soon(sender.wake))
+    accumulator = Accumulator(config, lambda: loop.call_soon(sender.wake), UserCalls())
     sender = Sender(
         config,
         Client(brokers, rng),
         accumulator,
         lock,
-        interceptors=InterceptorChain(()),
+        interceptors=InterceptorChain((), UserCalls()),
         metrics=ProducerMetrics(),
         on_settled=lambda: None,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from klamm.model import TopicPartition
 from klamm.producer.batch import Batch
 from klamm.producer.sequences import EPOCH_MAX, ProducerIdAndEpoch, Sequences
+from klamm.producer.user_calls import UserCalls
 from klamm.records.header import SEQUENCE_MAX
 
 TP = TopicPartition("t", 0)
@@ -15,7 +16,7 @@ OTHER = TopicPartition("t", 1)
 
 
 def batch(count: int, tp: TopicPartition = TP) -> Batch:
-    made = Batch(tp, 0, 0)
+    made = Batch(tp, 0, 0, UserCalls())
     made.records += [(0, None, b"", ())] * count
     return made
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -98,3 +100,57 @@ def test_only_grpcs_wake_up_errors_are_not_logged() -> None:
     assert _reported_by(PollerCompletionQueue()._handle_events) == []
     assert len(_reported_by(PollerCompletionQueue()._fail_otherwise)) == 1
     assert len(_reported_by(raise_elsewhere)) == 1
+
+
+def test_a_thread_gives_up_the_lock_completely_while_it_waits_for_the_loop() -> None:
+    """A signal handler does so when it has interrupted a method of a client."""
+    shared = LoopThread.shared()
+
+    async def use_the_lock() -> str:
+        with shared.lock:
+            return "used"
+
+    with shared.lock, shared.lock:
+        assert shared.run(use_the_lock) == "used"
+        assert not in_another_thread(shared)
+    assert in_another_thread(shared)
+
+
+def test_a_thread_has_the_lock_again_after_an_interrupted_wait() -> None:
+    shared = LoopThread.shared()
+    with shared.lock, pytest.raises(KeyboardInterrupt), shared.unlocked():
+        raise KeyboardInterrupt
+    assert in_another_thread(shared)
+
+
+@pytest.mark.parametrize("end", [lambda: sys.exit(3), lambda: asyncio.get_running_loop().stop()])
+def test_the_loop_goes_on_after_an_application_has_ended_it(end: Callable[[], None]) -> None:
+    thread = LoopThread()
+    thread.call_soon(end)
+    assert thread.run(_name_of_thread) == "klamm-loop"
+    thread.stop()
+
+
+def test_a_loop_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = LoopThread()
+    ended.stop()
+    monkeypatch.setattr(LoopThread, "_shared", ended)
+    shared = LoopThread.shared()
+    assert shared is not ended
+    assert shared.run(_name_of_thread) == "klamm-loop"
+    shared.stop()
+
+
+def in_another_thread(shared: LoopThread) -> bool:
+    """Returns whether another thread could acquire the lock."""
+    acquired: list[bool] = []
+
+    def acquire() -> None:
+        acquired.append(shared.lock.acquire(blocking=False))
+        if acquired[0]:
+            shared.lock.release()
+
+    thread = threading.Thread(target=acquire)
+    thread.start()
+    thread.join()
+    return acquired[0]
