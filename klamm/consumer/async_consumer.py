@@ -39,6 +39,10 @@ _FOREVER_MS = 1e9
 class AsyncConsumer:
     """Reads records of topics. Create and use it on one running event loop.
 
+    With enable.auto.commit, the end of an `async with` block commits all records that were returned. After an exception
+    it commits only those that were surely processed: the records of earlier polls, or those before the last one of an
+    iteration.
+
     `config` has Kafka's dotted names. Keyword arguments have the same names with underscores. Times are in
     milliseconds. Only one task at a time may use a consumer: a poll while another poll is under way raises
     ConcurrentAccessError. Only `wakeup` may be called from any task or thread. Most methods raise IllegalStateError
@@ -65,7 +69,7 @@ class AsyncConsumer:
         # `core` and `iteration` are for the synchronous Consumer, which reads them in its own thread.
         self._loop = asyncio.get_running_loop()
         self._polling = False
-        self.iteration = RecordIteration(self.core.subscription)
+        self.iteration = RecordIteration(self.core.subscription, self.core.unfinished)
 
     # --- what to consume
 
@@ -145,6 +149,7 @@ class AsyncConsumer:
         limit = limit_of(core.config, max_records)
         with self._exclusively():
             deadline_s = self._loop.time() + timeout_ms / 1000
+            core.unfinished.finish()
             self.iteration.abandon()
             while True:
                 records = core.read(limit) if core.is_idle() else {}
@@ -186,6 +191,7 @@ class AsyncConsumer:
         during a rebalance (poll first), and IllegalStateError without a group.id."""
         self.core.require_open()
         wanted = self._to_commit(offsets)
+        self.core.unfinished.note_commit(wanted)
         await self.core.interruptible(self.core.committer.commit(wanted, self._timeout_ms(timeout_ms)))
 
     def commit_async(
@@ -196,7 +202,9 @@ class AsyncConsumer:
         """Commits like `commit`, but returns immediately and does not retry. Calls `callback(offsets, error or None)`
         afterwards."""
         self.core.require_open()
-        self.core.committer.commit_async(self._to_commit(offsets), callback)
+        wanted = self._to_commit(offsets)
+        self.core.unfinished.note_commit(wanted)
+        self.core.committer.commit_async(wanted, callback)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -334,6 +342,8 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self.core.unfinished.take_back()
         await self.close()
 
     # --- helpers

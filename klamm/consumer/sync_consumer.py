@@ -38,7 +38,11 @@ class Consumer:
     """Reads records of topics. Each method does the same as that of AsyncConsumer, but waits for the result.
 
     Two threads must not use a consumer at once, which raises ConcurrentAccessError. Only `wakeup` may be called from
-    any thread. Use it as a context manager, or call `close`."""
+    any thread. Use it as a context manager, or call `close`.
+
+    With enable.auto.commit, the end of the `with` block commits all records that were returned. After an exception it
+    commits only those that were surely processed: the records of earlier polls, or those before the last one of an
+    iteration."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         parsed = ConsumerConfig.parse(config, **overrides)
@@ -84,6 +88,7 @@ class Consumer:
         with self._access():
             core.require_open()
             self._run_callbacks()
+            core.unfinished.finish()
             if self._iteration:
                 self._call(self._iteration.abandon)
             deadline_s = time.monotonic() + min(timeout_ms / 1000, _LONGEST_WAIT_S)
@@ -200,6 +205,8 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self._call(self._core.unfinished.take_back)
         self.close()
 
     # --- threads

@@ -20,6 +20,7 @@ from klamm.consumer.classic.rebalancer import ClassicRebalancer
 from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import Committer
 from klamm.consumer.core.topic_watch import TopicWatch
+from klamm.consumer.core.unfinished_records import UnfinishedRecords
 from klamm.consumer.fetch.fetch_buffer import FetchBuffer
 from klamm.consumer.fetch.fetched_data_reader import ReaderConfig
 from klamm.consumer.fetch.fetcher import Fetcher
@@ -55,6 +56,7 @@ class ConsumerCore:
         self.config = config
         self.client = KlammClient(config, allow_auto_topic_creation=config.allow_auto_create_topics)
         self.subscription = SubscriptionState()
+        self.unfinished = UnfinishedRecords(self.subscription)
         self.woken = False
         self.closed = False
         committed_only = config.isolation_level == "read_committed"
@@ -128,7 +130,12 @@ class ConsumerCore:
     def read(self, max_records: int) -> Records:
         """Returns records from the drain, but none while partitions are about to be revoked. The polling thread may
         call this."""
-        return {} if self._is_revoking else self.drain.read(max_records)
+        if self._is_revoking:
+            return {}
+        records = self.drain.read(max_records)
+        if records:
+            self.unfinished.note(records)
+        return records
 
     async def fill(self, deadline_s: float) -> None:
         """Does the work that is due, and loads records. Returns when there are records to `read`, or at `deadline_s` on

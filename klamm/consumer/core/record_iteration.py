@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klamm.consumer.config import Records
+from klamm.consumer.core.unfinished_records import UnfinishedRecords
 from klamm.consumer.record import ConsumerRecord
 from klamm.consumer.subscription import SubscriptionState
 from klamm.model import TopicPartition
@@ -28,13 +29,15 @@ class _Run(NamedTuple):
 class RecordIteration:
     """The records of the last poll that the loop has not received yet."""
 
-    def __init__(self, subscription: SubscriptionState) -> None:
+    def __init__(self, subscription: SubscriptionState, unfinished: UnfinishedRecords) -> None:
         self._subscription = subscription
+        self._unfinished = unfinished
         self._runs: deque[_Run] = deque()
 
     def load(self, polled: Records) -> None:
         """Stores the records of a poll and moves the positions back to their beginning."""
         assert not self._runs, "the records of the poll before are not used up"
+        self._unfinished.finish()
         for tp, records in polled.items():
             state = self._subscription.get(tp)
             if state is not None:
@@ -56,6 +59,7 @@ class RecordIteration:
                     if record is not None:
                         state.position = record.offset + 1
                         state.leader_epoch = record.leader_epoch
+                        self._unfinished.in_hand = record
                         return record
                     state.position = run.end_position
                     state.leader_epoch = run.end_leader_epoch

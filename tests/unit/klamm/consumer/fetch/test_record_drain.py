@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.consumer.core.record_iteration import RecordIteration
+from klamm.consumer.core.unfinished_records import UnfinishedRecords
 from klamm.consumer.errors import RecordDeserializationError
 from klamm.consumer.fetch.fetch_buffer import FetchedData, last_header
 from klamm.consumer.fetch.fetched_data_reader import ReaderConfig
@@ -156,7 +157,7 @@ def test_the_epoch_before_the_position_is_that_of_the_last_batch_read(drain, sub
 @pytest.fixture
 def iteration(drain, subscription) -> RecordIteration:
     load_all(drain, subscription, count=3)
-    iteration = RecordIteration(subscription)
+    iteration = RecordIteration(subscription, UnfinishedRecords(subscription))
     iteration.load(drain.read(100))
     return iteration
 
