@@ -26,6 +26,10 @@ class IllegalStateError(KlammError):
     """The call does not fit the state of the object (closed, not assigned, no transaction begun)."""
 
 
+class ClosedError(IllegalStateError):
+    """The client is closed. A call that waits when another task or a signal handler closes it raises this too."""
+
+
 class ConcurrentAccessError(IllegalStateError):
     """A Consumer was used from two threads at once."""
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from typing import Any, Final, TypeVar
 
+from klamm.client_task import client_task
 from klamm.cluster.metadata import ClusterView, Node, TopicView, node_of, server_address
 from klamm.config import ClientConfig
 from klamm.errors import (
     EXCEPTIONS,
     AuthenticationError,
+    ClosedError,
     ErrorCode,
-    IllegalStateError,
     KlammError,
     NoBrokerError,
     raise_for,
@@ -252,7 +253,7 @@ class KlammClient:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise IllegalStateError("the client is closed")
+            raise ClosedError("the client is closed")
 
     def _track(self, names: set[str] | None) -> None:
         if names is None:
@@ -348,10 +349,8 @@ class KlammClient:
             )
         return connection
 
-    def _spawn(self, coroutine: Awaitable[None], name: str) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(coroutine)
-        assert isinstance(task, asyncio.Task)
-        task.set_name(f"klamm-{name}")
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = client_task(coroutine, name=f"klamm-{name}")
         self._tasks.add(task)
         task.add_done_callback(self._reap)
         return task

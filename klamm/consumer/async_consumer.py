@@ -19,7 +19,8 @@ from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, In
 from klamm.consumer.offsets.offset_store import Offsets
 from klamm.consumer.partition_state import PositionState
 from klamm.consumer.record import ConsumerRecord
-from klamm.errors import ConcurrentAccessError, ConfigError
+from klamm.errors import ClosedError, ConcurrentAccessError, ConfigError
+from klamm.home_loop import HomeLoop
 from klamm.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -45,7 +46,7 @@ class AsyncConsumer:
 
     `config` has Kafka's dotted names. Keyword arguments have the same names with underscores. Times are in
     milliseconds. Only one task at a time may use a consumer: a poll while another poll is under way raises
-    ConcurrentAccessError. Only `wakeup` may be called from any task or thread. Most methods raise IllegalStateError
+    ConcurrentAccessError. Only `wakeup` may be called from any task or thread. Most methods raise ClosedError
     after `close`, WakeupError after `wakeup`, and the errors of klamm.errors that a server answered.
 
     A poll decompresses, decodes and deserializes whole batches (often 1 MiB) on the event loop, and other tasks wait
@@ -68,6 +69,7 @@ class AsyncConsumer:
     def _start(self) -> None:
         # `core` and `iteration` are for the synchronous Consumer, which reads them in its own thread.
         self._loop = asyncio.get_running_loop()
+        self._home = HomeLoop("AsyncConsumer")
         self._polling = False
         self.iteration = RecordIteration(self.core.subscription, self.core.unfinished)
 
@@ -87,7 +89,7 @@ class AsyncConsumer:
         pattern that is given as text, in RE2's syntax. The consumer itself matches a compiled pattern. Raises
         ConfigError without a group.id and for illegal names or patterns, and IllegalStateError after `assign`."""
         core = self.core
-        core.require_open()
+        self._require_open()
         if core.link is None or core.rebalancer is None:
             raise ConfigError("subscribing needs a group.id; without one, use assign")
         names = _topic_names(topics)
@@ -109,7 +111,7 @@ class AsyncConsumer:
         position.
 
         Raises IllegalStateError after `subscribe`."""
-        self.core.require_open()
+        self._require_open()
         wanted = [TopicPartition(*tp) for tp in partitions]
         _topic_names(tp.topic for tp in wanted)
         self.core.subscription.assign(wanted)
@@ -118,7 +120,7 @@ class AsyncConsumer:
     async def unsubscribe(self) -> None:
         """Ends the subscription or the assignment. After `subscribe`, the consumer also leaves the group."""
         core = self.core
-        core.require_open()
+        self._require_open()
         self.iteration.abandon()
         try:
             timeout_ms = core.config.default_api_timeout_ms
@@ -161,17 +163,22 @@ class AsyncConsumer:
                     return core.intercept(records)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        self._require_open()
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Returns the next record. Ends the iteration only after `consumer.timeout.ms` without a record. The positions
-        follow the records that the loop has received."""
+        """Returns the next record. Ends the iteration after `consumer.timeout.ms` without a record, or when the
+        consumer is closed. The positions follow the records that the loop has received."""
         record = self.iteration.next()
         if record is not None:
             return record
         idle_ms = self.core.config.consumer_timeout_ms
         while True:
-            self.iteration.load(await self.poll(_FOREVER_MS if idle_ms is None else idle_ms))
+            try:
+                polled = await self.poll(_FOREVER_MS if idle_ms is None else idle_ms)
+            except ClosedError:
+                raise StopAsyncIteration from None
+            self.iteration.load(polled)
             record = self.iteration.next()
             if record is not None:
                 return record
@@ -189,7 +196,7 @@ class AsyncConsumer:
 
         Raises CommitFailedError if the group has given the partitions to other members. Raises RebalanceInProgressError
         during a rebalance (poll first), and IllegalStateError without a group.id."""
-        self.core.require_open()
+        self._require_open()
         wanted = self._to_commit(offsets)
         self.core.unfinished.note_commit(wanted)
         await self.core.interruptible(self.core.committer.commit(wanted, self._timeout_ms(timeout_ms)))
@@ -201,7 +208,7 @@ class AsyncConsumer:
     ) -> None:
         """Commits like `commit`, but returns immediately and does not retry. Calls `callback(offsets, error or None)`
         afterwards."""
-        self.core.require_open()
+        self._require_open()
         wanted = self._to_commit(offsets)
         self.core.unfinished.note_commit(wanted)
         self.core.committer.commit_async(wanted, callback)
@@ -210,7 +217,7 @@ class AsyncConsumer:
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Returns the committed offset of the group for each of `partitions`, or None where nothing is committed."""
-        self.core.require_open()
+        self._require_open()
         wanted = [TopicPartition(*tp) for tp in partitions]
         fetch = self.core.committer.store().fetch(wanted, timeout_ms=self._timeout_ms(timeout_ms))
         found = await self.core.interruptible(fetch)
@@ -220,7 +227,7 @@ class AsyncConsumer:
         """Returns this consumer's identity in its group, for `Producer.send_offsets_to_transaction`.
 
         Raises ConfigError without group.id."""
-        self.core.require_open()
+        self._require_open()
         return self.core.group_metadata()
 
     # --- positions
@@ -228,7 +235,7 @@ class AsyncConsumer:
     async def position(self, tp: TopicPartition, timeout_ms: int | None = None) -> int:
         """Returns the offset of the next record. Waits until the offset is known. Raises TimeoutError, and the errors
         of `poll`."""
-        self.core.require_open()
+        self._require_open()
 
         def known() -> int | None:
             state = self.core.subscription.require(tp)
@@ -245,7 +252,7 @@ class AsyncConsumer:
             offset = OffsetAndMetadata(offset)
         if offset.offset < 0:
             raise ConfigError(f"seek to {offset.offset}: expected an offset of 0 or more")
-        self.core.require_open()
+        self._require_open()
         self.core.subscription.require(tp).seek(offset.offset, offset.leader_epoch)
         self.core.positions_changed()
 
@@ -289,13 +296,13 @@ class AsyncConsumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Pauses partitions: polls return none of their records until `resume`. A partition that is revoked loses its
         pause."""
-        self.core.require_open()
+        self._require_open()
         for tp in partitions:
             self.core.subscription.require(tp).paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Ends the pause of partitions. They continue where they were paused."""
-        self.core.require_open()
+        self._require_open()
         for tp in partitions:
             self.core.subscription.require(tp).paused = False
         self.core.positions_changed()
@@ -313,7 +320,7 @@ class AsyncConsumer:
 
     async def partitions_for(self, topic: str) -> frozenset[int] | None:
         """Returns the topic's partition numbers, or None if the topic does not exist."""
-        self.core.require_open()
+        self._require_open()
         cluster = await self.core.interruptible(self.core.client.refresh_metadata([topic]))
         count = cluster.partition_count(topic)
         return None if count is None else frozenset(range(count))
@@ -333,6 +340,7 @@ class AsyncConsumer:
         group.
 
         `leave`: whether a static member leaves the group too. By default only dynamic members leave."""
+        self._home.check()
         self.iteration.abandon()
         await self.core.close(timeout_ms, leave_static=bool(leave))
 
@@ -348,9 +356,13 @@ class AsyncConsumer:
 
     # --- helpers
 
+    def _require_open(self) -> None:
+        self._home.check()
+        self.core.require_open()
+
     @contextlib.contextmanager
     def _exclusively(self) -> Iterator[None]:
-        self.core.require_open()
+        self._require_open()
         if self._polling:
             raise ConcurrentAccessError("the consumer is being polled already; it is for one task at a time")
         self._polling = True
@@ -369,7 +381,7 @@ class AsyncConsumer:
         return to_commit(offsets)
 
     def _reset(self, partitions: tuple[TopicPartition, ...], timestamp_ms: int) -> None:
-        self.core.require_open()
+        self._require_open()
         for tp in partitions or sorted(self.assignment()):
             self.core.subscription.require(tp).request_reset(timestamp_ms)
         self.core.positions_changed()
@@ -377,7 +389,7 @@ class AsyncConsumer:
     async def _list_offsets(
         self, timestamps: dict[TopicPartition, int], timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        self.core.require_open()
+        self._require_open()
         find = self.core.finder.find(timestamps, timeout_ms=self._timeout_ms(timeout_ms))
         return await self.core.interruptible(find)
 

@@ -21,7 +21,7 @@ from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import CommitCallback
 from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
-from klamm.errors import ConcurrentAccessError
+from klamm.errors import ClosedError, ConcurrentAccessError
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from klamm.threads.caller_thread import CallerThread
@@ -101,6 +101,7 @@ class Consumer:
                     return core.intercept(records)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
+        self._core.require_open()
         return self
 
     def __next__(self) -> ConsumerRecord:
@@ -108,7 +109,10 @@ class Consumer:
             record = self._iteration.next()
             idle_ms = self._core.config.consumer_timeout_ms
             while record is None:
-                polled = self.poll(_LONGEST_WAIT_S * 1000 if idle_ms is None else idle_ms)
+                try:
+                    polled = self.poll(_LONGEST_WAIT_S * 1000 if idle_ms is None else idle_ms)
+                except ClosedError:
+                    raise StopIteration from None
                 self._iteration.load(polled)
                 record = self._iteration.next()
                 if record is None and idle_ms is not None:

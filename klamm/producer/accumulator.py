@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from klamm.errors import DeliveryTimeoutError, IllegalStateError
+from klamm.errors import ClosedError, DeliveryTimeoutError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.ordered_set import OrderedSet
 from klamm.partitioner import Partitioner
@@ -202,9 +202,9 @@ class Accumulator:
     def open_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int) -> bool:
         """Opens a new batch with room for a record of that size. Returns False if there is no memory for it.
 
-        Raises IllegalStateError if the producer is closed."""
+        Raises ClosedError if the producer is closed."""
         if self._closed:
-            raise IllegalStateError("the producer is closed")
+            raise ClosedError("the producer is closed")
         with _Change(self, queue):
             self._close_batch(queue)
             needed_bytes = max(self._batch_bytes, HEADER_SIZE_BYTES + size_bytes)
@@ -218,9 +218,9 @@ class Accumulator:
     def append_packed(self, queue: PartitionQueue, records: PackedRecords, now_ms: int) -> BatchResult | None:
         """Adds packed records as a batch that is due at once. Returns its result, or None if there is no memory for it.
 
-        Raises IllegalStateError if the producer is closed."""
+        Raises ClosedError if the producer is closed."""
         if self._closed:
-            raise IllegalStateError("the producer is closed")
+            raise ClosedError("the producer is closed")
         size_bytes = HEADER_SIZE_BYTES + len(records.data)
         batch = Batch(queue.tp, now_ms, size_bytes, self._calls)
         batch.records, batch.size_bytes = records, size_bytes

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from klamm.batches import PreparedPart
+from klamm.home_loop import HomeLoop
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from klamm.producer.accumulator import PartitionQueue
@@ -32,7 +33,7 @@ class AsyncProducer:
     `send` returns as soon as the record is buffered. Await its result to wait for the acknowledgement."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
-        asyncio.get_running_loop()  # Raises here if there is no running loop, before anything is created.
+        self._home = HomeLoop("AsyncProducer")  # Raises here without a running loop, before anything is created.
         self._config = ProducerConfig.parse(config, **overrides)
         self._intake = Intake(self._config)
         self._engine = ProducerEngine(
@@ -56,6 +57,7 @@ class AsyncProducer:
     ) -> AsyncRecordFuture:
         """Buffers one record. Waits for metadata and memory if necessary. The arguments and errors are those of
         `Producer.send`."""
+        self._home.check()
         if self._interceptors:
             topic, value, key, partition, timestamp_ms, headers = self._interceptors.on_send(
                 ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
@@ -85,6 +87,7 @@ class AsyncProducer:
 
     async def flush(self) -> None:
         """Sends all records that are buffered now, and waits until all of them are acknowledged or have failed."""
+        self._home.check()
         with self._engine.lock:
             results = self._engine.accumulator.flush()
         await asyncio.gather(*map(until_done, results))
@@ -94,6 +97,7 @@ class AsyncProducer:
         """Closes the producer. Sends buffered records for at most `timeout` seconds; records that are unsent then
         fail.
         """
+        self._home.check()
         await self._engine.close(timeout)
         self._engine.calls.raise_exit()
 
@@ -105,12 +109,14 @@ class AsyncProducer:
         `transactional_id`, the producer continues under that id, for a transaction that was prepared
         (`prepare_transaction`). Raises IllegalStateError out of turn, and FatalProducerError if the producer cannot be
         used any more."""
+        self._home.check()
         await self._engine.transactions.initialize(transactional_id)
 
     async def begin_transaction(self) -> None:
         """Begins a transaction: all records sent from now on are part of it. Raises the errors of
         `init_transactions`.
         """
+        self._home.check()
         self._engine.transactions.begin()
 
     async def send_offsets_to_transaction(
@@ -121,6 +127,7 @@ class AsyncProducer:
         offsets: the next offset to read of each partition. group: `consumer.group_metadata()`, taken after the poll
         that returned the records. The consumer itself must not commit (`enable.auto.commit`). Raises the errors of
         `commit_transaction`. After a failure the transaction must be aborted."""
+        self._home.check()
         await self._engine.transactions.send_offsets(offsets, group)
 
     async def commit_transaction(self) -> None:
@@ -128,6 +135,7 @@ class AsyncProducer:
 
         Raises AbortableTransactionError if a part of the transaction failed, which must then be aborted. Also raises
         the errors of `init_transactions`."""
+        self._home.check()
         await self._engine.transactions.commit()
 
     async def prepare_transaction(self, run_id: str, batch_id: int) -> PreparedPart | None:
@@ -139,10 +147,12 @@ class AsyncProducer:
         must call `init_transactions` again, which aborts an undecided transaction. Raises RunFencedError,
         BatchRewoundError or BatchAbortedError if the run's work on the batch has ended. Also raises the errors of
         `commit_transaction`."""
+        self._home.check()
         return await self._engine.transactions.prepare(run_id, batch_id)
 
     async def abort_transaction(self) -> None:
         """Aborts the transaction. Its buffered records are not sent. Raises the errors of `init_transactions`."""
+        self._home.check()
         await self._engine.transactions.abort()
 
     @contextlib.asynccontextmanager
@@ -163,6 +173,7 @@ class AsyncProducer:
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Returns the topic's partition numbers. Waits for metadata like `send`."""
+        self._home.check()
         queues = self._engine.topics.get(topic)
         if queues is None:
             queues = await self._engine.topic(topic, timeout_ms=self._config.max_block_ms)

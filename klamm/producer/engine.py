@@ -11,11 +11,13 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
+from klamm.client_task import client_task
 from klamm.cluster.client import KlammClient
 from klamm.cluster.metadata import ClusterView
 from klamm.errors import (
     EXCEPTIONS,
     BufferExhaustedError,
+    ClosedError,
     ErrorCode,
     IllegalStateError,
     raise_for,
@@ -100,7 +102,7 @@ class ProducerEngine:
         """Appends the record, to a new batch if necessary. Returns None if the memory is used up. The caller holds the
         lock.
 
-        Raises IllegalStateError when the producer is closed, and as `append`."""
+        Raises ClosedError when the producer is closed, and as `append`."""
         while (entry := self.append(queue, record, size_bytes, on_delivery)) is None:
             if not self.accumulator.open_batch(queue, size_bytes, monotonic_ms()):
                 return None
@@ -166,7 +168,7 @@ class ProducerEngine:
         """Closes the producer. Sends buffered records for at most `timeout_s` seconds; records that are unsent then
         fail."""
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close(timeout_s), name="klamm-producer-close")
+            self._closing = client_task(self._close(timeout_s), name="klamm-producer-close")
         await asyncio.shield(self._closing)
 
     def metrics(self) -> dict[str, float]:
@@ -194,7 +196,7 @@ class ProducerEngine:
         waiters = [until_done(result) for result in results]
         if waiters:
             await asyncio.wait(waiters, timeout=timeout_s)
-        await self._sender.stop(IllegalStateError("the producer was closed before the record was sent"))
+        await self._sender.stop(ClosedError("the producer was closed before the record was sent"))
         await self._client.close()
 
     def _on_change(self, before: ClusterView, after: ClusterView) -> None:

@@ -31,11 +31,12 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from klamm.client_task import client_task
 from klamm.cluster.client import KlammClient
 from klamm.errors import (
     BrokerError,
+    ClosedError,
     ErrorCode,
-    IllegalStateError,
     KlammError,
     NoBrokerError,
     RecordError,
@@ -299,7 +300,7 @@ class Sender:
         started_ms = monotonic_ms()
         self._metrics.requests_in_flight += 1
         outcomes: dict[TopicPartition, _Outcome] = {}
-        failure: Exception = IllegalStateError("the producer was closed while the request was under way")
+        failure: Exception = ClosedError("the producer was closed while the request was under way")
         try:
             outcomes = await self._produce(request)
             failure = ErrorCode.UNKNOWN_SERVER_ERROR.exception("the broker's answer lacks the partition")
@@ -491,7 +492,7 @@ class Sender:
         batch.result.settle(*parts)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        task = client_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

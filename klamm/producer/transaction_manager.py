@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from klamm.batches import BatchAbortedError, PreparedPart, verdict_error
+from klamm.client_task import client_task
 from klamm.cluster.client import GROUP, TRANSACTION, KlammClient
 from klamm.errors import (
     EXCEPTIONS,
@@ -178,7 +179,7 @@ class TransactionManager:
             self._refuse_while_pending(call)
             if self._pending is None:
                 enter()
-                task = asyncio.get_running_loop().create_task(self._guarded(run), name=f"klamm-{call}")
+                task = client_task(self._guarded(run), name=f"klamm-{call}")
                 task.add_done_callback(_retrieve_exception)
                 self._pending = _Pending(call, task)
             task = self._pending.task

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import grpc
 from grpc import aio
 
+from klamm.client_task import client_task
 from klamm.errors import IllegalStateError
 from klamm.ordered_set import OrderedSet
 from klamm.rpc.call_metadata import CALL_METADATA, Metadata
@@ -176,7 +177,7 @@ class SecureChannel:
     def _newest(self) -> _Generation:
         if self._current.version != self._tls.version:
             retired, self._current = self._current, _Generation(self._dial(self._tls.material), self._tls.version)
-            task = asyncio.ensure_future(retired.close_when_idle())
+            task = client_task(retired.close_when_idle(), name="klamm-retired-connection")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         return self._current

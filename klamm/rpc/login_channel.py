@@ -12,6 +12,7 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+from klamm.client_task import client_task
 from klamm.rpc.call_metadata import CALL_METADATA
 from klamm.rpc.login import SaslSource, log_in
 from klamm.rpc.status import CallFailed, Status
@@ -81,7 +82,7 @@ class _Sessions:
             return self._newest
         if self._login is None:
             # The login is for all calls, so it does not inherit the context of the first one.
-            self._login = asyncio.create_task(self._log_in(), name="sasl-login", context=contextvars.Context())
+            self._login = client_task(self._log_in(), name="sasl-login", context=contextvars.Context())
             self._login.add_done_callback(_retrieve)
         return await asyncio.shield(self._login)
 
@@ -122,7 +123,7 @@ class _Stream:
         self._sessions = sessions
         self._used: _Session | None = None
         self._call: StreamCall | None = None
-        self._beginning = asyncio.ensure_future(self._begin(begin, request, timeout_ms))
+        self._beginning = client_task(self._begin(begin, request, timeout_ms), name="sasl-stream")
         self._beginning.add_done_callback(_retrieve)
 
     async def write(self, request: Any) -> None:

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
+from klamm.client_task import tasks_of_clients
 from klamm.errors import IllegalStateError
 from klamm.threads.loop_call import LoopCall
 
@@ -125,7 +126,7 @@ class LoopThread:
             self.loop.close()
 
     async def _cancel_tasks(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        tasks = [*(asyncio.all_tasks() - {asyncio.current_task()}), *tasks_of_clients(self.loop)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

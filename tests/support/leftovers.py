@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from klamm.client_task import tasks_of_clients
 from tests.support.waiting import patience
 
 _PAUSE_S: Final = 0.01
@@ -72,13 +73,13 @@ def left_since(before: Machine, directory: pathlib.Path, timeout_s: float | None
 
 @contextlib.contextmanager
 def left_tasks() -> Iterator[list[str]]:
-    """Yields a list of the tasks that `asyncio.run` finds in the block after its coroutine has ended, and cancels. The
-    aclose of an open generator is not counted as a task."""
+    """Yields a list of the tasks that are left in the block when the coroutine of an `asyncio.run` has ended. Tasks of
+    clients are among them. The aclose of an open generator is not counted as a task."""
     left: list[str] = []
     cancel = _RUNNERS._cancel_all_tasks
 
     def note_and_cancel(loop: asyncio.AbstractEventLoop) -> None:
-        coroutines = [task.get_coro() for task in asyncio.all_tasks(loop)]
+        coroutines = [task.get_coro() for task in (*asyncio.all_tasks(loop), *tasks_of_clients(loop))]
         left.extend(f"the task {one.__qualname__}" for one in coroutines if inspect.iscoroutine(one))
         cancel(loop)
 

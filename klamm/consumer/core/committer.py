@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from klamm.client_task import client_task
 from klamm.consumer.classic.group_link import ClassicGroupLink
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.group.identity import Identity
@@ -157,7 +158,7 @@ class Committer:
         return None
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(coroutine, name="klamm-commit")
+        task = client_task(coroutine, name="klamm-commit")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -33,7 +33,7 @@ from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.consumer.offsets.position_finder import PositionFinder
 from klamm.consumer.offsets.position_resets import PositionResets
 from klamm.consumer.subscription import SubscriptionState
-from klamm.errors import ConfigError, IllegalStateError, WakeupError
+from klamm.errors import ClosedError, ConfigError, WakeupError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.offsets import ConsumerGroupMetadata
 
@@ -141,10 +141,10 @@ class ConsumerCore:
         """Does the work that is due, and loads records. Returns when there are records to `read`, or at `deadline_s` on
         the loop's clock.
 
-        Raises WakeupError, and errors that the user has to handle."""
+        Raises WakeupError, ClosedError, and errors that the user has to handle."""
         while True:
             self._signal.clear()
-            self.raise_if_woken()
+            self._check_waiting()
             await self._maintain()
             # No await may follow before `_reload`, so that no records of a replaced leader are loaded unchecked.
             self.subscription.check_leaders(self._leader_epoch_of)
@@ -161,7 +161,7 @@ class ConsumerCore:
         deadline_s = self._loop.time() + timeout_ms / 1000
         while True:
             self._signal.clear()
-            self.raise_if_woken()
+            self._check_waiting()
             result = condition()
             if result is not None:
                 return result
@@ -178,7 +178,7 @@ class ConsumerCore:
         try:
             while not task.done():
                 self._signal.clear()
-                self.raise_if_woken()
+                self._check_waiting()
                 await self._signal.wait()
         finally:
             task.cancel()
@@ -189,14 +189,16 @@ class ConsumerCore:
         """Wakes a waiting `fill` so that it checks its condition again."""
         self._signal.set()
 
-    def raise_if_woken(self) -> None:
+    def _check_waiting(self) -> None:
+        """Raises WakeupError or ClosedError if a waiting call must end."""
+        self.require_open()
         if self.woken:
             self.woken = False
             raise WakeupError("wakeup was called")
 
     def require_open(self) -> None:
         if self.closed:
-            raise IllegalStateError("the consumer is closed")
+            raise ClosedError("the consumer is closed")
 
     def positions_changed(self) -> None:
         """Restarts look-ups and fetches after seek, assign, resume and similar calls."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from klamm.client_task import client_task
 from klamm.cluster.client import KlammClient
 from klamm.cluster.metadata import ClusterView
 from klamm.consumer.config import ConsumerConfig
@@ -46,7 +47,7 @@ class TopicWatch:
         """Requests metadata until all needed topics are known: all topics for a pattern, otherwise subscribed topics
         that do not exist yet."""
         if self._asking is None and (self._needs_all() or self._missing()):
-            self._asking = asyncio.get_running_loop().create_task(self._ask(), name="klamm-topics")
+            self._asking = client_task(self._ask(), name="klamm-topics")
 
     def take_failure(self) -> KlammError | None:
         """Removes and returns an error: all servers refuse this client, or a topic is denied to it."""

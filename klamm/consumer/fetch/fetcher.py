@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klamm.client_task import client_task
 from klamm.cluster.client import KlammClient
 from klamm.cluster.offset_finder import READ_COMMITTED, READ_UNCOMMITTED
 from klamm.consumer.config import ConsumerConfig
@@ -193,7 +194,7 @@ class Fetcher:
 
     def _send(self, node_id: int, positions: list[FetchPosition]) -> None:
         waits = not self._buffer.saturated()
-        task = self._loop.create_task(self._fetch(node_id, positions, waits), name=f"klamm-fetch-{node_id}")
+        task = client_task(self._fetch(node_id, positions, waits), name=f"klamm-fetch-{node_id}")
         self._flights[node_id] = _Flight({position.tp: position for position in positions}, waits, task)
 
     def _give_up(self, node_id: int, flight: _Flight) -> None:
@@ -390,7 +391,7 @@ class Fetcher:
             self._backoff.partitions[tp] = until_s
         if refresh:
             names = {tp.topic for tp in partitions} if topics is None else topics
-            task = self._loop.create_task(self._refresh(names), name="klamm-fetch-metadata")
+            task = client_task(self._refresh(names), name="klamm-fetch-metadata")
             self._refreshes.add(task)
             task.add_done_callback(self._refreshes.discard)
         self._arm_timer()

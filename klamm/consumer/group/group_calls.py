@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from klamm.client_task import client_task
 from klamm.ordered_set import OrderedSet
 
 
@@ -33,7 +34,7 @@ class GroupCalls:
 
     def spawn(self, call: Coroutine[Any, Any, None], name: str) -> None:
         """Runs a call in its own task."""
-        task = self._loop.create_task(call, name=f"klamm-group-{name}")
+        task = client_task(call, name=f"klamm-group-{name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

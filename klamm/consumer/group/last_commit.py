@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from klamm.client_task import client_task
+
 
 class LastCommit:
     """Runs the commit beside the polls, because it may take longer than a poll. `commit` has a time limit. If it is
@@ -29,7 +31,7 @@ class LastCommit:
         if self._commit is None:
             return True
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._commit(), name="klamm-last-commit")
+            self._task = client_task(self._commit(), name="klamm-last-commit")
             self._task.add_done_callback(lambda _: self._on_progress())
         if not self._task.done():
             return False

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from klamm.client_task import client_task
 from klamm.cluster.client import KlammClient
 from klamm.cluster.epoch_finder import EpochFinder
 from klamm.cluster.offset_finder import OffsetFinder
@@ -67,7 +68,7 @@ class PositionFinder:
         """Starts a look-up if positions are missing and no look-up is under way. One that is under way also looks up
         the positions that were added since it began."""
         if self._task is None and self._waiting():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="klamm-positions")
+            self._task = client_task(self._run(), name="klamm-positions")
 
     def restart(self) -> None:
         """Drops an error that no poll has raised yet, and starts again. The user has moved a position, so the error may

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import chain
 
 import pytest
 
 from klamm import Admin, AsyncConsumer, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
+from klamm.errors import ClosedError
 from klamm.offsets import OffsetAndMetadata
 from tests.support.klamm_process import running_cluster
 from tests.support.waiting import patience
@@ -160,3 +164,36 @@ def test_an_exception_commits_only_what_a_coroutine_has_processed(
     with pytest.raises((FailedError, asyncio.CancelledError)):
         asyncio.run(run())
     assert committed(settings) == offset
+
+
+@pytest.mark.parametrize("polls", [True, False])
+def test_a_signal_handler_may_close_the_consumer_that_waits(settings: dict[str, str], polls: bool) -> None:
+    consumer = Consumer(**settings)
+    consumer.subscribe(["t"])
+    seen = 0
+    before = signal.signal(signal.SIGUSR1, lambda *_: consumer.close())
+    try:
+        if polls:
+            with pytest.raises(ClosedError):
+                poll_on(consumer)
+        else:
+            for _ in consumer:
+                seen += 1
+                if seen == RECORDS:
+                    threading.Thread(target=signal_self).start()
+            assert seen == RECORDS
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert committed(settings) == RECORDS
+
+
+def poll_on(consumer: Consumer) -> None:
+    seen = 0
+    while True:
+        seen += sum(map(len, consumer.poll(patience() * 1000).values()))
+        if seen == RECORDS:
+            threading.Thread(target=signal_self).start()
+
+
+def signal_self() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
