@@ -335,10 +335,14 @@ class BrokerServer:
         )
 
     def _watch_gauges(self) -> None:
+        purgatories = {
+            "fetch": self._fetches,
+            "produce": self._produces,
+            "delete_records": self._replication.deletions,
+        }
         watch_gauges(
-            parked_fetches=lambda: len(self._fetches),
-            parked_produces=lambda: len(self._produces),
-            parked_deletions=lambda: len(self._replication.deletions),
+            parked={name: one.__len__ for name, one in purgatories.items()},
+            parked_refusals={name: one.refused_count for name, one in purgatories.items()},
             request_memory_bytes=lambda: self._memory.held_bytes,
             offline_log_dirs=lambda: len(self._logs.directories.offline()),
             partitions=lambda: len(self._replicas),

@@ -19,6 +19,7 @@ from klamm.records.header import LENGTH_OVERHEAD_BYTES, Buffer, read_header
 from klamm.wire.calls import CallContext
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import AbortedTransaction, DivergingEpoch, FetchedPartition, FetchHeader, FetchRequest
+from klamm_broker.grpc.client_hosts import client_host
 from klamm_broker.grpc.nodes import leader_nodes
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
 from klamm_broker.handlers.turns import end_long_turn
@@ -36,8 +37,8 @@ STREAM_MESSAGE_BYTES_MAX: Final = 1024**2
 only hold memory."""
 
 STREAMS_PER_CONNECTION_MAX: Final = 1_000
-"""The most fetch streams of one connection. Otherwise, one client could use up `max.parked.requests`, and keep the
-event loop busy when all its streams wake up."""
+"""The most fetch streams of one connection. Otherwise, one client could keep the event loop busy when all its streams
+wake up."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
@@ -57,7 +58,7 @@ class FetchRpc:
         """The number of open streams of each connection, by its address."""
 
     async def fetch(self, request: FetchRequest, context: CallContext) -> bytes:
-        query = _query(request, request.max_bytes, rack=request.rack_id)
+        query = _query(request, context, request.max_bytes, rack=request.rack_id)
         caller = self._caller(request)
         if caller is not None:
             await caller.wait_turn(CONSUMER_BYTE_RATE)
@@ -70,7 +71,7 @@ class FetchRpc:
 
     async def fetch_stream(self, request: FetchRequest, context: CallContext) -> AsyncIterator[bytes]:
         with self._place(context.peer()):
-            async with contextlib.aclosing(self._stream(request)) as messages:
+            async with contextlib.aclosing(self._stream(request, context)) as messages:
                 async for message in messages:
                     yield message
 
@@ -89,8 +90,8 @@ class FetchRpc:
             if not self._streams[peer]:
                 del self._streams[peer]
 
-    async def _stream(self, request: FetchRequest) -> AsyncGenerator[bytes, None]:
-        query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
+    async def _stream(self, request: FetchRequest, context: CallContext) -> AsyncGenerator[bytes, None]:
+        query = _query(request, context, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
         while query.cursors:
             caller = self._caller(request)
             await end_long_turn(query.cursors)
@@ -126,7 +127,7 @@ async def _charged(work: Coroutine[Any, Any, T], caller: ThrottledCaller | None)
     return await (work if caller is None else charged(work, caller.charge_time))
 
 
-def _query(request: FetchRequest, max_bytes: int, *, rack: str = "") -> FetchQuery:
+def _query(request: FetchRequest, context: CallContext, max_bytes: int, *, rack: str = "") -> FetchQuery:
     """Returns the query of a request. Raises InvalidRequestError."""
     cursors = [
         FetchCursor(
@@ -139,7 +140,7 @@ def _query(request: FetchRequest, max_bytes: int, *, rack: str = "") -> FetchQue
         for one in request.partitions
     ]
     terms = reader_terms(request.replica_id, request.isolation_level, rack)
-    return FetchQuery(cursors, request.max_wait_ms, request.min_bytes, max_bytes, terms)
+    return FetchQuery(cursors, request.max_wait_ms, request.min_bytes, max_bytes, terms, client_host(context))
 
 
 def _on_the_wire(answer: PartitionAnswer) -> FetchedPartition:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
+from klamm.wire.calls import CallContext
 from klamm.wire.v1 import broker_pb2 as pb
+from klamm_broker.grpc.client_hosts import client_host
 from klamm_broker.handlers.delete_records import DeletedRecords, DeleteRecordsHandler, RecordDeletion
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
 from klamm_broker.handlers.list_offsets import ListOffsetsHandler, OffsetQuery
@@ -47,9 +49,11 @@ class PartitionsRpc:
         )
         return pb.OffsetForLeaderEpochResponse(partitions=[pb.EpochEnd(**one._asdict()) for one in ends])
 
-    async def delete_records(self, request: pb.DeleteRecordsRequest, context: object) -> pb.DeleteRecordsResponse:
+    async def delete_records(self, request: pb.DeleteRecordsRequest, context: CallContext) -> pb.DeleteRecordsResponse:
         deletions = [RecordDeletion(one.topic, one.partition, one.before_offset) for one in request.partitions]
-        deleted = await self._deletions.delete_records(deletions, timeout_ms=request.timeout_ms)
+        deleted = await self._deletions.delete_records(
+            deletions, timeout_ms=request.timeout_ms, client_host=client_host(context)
+        )
         return pb.DeleteRecordsResponse(partitions=await each_in_turns(_deleted, deleted))
 
     async def describe_producers(

@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.quotas import PRODUCER_BYTE_RATE
+from klamm.wire.calls import CallContext
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
+from klamm_broker.grpc.client_hosts import client_host
 from klamm_broker.grpc.nodes import leader_nodes
 from klamm_broker.handlers.produce import PartitionRecords, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.turns import end_long_turn
@@ -37,8 +39,8 @@ class ProduceRpc:
         self._brokers = brokers
         self._memory = memory
 
-    async def produce(self, request: bytes, context: object) -> ProduceResponse:
-        produce, client_id = _decode(request)
+    async def produce(self, request: bytes, context: CallContext) -> ProduceResponse:
+        produce, client_id = _decode(request, context)
         caller = self._caller(produce, client_id)
         try:
             if caller is not None:
@@ -51,10 +53,12 @@ class ProduceRpc:
         finally:
             self._memory.give_back(len(request))
 
-    async def produce_stream(self, requests: AsyncIterator[bytes], context: object) -> AsyncIterator[ProduceResponse]:
+    async def produce_stream(
+        self, requests: AsyncIterator[bytes], context: CallContext
+    ) -> AsyncIterator[ProduceResponse]:
         """Answers each request before it reads the next one. This is the stream's back-pressure."""
         async for request in requests:
-            produce, client_id = _decode(request)
+            produce, client_id = _decode(request, context)
             await self._memory.wait_take(len(request))
             try:
                 response = await self._respond(produce, self._caller(produce, client_id), len(request))
@@ -89,7 +93,7 @@ class ProduceRpc:
         )
 
 
-def _decode(request: bytes) -> tuple[Produce, str]:
+def _decode(request: bytes, context: CallContext) -> tuple[Produce, str]:
     """Returns the request, and its client's id. Raises InvalidRequestError if the bytes are not a produce request, and
     as `check_items`."""
     header, records = decode_framed(request, ProduceHeader)
@@ -99,7 +103,14 @@ def _decode(request: bytes) -> tuple[Produce, str]:
         raise _InvalidRequestError("the request names a partition twice; expected each partition once")
     parts = split_records(records, [partition.records_bytes for partition in header.partitions])
     partitions = [_partition_records(one, part) for one, part in zip(header.partitions, parts, strict=True)]
-    return Produce(header.acks, header.timeout_ms, header.transactional_id, partitions), header.client_id
+    produce = Produce(
+        header.acks,
+        header.timeout_ms,
+        header.transactional_id,
+        partitions,
+        client_host=client_host(context),
+    )
+    return produce, header.client_id
 
 
 def _partition_records(partition: ProducePartition, records: memoryview) -> PartitionRecords:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from klamm.model import TopicPartition
+from klamm.wire.calls import CallContext
 from klamm.wire.v1 import common_pb2 as pb
 from klamm.wire.v1.broker_pb2 import InitProducerIdRequest, InitProducerIdResponse
+from klamm_broker.grpc.client_hosts import client_host
 from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
 from klamm_broker.handlers.write_txn_markers import MarkerToWrite, WriteTxnMarkersHandler
 from klamm_broker.log.partition.partition_log import TransactionEnd
@@ -22,9 +24,9 @@ class ProducersRpc:
         return InitProducerIdResponse(**initialized._asdict())
 
     async def write_txn_markers(
-        self, request: pb.WriteTxnMarkersRequest, context: object
+        self, request: pb.WriteTxnMarkersRequest, context: CallContext
     ) -> pb.WriteTxnMarkersResponse:
-        written = await self._markers.write_txn_markers([_marker(one) for one in request.markers])
+        written = await self._markers.write_txn_markers([_marker(one) for one in request.markers], client_host(context))
         return pb.WriteTxnMarkersResponse(
             markers=[
                 pb.WrittenTxnMarker(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import INTERNAL_TOPICS, TopicPartition
+from klamm_broker.handlers.parkers import ClientHost, parker_of, unknown_host
 from klamm_broker.handlers.told_changes import tell_changes
 from klamm_broker.handlers.topic_rights import require_topic
 from klamm_broker.io import metrics
@@ -51,12 +52,14 @@ class DeleteRecordsHandler:
         self._replicas = replicas
         self._deletions = deletions
 
-    async def delete_records(self, deletions: Sequence[RecordDeletion], *, timeout_ms: int) -> list[DeletedRecords]:
+    async def delete_records(
+        self, deletions: Sequence[RecordDeletion], *, timeout_ms: int, client_host: ClientHost = unknown_host
+    ) -> list[DeletedRecords]:
         """Deletes records, and returns one answer per deletion in the same order."""
         outcomes = await each_in_turns(self._begin, deletions)
         waiting = [one for one in outcomes if isinstance(one, PendingRecordDeletion) and not one.settle()]
         if waiting:
-            await self._wait(waiting, timeout_ms)
+            await self._wait(waiting, timeout_ms, client_host)
         answers = [
             _answer(wanted, outcome) if isinstance(outcome, PendingRecordDeletion) else _failed(wanted, outcome)
             for wanted, outcome in zip(deletions, outcomes, strict=True)
@@ -64,14 +67,15 @@ class DeleteRecordsHandler:
         tell_changes("DeleteRecords", Activity.DELETE, answers)
         return answers
 
-    async def _wait(self, waiting: list[PendingRecordDeletion], timeout_ms: int) -> None:
+    async def _wait(self, waiting: list[PendingRecordDeletion], timeout_ms: int, client_host: ClientHost) -> None:
         """Waits until all deletions have a result. Undecided ones get REQUEST_TIMED_OUT after the timeout, or
-        immediately if the purgatory is full."""
-        if self._deletions.is_full or timeout_ms <= 0:
-            DelayedDeleteRecords(waiting, lambda: None).on_expiration()
-            return
+        immediately if the client's user has no place in the purgatory."""
         keys = [one.partition.topic_partition for one in waiting]
-        await self._deletions.wait(lambda on_done: DelayedDeleteRecords(waiting, on_done), keys, timeout_ms)
+        parker = parker_of(client_host, keys)
+        if timeout_ms <= 0 or not await self._deletions.wait(
+            lambda on_done: DelayedDeleteRecords(waiting, on_done), keys, timeout_ms, parker
+        ):
+            DelayedDeleteRecords(waiting, lambda: None).on_expiration()
 
     def _begin(self, wanted: RecordDeletion) -> PendingRecordDeletion | BrokerError:
         """Moves the leader's log start offset. Returns the deletion that waits for the followers, or the error."""

@@ -2,8 +2,8 @@
 
 Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`. A fetch is answered as soon as there are
 `min_bytes`, a partition has an error, or `max_wait_ms` is over. Until then it is parked in the purgatory. If the
-purgatory is full, the fetch is answered immediately with the available records. The answer contains every requested
-partition. `begin` answers without waiting if it can. Otherwise the caller must await `finish`.
+client's user has no place there, the fetch is answered immediately with the available records. The answer contains
+every requested partition. `begin` answers without waiting if it can. Otherwise the caller must await `finish`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TypeVar
 from klamm.acls import AclOperation
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_broker.handlers.isolation import reads_committed
+from klamm_broker.handlers.parkers import ClientHost, parker_of, unknown_host
 from klamm_broker.handlers.topic_rights import refused_topics
 from klamm_broker.io import metrics
 from klamm_broker.io.record_file import RecordFile
@@ -54,6 +55,7 @@ class FetchQuery:
     min_bytes: int
     max_bytes: int
     terms: ReaderTerms
+    client_host: ClientHost = unknown_host
 
 
 class FetchHandler:
@@ -82,8 +84,8 @@ class FetchHandler:
         return await self._read(query, await self._awaited(query, self._locate(query)), self._records.read)
 
     async def next(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Buffer]]:
-        """Returns the next records of a stream, as soon as there are any. Raises QueueFullError if the purgatory is
-        full."""
+        """Returns the next records of a stream, as soon as there are any. Raises QueueFullError if the client's
+        user has no place to wait."""
         return await self._read(query, await self._next(query), self._records.read)
 
     def begin(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Copy] | None]:
@@ -112,15 +114,15 @@ class FetchHandler:
             and query.max_wait_ms > 0
             and bool(found.answers)
             and not found.is_urgent
-            and not self._fetches.is_full
         )
 
     async def _awaited(self, query: FetchQuery, found: LocatedFetch) -> LocatedFetch:
         """Returns `found` if the fetch need not wait. Otherwise waits for more records and locates them again."""
         if not self._must_wait(query, found):
             return found
-        await self._wait(found, min(query.min_bytes, query.max_bytes) - found.size_bytes, query.max_wait_ms)
-        return self._locate(query)
+        missing_bytes = min(query.min_bytes, query.max_bytes) - found.size_bytes
+        has_waited = await self._wait(query, found, missing_bytes, query.max_wait_ms)
+        return self._locate(query) if has_waited else found
 
     async def _next(self, query: FetchQuery) -> LocatedFetch:
         """Waits for the first byte without a time limit, and then up to `max_wait_ms` for `min_bytes`."""
@@ -130,15 +132,16 @@ class FetchHandler:
             missing_bytes = min(query.min_bytes, query.max_bytes) - found.size_bytes
             if found.is_urgent or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
                 return found
-            if self._fetches.is_full:
-                raise QueueFullError(
-                    "too many fetch requests are waiting (max.parked.requests): send the request again later"
-                )
             if found.size_bytes:
                 may_wait_for_more = False
-                await self._wait(found, missing_bytes, query.max_wait_ms)
+                has_waited = await self._wait(query, found, missing_bytes, query.max_wait_ms)
             else:
-                await self._wait(found, 1, STREAM_WAIT_MS)
+                has_waited = await self._wait(query, found, 1, STREAM_WAIT_MS)
+            if not has_waited and not found.size_bytes:
+                raise QueueFullError(
+                    "too many fetch requests of this user are waiting (max.parked.requests): send the request again"
+                    " later"
+                )
 
     def _locate(self, query: FetchQuery) -> LocatedFetch:
         max_bytes = min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
@@ -148,10 +151,14 @@ class FetchHandler:
             refused = refused_topics(AclOperation.READ, {one.topic_partition.topic for one in query.cursors})
         return self._reader.locate(query.cursors, max_bytes, query.terms, refused)
 
-    async def _wait(self, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> None:
+    async def _wait(self, query: FetchQuery, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> bool:
+        """Waits for `missing_bytes`. Returns False at once if the client's user has no place to wait."""
         awaited = found.awaited
         keys = [one.partition.topic_partition for one in awaited]
-        await self._fetches.wait(lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms)
+        parker = parker_of(query.client_host, keys)
+        return await self._fetches.wait(
+            lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms, parker
+        )
 
     async def _read(
         self,

@@ -9,8 +9,9 @@ broker's metadata. Records that are too many to be checked on the event loop are
 With acks=0, only partitions that failed have an answer. A Kafka client cannot get it, so the listener closes the
 connection (`kafka/produce.py`). A gRPC client gets it.
 
-After the append, acks=all waits in the purgatory if other replicas are in sync. If the purgatory is full, the client
-gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the records, and other replicas may lack them.
+After the append, acks=all waits in the purgatory if other replicas are in sync. If the client's user has no place
+there, the client gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the records, and other
+replicas may lack them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from klamm.records.header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from klamm_broker.handlers.append_wait import wait_for_appends
 from klamm_broker.handlers.late_checks import LateChecks
 from klamm_broker.handlers.leader_hints import HINTED
+from klamm_broker.handlers.parkers import ClientHost, parker_of, unknown_host
 from klamm_broker.handlers.topic_rights import refused_topics
 from klamm_broker.handlers.transaction_guards import Guards, TransactionGuards
 from klamm_broker.io import metrics
@@ -80,6 +82,7 @@ class Produce(NamedTuple):
     verify_only: bool = False
     """True if the client has added the partitions to the transaction itself, so that the coordinator only checks
     this."""
+    client_host: ClientHost = unknown_host
 
 
 class Produced(NamedTuple):
@@ -181,11 +184,14 @@ class ProduceHandler:
         """Waits for the metadata of elections that the client knows of. Returns the partitions whose election is still
         unknown to this broker after the wait."""
         awaited = self._awaited(produce)
-        if not awaited or self._produces.is_full:
+        if not awaited:
             return awaited
         wait_ms = min(max(0, produce.timeout_ms), NEWS_WAIT_MAX_MS)
         await self._produces.wait(
-            lambda on_done: DelayedNews(lambda: bool(self._awaited(produce)), on_done), awaited, wait_ms
+            lambda on_done: DelayedNews(lambda: bool(self._awaited(produce)), on_done),
+            awaited,
+            wait_ms,
+            parker_of(produce.client_host, awaited),
         )
         return self._awaited(produce)
 
@@ -216,7 +222,7 @@ class ProduceHandler:
             return self._append_late(produce, guards, answers, pending, late)
         if acks == ACKS_NONE:
             return _failures(answers)
-        return self._await_replicas(answers, pending, produce.timeout_ms) if pending else answers
+        return self._await_replicas(answers, pending, produce) if pending else answers
 
     async def _append_late(
         self, produce: Produce, guards: Guards, answers: list[Produced], pending: _Pending, late: _Late
@@ -233,11 +239,12 @@ class ProduceHandler:
             answers[number] = self._append(one, checked, produce.acks, guards, _NO_PARTITIONS, pending, late)
         if produce.acks == ACKS_NONE:
             return _failures(answers)
-        return await self._await_replicas(answers, pending, produce.timeout_ms) if pending else answers
+        return await self._await_replicas(answers, pending, produce) if pending else answers
 
-    async def _await_replicas(self, answers: Sequence[Produced], pending: _Pending, timeout_ms: int) -> list[Produced]:
+    async def _await_replicas(self, answers: Sequence[Produced], pending: _Pending, produce: Produce) -> list[Produced]:
         with tracing.span("replicate"):
-            await wait_for_appends(self._produces, list(pending.values()), timeout_ms)
+            parker = parker_of(produce.client_host, pending)
+            await wait_for_appends(self._produces, list(pending.values()), produce.timeout_ms, parker)
         return [self._settled(answer, pending.get(answer.topic_partition)) for answer in answers]
 
     def _append(

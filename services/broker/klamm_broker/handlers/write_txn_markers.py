@@ -14,6 +14,7 @@ from typing import NamedTuple
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.handlers.append_wait import wait_for_appends
+from klamm_broker.handlers.parkers import ClientHost, server
 from klamm_broker.io import metrics
 from klamm_broker.log.partition.partition_log import TransactionEnd
 from klamm_broker.purgatory.driver import PurgatoryDriver
@@ -47,12 +48,14 @@ class WriteTxnMarkersHandler:
         self._produces = produces
         self._timeout_ms = timeout_ms
 
-    async def write_txn_markers(self, markers: Sequence[MarkerToWrite]) -> list[list[MarkedPartition]]:
+    async def write_txn_markers(
+        self, markers: Sequence[MarkerToWrite], client_host: ClientHost
+    ) -> list[list[MarkedPartition]]:
         """Writes the markers. Returns for each marker the answers of its partitions."""
         asked = [(marker.end, partition) for marker in markers for partition in marker.partitions]
         outcomes = await each_in_turns(lambda one: self._append(*one), asked)
         pending = [one for one in outcomes if isinstance(one, PendingAppend)]
-        await wait_for_appends(self._produces, pending, self._timeout_ms)
+        await wait_for_appends(self._produces, pending, self._timeout_ms, server(client_host))
         results = iter(await each_in_turns(lambda one: _result(one[0][1], one[1]), zip(asked, outcomes, strict=True)))
         return [[next(results) for _ in marker.partitions] for marker in markers]
 

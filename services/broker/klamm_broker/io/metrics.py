@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from klamm.errors import ErrorCode
 from klamm_broker.log.cleaning.log_cleaning import CleaningStats
@@ -34,6 +34,11 @@ FETCH_SESSION_REFUSALS = counter(
 )
 _KAFKA_CONNECTIONS = gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.")
 _PARKED = gauges("klamm_broker_parked_requests", "Requests that wait in a purgatory.", ["purgatory"])
+_PARKED_REFUSALS = counters(
+    "klamm_broker_parked_refusals",
+    "Requests that could not wait, because their user had no place in max.parked.requests.",
+    ["purgatory"],
+)
 _REQUEST_MEMORY = gauge(
     "klamm_broker_request_memory_bytes", "Bytes of the requests and answers that the broker is handling."
 )
@@ -194,9 +199,8 @@ def watch_replication(
 
 def watch_gauges(
     *,
-    parked_fetches: Callable[[], int],
-    parked_produces: Callable[[], int],
-    parked_deletions: Callable[[], int],
+    parked: Mapping[str, Callable[[], int]],
+    parked_refusals: Mapping[str, Callable[[], int]],
     request_memory_bytes: Callable[[], int],
     offline_log_dirs: Callable[[], int],
     partitions: Callable[[], int],
@@ -204,10 +208,11 @@ def watch_gauges(
     kafka_connections: Callable[[], int],
 ) -> None:
     """Sets the functions that the other gauges read. They run in the thread of the metrics endpoint, so they must only
-    read state."""
-    _PARKED.labels("fetch").set_function(parked_fetches)
-    _PARKED.labels("produce").set_function(parked_produces)
-    _PARKED.labels("delete_records").set_function(parked_deletions)
+    read state. `parked` and `parked_refusals` have one function for each purgatory, by its name."""
+    for purgatory, read in parked.items():
+        _PARKED.labels(purgatory).set_function(read)
+    for purgatory, read in parked_refusals.items():
+        _PARKED_REFUSALS.labels(purgatory).set_function(read)
     _REQUEST_MEMORY.set_function(request_memory_bytes)
     _OFFLINE_LOG_DIRS.set_function(offline_log_dirs)
     _PARTITIONS.set_function(partitions)

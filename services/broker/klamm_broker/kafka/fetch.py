@@ -171,7 +171,8 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionReq
     rack = reader.string() if version >= 11 else ""
     reader.skip_tagged_fields()
     reader.expect_end()
-    query = FetchQuery((), max_wait_ms, min_bytes, max_bytes, reader_terms(replica_id, isolation_level, rack))
+    terms = reader_terms(replica_id, isolation_level, rack)
+    query = FetchQuery((), max_wait_ms, min_bytes, max_bytes, terms, lambda: request.client_host)
     caller = CALLER.get()
     owner = "" if caller is None else caller.principal
     user = user_of(caller, request.client_host) if epoch == INITIAL_EPOCH else ""

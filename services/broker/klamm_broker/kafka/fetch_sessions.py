@@ -21,7 +21,8 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
 from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
-from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, ByteShares, Share, unbounded
+from klamm_server.runtime.byte_shares import ByteShares, Share, unbounded
+from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

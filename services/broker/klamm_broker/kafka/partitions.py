@@ -103,7 +103,9 @@ async def delete_records(request: Request, wanted: Any, handler: DeleteRecordsHa
         for topic in wanted.topics
         for one in topic.partitions
     ]
-    deleted = await handler.delete_records(deletions, timeout_ms=milliseconds(wanted.timeout))
+    deleted = await handler.delete_records(
+        deletions, timeout_ms=milliseconds(wanted.timeout), client_host=lambda: request.client_host
+    )
     return {"topics": by_topic(deleted, _deleted)}
 
 

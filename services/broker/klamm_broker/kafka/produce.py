@@ -119,7 +119,7 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
     if len(partitions) > 1 and len({one.topic_partition for one in partitions}) != len(partitions):
         raise MalformedRequestError("the produce request names a partition twice; expected each partition once")
     verify_only = request.version < _ADDS_PARTITIONS
-    return Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only), ids
+    return Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only, lambda: request.client_host), ids
 
 
 def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Produced], cluster: SeenCluster) -> Answer:

@@ -20,6 +20,7 @@ from klamm.wire.v1.common_pb2 import (
     WriteTxnMarkersRequest,
 )
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
+from klamm_broker.handlers.parkers import ClientHost
 from klamm_broker.handlers.write_txn_markers import MarkedPartition, MarkerToWrite, WriteTxnMarkersHandler
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields
@@ -42,7 +43,7 @@ async def write_txn_markers(
     results: dict[int, dict[tuple[str, int], MarkedPartition]] = {}
     for one in wanted.markers:
         written = results.setdefault(one.producer_id, {})
-        for result in await _write(one, handler, coordinators):
+        for result in await _write(one, handler, coordinators, lambda: request.client_host):
             written[result.topic, result.partition] = result
     return {
         "markers": [
@@ -52,7 +53,9 @@ async def write_txn_markers(
     }
 
 
-async def _write(wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators) -> list[MarkedPartition]:
+async def _write(
+    wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators, client_host: ClientHost
+) -> list[MarkedPartition]:
     """Writes one marker to its partitions. A marker without partitions has no effect."""
     offsets = [number for one in wanted.topics if one.name == GROUP_METADATA_TOPIC for number in one.partition_indexes]
     others = [
@@ -72,7 +75,7 @@ async def _write(wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coo
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         names = (*others, *(TopicPartition(GROUP_METADATA_TOPIC, number) for number in offsets))
         return [MarkedPartition(*name, denied) for name in names]
-    (here,) = await handler.write_txn_markers([MarkerToWrite(end, others)])
+    (here,) = await handler.write_txn_markers([MarkerToWrite(end, others)], client_host)
     there = await few_at_once(partial(_write_to_offsets, end, coordinators), offsets)
     return [*here, *there]
 

@@ -10,14 +10,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from klamm.model import TopicPartition
-from klamm_broker.purgatory.purgatory import Operation, Parked, Purgatory
+from klamm_broker.purgatory.purgatory import Operation, Parked, Parker, Purgatory
 from klamm_broker.purgatory.wake_ups import WakeUps
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import fatal
 
 
 class PurgatoryDriver:
-    """A purgatory of at most `max_parked` operations on the running event loop. `close` stops its timer."""
+    """A purgatory of at most `max_parked` operations of clients, and as many of servers, on the running event loop.
+    `close` stops its timer."""
 
     def __init__(self, *, max_parked: int, clock: Clock) -> None:
         self._clock = clock
@@ -31,38 +32,44 @@ class PurgatoryDriver:
         """Returns the number of parked operations."""
         return len(self._purgatory)
 
-    @property
-    def is_full(self) -> bool:
-        return self._purgatory.is_full
+    def refused_count(self) -> int:
+        """Returns the number of operations that could not wait."""
+        return self._purgatory.refused_count
 
     async def wait(
         self,
         make_operation: Callable[[Callable[[], None]], Operation],
         keys: Iterable[TopicPartition],
         wait_ms: int,
-    ) -> None:
+        parker: Parker,
+    ) -> bool:
         """Waits until the operation completes, or for `wait_ms`. It takes a little longer if many operations complete
-        together.
+        together. Returns False at once if the parker's user has no place to wait.
 
-        `make_operation` gets the callback that the operation must call when it has completed or expired. The caller
-        must have checked `is_full`."""
+        `make_operation` gets the callback that the operation must call when it has completed or expired."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         operation = make_operation(lambda: self._wake_ups.wake(done))
         if operation.try_complete():
-            return
-        parked = self._park(operation, keys, wait_ms)
+            return True
+        parked = self._park(operation, keys, wait_ms, parker)
+        if parked is None:
+            return False
         try:
             await done
         finally:
             self._purgatory.cancel(parked)
+        return True
 
-    def _park(self, operation: Operation, keys: Iterable[TopicPartition], wait_ms: int) -> Parked:
+    def _park(
+        self, operation: Operation, keys: Iterable[TopicPartition], wait_ms: int, parker: Parker
+    ) -> Parked | None:
         now_ms = self._clock.monotonic_ms()
         if not len(self._purgatory):
             # Nothing advanced the wheel while it was empty, so its clock may be arbitrarily old.
             self._purgatory.advance(now_ms)
-        parked = self._purgatory.park(operation, keys, now_ms + wait_ms)
-        self._arm(now_ms)
+        parked = self._purgatory.park(operation, keys, now_ms + wait_ms, parker)
+        if parked is not None:
+            self._arm(now_ms)
         return parked
 
     def close(self) -> None:

@@ -7,16 +7,27 @@ sleeps here.
 
 Pure: time is an argument, and everything happens on the caller's thread. Kafka's watcher lists keep completed
 operations until a reaper purges them. Here, an operation that completes leaves every list. So the watched operations
-are exactly the parked ones, and `max_parked` bounds both.
+are exactly the parked ones, and `max_parked` bounds both. Each user has a share of the places (`place_shares.py`).
+Requests of servers have as many places of their own, so that clients cannot keep them out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from klamm.model import TopicPartition
 from klamm_broker.purgatory.timing_wheel import Timer, TimingWheel
+from klamm_server.runtime.place_shares import PlaceShares
+
+
+class Parker(NamedTuple):
+    """The sender of a request that waits."""
+
+    user: str
+    """The user whose share the request takes a place of."""
+    is_server: bool = False
+    """True if another server sent the request for itself."""
 
 
 class Operation(Protocol):
@@ -33,22 +44,24 @@ class Operation(Protocol):
 class Parked:
     """A handle of an operation in the purgatory, for `cancel`."""
 
-    __slots__ = ("keys", "operation", "timer")
+    __slots__ = ("keys", "operation", "parker", "timer")
 
-    def __init__(self, operation: Operation, keys: tuple[TopicPartition, ...]) -> None:
+    def __init__(self, operation: Operation, keys: tuple[TopicPartition, ...], parker: Parker) -> None:
         self.operation = operation
+        self.parker = parker
         self.keys = keys
         self.timer: Timer[Parked] | None = None
 
 
 class Purgatory:
-    """Waiting operations, at most `max_parked`.
+    """Waiting operations, at most `max_parked` of clients and `max_parked` of servers.
 
-    Invariant: while an operation is parked, it is watched under each of its keys and has a timer. Otherwise it has
-    neither."""
+    Invariant: while an operation is parked, it is watched under each of its keys, has a timer and takes a place.
+    Otherwise it does none of this."""
 
     def __init__(self, *, max_parked: int, start_ms: int) -> None:
-        self._max_parked = max_parked
+        self._clients = PlaceShares(max_parked)
+        self._servers = PlaceShares(max_parked)
         self._wheel: TimingWheel[Parked] = TimingWheel(start_ms=start_ms)
         self._watchers: dict[TopicPartition, dict[Parked, None]] = {}
 
@@ -57,15 +70,18 @@ class Purgatory:
         return len(self._wheel)
 
     @property
-    def is_full(self) -> bool:
-        """True if `park` would refuse an operation. The caller must then answer immediately."""
-        return len(self._wheel) >= self._max_parked
+    def refused_count(self) -> int:
+        """The number of operations that got no place."""
+        return self._clients.refused_count + self._servers.refused_count
 
-    def park(self, operation: Operation, keys: Iterable[TopicPartition], deadline_ms: int) -> Parked:
-        """Parks an operation that cannot complete yet, and watches `keys` for it. The caller must have checked
-        `is_full`."""
-        assert not self.is_full, (len(self), self._max_parked)
-        parked = Parked(operation, tuple(dict.fromkeys(keys)))
+    def park(
+        self, operation: Operation, keys: Iterable[TopicPartition], deadline_ms: int, parker: Parker
+    ) -> Parked | None:
+        """Parks an operation that cannot complete yet, and watches `keys` for it. Returns None if the parker's user has
+        no place. The caller must then answer immediately."""
+        if not self._places(parker).take(parker.user):
+            return None
+        parked = Parked(operation, tuple(dict.fromkeys(keys)), parker)
         for key in parked.keys:
             self._watchers.setdefault(key, {})[parked] = None
         parked.timer = self._wheel.schedule(deadline_ms, parked)
@@ -76,7 +92,7 @@ class Purgatory:
         if parked.timer is None:
             return False
         self._wheel.cancel(parked.timer)
-        self._unwatch(parked)
+        self._leave(parked)
         return True
 
     def check_and_complete(self, key: TopicPartition) -> int:
@@ -97,12 +113,16 @@ class Purgatory:
         """Expires the operations that are due. Returns how many there were."""
         expired = self._wheel.advance(now_ms)
         for parked in expired:
-            self._unwatch(parked)
+            self._leave(parked)
             parked.operation.on_expiration()
         return len(expired)
 
-    def _unwatch(self, parked: Parked) -> None:
+    def _places(self, parker: Parker) -> PlaceShares:
+        return self._servers if parker.is_server else self._clients
+
+    def _leave(self, parked: Parked) -> None:
         parked.timer = None
+        self._places(parked.parker).give_back(parked.parker.user)
         for key in parked.keys:
             watching = self._watchers[key]
             del watching[parked]
@@ -111,9 +131,11 @@ class Purgatory:
 
     def check_invariants(self) -> None:
         """Asserts the invariant, for tests."""
+        self._clients.check_invariants()
+        self._servers.check_invariants()
         self._wheel.check_invariants()
         watched = {parked for watching in self._watchers.values() for parked in watching}
         assert all(watching for watching in self._watchers.values())
         assert all(parked in self._watchers[key] for parked in watched for key in parked.keys)
         assert all(parked.timer is not None for parked in watched)
-        assert len(watched) <= len(self._wheel) <= self._max_parked
+        assert len(watched) <= len(self._wheel) == len(self._clients) + len(self._servers)

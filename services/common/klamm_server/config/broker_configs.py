@@ -393,9 +393,10 @@ class BrokerConfig(MemberConfig):
     max_parked_requests: int = integer(
         10_000,
         at_least=1,
-        doc="The most fetches that wait at the same time, and likewise the most produce requests. A"
-        " further fetch gets the available records at once. A further produce request gets"
-        " REQUEST_TIMED_OUT.",
+        doc="The most fetches of clients that wait at the same time, and likewise the most produce requests. One"
+        " user may take two thirds of these places, and less while others use them. A further fetch gets the"
+        " available records at once. A further produce request gets REQUEST_TIMED_OUT. Requests of servers have as"
+        " many places of their own. Klamm's own setting; Kafka has none.",
     )
     fetch_max_bytes: int = integer(
         55 * MIB, at_least=1_024, doc="The most bytes that one fetch returns, even if the client asks for more."

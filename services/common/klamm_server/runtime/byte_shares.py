@@ -1,19 +1,15 @@
 """The memory that one coordinator may use for one kind of shard, with a fair share for each user.
 
 A bound that counts things bounds no memory if a thing may have any size. So the shards of a kind count the bytes that
-they keep, by user, and all of them share one budget. A request that makes the state larger is admitted by one of two
-rules:
+they keep, by user, and all of them share one budget, by the rule of `fair_share.py`. Users that are not modest have at
+most a multiple of the bytes that are free without the reserve:
 
-    a modest user   has at most 1/64 of the budget after the request: admitted while any byte is free
-    other users     have at most a multiple of the bytes that are free without the reserve, which is 1/8 of the budget:
-                    3 times for a request that begins a member, a group or a transactional id
-                    7 times for a request that adds to one: offsets, assignments, partitions of a transaction
+    BEGIN      3 times for a request that begins a member, a group or a transactional id
+    CONTINUE   7 times for a request that adds to one: offsets, assignments, partitions of a transaction
 
-So a user alone may fill two thirds of the budget, and then add to them up to three quarters. Users that take all that
-they may, one after the other, leave the reserve to modest users. Requests that do not make the state larger are always
-admitted. State that is loaded from the log is counted and never refused. As long as it counts for nobody, requests that
-add to it are admitted while any byte is free. (Choudhury and Hahne, Dynamic queue length
-thresholds for shared-memory packet switches, 1998, have the second rule.)
+So a user alone may fill two thirds of the budget, and then add to them up to three quarters. Requests that do not make
+the state larger are always admitted. State that is loaded from the log is counted and never refused. As long as it
+counts for nobody, requests that add to it are admitted while any byte is free.
 
 Invariant: `held_bytes` is the sum of the bytes of all users.
 """
@@ -22,14 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
-BEGIN: Final = 3
-"""How many times the free bytes without the reserve a user may hold after a request that begins something."""
-CONTINUE: Final = 7
-"""How many times the free bytes without the reserve a user may hold after a request that adds to something."""
-MODEST: Final = 64
-"""A user with this part of the budget, or less, is modest."""
-RESERVE: Final = 8
-"""The part of the budget that only modest users may take."""
+from klamm_server.runtime.fair_share import is_fair
+
 NOBODY: Final = ""
 """The user of state that was loaded from the log and that no request has touched since."""
 NOTE_INTERVAL_MS: Final = 60_000
@@ -84,9 +74,9 @@ class ByteShares:
             return True
         free_bytes = self.max_bytes - self.held_bytes - added_bytes
         held_bytes = self.of(user) + added_bytes
-        if user == NOBODY or held_bytes <= self.max_bytes // MODEST:
+        if user == NOBODY:
             return free_bytes >= 0
-        return held_bytes <= times_free * (free_bytes - self.max_bytes // RESERVE)
+        return is_fair(held_bytes, free_bytes, self.max_bytes, times_free)
 
     def refuse(self, what: str, user: str, added_bytes: int, now_ms: int) -> str | None:
         """Counts a refused request. Returns the line for the program's log, or None if the last one is too recent.

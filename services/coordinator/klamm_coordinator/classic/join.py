@@ -34,7 +34,7 @@ from klamm_coordinator.classic.timers import SessionTimer
 from klamm_coordinator.groups.turn import GroupTurn, new_member_id
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_server.runtime.byte_shares import BEGIN, CONTINUE
+from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
 GROUP_SHARE: Final = 8
 """The members of one group may take this part of the memory of all groups: an eighth."""

@@ -21,7 +21,7 @@ from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_server.runtime.byte_shares import CONTINUE
+from klamm_server.runtime.fair_share import CONTINUE
 
 
 def handle_sync(group: ClassicGroup, request: SyncGroup, turn: GroupTurn, accounts: Accounts) -> None:

@@ -68,7 +68,8 @@ from klamm_coordinator.records.consumer_group_schemas import CurrentKey, MemberK
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.accounts import Accounts
 from klamm_coordinator.runtime.timers import Timers
-from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, NOBODY
+from klamm_server.runtime.byte_shares import NOBODY
+from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
 RECORDS_PER_WRITE = 1_000
 """The number of records after which a write gets no further request."""

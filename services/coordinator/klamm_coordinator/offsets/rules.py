@@ -32,7 +32,8 @@ from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey, OffsetCommitValue
 from klamm_coordinator.runtime.accounts import Accounts
 from klamm_coordinator.runtime.log_write import TxnProducer
-from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, NOBODY
+from klamm_server.runtime.byte_shares import NOBODY
+from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
 LARGEST_NAME_BYTES: Final = OFFSET_BYTES + TOPIC_NAME_LENGTH_MAX
 """The most bytes of an offset without its metadata."""

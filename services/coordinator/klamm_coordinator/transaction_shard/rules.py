@@ -85,7 +85,8 @@ from klamm_coordinator.transaction_shard.sizes import (
     request_bytes,
 )
 from klamm_coordinator.transaction_shard.turn import TransactionTurn
-from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, NOBODY, ByteShares, unbounded
+from klamm_server.runtime.byte_shares import NOBODY, ByteShares, unbounded
+from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
 Decidable = InitProducerId | PrepareTxn | EndTxn
 TimerKey = WaitTimer | CompletionTimer | AbortTimer | IdExpiryTimer

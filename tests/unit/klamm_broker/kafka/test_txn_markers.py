@@ -10,6 +10,7 @@ import pytest
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.common_pb2 import PartitionResult, WriteTxnMarkersRequest, WriteTxnMarkersResponse, WrittenTxnMarker
+from klamm_broker.handlers.parkers import ClientHost
 from klamm_broker.handlers.write_txn_markers import MarkedPartition, MarkerToWrite
 from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.txn_markers import write_txn_markers
@@ -45,7 +46,9 @@ class ScriptedMarkers:
     def __init__(self) -> None:
         self.given: list[MarkerToWrite] = []
 
-    async def write_txn_markers(self, markers: list[MarkerToWrite]) -> list[list[MarkedPartition]]:
+    async def write_txn_markers(
+        self, markers: list[MarkerToWrite], client_host: ClientHost
+    ) -> list[list[MarkedPartition]]:
         self.given += markers
         not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return [

@@ -9,12 +9,14 @@ import pytest
 
 from klamm.model import TopicPartition
 from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.purgatory.purgatory import Parker
 from klamm_broker.purgatory.wake_ups import WAKE_UPS_PER_TURN
 from klamm_server.runtime.clock import SystemClock
 from tests.support.loop_time import LoopClock, run_without_waiting
 from tests.support.waiting import settle
 
 A = TopicPartition("a", 0)
+ALICE = Parker("alice")
 
 
 LONG_MS = 3_600_000
@@ -53,7 +55,7 @@ def test_a_change_that_completes_the_operation_ends_the_wait() -> None:
     async def scenario() -> None:
         driver = PurgatoryDriver(max_parked=10, clock=SystemClock())
         operations = Operations()
-        waiting = asyncio.ensure_future(driver.wait(operations, [A], LONG_MS))
+        waiting = asyncio.ensure_future(driver.wait(operations, [A], LONG_MS, ALICE))
         await settle()
         assert len(driver) == 1
         operations.made[0].ready = True
@@ -68,7 +70,7 @@ def test_a_change_that_completes_the_operation_ends_the_wait() -> None:
 def test_an_operation_that_is_already_complete_is_not_parked() -> None:
     async def scenario() -> None:
         driver = PurgatoryDriver(max_parked=10, clock=SystemClock())
-        await driver.wait(Operations(ready=True), [A], LONG_MS)
+        await driver.wait(Operations(ready=True), [A], LONG_MS, ALICE)
         assert len(driver) == 0
 
     asyncio.run(scenario())
@@ -81,7 +83,7 @@ def test_waits_end_at_their_deadlines_in_order() -> None:
 
         async def wait(name: str, wait_ms: int) -> None:
             operations = Operations()
-            await driver.wait(operations, [A], wait_ms)
+            await driver.wait(operations, [A], wait_ms, ALICE)
             assert operations.made[0].expired
             order.append(name)
 
@@ -97,7 +99,7 @@ def test_a_waiter_that_is_cancelled_during_a_change_is_removed() -> None:
     async def scenario() -> None:
         driver = PurgatoryDriver(max_parked=10, clock=SystemClock())
         operations = Operations()
-        waiting = asyncio.ensure_future(driver.wait(operations, [A], LONG_MS))
+        waiting = asyncio.ensure_future(driver.wait(operations, [A], LONG_MS, ALICE))
         await settle()
         waiting.cancel()
         operations.made[0].ready = True
@@ -117,7 +119,7 @@ def test_a_change_that_ends_many_waits_lets_other_tasks_run_in_between() -> None
         order: list[str] = []
 
         async def wait(name: str) -> None:
-            await driver.wait(operations, [A], LONG_MS)
+            await driver.wait(operations, [A], LONG_MS, ALICE)
             order.append(name)
 
         names = [f"waiter {number}" for number in range(3 * WAKE_UPS_PER_TURN)]

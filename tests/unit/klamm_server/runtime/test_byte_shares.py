@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klamm_coordinator.runtime.accounts import Accounts
-from klamm_server.runtime.byte_shares import BEGIN, CONTINUE, NOTE_INTERVAL_MS, ByteShares
+from klamm_server.runtime.byte_shares import NOTE_INTERVAL_MS, ByteShares
+from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
 MAX_BYTES = 1_000_000
 
