@@ -6,30 +6,36 @@ The users of this cluster do not log in, so they differ by their addresses.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
 
 import pytest
 from grpc import aio
 
 from klamm import Admin, NewTopic
+from klamm.wire.v1.broker_pb2 import MetadataRequest
 from klamm.wire.v1.broker_rpc import BROKER
 from klamm_broker.kafka.requests import ApiKey
 from tests.support.broker_harness import LONG_MS, batch, fetch_request, produce_request
 from tests.support.deployed_services import HOST, Deployment
 from tests.support.kafka_wire import KafkaWire
 from tests.support.raw_stub import RawStub
+from tests.support.source_relay import relayed
 from tests.support.waiting import until
 
 OTHER_HOST = "127.0.0.2"
 PARKED_MAX = 40
+CALLS_MAX = 200
 FETCH_VERSION = 11
 
 
 @pytest.fixture
 def deployment(tmp_path: pathlib.Path) -> Iterator[Deployment]:
-    deployed = Deployment(tmp_path, broker={"max.parked.requests": str(PARKED_MAX)})
+    settings = {"max.parked.requests": str(PARKED_MAX), "max.concurrent.rpcs": str(CALLS_MAX)}
+    deployed = Deployment(tmp_path, broker=settings)
     try:
         for service in (deployed.broker, deployed.controller):
             service.start()
@@ -62,6 +68,13 @@ def long_poll() -> dict[str, object]:
     }
 
 
+async def cancelled(calls: Sequence[Any], ends: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancels the calls and waits until nobody reads from them."""
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*ends, return_exceptions=True)
+
+
 async def produced(broker: RawStub) -> bool:
     """Produces a record, and returns True if the broker has appended it."""
     response = await broker.produce(produce_request([("orders", 0, batch(1))]))
@@ -89,6 +102,34 @@ def test_a_client_that_parks_all_the_fetches_it_may_lets_a_fetch_of_another_addr
                 assert await produced(broker)
                 answer = await asyncio.to_thread(modest.receive, ApiKey.FETCH, FETCH_VERSION)
                 assert answer.responses[0].partitions[0].high_watermark == 2
-            await asyncio.gather(*ends, return_exceptions=True)
+            await cancelled(streams, ends)
 
     asyncio.run(scenario())
+
+
+def test_a_client_with_all_the_calls_that_it_may_have_lets_another_address_call(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            brokers = [await stack.enter_async_context(connected(deployment.bootstrap)) for _ in range(2)]
+            await until(lambda: produced(brokers[0]))
+            # These calls stay open without a parked request, because the client sends none.
+            calls = [broker.produce_stream() for broker in brokers for _ in range(CALLS_MAX)]
+            ends = [asyncio.ensure_future(one.read()) for one in calls]
+            for ended in itertools.islice(asyncio.as_completed(ends), CALLS_MAX):
+                with pytest.raises(aio.AioRpcError):
+                    await ended
+
+            port = await stack.enter_async_context(relayed(deployment.bootstrap, source=OTHER_HOST))
+            modest = await stack.enter_async_context(connected(f"{HOST}:{port}"))
+            answer = await modest.metadata(MetadataRequest(topics=["orders"]))
+            assert answer.topics[0].name == "orders"
+            await cancelled(calls, ends)
+
+    asyncio.run(scenario())
+
+
+@contextlib.asynccontextmanager
+async def connected(address: str) -> AsyncIterator[RawStub]:
+    """Yields a stub with a connection of its own."""
+    async with aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        yield RawStub(channel, BROKER)

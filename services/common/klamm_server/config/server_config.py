@@ -177,7 +177,10 @@ class ServiceConfig(AuditSettings):
     max_concurrent_rpcs: int = integer(
         20_000,
         at_least=1,
-        doc="The most calls that a server processes or queues at the same time. The server rejects further calls.",
+        doc="The most gRPC calls of clients that a server processes at the same time. One user may take two thirds of"
+        " these places, and less while others use them. The server rejects further calls with RESOURCE_EXHAUSTED."
+        " Calls of servers do not count. A gRPC listener itself processes or queues at most twice as many calls."
+        " Klamm's own setting; Kafka has none.",
     )
     quota_window_num: int = integer(
         11, at_least=2, doc="The number of windows over which a server measures the rates of clients with quotas."

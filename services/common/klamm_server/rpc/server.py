@@ -14,6 +14,7 @@ from klamm.setting import INT_MAX
 from klamm.wire.stubs import Service
 from klamm.wire.v1.common_rpc import SERVER
 from klamm_server.net.listeners import DEFAULT_NAME
+from klamm_server.rpc.call_room import CallRoom
 from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.item_limits import with_item_limit
@@ -34,8 +35,9 @@ ApiT = TypeVar("ApiT")
 class RpcServer:
     """The gRPC services of a process. Each listener has them all. Only one may have the calls between servers.
 
-    `max_message_bytes` limits received messages (`socket.request.max.bytes`). `max_concurrent_rpcs` limits the calls in
-    progress at a listener, and `max_connections` the connections at each of its addresses."""
+    `max_message_bytes` limits received messages (`socket.request.max.bytes`). `max_concurrent_rpcs` limits the calls of
+    clients in progress, with a share for each user. `max_connections` limits the connections at each address of a
+    listener."""
 
     def __init__(
         self,
@@ -53,12 +55,13 @@ class RpcServer:
         security migration."""
         limits = ServerLimits(
             receive_max_bytes=max_message_bytes,
-            concurrent_calls_max=max_concurrent_rpcs,
+            concurrent_calls_max=min(2 * max_concurrent_rpcs, INT_MAX),
             connections_max=max_connections,
         )
         self._server = (transport or GrpcServerTransport()).server(limits)
         self._guard = guard
         self._servers_listener = servers_listener
+        self._room = CallRoom(max_concurrent_rpcs)
         self._handlers: list[Handler] = []
         self._running: list[asyncio.Task[None]] = []
         self._self_description = ServerServicer(is_migrating=is_migrating)
@@ -83,6 +86,7 @@ class RpcServer:
                 answer = with_item_limit(method, answer)
             if throttle is not None:
                 answer = throttle.limited(answer)
+            answer = self._room.limited(method, answer, knows_servers=gate is not None)
             if gate is not None:
                 answer = gate.guarded(method, answer)
             guarded = answer if self._guard is None else self._guard.guarded(method, answer)
