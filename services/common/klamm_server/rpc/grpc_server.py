@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
+import secrets
 import socket
 import time
 from collections import defaultdict
@@ -26,6 +28,7 @@ from klamm.setting import INT_MAX
 from klamm.wire.service import Method
 from klamm_server.net.bound_sockets import bound_sockets
 from klamm_server.net.listeners import CAME_BY
+from klamm_server.net.source_parts import divide
 from klamm_server.rpc.before_login import (
     HEALTH,
     AskedReflection,
@@ -39,6 +42,9 @@ from klamm_server.rpc.transport import Callers, Handler, ServerLimits
 from klamm_server.runtime.tracing import server_interceptors
 from klamm_server.security.server_tls import ServerTls
 
+log = logging.getLogger(__name__)
+
+_SALT_BITS: Final = 32
 _HANDSHAKE_BEGINS_S: Final = 0.1
 """The longest time between a gRPC thread's request for certificates and its handshake. gRPC frees the old certificates
 when it gets new ones. If a thread is between the two then, the process crashes."""
@@ -47,6 +53,13 @@ _CERTIFICATES_MAX: Final = 1_024
 _STREAMS_MAX: Final = 1_000
 """The maximum number of calls under way of one connection where clients log in. So no client uses up
 `max.concurrent.rpcs` by one connection. gRPC's clients keep further calls back."""
+SHARE_OF_AN_ADDRESS: Final = 10
+"""One address of clients may have this part of a listener's connections. A Kafka listener has the same share for
+connections before the login."""
+DIVIDED_MIN: Final = 1_000
+"""A listener with fewer connections does not divide them, because the shares would be too small."""
+PLAIN_HANDSHAKE_MS: Final = 10_000
+"""The longest time from the begin of a connection without TLS until its settings of HTTP/2 have come."""
 _METADATA_MAX_BYTES: Final = 65_536
 """The maximum size of a call's metadata, which contain the messages of logins, and tokens. gRPC's own limit is 16 KiB,
 from 8 KiB on with exceptions at random."""
@@ -96,7 +109,8 @@ class GrpcServer:
         try:
             addresses, bound_port = _addresses(bind, held)
             for address in addresses:
-                _add_port(server, address, tls)
+                for _ in range(_part_count(self._limits)):
+                    _add_port(server, address, tls)
         finally:
             # Close the sockets only now. Otherwise another program that binds to any port may get this one.
             for one in held:
@@ -105,6 +119,8 @@ class GrpcServer:
         await self.report_health(False)
         self._servers.append(server)
         await server.start()
+        if (parts := _part_count(self._limits)) > 1:
+            await asyncio.to_thread(_divide, bound_port, parts)
         return bound_port
 
     async def report_health(self, is_serving: bool) -> None:
@@ -179,23 +195,40 @@ def _certificates(material: TlsMaterial) -> grpc.ServerCertificateConfiguration:
 
 def _options(limits: ServerLimits, tls: ServerTls | None, *, streams_max: int) -> list[tuple[str, int]]:
     return [
-        # gRPC's default is two minutes, for which a silent client would hold a connection.
-        *(() if tls is None else [("grpc.server_handshake_timeout_ms", tls.settings.ssl_handshake_timeout_ms)]),
-        # Otherwise, two processes with one port would share its connections without an error.
-        ("grpc.so_reuseport", 0),
+        # With gRPC's defaults, a silent client would hold a connection for a minute, or two with TLS.
+        (
+            "grpc.server_handshake_timeout_ms",
+            PLAIN_HANDSHAKE_MS if tls is None else tls.settings.ssl_handshake_timeout_ms,
+        ),
+        # The parts of an address share its port. Another process cannot share it by mistake, because `bound_sockets`
+        # binds without this option first.
+        ("grpc.so_reuseport", int(_part_count(limits) > 1)),
         ("grpc.max_receive_message_length", limits.receive_max_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", _METADATA_MAX_BYTES),
         ("grpc.absolute_max_metadata_size", _METADATA_MAX_BYTES),
         ("grpc.max_concurrent_streams", min(limits.concurrent_calls_max, streams_max)),
         # gRPC ends the process if it gets INT_MAX.
-        ("grpc.max_allowed_incoming_connections", min(limits.connections_max, INT_MAX - 1)),
+        ("grpc.max_allowed_incoming_connections", min(limits.connections_max, INT_MAX - 1) // _part_count(limits)),
         # From 1,000 waiting calls on, gRPC would cancel some of them at random. The limits above apply instead.
         ("grpc.server.max_pending_requests", limits.concurrent_calls_max),
         ("grpc.server.max_pending_requests_hard_limit", limits.concurrent_calls_max),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ]
+
+
+def _part_count(limits: ServerLimits) -> int:
+    """Returns the number of gRPC's sockets at each address."""
+    return SHARE_OF_AN_ADDRESS if limits.connections_max >= DIVIDED_MIN else 1
+
+
+def _divide(port: int, part_count: int) -> None:
+    """Divides the connections among gRPC's sockets by the client's address, if the system supports that."""
+    try:
+        divide(port, part_count, secrets.randbits(_SALT_BITS))
+    except OSError as error:
+        log.warning("one address may take all connections of a gRPC listener, port=%d: %s", port, error)
 
 
 def _addresses(bind: str, held: Sequence[socket.socket]) -> tuple[list[str], int]:

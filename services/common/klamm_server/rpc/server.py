@@ -37,7 +37,7 @@ class RpcServer:
 
     `max_message_bytes` limits received messages (`socket.request.max.bytes`). `max_concurrent_rpcs` limits the calls of
     clients in progress, with a share for each user. `max_connections` limits the connections at each address of a
-    listener."""
+    listener, with a share for each address of clients."""
 
     def __init__(
         self,
