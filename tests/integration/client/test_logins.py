@@ -40,7 +40,7 @@ from klamm.wire.v1.common_pb2 import DescribeServerRequest
 from klamm.wire.v1.common_rpc import SERVER
 from klamm_server.config.sasl_settings import ListenerSaslSettings
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.rpc import before_login
+from klamm_server.rpc import before_login, own_services
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.logins.logins import Logins
@@ -308,7 +308,7 @@ def test_an_expired_session_is_renewed_while_calls_are_in_flight() -> None:
 
 
 def test_strangers_that_watch_the_health_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(before_login, "WATCHING_MAX", 2)
+    monkeypatch.setattr(own_services, "LASTING_MAX", 4)
 
     async def scenario() -> None:
         async with (
@@ -317,12 +317,12 @@ def test_strangers_that_watch_the_health_are_bounded(monkeypatch: pytest.MonkeyP
             aio.insecure_channel(f"localhost:{world.port}") as stranger,
         ):
             health = health_pb2_grpc.HealthStub(stranger)
-            watching = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(2)]
+            watching = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(3)]
             for one in watching:
                 assert await one.read()
-            third = health.Watch(health_pb2.HealthCheckRequest())
+            further = health.Watch(health_pb2.HealthCheckRequest())
             with pytest.raises(aio.AioRpcError) as refused:
-                await third.read()
+                await further.read()
             assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             await describe(connection)
             watching[0].cancel()

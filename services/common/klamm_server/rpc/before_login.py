@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
-from grpc_reflection.v1alpha import reflection
 
 from klamm.rpc.grpc_transport import STATUSES
 from klamm.rpc.status import CallFailed, Status
@@ -26,8 +25,6 @@ from klamm_server.security.acls.hosts import network_of
 from klamm_server.security.gate import host_of
 
 HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
-WATCHING_MAX: Final = 100
-"""The maximum number of clients that watch the health of a listener with logins."""
 READING_MAX: Final = 2
 """The maximum number of requests for the health that are read at a time."""
 _REQUEST_MAX_BYTES: Final = 1_024
@@ -41,7 +38,7 @@ async def abort(context: Any, failure: CallFailed) -> None:
 
 
 @asynccontextmanager
-async def _refusing(context: Any) -> AsyncIterator[None]:
+async def refusing(context: Any) -> AsyncIterator[None]:
     """Ends the call with the CallFailed that the code inside raises."""
     try:
         yield
@@ -89,7 +86,7 @@ def _after_login(handler: Any, callers: Callers) -> Any:
     """Returns a handler that logs the client in by its token. Then it reads the request and calls `handler`."""
 
     async def call(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async with _refusing(context):
+        async with refusing(context):
             await callers.session(context)
             request = requests if handler.request_streaming else await _first(requests)
         if handler.response_streaming:
@@ -111,13 +108,11 @@ async def _first(requests: AsyncIterator[Any]) -> Any:
 
 
 class HealthForStrangers:
-    """The health service of a listener with logins. Clients call it without a login, so it bounds the calls that last,
-    and the memory of their requests.
-    """
+    """The health service of a listener with logins. Clients call it without a login, so it bounds the memory of their
+    requests. `health` bounds the calls that last."""
 
     def __init__(self, health: health_aio.HealthServicer) -> None:
         self._health = health
-        self._watching = 0
         self._readings = Readings()
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -130,22 +125,14 @@ class HealthForStrangers:
         return grpc.method_handlers_generic_handler(HEALTH, handlers)
 
     async def _check(self, requests: Any, context: Any) -> None:
-        async with _refusing(context):
+        async with refusing(context):
             request = await self._request(context)
         await context.write(await self._health.Check(request, context))
 
     async def _watch(self, requests: Any, context: Any) -> None:
-        async with _refusing(context):
-            if self._watching >= WATCHING_MAX:
-                told = f"{WATCHING_MAX} clients watch the health already: call Check"
-                raise CallFailed(Status.RESOURCE_EXHAUSTED, told)
-        self._watching += 1
-        try:
-            async with _refusing(context):
-                request = await self._request(context)
-            await self._health.Watch(request, context)
-        finally:
-            self._watching -= 1
+        async with refusing(context):
+            request = await self._request(context)
+        await self._health.Watch(request, context)
 
     async def _request(self, context: Any) -> health_pb2.HealthCheckRequest:
         data = await self._readings.read(context.read(), network_of(host_of(context.peer())))
@@ -191,20 +178,6 @@ class Readings:
         oldest = next(each for each, network in self._networks.items() if network == fullest)
         del self._networks[oldest]
         oldest.cancel()
-
-
-class AskedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
-    """The reflection service of a listener with logins. It answers only clients that have logged in."""
-
-    def __init__(self, names: Sequence[str], callers: Callers) -> None:
-        super().__init__(names)
-        self._callers = callers
-
-    async def ServerReflectionInfo(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async with _refusing(context):
-            await self._callers.session(context)
-        async for answer in super().ServerReflectionInfo(request_iterator, context):
-            yield answer
 
 
 def _serialized(message: Any) -> bytes:

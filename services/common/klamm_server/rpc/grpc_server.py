@@ -15,7 +15,6 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from klamm import tracing
@@ -31,12 +30,12 @@ from klamm_server.net.listeners import CAME_BY
 from klamm_server.net.source_parts import divide
 from klamm_server.rpc.before_login import (
     HEALTH,
-    AskedReflection,
     Doorkeeper,
     HealthForStrangers,
     abort,
     unread_handler,
 )
+from klamm_server.rpc.own_services import FairHealth, FairReflection
 from klamm_server.rpc.refusals import failure_of
 from klamm_server.rpc.transport import Callers, Handler, ServerLimits
 from klamm_server.runtime.tracing import server_interceptors
@@ -90,7 +89,7 @@ class GrpcServer:
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
-        self._health = health_aio.HealthServicer()
+        self._health = FairHealth()
         self._names: set[str] = {""}
         """The names of the services that have a health. The empty name stands for the whole server."""
         self._servers: list[aio.Server] = []
@@ -157,8 +156,7 @@ class GrpcServer:
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, its_handlers),))
         self._names.update(by_service)
         names = [HEALTH, reflection.SERVICE_NAME, *by_service]
-        servicer = reflection.aio.ReflectionServicer(names) if callers is None else AskedReflection(names, callers)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(FairReflection(names, callers), server)
         return server
 
 

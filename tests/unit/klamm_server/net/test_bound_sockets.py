@@ -168,6 +168,22 @@ def test_a_server_does_not_start_if_one_address_of_its_host_name_is_in_use(serve
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "", "both"])
+def test_a_second_server_cannot_share_the_port_of_a_grpc_listener(host: str, both: str) -> None:
+    """gRPC's own sockets share a port, which must not let in another server."""
+
+    async def scenario() -> None:
+        first = RpcServer(max_message_bytes=1 << 20, max_concurrent_rpcs=10)
+        port = await first.start(host, 0)
+        try:
+            with pytest.raises(KlammError, match="Address already in use"):
+                await serve_grpc(host, port)
+        finally:
+            await first.stop(0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "", "both"])
 def test_no_other_process_can_bind_the_port_before_grpc_listens(
     host: str, both: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
