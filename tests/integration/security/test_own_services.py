@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -20,23 +20,20 @@ from tests.support.waiting import until
 HOST = "127.0.0.1"
 
 
-def watch(channel: aio.Channel) -> Any:
+async def watch(channel: aio.Channel) -> Any:
     return health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
 
 
-def reflect(channel: aio.Channel) -> Any:
+async def reflect(channel: aio.Channel) -> Any:
     """Asks for the services, and leaves the call open."""
-
-    async def requests() -> Any:
-        yield reflection_pb2.ServerReflectionRequest(list_services="")
-        await asyncio.Event().wait()
-
-    return reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(requests())
+    call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
+    await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+    return call
 
 
 @pytest.mark.parametrize("begin", [watch, reflect])
 def test_an_address_has_a_share_of_the_calls_that_last(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[[aio.Channel], Any]
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[aio.Channel], Awaitable[Any]]
 ) -> None:
     monkeypatch.setattr(own_services, "LASTING_MAX", 4)
 
@@ -46,22 +43,22 @@ def test_an_address_has_a_share_of_the_calls_that_last(
             port = await rpc.start(HOST, 0)
             stack.push_async_callback(rpc.stop, 0)
             greedy = await stack.enter_async_context(aio.insecure_channel(f"{HOST}:{port}"))
-            calls = [begin(greedy) for _ in range(3)]
+            calls = [await begin(greedy) for _ in range(3)]
             for call in calls:
                 assert await call.read()
             with pytest.raises(aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
-                await begin(greedy).read()
+                await (await begin(greedy)).read()
 
             there = await stack.enter_async_context(relayed(f"{HOST}:{port}", source="127.0.0.2"))
             modest = await stack.enter_async_context(aio.insecure_channel(f"{HOST}:{there}"))
-            other = begin(modest)
+            other = await begin(modest)
             assert await other.read()
             for _ in range(2):
                 calls.pop().cancel()
 
             async def is_free() -> bool:
-                calls.append(begin(greedy))
                 with contextlib.suppress(aio.AioRpcError):
+                    calls.append(await begin(greedy))
                     return bool(await calls[-1].read())
                 return False
 
