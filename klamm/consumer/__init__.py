@@ -27,6 +27,7 @@ from klamm.lazy_names import lazy_names
 if TYPE_CHECKING:
     from klamm.consumer.async_consumer import AsyncConsumer
     from klamm.consumer.errors import (
+        BatchTooLargeError,
         CorruptRecordError,
         LogTruncation,
         LogTruncationError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _MODULES: Final = {
     "AsyncConsumer": "klamm.consumer.async_consumer",
+    "BatchTooLargeError": "klamm.consumer.errors",
     "Consumer": "klamm.consumer.sync_consumer",
     "ConsumerRebalanceListener": "klamm.consumer.group.rebalance_reports",
     "ConsumerRecord": "klamm.consumer.record",
@@ -57,6 +59,7 @@ _MODULES: Final = {
 
 __all__ = [
     "AsyncConsumer",
+    "BatchTooLargeError",
     "Consumer",
     "ConsumerRebalanceListener",
     "ConsumerRecord",

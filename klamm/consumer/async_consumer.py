@@ -145,8 +145,8 @@ class AsyncConsumer:
 
         Within a poll, the consumer takes part in rebalances, starts automatic commits, and calls the rebalance listener
         and on.position.reset. Raises NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError (with
-        auto.offset.reset=none), RecordDeserializationError and CorruptRecordError. Also raises the exceptions of the
-        listener and of on.position.reset, and the group's error if it refused this member."""
+        auto.offset.reset=none), RecordDeserializationError, CorruptRecordError and BatchTooLargeError. Also raises the
+        exceptions of the listener and of on.position.reset, and the group's error if it refused this member."""
         core = self.core
         limit = limit_of(core.config, max_records)
         with self._exclusively():

@@ -15,6 +15,7 @@ from klamm.errors import ConfigError
 from klamm.kafka_names.without_effect import OF_CONSUMERS
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
+from klamm.records import MAX_DECOMPRESSED_BYTES
 from klamm.serializers import Deserializer, parse_deserializer
 from klamm.setting import ConfigType, boolean, custom, integer, one_of, text
 
@@ -153,6 +154,14 @@ class ConsumerConfig(ClientConfig):
         at_least=1,
         doc="The consumer pauses fetching while it holds this many fetched bytes that poll has not"
         " returned. One fetch can exceed the limit. Klamm's own setting; Kafka has none.",
+    )
+    max_decompressed_batch_bytes: int = integer(
+        MAX_DECOMPRESSED_BYTES,
+        at_least=1,
+        at_most=MAX_DECOMPRESSED_BYTES,
+        doc="The largest size of a batch's records after decompression, because poll holds them all in memory. For"
+        " a larger batch, poll raises BatchTooLargeError. The default is that of max.decompressed.message.bytes,"
+        " so that a consumer reads all that a topic accepts. Klamm's own setting; Kafka has none.",
     )
     check_crcs: bool = boolean(True, doc="Whether the consumer checks the checksums of fetched batches.")
     isolation_level: str = text(

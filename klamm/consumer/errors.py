@@ -73,3 +73,17 @@ class CorruptRecordError(KlammError):
         self.topic_partition = topic_partition
         self.offset = offset
         super().__init__(f"the batch of {topic_partition} at offset {offset} is damaged")
+
+
+class BatchTooLargeError(KlammError):
+    """A fetched batch is larger than `max.decompressed.batch.bytes` when decompressed. Nothing before `offset` is lost.
+    Raise the setting, or seek to `next_offset` to skip the batch."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, next_offset: int, max_bytes: int) -> None:
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.next_offset = next_offset
+        super().__init__(
+            f"the batch of {topic_partition} at offset {offset} is too large when decompressed; expected at most"
+            f" max.decompressed.batch.bytes={max_bytes}: raise the setting, or go on at offset {next_offset}"
+        )

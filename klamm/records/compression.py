@@ -9,17 +9,21 @@
 
 Raw snappy without framing is read too, since librdkafka writes it. A few hundred bytes can claim to become
 gigabytes. This module allocates the output buffer itself, and never makes it larger than the caller's bound. Larger
-output raises DecompressedTooLargeError. Levels and their defaults are those of KIP-390."""
+output raises DecompressedTooLargeError. `open_decompressed` returns pieces instead of the whole output. Levels and
+their defaults are those of KIP-390."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import io
 import struct
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import cramjam
 
+from klamm.decompression_pipe import BrokenInputError, DecompressionPipe
 from klamm.records.errors import DecompressedTooLargeError, InvalidCompressionError
 
 Buffer = bytes | bytearray | memoryview
@@ -63,8 +67,19 @@ only (`Lz4BlockOutputStream`)."""
 
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _GUESSED_RATIO: Final = 8
+_ONE_BUFFER_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The largest output buffer whose size is guessed. A larger output is collected in pieces, so that a guess that is too
+large wastes no gigabytes."""
+_SNAPPY_RATIO_MAX: Final = 64
+"""No snappy block becomes more than 22 times as large. A block that announces more is broken."""
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 """cramjam's message if the output buffer is too small. Every other message means broken input."""
+
+_DECOMPRESS_INTO: Final[dict[CompressionType, Callable[[Any, Any], int]]] = {
+    CompressionType.GZIP: cramjam.gzip.decompress_into,
+    CompressionType.LZ4: cramjam.lz4.decompress_into,
+    CompressionType.ZSTD: cramjam.zstd.decompress_into,
+}
 
 
 def compress(compression: CompressionType, data: bytes, level: int | None = None) -> bytes:
@@ -96,12 +111,25 @@ def decompress(compression: CompressionType, data: Buffer, *, max_bytes: int) ->
             return bytes(data)
         case CompressionType.SNAPPY:
             return _decompress_snappy(memoryview(data), max_bytes)
-        case CompressionType.GZIP:
-            return _decompress_stream(compression, cramjam.gzip.decompress_into, data, max_bytes)
-        case CompressionType.LZ4:
-            return _decompress_stream(compression, cramjam.lz4.decompress_into, data, max_bytes)
-        case CompressionType.ZSTD:
-            return _decompress_stream(compression, cramjam.zstd.decompress_into, data, max_bytes)
+        case CompressionType.GZIP | CompressionType.LZ4 | CompressionType.ZSTD:
+            return _decompress_stream(compression, data, max_bytes)
+
+
+@contextlib.contextmanager
+def open_decompressed(compression: CompressionType, data: Buffer, *, max_bytes: int) -> Iterator[Iterator[bytes]]:
+    """Returns a context with the decompressed data in pieces. A piece has at most `PIECE_BYTES`, or is one block of
+    snappy. The memory in use is that of some pieces.
+
+    The iterator raises the exceptions of `decompress` when it comes to the damage."""
+    match compression:
+        case CompressionType.NONE:
+            yield _bounded(compression, iter([bytes(data)]), max_bytes)
+        case CompressionType.SNAPPY:
+            yield _bounded(compression, _snappy_pieces(memoryview(data)), max_bytes)
+        case CompressionType.GZIP | CompressionType.LZ4 | CompressionType.ZSTD:
+            pipe = DecompressionPipe(_DECOMPRESS_INTO[compression], memoryview(data))
+            with contextlib.closing(pipe):
+                yield _bounded(compression, _piped(compression, pipe), max_bytes)
 
 
 def _compress_lz4(data: bytes, level: int | None) -> bytes:
@@ -153,16 +181,12 @@ def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
         position += size
 
 
-def _decompress_stream(
-    compression: CompressionType,
-    decompress_into: Callable[[Buffer, bytearray], int],
-    data: Buffer,
-    max_bytes: int,
-) -> bytes:
+def _decompress_stream(compression: CompressionType, data: Buffer, max_bytes: int) -> bytes:
     """Decompresses a stream. Streams do not reliably state their size, so it guesses the size and increases the guess
     up to the limit."""
+    decompress_into = _DECOMPRESS_INTO[compression]
     capacity = min(max_bytes, max(_FIRST_GUESS_BYTES, _GUESSED_RATIO * len(data)))
-    while True:
+    while capacity <= _ONE_BUFFER_BYTES_MAX:
         output = bytearray(capacity)
         try:
             size = decompress_into(data, output)
@@ -174,6 +198,46 @@ def _decompress_stream(
         if capacity >= max_bytes:
             raise _too_large(compression, max_bytes)
         capacity = min(max_bytes, capacity * _GUESSED_RATIO)
+    return _collected(compression, data, max_bytes)
+
+
+def _collected(compression: CompressionType, data: Buffer, max_bytes: int) -> bytes:
+    whole = io.BytesIO()
+    with open_decompressed(compression, data, max_bytes=max_bytes) as pieces:
+        for piece in pieces:
+            whole.write(piece)
+    # Unlike bytes(), this copies nothing.
+    return whole.getvalue()
+
+
+def _piped(compression: CompressionType, pipe: DecompressionPipe) -> Iterator[bytes]:
+    try:
+        while piece := pipe.read():
+            yield piece
+    except BrokenInputError as error:
+        raise InvalidCompressionError(f"{compression.config_name}: {error}") from None
+
+
+def _snappy_pieces(data: memoryview) -> Iterator[bytes]:
+    try:
+        for block in _snappy_blocks(data):
+            size = cramjam.snappy.decompress_raw_len(block)
+            if size > _SNAPPY_RATIO_MAX * len(block):
+                raise InvalidCompressionError(f"snappy: a block of {len(block)} bytes announces {size} bytes")
+            output = bytearray(size)
+            yield bytes(memoryview(output)[: cramjam.snappy.decompress_raw_into(block, output)])
+    except cramjam.DecompressionError as error:
+        raise InvalidCompressionError(f"snappy: {error}") from None
+
+
+def _bounded(compression: CompressionType, pieces: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+    """Yields the pieces. Raises DecompressedTooLargeError when they exceed `max_bytes`."""
+    size_bytes = 0
+    for piece in pieces:
+        size_bytes += len(piece)
+        if size_bytes > max_bytes:
+            raise _too_large(compression, max_bytes)
+        yield piece
 
 
 def _too_large(compression: CompressionType, max_bytes: int) -> DecompressedTooLargeError:

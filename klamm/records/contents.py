@@ -18,8 +18,9 @@ from klamm.records.varint import LENGTH_1, VARLONG_BYTES_MAX, decode_length, dec
 Contents = tuple[bytes | None, bytes | None]
 """The key and the value of a record."""
 
-MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-"""The default limit of a batch's decompressed size. `max.message.bytes` is 1 MiB by default."""
+MAX_DECOMPRESSED_BYTES: Final = 2_147_483_639
+"""The default limit of a batch's decompressed size: the default of Kafka's `max.decompressed.message.bytes`, so that a
+reader can read all batches that brokers accept."""
 _FEW_RECORDS_MAX: Final = 8
 
 

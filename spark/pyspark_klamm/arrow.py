@@ -13,9 +13,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from klamm.consumer.errors import BatchTooLargeError
 from klamm.isolation import VisibleBatches
 from klamm.model import TopicPartition
-from klamm.records import InvalidRecordError, RecordSection, iter_headers, parse_headers, read_section
+from klamm.records import (
+    MAX_DECOMPRESSED_BYTES,
+    DecompressedTooLargeError,
+    InvalidRecordError,
+    RecordSection,
+    iter_headers,
+    parse_headers,
+    read_section,
+)
 from pyspark_klamm.cluster_access import FetchedBatches
 from pyspark_klamm.offsets import OffsetRange
 from pyspark_klamm.record_columns import Int64s, RecordColumns, columns_of
@@ -36,12 +45,17 @@ class ArrowBuilder:
         self._bytes = 0
 
     def rows(
-        self, wanted: OffsetRange, fetches: Iterable[FetchedBatches], *, check_crcs: bool
+        self,
+        wanted: OffsetRange,
+        fetches: Iterable[FetchedBatches],
+        *,
+        check_crcs: bool,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> Iterator[pa.RecordBatch]:
         """Yields Arrow record batches of the range `wanted`. The rows that fill no batch stay until `finish`. Raises a
-        CorruptBatchError."""
+        CorruptBatchError or BatchTooLargeError."""
         for fetched in fetches:
-            for sections in _portions(_visible_sections(wanted, fetched, check_crcs)):
+            for sections in _portions(_visible_sections(wanted, fetched, check_crcs, max_decompressed_bytes)):
                 if self._rows + sum(section.header.record_count for section in sections) > ROWS_MAX:
                     yield from self.finish()
                 self._add(_Rows(wanted, columns_of(sections)))
@@ -65,13 +79,21 @@ class ArrowBuilder:
             self._rows += rows.count
 
 
-def _visible_sections(wanted: OffsetRange, fetched: FetchedBatches, check_crcs: bool) -> Iterator[RecordSection]:
+def _visible_sections(
+    wanted: OffsetRange, fetched: FetchedBatches, check_crcs: bool, max_bytes: int
+) -> Iterator[RecordSection]:
     """Yields the records of the batches that a reader may see and that overlap the range."""
     visible = VisibleBatches(fetched.aborted_transactions)
     for position, header in iter_headers(fetched.records):
         is_hidden = visible.hides(header, fetched.records, position)
         if not is_hidden and wanted.start_offset <= header.last_offset and header.base_offset < wanted.end_offset:
-            yield read_section(fetched.records, position, check_crc=check_crcs)
+            try:
+                section = read_section(
+                    fetched.records, position, check_crc=check_crcs, max_decompressed_bytes=max_bytes
+                )
+            except DecompressedTooLargeError:
+                raise BatchTooLargeError(wanted.tp, header.base_offset, header.next_offset, max_bytes) from None
+            yield section
 
 
 def _portions(sections: Iterable[RecordSection]) -> Iterator[list[RecordSection]]:

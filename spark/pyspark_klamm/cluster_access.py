@@ -24,7 +24,7 @@ from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, KlammError, raise_for
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
-from klamm.records import iter_headers
+from klamm.records import MAX_DECOMPRESSED_BYTES, iter_headers
 from klamm.setting import boolean, integer, one_of, text
 from klamm.threads.loop_thread import LoopThread
 from klamm.wire.framed import decode_framed
@@ -80,6 +80,13 @@ class AccessConfig(ClientConfig):
     fetch_max_wait_ms: int = integer(500, at_least=0, doc="How long a broker holds a fetch that finds nothing.")
     max_partition_fetch_bytes: int = integer(4 * 1024 * 1024, at_least=1, doc="Size of one fetch.")
     check_crcs: bool = boolean(True, doc="Whether each batch's CRC is checked before its records are used.")
+    max_decompressed_batch_bytes: int = integer(
+        MAX_DECOMPRESSED_BYTES,
+        at_least=1,
+        at_most=MAX_DECOMPRESSED_BYTES,
+        doc="The largest size of a batch's records after decompression. A task holds all records of a batch in memory,"
+        " and fails if a batch is larger.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,12 @@ class Source:
         builder = ArrowBuilder(self._columns)
         for each in partition.ranges:
             for piece, fetches in reader.pieces(each):
-                yield from builder.rows(piece, fetches, check_crcs=cluster.config.check_crcs)
+                yield from builder.rows(
+                    piece,
+                    fetches,
+                    check_crcs=cluster.config.check_crcs,
+                    max_decompressed_bytes=cluster.config.max_decompressed_batch_bytes,
+                )
         yield from builder.finish()
         if partition.ranges:
             reader.check_topics(partition.topic_ids)

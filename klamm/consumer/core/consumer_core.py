@@ -68,6 +68,7 @@ class ConsumerCore:
                 key_deserializer=config.key_deserializer,
                 value_deserializer=config.value_deserializer,
                 check_crcs=config.check_crcs,
+                max_decompressed_bytes=config.max_decompressed_batch_bytes,
                 read_committed=committed_only,
             ),
         )

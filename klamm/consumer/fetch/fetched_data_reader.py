@@ -10,11 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.consumer.errors import CorruptRecordError, RecordDeserializationError
+from klamm.consumer.errors import BatchTooLargeError, CorruptRecordError, RecordDeserializationError
 from klamm.consumer.fetch.fetch_buffer import FetchedData
 from klamm.consumer.record import ConsumerRecord, record_of
 from klamm.isolation import VisibleBatches
-from klamm.records import BatchHeader, CorruptBatchError, Record, decode_batch, read_header
+from klamm.records import (
+    MAX_DECOMPRESSED_BYTES,
+    BatchHeader,
+    CorruptBatchError,
+    DecompressedTooLargeError,
+    Record,
+    decode_batch,
+    read_header,
+)
 
 Deserializer = Callable[[bytes], Any]
 """A function from bytes to a value. Null keys and values are not passed to it and stay None."""
@@ -27,6 +35,7 @@ class ReaderConfig:
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     check_crcs: bool = True
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     read_committed: bool = False
 
 
@@ -54,8 +63,8 @@ class FetchedDataReader:
     def read(self, max_records: int) -> list[ConsumerRecord]:
         """Returns the next records, from at most one batch. The list is empty only if the reader is exhausted.
 
-        Raises CorruptRecordError or RecordDeserializationError, after the records before the damaged one were returned.
-        Raises it again until the consumer seeks past it."""
+        Raises CorruptRecordError, BatchTooLargeError or RecordDeserializationError, after the records before the one at
+        fault were returned. Raises it again until the consumer seeks past it."""
         while self._index >= len(self._records):
             if self._failure is not None:
                 raise self._failure
@@ -83,7 +92,17 @@ class FetchedDataReader:
             if self._visible.hides(header, self.data.batches, self._position):
                 records: list[Record] = []
             else:
-                records = decode_batch(self.data.batches, self._position, check_crc=self._config.check_crcs)
+                records = decode_batch(
+                    self.data.batches,
+                    self._position,
+                    check_crc=self._config.check_crcs,
+                    max_decompressed_bytes=self._config.max_decompressed_bytes,
+                )
+        except DecompressedTooLargeError:
+            self._failure = BatchTooLargeError(
+                self.data.tp, offset, header.next_offset, self._config.max_decompressed_bytes
+            )
+            return
         except CorruptBatchError as error:
             self._failure = CorruptRecordError(self.data.tp, offset)
             self._failure.__cause__ = error

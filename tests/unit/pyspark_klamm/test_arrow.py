@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from klamm.consumer import BatchTooLargeError
 from klamm.model import TopicPartition
 from klamm.records import (
     HEADER_SIZE_BYTES,
@@ -90,6 +91,16 @@ def test_rows_are_the_decoded_records_of_the_range(batches, compression, data):
     read_batches = read(log, wanted)
     assert [row for batch in read_batches for row in batch.to_pylist()] == rows_of(log, wanted)
     assert all(batch.schema == arrow_schema(COLUMNS) for batch in read_batches)
+
+
+def test_a_batch_that_is_too_large_when_decompressed_is_named_with_the_setting() -> None:
+    log = log_of([[(1, b"k", b"v", ())], [(1, b"k", bytes(10_000), ())]], CompressionType.ZSTD)
+    fetches = [FetchedBatches(records=log, start_offset=0, next_offset=2, aborted_transactions=())]
+    rows = ArrowBuilder(COLUMNS).rows(
+        OffsetRange(tp=TP, start_offset=0, end_offset=2), fetches, check_crcs=True, max_decompressed_bytes=10_000
+    )
+    with pytest.raises(BatchTooLargeError, match=r"flights-3 at offset 1 .* max\.decompressed\.batch\.bytes=10000"):
+        list(rows)
 
 
 @settings(max_examples=150, deadline=None)

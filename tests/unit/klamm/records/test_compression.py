@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import random
 import struct
+from collections.abc import Callable
 
 import cramjam
 import pytest
 from crc32c import crc32c
 
+from klamm.decompression_pipe import PIECE_BYTES
 from klamm.errors import ErrorCode
 from klamm.records import (
     HEADER_SIZE_BYTES,
@@ -22,7 +24,7 @@ from klamm.records import (
     read_section,
     validate_records,
 )
-from klamm.records.compression import compress, decompress
+from klamm.records.compression import compress, decompress, open_decompressed
 
 COMPRESSED = [each for each in CompressionType if each]
 RECORDS: list[RawRecord] = [(n, None, b"value %d" % n, ()) for n in range(100)]
@@ -54,6 +56,41 @@ def test_compressed_data_round_trips_if_max_bytes_is_its_exact_size(compression:
             decompress(compression, compressed, max_bytes=size - 1)
 
 
+def joined(compression: CompressionType, compressed: bytes, *, max_bytes: int) -> bytes:
+    """Returns what `open_decompressed` returns in pieces."""
+    with open_decompressed(compression, compressed, max_bytes=max_bytes) as pieces:
+        return b"".join(pieces)
+
+
+@pytest.mark.parametrize("compression", CompressionType)
+@pytest.mark.parametrize("size", [1, 1000, 32 * 1024 + 1, 5_000_000])
+def test_data_that_are_decompressed_in_pieces_are_the_same(compression: CompressionType, size: int) -> None:
+    data = random.Random(size).randbytes(min(size, 1000)) * (size // 1000 or 1)
+    compressed = compress(compression, data)
+    assert joined(compression, compressed, max_bytes=len(data)) == data
+    with pytest.raises(DecompressedTooLargeError):
+        joined(compression, compressed, max_bytes=len(data) - 1)
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_pieces_need_not_be_read_to_the_end(compression: CompressionType) -> None:
+    data = bytes(20_000_000)
+    with open_decompressed(compression, compress(compression, data), max_bytes=len(data)) as pieces:
+        first = next(pieces)
+    assert 0 < len(first) <= PIECE_BYTES
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_data_above_one_buffer_are_collected_in_pieces(compression: CompressionType) -> None:
+    data = random.Random(1).randbytes(1000) * 40_000
+    compressed = compress(compression, data)
+    assert decompress(compression, compressed, max_bytes=len(data)) == data
+    with pytest.raises(DecompressedTooLargeError):
+        decompress(compression, compressed, max_bytes=len(data) - 1)
+    with pytest.raises(InvalidCompressionError, match=compression.config_name):
+        decompress(compression, compressed[:-5], max_bytes=len(data))
+
+
 @pytest.mark.parametrize("compression", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
 def test_the_compression_level_is_passed_to_the_codec(compression: CompressionType) -> None:
     rng = random.Random(1)
@@ -81,11 +118,14 @@ def test_raw_snappy_without_framing_is_read() -> None:
 
 @pytest.mark.parametrize("compression", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
 @pytest.mark.parametrize("damage", ["empty", "half", "garbage", "garbage after"])
-def test_streams_that_do_not_decompress_are_refused(compression: CompressionType, damage: str) -> None:
+@pytest.mark.parametrize("read", [decompress, joined])
+def test_streams_that_do_not_decompress_are_refused(
+    compression: CompressionType, damage: str, read: Callable[..., bytes]
+) -> None:
     good = compress(compression, bytes(1000))
     damaged = {"empty": b"", "half": good[: len(good) // 2], "garbage": b"\x01" * 50, "garbage after": good + b"zz"}
     with pytest.raises(InvalidCompressionError, match=compression.config_name):
-        decompress(compression, damaged[damage], max_bytes=10_000)
+        read(compression, damaged[damage], max_bytes=10_000)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +140,10 @@ def test_streams_that_do_not_decompress_are_refused(compression: CompressionType
         b"\x00\x00\x00\x05\xff\xff\xff\xff\xff",
     ],
 )
-def test_broken_snappy_framing_is_refused(framed: bytes) -> None:
+@pytest.mark.parametrize("read", [decompress, joined])
+def test_broken_snappy_framing_is_refused(framed: bytes, read: Callable[..., bytes]) -> None:
     with pytest.raises(InvalidCompressionError, match="snappy"):
-        decompress(CompressionType.SNAPPY, b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + framed, max_bytes=10_000)
+        read(CompressionType.SNAPPY, b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + framed, max_bytes=10_000)
 
 
 def bomb(compression: CompressionType, size: int) -> bytes:
@@ -131,3 +172,5 @@ def test_the_sizes_of_many_gzip_members_are_added_for_the_bound() -> None:
 def test_a_snappy_block_that_announces_a_large_size_is_refused(claim: bytes) -> None:
     with pytest.raises(DecompressedTooLargeError):
         decompress(CompressionType.SNAPPY, claim + b"ab", max_bytes=1 << 20)
+    with pytest.raises(InvalidCompressionError, match="announces"):
+        joined(CompressionType.SNAPPY, claim + b"ab", max_bytes=1 << 20)

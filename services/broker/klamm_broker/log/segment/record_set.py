@@ -18,7 +18,6 @@ from typing import Final, NamedTuple, NoReturn
 from klamm.errors import ErrorCode, RecordError
 from klamm.model import TopicPartition
 from klamm.records.compression import CompressionType, decompress
-from klamm.records.contents import MAX_DECOMPRESSED_BYTES
 from klamm.records.control import ControlRecord, ControlRecordType, decode_control_record
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import NO_PRODUCER_EPOCH
@@ -58,6 +57,10 @@ from klamm_broker.log.segment.time_index import latest_timestamp_ms
 
 _RECORD_ERRORS_MAX: Final = 1_000
 """The most refused records that an answer names, because a batch can have a hundred thousand."""
+
+
+_MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
+"""The largest batch after decompression that the checks hold in memory."""
 
 
 class AppendedBatch(NamedTuple):
@@ -225,7 +228,7 @@ def _decompressed(batch: CheckedBatch, config: LogConfig, budget: CheckBudget | 
     """Returns the records of a compressed batch. Raises CorruptBatchError or OverBudgetError."""
     header, data = batch
     section = memoryview(data)[HEADER_SIZE_BYTES:]
-    limit_bytes = min(config.max_decompressed_message_bytes, MAX_DECOMPRESSED_BYTES)
+    limit_bytes = min(config.max_decompressed_message_bytes, _MAX_DECOMPRESSED_BYTES)
     if budget is None:
         return _within(limit_bytes, header, section)
     allowed_bytes = budget.left_ns // DECOMPRESSED_BYTE_NS
@@ -245,7 +248,7 @@ def _within(limit_bytes: int, header: BatchHeader, section: memoryview) -> bytes
         return decompress(header.compression, section, max_bytes=limit_bytes)
     except DecompressedTooLargeError as error:
         raise DecompressedTooLargeError(
-            f"{error.message}; expected at most max.decompressed.message.bytes, and at most {MAX_DECOMPRESSED_BYTES}"
+            f"{error.message}; expected at most max.decompressed.message.bytes, and at most {_MAX_DECOMPRESSED_BYTES}"
         ) from None
 
 

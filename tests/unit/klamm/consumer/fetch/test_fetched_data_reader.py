@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from klamm.consumer.errors import CorruptRecordError, RecordDeserializationError
+from klamm.consumer.errors import BatchTooLargeError, CorruptRecordError, RecordDeserializationError
 from klamm.consumer.fetch.fetch_buffer import FetchedData, last_header
 from klamm.consumer.fetch.fetched_data_reader import FetchedDataReader, ReaderConfig
 from klamm.model import TopicPartition
@@ -186,3 +186,21 @@ def test_checksums_are_verified_only_with_check_crcs():
     damaged = bytearray(batch(0, [b"c"]))
     damaged[17] ^= 1
     assert offsets(reader(bytes(damaged), check_crcs=False)) == [0]
+
+
+def test_a_batch_that_is_too_large_when_decompressed_is_named_with_the_setting():
+    large = batch(2, [bytes(100_000), b"d"], compression=CompressionType.ZSTD)
+    one = reader(batch(0, [b"a", b"b"]), large, max_decompressed_bytes=100_000)
+    assert [record.offset for record in one.read(10)] == [0, 1]
+    named = r"t-3 at offset 2 .* max\.decompressed\.batch\.bytes=100000"
+    for _ in range(2):
+        with pytest.raises(BatchTooLargeError, match=named) as raised:
+            one.read(10)
+    assert (raised.value.topic_partition, raised.value.offset, raised.value.next_offset) == (TP, 2, 4)
+    assert offsets(reader(large, fetch_offset=2, max_decompressed_bytes=101_000)) == [2, 3]
+
+
+@pytest.mark.parametrize("compression", [CompressionType.GZIP, CompressionType.ZSTD])
+def test_all_that_a_broker_accepts_is_read_by_default(compression):
+    large = batch(0, [bytes(100 << 20), b"b"], compression=compression)
+    assert [len(record.value) for record in drain(reader(large))] == [100 << 20, 1]

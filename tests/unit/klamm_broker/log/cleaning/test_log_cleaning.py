@@ -400,6 +400,17 @@ def test_a_topic_with_delete_and_compact_is_cleaned_and_loses_expired_records(lo
     assert (log.log_start_offset, pairs(log)) == (2, [(2, b"a", b"2")])
 
 
+def test_a_stored_batch_of_any_size_is_cleaned(log) -> None:
+    """Older brokers accepted them, and so does Kafka."""
+    append(log, [(b"big", b"1")])
+    rows = [(NOW, b"a", b"1", ()), (NOW, b"big", bytes(70 << 20), ()), (NOW, b"b", None, ()), (NOW, b"b", b"2", ())]
+    batch = encode_batch(rows, base_offset=1, compression=CompressionType.ZSTD)
+    log.append_as_follower(batch, now_ms=NOW)
+    append(log, [(b"a", b"2")], roll=True)
+    compact(log)
+    assert [(offset, key) for offset, key, _ in pairs(log)] == [(2, b"big"), (4, b"b"), (5, b"a")]
+
+
 class TestDamage:
     @pytest.mark.parametrize("cleaned_before", [False, True])
     def test_a_corrupt_batch_ends_a_cleaning_and_leaves_the_files_unchanged(self, log, harness, cleaned_before) -> None:

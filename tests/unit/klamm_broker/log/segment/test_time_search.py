@@ -55,6 +55,15 @@ def test_the_largest_timestamp_of_a_broker_is_that_of_all_records(
     disk.close(fd)
 
 
+def test_a_stored_batch_of_any_size_is_searched(in_log: Callable[[Batch], tuple[Disk, int, int]]) -> None:
+    """Older brokers accepted them, and so does Kafka."""
+    disk, fd, end = in_log(batch(1, 2, value=bytes(40 << 20)))
+    assert TimeSearch(disk, 0, end, NOW + 2, 10).run(fd) == (NOW + 2, 11, -1)
+    assert TimeSearch(disk, 0, end, NOW + 3, 10).run(fd) is None
+    assert LargestSearch(disk, 0, end, 11).run(fd) == NOW + 2
+    disk.close(fd)
+
+
 @pytest.mark.parametrize("search", ["time", "largest"])
 def test_few_records_that_are_large_when_decompressed_are_over_the_budget(
     in_log: Callable[[Batch], tuple[Disk, int, int]], search: str
