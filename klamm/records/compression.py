@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import cramjam
 
-from klamm.decompression_pipe import BrokenInputError, DecompressionPipe
+from klamm.decompression_pipe import PIECE_BYTES, BrokenInputError, DecompressionPipe
 from klamm.records.errors import DecompressedTooLargeError, InvalidCompressionError
 
 Buffer = bytes | bytearray | memoryview
@@ -55,8 +55,8 @@ class CompressionType(enum.IntEnum):
 
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
-_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _INT32: Final = struct.Struct(">i")
 
 _DEFAULT_LEVELS: Final = {CompressionType.GZIP: -1, CompressionType.LZ4: 9, CompressionType.ZSTD: 3}
@@ -85,14 +85,14 @@ _DECOMPRESS_INTO: Final[dict[CompressionType, Callable[[Any, Any], int]]] = {
 def compress(compression: CompressionType, data: bytes, level: int | None = None) -> bytes:
     """Returns the compressed data. `level` None means Kafka's default; snappy has no levels."""
     if level is None or level == _DEFAULT_LEVELS.get(compression):
-        level = _MEANT_LEVELS.get(compression)
+        level = meant_level(compression)
     match compression:
         case CompressionType.NONE:
             return data
         case CompressionType.GZIP:
             return bytes(cramjam.gzip.compress(data, level=level))
         case CompressionType.SNAPPY:
-            return _compress_snappy(data)
+            return XERIAL_HEADER + compress_xerial_blocks(data)
         case CompressionType.LZ4:
             return _compress_lz4(data, level)
         case CompressionType.ZSTD:
@@ -123,7 +123,9 @@ def open_decompressed(compression: CompressionType, data: Buffer, *, max_bytes: 
     The iterator raises the exceptions of `decompress` when it comes to the damage."""
     match compression:
         case CompressionType.NONE:
-            yield _bounded(compression, iter([bytes(data)]), max_bytes)
+            view = memoryview(data)
+            pieces = (bytes(view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES))
+            yield _bounded(compression, pieces, max_bytes)
         case CompressionType.SNAPPY:
             yield _bounded(compression, _snappy_pieces(memoryview(data)), max_bytes)
         case CompressionType.GZIP | CompressionType.LZ4 | CompressionType.ZSTD:
@@ -138,11 +140,17 @@ def _compress_lz4(data: bytes, level: int | None) -> bytes:
     return bytes(compressor.finish())
 
 
-def _compress_snappy(data: bytes) -> bytes:
+def meant_level(compression: CompressionType) -> int | None:
+    """Returns the level for which the default stands, or None if the type has no levels."""
+    return _MEANT_LEVELS.get(compression)
+
+
+def compress_xerial_blocks(data: bytes) -> bytes:
+    """Returns the data as blocks of snappy, without the header of the framing."""
     view = memoryview(data)
-    pieces = [_XERIAL_HEADER]
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+    pieces: list[bytes] = []
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
         pieces += _INT32.pack(len(block)), block
     return b"".join(pieces)
 
@@ -167,7 +175,7 @@ def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield data
         return
-    position = len(_XERIAL_HEADER)
+    position = len(XERIAL_HEADER)
     while position < len(data):
         if len(data) - position < _INT32.size:
             raise InvalidCompressionError(f"snappy: a block size is cut off at byte {position} of {len(data)}")

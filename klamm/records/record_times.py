@@ -25,7 +25,7 @@ from klamm.records.varint import (
     decode_varint,
 )
 
-_RUN_RECORDS_MIN: Final = 16
+RUN_RECORDS_MIN: Final = 16
 """The minimum length of a run. The search for one costs about as much as reading this many records."""
 _PATIENCE_FACTOR: Final = 4
 """After a search that found no run, the number of records skipped before the next search grows by this factor."""
@@ -157,12 +157,12 @@ class _Chunk(NamedTuple):
 def _chunks(header: BatchHeader, records: bytes) -> Iterator[_Chunk]:
     """Yields all records in chunks. Raises InvalidRecordError after the last chunk if the records do not end where
     their bytes do."""
-    left, at, patience = header.record_count, 0, _RUN_RECORDS_MIN
+    left, at, patience = header.record_count, 0, RUN_RECORDS_MIN
     try:
         if left * RECORD_SIZE_BYTES_MIN > len(records):
             raise IndexError
         while left:
-            chunk = _run(records, at, left) if left >= _RUN_RECORDS_MIN else None
+            chunk = find_run(records, at, left) if left >= RUN_RECORDS_MIN else None
             if chunk is None:
                 count = min(left, patience)
                 chunk = _Chunk(at, *_each(records, at, count), count)
@@ -192,7 +192,7 @@ def _deltas(data: bytes, chunk: _Chunk) -> Iterator[tuple[int, int]]:
         at = body_at + length
 
 
-def _run(data: bytes, position: int, count_max: int) -> _Chunk | None:
+def find_run(data: bytes, position: int, count_max: int) -> _Chunk | None:
     """Returns the records from `position` on that have one length and one width of timestamp deltas. Returns None if
     they are too few for a run, or if the first delta has more than two bytes."""
     length, at = decode_length(data, position)
@@ -201,15 +201,15 @@ def _run(data: bytes, position: int, count_max: int) -> _Chunk | None:
     stride = at - position + length
     count = min(count_max, (len(data) - position) // stride)
     for start in range(position, at):
-        if count >= _RUN_RECORDS_MIN:
+        if count >= RUN_RECORDS_MIN:
             count = _count_equal(data[start : start + count * stride : stride])
     delta_bytes = 1 if data[at + 1] < 128 else 2
     last = at + delta_bytes
-    if count >= _RUN_RECORDS_MIN and delta_bytes == 2:
+    if count >= RUN_RECORDS_MIN and delta_bytes == 2:
         count = _count_below_128(data[at + 1 : at + 1 + count * stride : stride].translate(_FLIP_CONTINUATION))
-    if count >= _RUN_RECORDS_MIN:
+    if count >= RUN_RECORDS_MIN:
         count = _count_below_128(data[last : last + count * stride : stride])
-    if count < _RUN_RECORDS_MIN:
+    if count < RUN_RECORDS_MIN:
         return None
     end = position + count * stride
     lows = data[at + 1 : end : stride]

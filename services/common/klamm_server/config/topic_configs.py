@@ -269,8 +269,9 @@ class TopicConfig:
     max_decompressed_message_bytes: int = integer(
         _DECOMPRESSED_MAX_BYTES,
         at_least=1,
-        doc="The largest size of a batch's records after decompression. The broker refuses larger batches. It also"
-        " refuses batches above 64 MiB, because Klamm's consumer and compaction could not read them.",
+        doc="The largest size of a record in a compressed batch, after decompression. The broker refuses batches with a"
+        " larger record. Stored records are read whatever their size. All records of a batch together have at most"
+        " 2147483639 bytes.",
     )
     errors_deadletterqueue_group_enable: bool = boolean(
         False,

@@ -29,15 +29,18 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from klamm.model import TopicPartition
+from klamm.records.errors import DecompressedTooLargeError
 from klamm.records.header import BatchHeader, Buffer, read_header, validate_batch
 from klamm.records.keys import RecordKeys, read_keys
 from klamm.records.rewrite import retain_header, retain_records
 from klamm_broker.log.cleaning.cleanable import group_by_size
 from klamm_broker.log.cleaning.cleaned_transactions import AbortedRanges, MarkerNeeds
+from klamm_broker.log.cleaning.large_batch import LargeBatch
 from klamm_broker.log.cleaning.offset_map import OffsetMap
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig
 from klamm_broker.log.segment.batch_scan import scan_batches, scan_headers
+from klamm_broker.log.segment.check_budget import WHOLE_BYTES_MAX
 from klamm_broker.log.segment.record_set import AppendedBatch
 from klamm_broker.log.segment.segment import Segment
 from klamm_broker.log.segment.segment_files import CLEANED_SUFFIX
@@ -157,17 +160,25 @@ class LogCleaning:
                 if self._map.is_full:
                     return
                 self._note_producer(header, opened.modified_ms)
+                end_offset = header.next_offset
                 if self._is_dirty(header) and not header.is_control and not self._aborted.holds(header):
-                    self._map_batch(header, batch)
-                self.end_offset = max(self.end_offset, header.next_offset)
+                    end_offset = self._map_batch(header, batch)
+                self.end_offset = max(self.end_offset, end_offset)
                 self.stats.mapped_bytes += len(batch)
+                if end_offset < header.next_offset:
+                    return
         self.end_offset = max(self.end_offset, source.end_offset)
 
-    def _map_batch(self, header: BatchHeader, batch: memoryview) -> None:
+    def _map_batch(self, header: BatchHeader, batch: memoryview) -> int:
+        """Returns the offset after the last record that was mapped, or the offset after the batch."""
         validate_batch(batch, allow_gaps=True)
-        records = read_keys(batch, header)
+        try:
+            records = read_keys(batch, header, max_decompressed_bytes=WHOLE_BYTES_MAX)
+        except DecompressedTooLargeError:
+            return LargeBatch(header, batch, self._pace).map(self._map, self._plan.first_dirty_offset)
         base_offset = header.base_offset
         self._map.put(records.keys, [base_offset + delta for delta in records.offset_deltas])
+        return header.next_offset
 
     def _is_dirty(self, header: BatchHeader) -> bool:
         return header.last_offset >= self._plan.first_dirty_offset
@@ -267,12 +278,18 @@ class LogCleaning:
 
     def _retained_records(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         base_offset, is_dirty = header.base_offset, self._is_dirty(header)
+        if header.last_offset >= self.end_offset:
+            # The map was full after some records of a large batch.
+            return self._retained_in_pieces(header, batch)
         survivors = self._map.survivors(base_offset, header.last_offset) if is_dirty else ()
         if is_dirty and not survivors:
             return None
         if not is_dirty:
             validate_batch(batch, allow_gaps=True)
-        records = read_keys(batch, header)
+        try:
+            records = read_keys(batch, header, max_decompressed_bytes=WHOLE_BYTES_MAX)
+        except DecompressedTooLargeError:
+            return self._retained_in_pieces(header, batch)
         offsets = [base_offset + delta for delta in records.offset_deltas]
         if is_dirty:
             alive = set(survivors)
@@ -280,6 +297,11 @@ class LogCleaning:
         else:
             indexes = [index for index, lives in enumerate(self._map.are_latest(records.keys, offsets)) if lives]
         return self._with_tombstones(header, batch, records, indexes)
+
+    def _retained_in_pieces(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        horizon_ms = min(self._now_ms + self._plan.config.delete_retention_ms, NO_LIMIT_MS)
+        large = LargeBatch(header, batch, self._pace)
+        return large.retained(self._map, end_offset=self.end_offset, now_ms=self._now_ms, new_horizon_ms=horizon_ms)
 
     def _with_tombstones(
         self, header: BatchHeader, batch: memoryview, records: RecordKeys, indexes: list[int]

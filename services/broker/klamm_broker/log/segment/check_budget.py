@@ -22,6 +22,11 @@ COMPRESSED_BYTE_NS: Final = 20
 """Compressing a byte again, with the slowest codec."""
 
 
+WHOLE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""The most decompressed bytes of a batch that are read at once. The records of a larger batch are read in pieces, so
+that it takes no more memory."""
+
+
 class OverBudgetError(Exception):
     """The event loop may not do this much work for one request."""
 

@@ -5,23 +5,26 @@ headers and the checksum once. Of a client's records, they read lengths and time
 wrong largest timestamp in the header. They read more only if a config requires it: another `compression.type`, a
 bounded `message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure:
 bytes in, buffers out. Follows Kafka's `LogValidator`, which reads all fields of each record (docs/decisions/022).
-If a batch is refused because of some records, they are read once more to name them (KIP-467).
+If a batch is refused because of some records, they are read once more to name them (KIP-467). A batch that is large
+when it is decompressed is read in pieces (docs/decisions/063).
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
-from klamm.errors import ErrorCode, RecordError
+from klamm.errors import BrokerError, ErrorCode, RecordError
 from klamm.model import TopicPartition
-from klamm.records.compression import CompressionType, decompress
+from klamm.records.compression import CompressionType, decompress, open_decompressed
+from klamm.records.contents import MAX_DECOMPRESSED_BYTES
 from klamm.records.control import ControlRecord, ControlRecordType, decode_control_record
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import NO_PRODUCER_EPOCH
-from klamm.records.errors import DecompressedTooLargeError
+from klamm.records.errors import DecompressedTooLargeError, InvalidRecordError
 from klamm.records.header import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -40,9 +43,10 @@ from klamm.records.header import (
     validate_batch,
 )
 from klamm.records.keys import RecordKeys, parse_keys
+from klamm.records.pieces import check_record_sizes, part_header, record_pieces
 from klamm.records.record import RECORD_SIZE_BYTES_MIN
 from klamm.records.record_times import check_count, largest_timestamp_ms
-from klamm.records.rewrite import recompress
+from klamm.records.rewrite import recompress, recompress_pieces
 from klamm_broker.log.files.storage_failure import UnexpectedOffset
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.segment.check_budget import (
@@ -50,6 +54,8 @@ from klamm_broker.log.segment.check_budget import (
     DECOMPRESSED_BYTE_NS,
     KEY_NS,
     RECORD_NS,
+    WHOLE_BYTES_MAX,
+    WHOLE_NS,
     CheckBudget,
     OverBudgetError,
 )
@@ -57,10 +63,6 @@ from klamm_broker.log.segment.time_index import latest_timestamp_ms
 
 _RECORD_ERRORS_MAX: Final = 1_000
 """The most refused records that an answer names, because a batch can have a hundred thousand."""
-
-
-_MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-"""The largest batch after decompression that the checks hold in memory."""
 
 
 class AppendedBatch(NamedTuple):
@@ -187,11 +189,14 @@ def _check_records(
     is_plain = config.is_plain
     compression = None if is_plain else _other_compression(header, config)
     is_each_checked = not is_plain and (config.is_compacted or config.is_dated)
-    if not (is_timed or is_each_checked or compression is not None):
+    if not (is_timed or is_each_checked or compression is not None or _is_limited(header, config)):
         _check_room(header)
         return batch
     if header.attributes & COMPRESSION_MASK:
-        records: Buffer = _decompressed(batch, config, budget)
+        try:
+            records: Buffer = _decompressed(batch, config, budget)
+        except _LargeBatchError:
+            return _check_large(batch, config, now_ms, first_index, budget, is_timed=is_timed, compression=compression)
     else:
         records = data[HEADER_SIZE_BYTES:]
     if budget is not None:
@@ -208,11 +213,15 @@ def _check_records(
         if budget is not None:
             budget.take(KEY_NS * header.record_count)
         _check_each(batch.header, parse_keys(header, bytes(records)), config, now_ms, first_index)
-    if compression is None:
-        return batch
+    return batch if compression is None else _recompressed(batch.header, bytes(records), compression, budget)
+
+
+def _recompressed(
+    header: BatchHeader, records: bytes, compression: CompressionType, budget: CheckBudget | None
+) -> CheckedBatch:
     if budget is not None:
         budget.take(COMPRESSED_BYTE_NS * len(records))
-    data = recompress(batch.header, bytes(records), compression)
+    data = recompress(header, records, compression)
     return CheckedBatch(read_header(data), data)
 
 
@@ -224,32 +233,111 @@ def _other_compression(header: BatchHeader, config: LogConfig) -> CompressionTyp
     return None if header.compression is wanted else wanted
 
 
+def _is_limited(header: BatchHeader, config: LogConfig) -> bool:
+    """Returns whether the topic limits the size of each record of a batch like this."""
+    return config.max_decompressed_message_bytes < MAX_DECOMPRESSED_BYTES and bool(header.attributes & COMPRESSION_MASK)
+
+
 def _decompressed(batch: CheckedBatch, config: LogConfig, budget: CheckBudget | None) -> bytes:
-    """Returns the records of a compressed batch. Raises CorruptBatchError or OverBudgetError."""
+    """Returns the records of a compressed batch. Raises CorruptBatchError, OverBudgetError or _LargeBatchError."""
     header, data = batch
-    section = memoryview(data)[HEADER_SIZE_BYTES:]
-    limit_bytes = min(config.max_decompressed_message_bytes, _MAX_DECOMPRESSED_BYTES)
-    if budget is None:
-        return _within(limit_bytes, header, section)
-    allowed_bytes = budget.left_ns // DECOMPRESSED_BYTE_NS
-    if limit_bytes <= allowed_bytes:
-        records = _within(limit_bytes, header, section)
-    else:
-        try:
-            records = decompress(header.compression, section, max_bytes=allowed_bytes)
-        except DecompressedTooLargeError:
-            raise OverBudgetError from None
-    budget.take(DECOMPRESSED_BYTE_NS * len(records))
+    allowed_bytes = WHOLE_BYTES_MAX
+    if budget is not None and budget.left_ns < WHOLE_NS:
+        allowed_bytes = budget.left_ns // DECOMPRESSED_BYTE_NS
+    try:
+        records = decompress(header.compression, memoryview(data)[HEADER_SIZE_BYTES:], max_bytes=allowed_bytes)
+    except DecompressedTooLargeError:
+        is_last = budget is None or not budget.is_bounded
+        raise (_LargeBatchError if is_last else OverBudgetError) from None
+    if budget is not None:
+        budget.take(DECOMPRESSED_BYTE_NS * len(records))
+    if len(records) > config.max_decompressed_message_bytes:
+        if budget is not None:
+            budget.take(RECORD_NS * header.record_count)
+        check_record_sizes(records, header.record_count, config.max_decompressed_message_bytes)
     return records
 
 
-def _within(limit_bytes: int, header: BatchHeader, section: memoryview) -> bytes:
-    try:
-        return decompress(header.compression, section, max_bytes=limit_bytes)
-    except DecompressedTooLargeError as error:
-        raise DecompressedTooLargeError(
-            f"{error.message}; expected at most max.decompressed.message.bytes, and at most {_MAX_DECOMPRESSED_BYTES}"
-        ) from None
+class _LargeBatchError(Exception):
+    """The records are more than `WHOLE_BYTES_MAX` bytes, so they are read in pieces."""
+
+
+def _check_large(
+    batch: CheckedBatch,
+    config: LogConfig,
+    now_ms: int,
+    first_index: int,
+    budget: CheckBudget | None,
+    *,
+    is_timed: bool,
+    compression: CompressionType | None,
+) -> CheckedBatch:
+    """Checks the records of a large batch like `_check_records`, but in pieces. Each check decompresses the batch
+    again."""
+    is_too_new = False
+    max_timestamp_ms = _walk_large(batch, config, budget, is_timed=is_timed)
+    if max_timestamp_ms is not None:
+        header = batch.header
+        if max_timestamp_ms != header.max_timestamp_ms or header.attributes & TIMESTAMP_TYPE_MASK:
+            batch = _with_create_time(batch, max_timestamp_ms)
+        is_too_new = max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms
+    if config.is_compacted or config.is_dated or is_too_new:
+        _check_each_large(batch, config, now_ms, first_index, budget)
+    return batch if compression is None else _recompressed_large(batch, config, compression, budget)
+
+
+def _walk_large(batch: CheckedBatch, config: LogConfig, budget: CheckBudget | None, *, is_timed: bool) -> int | None:
+    """Checks the count and the size of the records. With `is_timed`, returns their largest timestamp."""
+    header = batch.header
+    largest_ms: int | None = None
+    with _opened(batch, budget) as data:
+        limit_bytes = config.max_decompressed_message_bytes
+        for piece in record_pieces(header, data, with_keys=False, max_record_bytes=limit_bytes):
+            if is_timed:
+                timestamp_ms = largest_timestamp_ms(part_header(header, piece), piece.data)
+                largest_ms = timestamp_ms if largest_ms is None else max(largest_ms, timestamp_ms)
+    return largest_ms
+
+
+def _check_each_large(
+    batch: CheckedBatch, config: LogConfig, now_ms: int, first_index: int, budget: CheckBudget | None
+) -> None:
+    header = batch.header
+    refused = _RefusedRecords()
+    last_offset_delta, index = -1, first_index
+    with _opened(batch, budget) as data:
+        for piece in record_pieces(header, data, with_keys=False):
+            records = parse_keys(part_header(header, piece), piece.data)
+            if records.offset_deltas[0] <= last_offset_delta:
+                raise InvalidRecordError(f"offset delta {records.offset_deltas[0]} follows {last_offset_delta}")
+            last_offset_delta = records.offset_deltas[-1]
+            refused.add(header, records, config, now_ms, index)
+            index += piece.record_count
+    if refused.count:
+        raise refused.error(header.record_count)
+    if config.is_compacted:
+        _check_last_offset(header, last_offset_delta)
+
+
+def _recompressed_large(
+    batch: CheckedBatch, config: LogConfig, compression: CompressionType, budget: CheckBudget | None
+) -> CheckedBatch:
+    with _opened(batch, budget) as pieces:
+        data = recompress_pieces(batch.header, pieces, compression, max_bytes=config.max_message_bytes)
+    if data is None:
+        raise ErrorCode.MESSAGE_TOO_LARGE.exception(
+            f"a batch is too large with compression.type={config.compression_type}; expected at most"
+            f" max.message.bytes={config.max_message_bytes}"
+        )
+    return CheckedBatch(read_header(data), data)
+
+
+@contextmanager
+def _opened(batch: CheckedBatch, budget: CheckBudget | None) -> Iterator[Iterator[bytes]]:
+    """Opens the decompressed records. No reader could read more than `MAX_DECOMPRESSED_BYTES`."""
+    section = memoryview(batch.data)[HEADER_SIZE_BYTES:]
+    with open_decompressed(batch.header.compression, section, max_bytes=MAX_DECOMPRESSED_BYTES) as data:
+        yield data if budget is None else budget.pacing(data)
 
 
 def _with_create_time(batch: CheckedBatch, max_timestamp_ms: int) -> CheckedBatch:
@@ -270,32 +358,43 @@ def _check_each(header: BatchHeader, records: RecordKeys, config: LogConfig, now
             or any(_too_old(one, config, now_ms) for one in _timestamps(header, records))
         )
     ):
-        _refuse_records(header, records, config, now_ms, first_index)
+        refused = _RefusedRecords()
+        refused.add(header, records, config, now_ms, first_index)
+        raise refused.error(header.record_count)
     if config.is_compacted:
-        _check_last_offset(header, records)
+        _check_last_offset(header, records.offset_deltas[-1])
 
 
-def _refuse_records(
-    header: BatchHeader, records: RecordKeys, config: LogConfig, now_ms: int, first_index: int
-) -> NoReturn:
-    """Raises the error with the refused records. The timestamp of a record without a key is not checked."""
-    created = config.is_created
-    errors: list[RecordError] = []
-    code = ErrorCode.INVALID_RECORD
-    for index, (key, timestamp_ms) in enumerate(zip(records.keys, _timestamps(header, records), strict=True)):
-        message = ""
-        if config.is_compacted and key is None:
-            message = "the record has no key, which cleanup.policy=compact requires"
-        elif created and (message := _out_of_range(timestamp_ms, config, now_ms)):
-            code = ErrorCode.INVALID_TIMESTAMP
-        if message:
-            errors.append(RecordError(first_index + index, message))
-    first = errors[0]
-    refused = code.exception(
-        f"{len(errors)} of {len(records.keys)} records were refused; record {first.batch_index}: {first.message}"
-    )
-    refused.record_errors = tuple(errors[:_RECORD_ERRORS_MAX])
-    raise refused
+class _RefusedRecords:
+    """The records for which a batch is refused."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._code = ErrorCode.INVALID_RECORD
+        self._first: list[RecordError] = []
+
+    def add(self, header: BatchHeader, records: RecordKeys, config: LogConfig, now_ms: int, first_index: int) -> None:
+        """Adds the invalid ones of some records. The timestamp of a record without a key is not checked."""
+        created = config.is_created
+        for index, (key, timestamp_ms) in enumerate(zip(records.keys, _timestamps(header, records), strict=True)):
+            message = ""
+            if config.is_compacted and key is None:
+                message = "the record has no key, which cleanup.policy=compact requires"
+            elif created and (message := _out_of_range(timestamp_ms, config, now_ms)):
+                self._code = ErrorCode.INVALID_TIMESTAMP
+            if message:
+                self.count += 1
+                if len(self._first) < _RECORD_ERRORS_MAX:
+                    self._first.append(RecordError(first_index + index, message))
+
+    def error(self, record_count: int) -> BrokerError:
+        """Returns the error for a batch with `record_count` records."""
+        first = self._first[0]
+        error = self._code.exception(
+            f"{self.count} of {record_count} records were refused; record {first.batch_index}: {first.message}"
+        )
+        error.record_errors = tuple(self._first)
+        return error
 
 
 def _timestamps(header: BatchHeader, records: RecordKeys) -> Iterator[int]:
@@ -331,12 +430,12 @@ def marker_of(header: BatchHeader, data: Buffer) -> ControlRecord | None:
     return None if marker.type is ControlRecordType.UNKNOWN else marker
 
 
-def _check_last_offset(header: BatchHeader, records: RecordKeys) -> None:
+def _check_last_offset(header: BatchHeader, last_offset_delta: int) -> None:
     """Raises INVALID_RECORD if the last record does not match the header. Compaction could not read such a batch, and
     would stop for ever."""
-    if records.offset_deltas[-1] != header.last_offset_delta:
+    if last_offset_delta != header.last_offset_delta:
         raise ErrorCode.INVALID_RECORD.exception(
-            f"the last of {header.record_count} records has offset delta {records.offset_deltas[-1]}; expected"
+            f"the last of {header.record_count} records has offset delta {last_offset_delta}; expected"
             f" {header.last_offset_delta}"
         )
 

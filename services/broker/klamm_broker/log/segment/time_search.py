@@ -1,19 +1,23 @@
 """Searches a part of a `.log` file for the first record from a time on.
 
 The segment's indexes say where the search begins. From there, it needs only a descriptor of the file, so that a thread
-can do it: it reads headers, and then the records of the first batches whose largest timestamp is large enough.
+can do it: it reads headers, and then the records of the first batches whose largest timestamp is large enough. A batch
+that is large when it is decompressed is read in pieces.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
+from collections.abc import Iterable, Iterator
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from klamm.records.contents import MAX_DECOMPRESSED_BYTES
-from klamm.records.decoder import RecordSection, read_section
+from klamm.records.compression import open_decompressed
+from klamm.records.decoder import read_section
 from klamm.records.errors import DecompressedTooLargeError
-from klamm.records.header import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, BatchHeader
+from klamm.records.header import COMPRESSION_MASK, HEADER_SIZE_BYTES, TIMESTAMP_TYPE_MASK, BatchHeader, read_header
 from klamm.records.keys import parse_keys
+from klamm.records.pieces import part_header, record_pieces
 from klamm.records.record_times import first_record_from
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.batch_scan import scan_headers
@@ -21,6 +25,7 @@ from klamm_broker.log.segment.check_budget import (
     DECOMPRESSED_BYTE_NS,
     KEY_NS,
     RECORD_NS,
+    WHOLE_BYTES_MAX,
     CheckBudget,
     OverBudgetError,
 )
@@ -80,15 +85,18 @@ class TimeSearch(NamedTuple):
         if budget is not None:
             budget.take(RECORD_NS * header.record_count)
         batch = self.disk.read_all(fd, header.size_bytes, position)
-        section = _section(batch, budget)
         start = max(self.start_offset, header.base_offset)
-        if header.attributes & TIMESTAMP_TYPE_MASK:
-            # All records have the broker's timestamp.
-            first = first_record_from(header, section, _BEFORE_ALL_MS, start)
-            found = None if first is None else (header.max_timestamp_ms, first[1])
-        else:
-            found = first_record_from(header, section, self.timestamp_ms, start)
-        return None if found is None else TimestampHit(*found, header.partition_leader_epoch)
+        # With a broker's timestamp, all records have the same.
+        stamped = bool(header.attributes & TIMESTAMP_TYPE_MASK)
+        with _parts(batch, budget) as parts:
+            for part, records in parts:
+                found = first_record_from(part, records, _BEFORE_ALL_MS if stamped else self.timestamp_ms, start)
+                if found is not None:
+                    timestamp_ms, offset = found
+                    return TimestampHit(
+                        header.max_timestamp_ms if stamped else timestamp_ms, offset, header.partition_leader_epoch
+                    )
+        return None
 
 
 class LargestSearch(NamedTuple):
@@ -120,12 +128,15 @@ class LargestSearch(NamedTuple):
     def _largest_in(self, header: BatchHeader, fd: int, position: int, budget: CheckBudget | None) -> int:
         if budget is not None:
             budget.take(KEY_NS * header.record_count)
-        section = _section(self.disk.read_all(fd, header.size_bytes, position), budget)
-        records = parse_keys(header, section)
         offset_delta_min = self.start_offset - header.base_offset
-        deltas = zip(records.offset_deltas, records.timestamp_deltas, strict=True)
-        timestamps = [header.base_timestamp_ms + delta for offset, delta in deltas if offset >= offset_delta_min]
-        return max(timestamps, default=NO_TIMESTAMP_MS)
+        largest = NO_TIMESTAMP_MS
+        with _parts(self.disk.read_all(fd, header.size_bytes, position), budget) as parts:
+            for part, data in parts:
+                records = parse_keys(part, data)
+                deltas = zip(records.offset_deltas, records.timestamp_deltas, strict=True)
+                times = [header.base_timestamp_ms + delta for offset, delta in deltas if offset >= offset_delta_min]
+                largest = max([largest, *times])
+        return largest
 
 
 class OpenSearch(Generic[ResultT]):
@@ -151,20 +162,21 @@ class OpenSearch(Generic[ResultT]):
             self._search.disk.close(self._fds.pop())
 
 
-def _section(batch: bytes, budget: CheckBudget | None) -> bytes:
-    """Returns the decompressed records of a batch, whose checksum is checked. Raises CorruptBatchError or
-    OverBudgetError."""
-    if budget is None:
-        return _bytes(read_section(batch, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES))
-    allowed_bytes = budget.left_ns // DECOMPRESSED_BYTE_NS
+@contextlib.contextmanager
+def _parts(batch: bytes, budget: CheckBudget | None) -> Iterator[Iterable[tuple[BatchHeader, bytes]]]:
+    """Opens the decompressed records of a batch, whose checksum is checked: in pieces if they are many. Each part has
+    the header of a batch with only its records. Raises CorruptBatchError or OverBudgetError."""
+    allowed_bytes = WHOLE_BYTES_MAX if budget is None else max(budget.left_ns // DECOMPRESSED_BYTE_NS, len(batch))
     try:
-        section = read_section(batch, max_decompressed_bytes=max(allowed_bytes, len(batch)))
+        section = read_section(batch, max_decompressed_bytes=allowed_bytes)
     except DecompressedTooLargeError:
-        raise OverBudgetError from None
-    if section.header.attributes & COMPRESSION_MASK:
-        budget.take(DECOMPRESSED_BYTE_NS * section.end)
-    return _bytes(section)
-
-
-def _bytes(section: RecordSection) -> bytes:
-    return bytes(section.data[section.start : section.end])
+        if budget is not None:
+            raise OverBudgetError from None
+    else:
+        if budget is not None and section.header.attributes & COMPRESSION_MASK:
+            budget.take(DECOMPRESSED_BYTE_NS * section.end)
+        yield [(section.header, bytes(section.data[section.start : section.end]))]
+        return
+    header = read_header(batch)
+    with open_decompressed(header.compression, batch[HEADER_SIZE_BYTES:], max_bytes=sys.maxsize) as data:
+        yield ((part_header(header, piece), piece.data) for piece in record_pieces(header, data, with_keys=False))

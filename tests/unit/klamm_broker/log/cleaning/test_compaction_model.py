@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -28,6 +29,7 @@ from klamm_broker.log.partition.log_loader import LoadContext, load_partition
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.segment.segment_pool import SegmentPool
 from tests.support.cleaning_steps import compact
+from tests.support.in_pieces import read_in_pieces
 from tests.support.log_steps import check_sound
 
 CONFIG = LogConfig(
@@ -207,11 +209,27 @@ class CompactionModel(RuleBasedStateMachine):
             assert newest.timestamp_ms == self.records[newest.offset].timestamp_ms
 
 
-TestCompactionModel = CompactionModel.TestCase
-TestCompactionModel.settings = settings(
+class CompactionInPiecesModel(CompactionModel):
+    """The same with batches that are too large to be read at once."""
+
+    def __init__(self) -> None:
+        self.patch = pytest.MonkeyPatch()
+        read_in_pieces(self.patch, long_record_bytes=27)
+        super().__init__()
+
+    def teardown(self) -> None:
+        self.patch.undo()
+        super().teardown()
+
+
+_SETTINGS = settings(
     max_examples=40,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[phase for phase in Phase if phase is not Phase.shrink],  # keep failing runs short enough to read
 )
+TestCompactionModel = CompactionModel.TestCase
+TestCompactionModel.settings = _SETTINGS
+TestCompactionInPiecesModel = CompactionInPiecesModel.TestCase
+TestCompactionInPiecesModel.settings = _SETTINGS

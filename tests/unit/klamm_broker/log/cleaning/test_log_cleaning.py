@@ -27,6 +27,16 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 from tests.support.cleaning_steps import DAY_MS, compact
 from tests.support.compacted_log import CONFIG, NOW, append, batches, pairs, seal
+from tests.support.in_pieces import read_in_pieces
+
+
+@pytest.fixture(autouse=True, params=["at once", "in pieces", "in long pieces"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the broker read all batches at once, or all in pieces. Each test has the same result."""
+    if request.param == "in pieces":
+        read_in_pieces(monkeypatch)
+    elif request.param == "in long pieces":
+        read_in_pieces(monkeypatch, long_record_bytes=27)
 
 
 @pytest.fixture
@@ -398,17 +408,6 @@ def test_a_topic_with_delete_and_compact_is_cleaned_and_loses_expired_records(lo
     assert pairs(log) == [(1, b"b", b"1"), (2, b"a", b"2")]
     assert log.retention.apply(now_ms=NOW + 2_500, high_watermark=3) is not None
     assert (log.log_start_offset, pairs(log)) == (2, [(2, b"a", b"2")])
-
-
-def test_a_stored_batch_of_any_size_is_cleaned(log) -> None:
-    """Older brokers accepted them, and so does Kafka."""
-    append(log, [(b"big", b"1")])
-    rows = [(NOW, b"a", b"1", ()), (NOW, b"big", bytes(70 << 20), ()), (NOW, b"b", None, ()), (NOW, b"b", b"2", ())]
-    batch = encode_batch(rows, base_offset=1, compression=CompressionType.ZSTD)
-    log.append_as_follower(batch, now_ms=NOW)
-    append(log, [(b"a", b"2")], roll=True)
-    compact(log)
-    assert [(offset, key) for offset, key, _ in pairs(log)] == [(2, b"big"), (4, b"b"), (5, b"a")]
 
 
 class TestDamage:

@@ -11,8 +11,18 @@ from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.partition.partition_log import PartitionLog, TransactionEnd
 from tests.support.cleaning_steps import DAY_MS, compact
 from tests.support.compacted_log import CONFIG, NOW
+from tests.support.in_pieces import read_in_pieces
 
 FENCED = EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]
+
+
+@pytest.fixture(autouse=True, params=["at once", "in pieces", "in long pieces"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the broker read all batches at once, or all in pieces. Each test has the same result."""
+    if request.param == "in pieces":
+        read_in_pieces(monkeypatch)
+    elif request.param == "in long pieces":
+        read_in_pieces(monkeypatch, long_record_bytes=27)
 
 
 @pytest.fixture

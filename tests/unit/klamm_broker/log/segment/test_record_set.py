@@ -13,7 +13,7 @@ from klamm.records.compression import CompressionType
 from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
-from klamm.records.errors import DecompressedTooLargeError
+from klamm.records.errors import DecompressedTooLargeError, InvalidRecordError
 from klamm.records.header import (
     TimestampType,
     iter_headers,
@@ -23,10 +23,21 @@ from klamm.records.header import (
     validate_batch,
 )
 from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
-from klamm_broker.log.segment.check_budget import CheckBudget, OverBudgetError
+from klamm_broker.log.segment import record_set
+from klamm_broker.log.segment.check_budget import RECORD_NS, CheckBudget, OverBudgetError
 from klamm_broker.log.segment.record_set import AppendOrigin, CheckedBatch, check_produced, with_offsets
+from tests.support.in_pieces import read_in_pieces
 
 NOW = 1_000_000
+
+
+@pytest.fixture(autouse=True, params=["at once", "in pieces", "in long pieces"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the broker read all batches at once, or all in pieces. Each test has the same result."""
+    if request.param == "in pieces":
+        read_in_pieces(monkeypatch)
+    elif request.param == "in long pieces":
+        read_in_pieces(monkeypatch, long_record_bytes=27)
 
 
 def check(records: Any, *, origin: AppendOrigin = AppendOrigin.CLIENT, **config: Any) -> list[CheckedBatch]:
@@ -299,11 +310,10 @@ class TestBudget:
         with pytest.raises(OverBudgetError):
             self.check(batch, 900_000)
 
-    @pytest.mark.parametrize("left_ns", [5_000_000, 999_999])
-    def test_a_batch_above_the_topics_limit_is_refused(self, left_ns: int) -> None:
-        batch = encode_batch([(NOW, b"k", bytes(1_000_000), ())], compression=CompressionType.ZSTD)
-        with pytest.raises(DecompressedTooLargeError, match=r"expected at most max\.decompressed\.message\.bytes"):
-            self.check(batch, left_ns, max_decompressed_message_bytes=900_000)
+    def test_a_batch_with_a_limit_for_each_record_costs_more(self) -> None:
+        batch = encode_batch([(NOW, b"k", b"v", ())] * 100, compression=CompressionType.ZSTD)
+        unlimited = self.check(batch, 5_000_000).left_ns
+        assert unlimited - self.check(batch, 5_000_000, max_decompressed_message_bytes=100).left_ns == 100 * RECORD_NS
 
     def test_batches_of_one_set_share_it(self, make_batch) -> None:
         self.check(make_batch(30), 4_000)
@@ -312,6 +322,38 @@ class TestBudget:
 
     def test_nothing_is_read_with_the_brokers_timestamps(self, make_batch) -> None:
         assert self.check(make_batch(30), 0, message_timestamp_type=LOG_APPEND_TIME).left_ns == 0
+
+
+class TestDecompressedSize:
+    """`max.decompressed.message.bytes` limits each record of a compressed batch, as in Kafka."""
+
+    @pytest.mark.parametrize("compression", CompressionType)
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {},
+            {"compression_type": "gzip"},
+            {"cleanup_policy": ("compact",)},
+            {"message_timestamp_type": LOG_APPEND_TIME},
+        ],
+    )
+    def test_a_record_above_the_topics_limit_is_refused(self, compression, config) -> None:
+        batch = encode_batch([(NOW, b"k", b"v", ()), (NOW, b"k", bytes(1_000), ())], compression=compression)
+        record_bytes = 1_000 + 8
+        assert len(check(batch, max_decompressed_message_bytes=record_bytes, **config)) == 1
+        limited = {"max_decompressed_message_bytes": record_bytes - 1, **config}
+        if compression is CompressionType.NONE:
+            assert len(check(batch, **limited)) == 1
+            return
+        with pytest.raises(InvalidRecordError, match=r"has 1008 bytes .* max\.decompressed\.message\.bytes=1007"):
+            check(batch, **limited)
+
+    def test_records_that_nobody_could_read_are_refused(self, monkeypatch) -> None:
+        batch = encode_batch([(NOW, b"k", bytes(10 << 20), ())] * 2, compression=CompressionType.ZSTD)
+        assert len(check(batch)) == 1
+        monkeypatch.setattr(record_set, "MAX_DECOMPRESSED_BYTES", 20 << 20)
+        with pytest.raises(DecompressedTooLargeError, match="exceed 20971520 bytes"):
+            check(batch)
 
 
 class TestCompactedTopics:

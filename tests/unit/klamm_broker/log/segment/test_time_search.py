@@ -13,10 +13,20 @@ from klamm.records.header import set_log_append_time
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.check_budget import TURN_NS, CheckBudget, OverBudgetError
 from klamm_broker.log.segment.time_search import LargestSearch, TimeSearch
+from tests.support.in_pieces import read_in_pieces
 
 DISK = Disk()
 NOW = 1_700_000_000_000
 Batch = bytes | bytearray
+
+
+@pytest.fixture(params=["at once", "in pieces", "in long pieces"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the broker read all batches at once, or all in pieces. Each test has the same result."""
+    if request.param == "in pieces":
+        read_in_pieces(monkeypatch)
+    elif request.param == "in long pieces":
+        read_in_pieces(monkeypatch, long_record_bytes=27)
 
 
 def batch(*deltas_ms: int, value: bytes = b"v") -> bytes:
@@ -35,6 +45,7 @@ def in_log(tmp_path: Path) -> Callable[[Batch], tuple[Disk, int, int]]:
     return write
 
 
+@pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize(("start_offset", "largest_ms"), [(10, NOW + 9), (11, NOW + 7), (12, NOW + 7), (13, -1)])
 def test_the_largest_timestamp_is_that_of_the_records_from_an_offset_on(
     in_log: Callable[[Batch], tuple[Disk, int, int]], start_offset: int, largest_ms: int
@@ -42,6 +53,37 @@ def test_the_largest_timestamp_is_that_of_the_records_from_an_offset_on(
     disk, fd, end = in_log(batch(9, -2, 7))
     for budget in (None, CheckBudget()):
         assert LargestSearch(disk, 0, end, start_offset).run(fd, budget) == largest_ms
+    disk.close(fd)
+
+
+@pytest.mark.usefixtures("reading")
+@pytest.mark.parametrize("compression", CompressionType)
+@pytest.mark.parametrize(
+    ("timestamp_ms", "start_offset", "found"),
+    [(NOW - 5, 0, (9, 10)), (NOW + 8, 10, (9, 10)), (NOW + 1, 11, (7, 12)), (NOW + 8, 11, None), (NOW, 13, None)],
+)
+def test_the_first_record_from_a_time_and_an_offset_on_is_found(
+    in_log: Callable[[Batch], tuple[Disk, int, int]],
+    compression: CompressionType,
+    timestamp_ms: int,
+    start_offset: int,
+    found: tuple[int, int] | None,
+) -> None:
+    rows = [(NOW + delta, b"k", b"v" * 20, ()) for delta in (9, -2, 7)]
+    disk, fd, end = in_log(encode_batch(rows, base_offset=10, compression=compression, partition_leader_epoch=4))
+    expected = None if found is None else (NOW + found[0], found[1], 4)
+    for budget in (None, CheckBudget()):
+        assert TimeSearch(disk, 0, end, timestamp_ms, start_offset).run(fd, budget) == expected
+    disk.close(fd)
+
+
+@pytest.mark.usefixtures("reading")
+def test_a_search_finds_the_time_of_the_broker(in_log: Callable[[Batch], tuple[Disk, int, int]]) -> None:
+    stamped = bytearray(batch(1, 2, 3))
+    set_log_append_time(stamped, NOW + 50)
+    disk, fd, end = in_log(stamped)
+    assert TimeSearch(disk, 0, end, NOW + 50, 12).run(fd) == (NOW + 50, 12, -1)
+    assert TimeSearch(disk, 0, end, NOW + 51, 10).run(fd) is None
     disk.close(fd)
 
 
