@@ -1,7 +1,7 @@
 """Checks record sets on a thread if the checks would take the event loop too long.
 
 A partition's record sets are appended in the order of their requests. So while a set of a partition is being checked,
-later sets of the same partition are checked on the thread too. The thread ends its work in order.
+later sets of the same partition are checked on the thread too. The thread ends a partition's work in order.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 
 from klamm.model import TopicPartition
 from klamm_broker.io.record_thread import RecordThread
+from klamm_broker.log.segment.check_budget import CheckBudget
 from klamm_broker.log.segment.record_set import AppendOrigin, CheckedSet, check_produced
 from klamm_broker.replica.partition import Partition
 from klamm_server.runtime.clock import Clock
@@ -30,11 +31,11 @@ class LateChecks:
         appends the checked set in the turn in which the future wakes it up."""
         topic_partition, config, now_ms = partition.topic_partition, partition.log.config, self._clock.wall_ms()
 
-        def check() -> CheckedSet:
-            batches = check_produced(records, config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
+        def check(budget: CheckBudget | None) -> CheckedSet:
+            batches = check_produced(records, config, now_ms=now_ms, origin=AppendOrigin.CLIENT, budget=budget)
             return CheckedSet(batches, len(records), now_ms)
 
-        checked = self._thread.begin(check)
+        checked = self._thread.begin(check, topic_partition)
         self.checking[topic_partition] += 1
         checked.add_done_callback(lambda future: self._on_checked(topic_partition, future))
         return checked

@@ -1,29 +1,70 @@
-"""A thread for work on single records that would take the event loop too long.
+"""Threads for work on single records that would take the event loop too long.
 
-Such work has one thread, because Python runs one thread at a time anyway. The work begins and ends in the order in
-which it was handed over.
+Usual work has one thread, because Python runs one thread at a time anyway. Some clients send records that take seconds
+or minutes. So work that exceeds a budget there is done again on a second thread, and does not keep usual work waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+from klamm_broker.log.segment.check_budget import LATE_NS, CheckBudget, OverBudgetError
 
 T = TypeVar("T")
+Work = Callable[[CheckBudget | None], T]
+"""Work that raises OverBudgetError if it needs more than a budget. None has no bound."""
+
+
+class _Done(NamedTuple, Generic[T]):
+    result: T
 
 
 class RecordThread:
-    """One thread and its queue. The owner calls `close` when no more work comes."""
+    """A thread for usual work, one for long work, and their queues. The owner calls `close` when no more work comes."""
 
     def __init__(self, name: str) -> None:
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._usual = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._long = ThreadPoolExecutor(1, thread_name_prefix=f"long-{name}")
+        self._begun: Counter[Hashable] = Counter()
+        self._with_long_work: set[Hashable] = set()
+        """The keys of long work. The usual thread adds them. The event loop removes a key that has no work left."""
 
-    def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Hands `work` over and returns its future result. `work` uses nothing that the event loop may change."""
-        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+    def begin(self, work: Work[T], key: Hashable = None) -> asyncio.Future[T]:
+        """Hands `work` over and returns its future result. `work` uses nothing that the event loop may change.
+
+        Work with the same key ends in the order in which it was handed over. Work without a key has no order."""
+        tried = asyncio.get_running_loop().run_in_executor(self._usual, self._try, work, key)
+        self._begun[key] += 1
+        return asyncio.ensure_future(self._finish(tried, work, key))
+
+    def _try(self, work: Work[T], key: Hashable) -> _Done[T] | None:
+        """Returns the result, or None if the work is for the other thread."""
+        if key is not None and key in self._with_long_work:
+            return None
+        try:
+            return _Done(work(CheckBudget(LATE_NS)))
+        except OverBudgetError:
+            if key is not None:
+                self._with_long_work.add(key)
+            return None
+
+    async def _finish(self, tried: asyncio.Future[_Done[T] | None], work: Work[T], key: Hashable) -> T:
+        try:
+            done = await tried
+            if done is not None:
+                return done.result
+            return await asyncio.get_running_loop().run_in_executor(self._long, work, None)
+        finally:
+            self._begun[key] -= 1
+            if not self._begun[key]:
+                del self._begun[key]
+                self._with_long_work.discard(key)
 
     def close(self) -> None:
         """Waits until the current work has ended, and drops the work behind it."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._usual, self._long):
+            threads.shutdown(wait=True, cancel_futures=True)

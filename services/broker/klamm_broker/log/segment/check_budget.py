@@ -2,8 +2,9 @@
 
 A batch of a megabyte can have a million records, or a gigabyte of them when it is decompressed. So the checks say
 beforehand how much work they are about to do. When the budget is used up, they raise OverBudgetError, and the caller
-repeats them on a thread without a budget. The amounts are nanoseconds on a usual server. They only need to have the
-right order of magnitude, because the budget is a tenth of the longest turn that is allowed.
+repeats them on a thread with a larger budget, and then on one without. The amounts are nanoseconds on a usual server.
+They only need to have the right order of magnitude, because the budget of the event loop is a tenth of the longest turn
+that is allowed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from typing import Final
 
 TURN_NS: Final = 5_000_000
 """The budget of one request."""
+
+LATE_NS: Final = 200_000_000
+"""The budget of a thread that many requests share. A request that needs more has to use another thread."""
 
 RECORD_NS: Final = 100
 """Finding a record and its timestamp."""
@@ -38,6 +42,11 @@ class CheckBudget:
 
     def __init__(self, left_ns: int = TURN_NS) -> None:
         self.left_ns = left_ns
+
+    @property
+    def bytes_left(self) -> int:
+        """The most bytes that a batch may become when it is decompressed."""
+        return min(WHOLE_BYTES_MAX, self.left_ns // DECOMPRESSED_BYTE_NS)
 
     def take(self, cost_ns: int) -> None:
         """Uses up a part of the budget. Raises OverBudgetError if it has less left."""

@@ -148,16 +148,23 @@ class OpenSearch(Generic[ResultT]):
         self._search = search
         self._fds = [fd]
 
-    def run(self) -> ResultT:
-        """Runs the search, and closes the descriptor. Raises as `TimeSearch.run`."""
+    def run(self, budget: CheckBudget | None) -> ResultT:
+        """Runs the search, and closes the descriptor unless the search is over the budget. Raises as
+        `TimeSearch.run`."""
         fd = self._fds.pop()
         try:
-            return self._search.run(fd)
-        finally:
+            found = self._search.run(fd, budget)
+        except OverBudgetError:
+            self._fds.append(fd)
+            raise
+        except BaseException:
             self._search.disk.close(fd)
+            raise
+        self._search.disk.close(fd)
+        return found
 
     def close(self) -> None:
-        """Closes the descriptor of a search that no thread has begun."""
+        """Closes the descriptor of a search that no thread runs."""
         with contextlib.suppress(IndexError):
             self._search.disk.close(self._fds.pop())
 
@@ -166,7 +173,7 @@ class OpenSearch(Generic[ResultT]):
 def _parts(batch: bytes, budget: CheckBudget | None) -> Iterator[Iterable[tuple[BatchHeader, bytes]]]:
     """Opens the decompressed records of a batch, whose checksum is checked: in pieces if they are many. Each part has
     the header of a batch with only its records. Raises CorruptBatchError or OverBudgetError."""
-    allowed_bytes = WHOLE_BYTES_MAX if budget is None else max(budget.left_ns // DECOMPRESSED_BYTE_NS, len(batch))
+    allowed_bytes = WHOLE_BYTES_MAX if budget is None else max(budget.bytes_left, len(batch))
     try:
         section = read_section(batch, max_decompressed_bytes=allowed_bytes)
     except DecompressedTooLargeError:
