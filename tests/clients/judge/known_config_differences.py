@@ -31,10 +31,6 @@ TOPIC: Known = {
     "min.insync.replicas": (("source", "synonyms"), _ELR),
     "local.retention.bytes": (("synonyms",), _TIERED),
     "local.retention.ms": (("synonyms",), _TIERED),
-    "max.decompressed.message.bytes": (
-        ("synonyms",),
-        "The brokers' config has no effect.",
-    ),
     "remote.copy.lag.bytes": (("synonyms",), _TIERED),
     "remote.copy.lag.ms": (("synonyms",), _TIERED),
 }

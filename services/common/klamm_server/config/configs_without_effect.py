@@ -252,7 +252,6 @@ log.remote.copy.lag.bytes long -1
 log.remote.copy.lag.ms long 0
 max.connections.per.ip int 2147483647
 max.connections.per.ip.overrides string ""
-max.decompressed.message.bytes int 2147483639
 metric.reporters list org.apache.kafka.common.metrics.JmxReporter
 num.io.threads int 8
 num.network.threads int 3
@@ -323,7 +322,6 @@ SINCE_4_4: Final = frozenset(
         "group.streams.topology.description.plugin.class",
         "log.remote.copy.lag.bytes",
         "log.remote.copy.lag.ms",
-        "max.decompressed.message.bytes",
     }
 )
 """The configs that Kafka has since version 4.4."""

@@ -269,6 +269,7 @@ class TopicConfig:
     max_decompressed_message_bytes: int = integer(
         _DECOMPRESSED_MAX_BYTES,
         at_least=1,
+        synonyms=(Synonym("max.decompressed.message.bytes"),),
         doc="The largest size of a record in a compressed batch, after decompression. The broker refuses batches with a"
         " larger record. Stored records are read whatever their size. All records of a batch together have at most"
         " 2147483639 bytes.",

@@ -49,7 +49,7 @@ leader.replication.throttled.replicas   list     ""                   null
 local.retention.bytes                   long     -2                   null
 local.retention.ms                      long     -2                   null
 max.compaction.lag.ms                   long     9223372036854775807  log.cleaner.max.compaction.lag.ms
-max.decompressed.message.bytes          int      2147483639           null
+max.decompressed.message.bytes          int      2147483639           max.decompressed.message.bytes
 max.message.bytes                       int      1048588              message.max.bytes
 message.timestamp.after.max.ms          long     3600000              log.message.timestamp.after.max.ms
 message.timestamp.before.max.ms         long     9223372036854775807  log.message.timestamp.before.max.ms
