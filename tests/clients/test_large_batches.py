@@ -164,12 +164,18 @@ def read_by_librdkafka(bootstrap: str, topic: str, count: int) -> list[tuple[int
 
 @pytest.mark.timeout(600)
 @every_compression
+@pytest.mark.parametrize("is_by_broker", [False, True])
 def test_clients_of_both_kinds_read_large_batches(
-    klamm_node: KlammProcess, name: str, compression: CompressionType
+    klamm_node: KlammProcess, name: str, compression: CompressionType, is_by_broker: bool
 ) -> None:
+    """The producer compresses the batch, or the broker compresses it again."""
     records = rows(int(time.time() * 1000))
+    configs, sent = {}, compression
+    if is_by_broker:
+        configs["compression.type"] = compression.config_name
+        sent = CompressionType.GZIP if compression is CompressionType.ZSTD else CompressionType.ZSTD
     with KafkaWire(klamm_node.kafka_bootstrap) as wire:
-        answer = Topic(wire, name, ROOM).produce(encode_batch(records, compression=compression))
+        answer = Topic(wire, name, {**ROOM, **configs}).produce(encode_batch(records, compression=sent))
         assert answer.error_code == ErrorCode.none
     expected = [(number, b"key %d" % number, size) for number, size in enumerate(SIZES)]
     found = read_all(klamm_node.bootstrap, [TopicPartition(name, 0)])

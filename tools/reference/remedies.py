@@ -131,7 +131,8 @@ REMEDIES: Final = {
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "Nothing: the move is complete, or has never started (`klamm reassign`).",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Stop the members that subscribe to the topic, then delete its offsets.",
     ErrorCode.INVALID_RECORD: "The message names the record and the reason, for example a record without a key in a"
-    " compacted topic. The other records of its batch were not written either.",
+    " compacted topic, or one above max.decompressed.message.bytes. The other records of its batch were not"
+    " written either.",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: _BY_ITSELF
     + "If it persists, a transaction has stayed open: `klamm transactions find-hanging`.",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: _BY_ITSELF

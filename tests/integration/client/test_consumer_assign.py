@@ -19,7 +19,7 @@ from klamm import (
     Producer,
     TopicPartition,
 )
-from klamm.consumer import NoOffsetForPartitionError, PositionReset, RecordDeserializationError
+from klamm.consumer import BatchTooLargeError, NoOffsetForPartitionError, PositionReset, RecordDeserializationError
 from klamm.errors import (
     ConcurrentAccessError,
     ConfigError,
@@ -467,6 +467,38 @@ def test_memory_is_bounded_by_the_buffer_setting(bootstrap, topic):
             seen += sum(map(len, consumer.poll(timeout_ms=POLL_MS, max_records=3).values()))
             most = max(most, consumer.metrics()["fetch-buffered-bytes"])
     assert 0 < most <= 200_000 + 150_000
+
+
+def test_a_batch_above_the_consumers_limit_is_refused_until_the_consumer_seeks_past_it(bootstrap, topic):
+    tp = TopicPartition(topic, 0)
+    with Producer(bootstrap_servers=bootstrap, compression_type="zstd") as producer:
+        for value in (b"small", bytes(500_000), b"small, too"):
+            producer.send(topic, value, partition=0).result()
+    config = {
+        "bootstrap_servers": bootstrap,
+        "auto_offset_reset": "earliest",
+        "max_partition_fetch_bytes": 10_000,
+        "max_decompressed_batch_bytes": 100_000,
+    }
+    named = rf"{topic}-0 at offset 1 .* max\.decompressed\.batch\.bytes=100000"
+    with Consumer(**config) as consumer:
+        consumer.assign([tp])
+        assert [record.offset for record in read(consumer, 1)] == [0]
+        for _ in range(2):
+            with pytest.raises(BatchTooLargeError, match=named) as raised:
+                consumer.poll(timeout_ms=POLL_MS)
+            assert consumer.position(tp) == 1
+        consumer.seek(tp, raised.value.next_offset)
+        assert [record.offset for record in read(consumer, 1)] == [2]
+
+    async def refused() -> None:
+        async with AsyncConsumer(**config) as consumer:
+            consumer.assign([tp])
+            consumer.seek(tp, 1)
+            with pytest.raises(BatchTooLargeError, match=named):
+                await consumer.poll(timeout_ms=POLL_MS)
+
+    asyncio.run(refused())
 
 
 def test_an_async_consumer_polls_and_iterates_all_records(bootstrap, topic):
