@@ -31,7 +31,7 @@ class LateChecks:
         appends the checked set in the turn in which the future wakes it up."""
         topic_partition, config, now_ms = partition.topic_partition, partition.log.config, self._clock.wall_ms()
 
-        def check(budget: CheckBudget | None) -> CheckedSet:
+        def check(budget: CheckBudget) -> CheckedSet:
             batches = check_produced(records, config, now_ms=now_ms, origin=AppendOrigin.CLIENT, budget=budget)
             return CheckedSet(batches, len(records), now_ms)
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
-from klamm_broker.log.segment.check_budget import LATE_NS, CheckBudget, OverBudgetError
+from klamm_broker.log.segment.check_budget import LATE_NS, CheckBudget, LongBudget, OverBudgetError
 
 T = TypeVar("T")
-Work = Callable[[CheckBudget | None], T]
-"""Work that raises OverBudgetError if it needs more than a budget. None has no bound."""
+Work = Callable[[CheckBudget], T]
+"""Work that raises OverBudgetError if it needs more than a budget. A LongBudget has no bound."""
 
 
 class _Done(NamedTuple, Generic[T]):
@@ -29,6 +29,7 @@ class RecordThread:
     def __init__(self, name: str) -> None:
         self._usual = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._long = ThreadPoolExecutor(1, thread_name_prefix=f"long-{name}")
+        self._long_budget = LongBudget()
         self._begun: Counter[Hashable] = Counter()
         self._with_long_work: set[Hashable] = set()
         """The keys of long work. The usual thread adds them. The event loop removes a key that has no work left."""
@@ -57,7 +58,7 @@ class RecordThread:
             done = await tried
             if done is not None:
                 return done.result
-            return await asyncio.get_running_loop().run_in_executor(self._long, work, None)
+            return await asyncio.get_running_loop().run_in_executor(self._long, work, self._long_budget)
         finally:
             self._begun[key] -= 1
             if not self._begun[key]:
@@ -65,6 +66,8 @@ class RecordThread:
                 self._with_long_work.discard(key)
 
     def close(self) -> None:
-        """Waits until the current work has ended, and drops the work behind it."""
+        """Waits until the current work has ended, and drops the work behind it. Long work on large batches ends
+        early."""
+        self._long_budget.is_stopped = True
         for threads in (self._usual, self._long):
             threads.shutdown(wait=True, cancel_futures=True)

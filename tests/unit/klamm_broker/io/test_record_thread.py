@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from klamm.errors import BrokerError
 from klamm_broker.io.record_thread import RecordThread, Work
 from klamm_broker.log.segment.check_budget import LATE_NS, CheckBudget
 from tests.support.waiting import patience
@@ -27,16 +29,15 @@ def run(test: Callable[[RecordThread], Awaitable[None]]) -> None:
     asyncio.run(with_threads())
 
 
-def thread_of(budget: CheckBudget | None) -> str:
+def thread_of(budget: CheckBudget) -> str:
     return threading.current_thread().name.rpartition("_")[0]
 
 
 def long_work(go_on: threading.Event) -> Work[str]:
     """Returns work that is over the budget of usual work, and then waits for an event."""
 
-    def work(budget: CheckBudget | None) -> str:
-        if budget is not None:
-            budget.take(LATE_NS + 1)
+    def work(budget: CheckBudget) -> str:
+        budget.take(LATE_NS + 1)
         assert go_on.wait(patience())
         return thread_of(budget)
 
@@ -78,9 +79,8 @@ def test_many_pieces_of_work_with_one_key_end_in_order() -> None:
 
 @pytest.mark.parametrize("is_long", [False, True])
 def test_errors_are_those_of_the_work(is_long: bool) -> None:
-    def fail(budget: CheckBudget | None) -> None:
-        if budget is not None and is_long:
-            budget.take(LATE_NS + 1)
+    def fail(budget: CheckBudget) -> None:
+        budget.take((LATE_NS + 1) * is_long)
         raise ValueError("no")
 
     async def test(threads: RecordThread) -> None:
@@ -103,3 +103,23 @@ def test_work_that_was_cancelled_leaves_nothing_behind() -> None:
         assert await threads.begin(thread_of, "a") == "records"
 
     run(test)
+
+
+def test_a_stop_ends_long_work() -> None:
+    async def main() -> None:
+        begun = threading.Event()
+
+        def endless(budget: CheckBudget) -> None:
+            budget.take(LATE_NS + 1)
+            begun.set()
+            for _ in budget.pacing(itertools.repeat(b"piece")):
+                pass
+
+        threads = RecordThread("records")
+        work = threads.begin(endless, "a")
+        assert await asyncio.to_thread(begun.wait, patience())
+        threads.close()
+        with pytest.raises(BrokerError, match="the broker stopped"):
+            await work
+
+    asyncio.run(main())

@@ -9,7 +9,11 @@ that is allowed.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import Final
+
+from klamm.errors import ErrorCode
 
 TURN_NS: Final = 5_000_000
 """The budget of one request."""
@@ -44,12 +48,37 @@ class CheckBudget:
         self.left_ns = left_ns
 
     @property
+    def is_bounded(self) -> bool:
+        return self.left_ns < sys.maxsize
+
+    @property
     def bytes_left(self) -> int:
         """The most bytes that a batch may become when it is decompressed."""
         return min(WHOLE_BYTES_MAX, self.left_ns // DECOMPRESSED_BYTE_NS)
+
+    def pacing(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yields the pieces of a large batch. Raises the exceptions of `take`, so that work on them can be stopped."""
+        for piece in pieces:
+            self.take(0)
+            yield piece
 
     def take(self, cost_ns: int) -> None:
         """Uses up a part of the budget. Raises OverBudgetError if it has less left."""
         if cost_ns > self.left_ns:
             raise OverBudgetError
         self.left_ns -= cost_ns
+
+
+class LongBudget(CheckBudget):
+    """A budget without a bound, for work that may take minutes. Its owner can stop the work."""
+
+    __slots__ = ("is_stopped",)
+
+    def __init__(self) -> None:
+        super().__init__(sys.maxsize)
+        self.is_stopped = False
+
+    def take(self, cost_ns: int) -> None:
+        """Raises the exception of NOT_LEADER_OR_FOLLOWER if the work was stopped, because the broker stops."""
+        if self.is_stopped:
+            raise ErrorCode.NOT_LEADER_OR_FOLLOWER.exception("the broker stopped while it read the records")

@@ -148,7 +148,7 @@ class OpenSearch(Generic[ResultT]):
         self._search = search
         self._fds = [fd]
 
-    def run(self, budget: CheckBudget | None) -> ResultT:
+    def run(self, budget: CheckBudget) -> ResultT:
         """Runs the search, and closes the descriptor unless the search is over the budget. Raises as
         `TimeSearch.run`."""
         fd = self._fds.pop()
@@ -177,7 +177,7 @@ def _parts(batch: bytes, budget: CheckBudget | None) -> Iterator[Iterable[tuple[
     try:
         section = read_section(batch, max_decompressed_bytes=allowed_bytes)
     except DecompressedTooLargeError:
-        if budget is not None:
+        if budget is not None and budget.is_bounded:
             raise OverBudgetError from None
     else:
         if budget is not None and section.header.attributes & COMPRESSION_MASK:
@@ -186,4 +186,5 @@ def _parts(batch: bytes, budget: CheckBudget | None) -> Iterator[Iterable[tuple[
         return
     header = read_header(batch)
     with open_decompressed(header.compression, batch[HEADER_SIZE_BYTES:], max_bytes=sys.maxsize) as data:
-        yield ((part_header(header, piece), piece.data) for piece in record_pieces(header, data, with_keys=False))
+        paced = data if budget is None else budget.pacing(data)
+        yield ((part_header(header, piece), piece.data) for piece in record_pieces(header, paced, with_keys=False))
