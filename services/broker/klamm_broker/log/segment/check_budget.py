@@ -29,14 +29,15 @@ DECOMPRESSED_BYTE_NS: Final = 1
 COMPRESSED_BYTE_NS: Final = 20
 """Compressing a byte again, with the slowest codec."""
 
-
 WHOLE_BYTES_MAX: Final = 8 * 1024 * 1024
 """The most decompressed bytes of a batch that are read at once. The records of a larger batch are read in pieces, so
 that it takes no more memory."""
+WHOLE_NS: Final = WHOLE_BYTES_MAX * DECOMPRESSED_BYTE_NS
+"""The budget that allows a batch of that size."""
 
 
 class OverBudgetError(Exception):
-    """The event loop may not do this much work for one request."""
+    """The work for one request exceeds its budget."""
 
 
 class CheckBudget:
@@ -50,11 +51,6 @@ class CheckBudget:
     @property
     def is_bounded(self) -> bool:
         return self.left_ns < sys.maxsize
-
-    @property
-    def bytes_left(self) -> int:
-        """The most bytes that a batch may become when it is decompressed."""
-        return min(WHOLE_BYTES_MAX, self.left_ns // DECOMPRESSED_BYTE_NS)
 
     def pacing(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """Yields the pieces of a large batch. Raises the exceptions of `take`, so that work on them can be stopped."""

@@ -26,6 +26,7 @@ from klamm_broker.log.segment.check_budget import (
     KEY_NS,
     RECORD_NS,
     WHOLE_BYTES_MAX,
+    WHOLE_NS,
     CheckBudget,
     OverBudgetError,
 )
@@ -173,7 +174,9 @@ class OpenSearch(Generic[ResultT]):
 def _parts(batch: bytes, budget: CheckBudget | None) -> Iterator[Iterable[tuple[BatchHeader, bytes]]]:
     """Opens the decompressed records of a batch, whose checksum is checked: in pieces if they are many. Each part has
     the header of a batch with only its records. Raises CorruptBatchError or OverBudgetError."""
-    allowed_bytes = WHOLE_BYTES_MAX if budget is None else max(budget.bytes_left, len(batch))
+    allowed_bytes = WHOLE_BYTES_MAX
+    if budget is not None and budget.left_ns < WHOLE_NS:
+        allowed_bytes = max(budget.left_ns // DECOMPRESSED_BYTE_NS, len(batch))
     try:
         section = read_section(batch, max_decompressed_bytes=allowed_bytes)
     except DecompressedTooLargeError:
