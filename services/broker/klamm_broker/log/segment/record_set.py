@@ -6,7 +6,7 @@ wrong largest timestamp in the header. They read more only if a config requires 
 bounded `message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure:
 bytes in, buffers out. Follows Kafka's `LogValidator`, which reads all fields of each record (docs/decisions/022).
 If a batch is refused because of some records, they are read once more to name them (KIP-467). A batch that is large
-when it is decompressed is read in pieces (docs/decisions/063).
+when it is decompressed is read in pieces (docs/decisions/064).
 """
 
 from __future__ import annotations
