@@ -212,17 +212,29 @@ class ProduceHandler:
         pending: _Pending = {}
         late: _Late = {}
         self._budget.left_ns = TURN_NS
-        acks = produce.acks
-        with tracing.span("append"):
-            answers = [
-                self._append(one, one.records, acks, guards, unknown_epochs, pending, late)
-                for one in produce.partitions
-            ]
+        if tracing.is_on():
+            with tracing.span("append"):
+                answers = self._append_each(produce, guards, unknown_epochs, pending, late)
+        else:
+            answers = self._append_each(produce, guards, unknown_epochs, pending, late)
         if late:
             return self._append_late(produce, guards, answers, pending, late)
-        if acks == ACKS_NONE:
+        if produce.acks == ACKS_NONE:
             return _failures(answers)
         return self._await_replicas(answers, pending, produce) if pending else answers
+
+    def _append_each(
+        self,
+        produce: Produce,
+        guards: Guards,
+        unknown_epochs: Set[TopicPartition],
+        pending: _Pending,
+        late: _Late,
+    ) -> list[Produced]:
+        acks, answers = produce.acks, []
+        for one in produce.partitions:
+            answers.append(self._append(one, one.records, acks, guards, unknown_epochs, pending, late))
+        return answers
 
     async def _append_late(
         self, produce: Produce, guards: Guards, answers: list[Produced], pending: _Pending, late: _Late

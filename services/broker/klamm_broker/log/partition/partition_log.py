@@ -281,7 +281,9 @@ class PartitionLog:
     def _append_checked(self, batches: list[CheckedBatch], leader_epoch: int, now_ms: int) -> AppendResult:
         record_set = with_offsets(batches, self.log_end_offset, leader_epoch)
         self._append(record_set, now_ms)
-        self._note_aborted(self.producers.note_appended(batches, base_offset=record_set.base_offset, now_ms=now_ms))
+        aborted = self.producers.note_appended(batches, base_offset=record_set.base_offset, now_ms=now_ms)
+        if aborted:
+            self._note_aborted(aborted)
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, record_set.base_offset)
         stamped = self.segments.config.message_timestamp_type == LOG_APPEND_TIME

@@ -117,7 +117,8 @@ class LogProducers:
         Returns the transactions that they aborted."""
         aborted: list[AbortedTransaction] = []
         for batch in batches:
-            self._note(batch, base_offset, now_ms, aborted)
+            if batch.header.producer_id >= 0:
+                self._note(batch, base_offset, now_ms, aborted)
             base_offset += batch.header.last_offset_delta + 1
         return aborted
 
@@ -125,13 +126,12 @@ class LogProducers:
         """Notes batches that were written as the leader sent them, with their offsets. Returns as `note_appended`."""
         aborted: list[AbortedTransaction] = []
         for batch in batches:
-            self._note(batch, batch.header.base_offset, now_ms, aborted)
+            if batch.header.producer_id >= 0:
+                self._note(batch, batch.header.base_offset, now_ms, aborted)
         return aborted
 
     def _note(self, batch: CheckedBatch, base_offset: int, now_ms: int, aborted: list[AbortedTransaction]) -> None:
         header = batch.header
-        if header.producer_id < 0:
-            return
         if not header.attributes & (TRANSACTIONAL_MASK | CONTROL_MASK):
             self._states.note(header, base_offset=base_offset, now_ms=now_ms)
             return
