@@ -86,8 +86,7 @@ class LoopThread:
             self._take_back(held_count)
 
     def _take_back(self, held_count: int) -> None:
-        """Acquires `lock` again `held_count` times. If a signal handler raises an exception meanwhile, raises it at the
-        end."""
+        """Acquires `lock` `held_count` times. Raises the exception of a signal handler only after that."""
         interrupt: BaseException | None = None
         while held_count:
             try:
