@@ -41,12 +41,15 @@ class ScramMechanism(Enum):
     @classmethod
     def of_number(cls, number: int) -> ScramMechanism | None:
         """Returns the mechanism with Kafka's number, or None if there is none."""
-        return next((each for each in cls if each.number == number), None)
+        return _BY_NUMBER.get(number)
 
     @classmethod
     def of_name(cls, name: str) -> ScramMechanism | None:
         """Returns the mechanism with that name, or None if there is none."""
         return next((each for each in cls if each.mechanism_name == name), None)
+
+
+_BY_NUMBER = {mechanism.number: mechanism for mechanism in ScramMechanism}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, Partiti
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.event_queue import QueueFullError
+from klamm_server.runtime.loop_slices import each_in_turns
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class FetchRpc:
         await end_long_turn(found.answers)
         self._memory.take_anyway(found.size_bytes)
         context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
-        return encode_framed(self._header(found, found.answers, caller), records)
+        return encode_framed(await self._header(found, found.answers, caller), records)
 
     async def fetch_stream(self, request: FetchRequest, context: CallContext) -> AsyncIterator[bytes]:
         with self._place(context.peer()):
@@ -98,7 +99,7 @@ class FetchRpc:
             found, records = await _charged(self._handler.next(query), caller)
             await end_long_turn(found.answers)
             answers = [one for one in found.answers if one.records_bytes or _ends_reading(one)]
-            header = self._header(found, answers, caller)
+            header = await self._header(found, answers, caller)
             message = encode_framed(header, records)
             query.cursors = _advanced(query.cursors, found, records)
             self._memory.take_anyway(found.size_bytes)
@@ -112,12 +113,12 @@ class FetchRpc:
     def _caller(self, request: FetchRequest) -> ThrottledCaller | None:
         return self._throttle.caller_about((one.topic for one in request.partitions), request.client_id)
 
-    def _header(
+    async def _header(
         self, found: LocatedFetch, answers: Sequence[PartitionAnswer], caller: ThrottledCaller | None
     ) -> FetchHeader:
         """Returns the header of an answer, and charges the caller for its records."""
         nodes = leader_nodes(self._brokers, answers) if found.errors else ()
-        header = FetchHeader(partitions=map(_on_the_wire, answers), node_endpoints=nodes)
+        header = FetchHeader(partitions=await each_in_turns(_on_the_wire, answers), node_endpoints=nodes)
         if caller is not None:
             header.throttle_time_ms = caller.charge_bytes(CONSUMER_BYTE_RATE, found.size_bytes)
         return header

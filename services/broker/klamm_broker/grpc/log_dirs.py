@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from klamm.wire.v1 import broker_pb2 as pb
 from klamm_broker.grpc.named_topics import named_topics
-from klamm_broker.handlers.log_dirs import LogDirsHandler, ReplicaMove
+from klamm_broker.handlers.log_dirs import LogDirsHandler, ReplicaMove, StartedMove
+from klamm_server.runtime.loop_slices import each_in_turns
 
 
 class LogDirsRpc:
@@ -36,4 +37,8 @@ class LogDirsRpc:
         started = await self._handler.alter_replica_log_dirs(
             ReplicaMove(one.topic, one.partition, one.path) for one in request.replicas
         )
-        return pb.AlterReplicaLogDirsResponse(results=[pb.AlteredReplicaLogDir(**one._asdict()) for one in started])
+        return pb.AlterReplicaLogDirsResponse(results=await each_in_turns(_altered, started))
+
+
+def _altered(one: StartedMove) -> pb.AlteredReplicaLogDir:
+    return pb.AlteredReplicaLogDir(**one._asdict())

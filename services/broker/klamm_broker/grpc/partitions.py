@@ -3,15 +3,14 @@ DeleteRecords, DescribeProducers."""
 
 from __future__ import annotations
 
-from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.calls import CallContext
 from klamm.wire.v1 import broker_pb2 as pb
 from klamm_broker.grpc.client_hosts import client_host
 from klamm_broker.handlers.delete_records import DeletedRecords, DeleteRecordsHandler, RecordDeletion
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
-from klamm_broker.handlers.list_offsets import ListOffsetsHandler, OffsetQuery
-from klamm_broker.handlers.offset_for_leader_epoch import EpochQuery, OffsetForLeaderEpochHandler
+from klamm_broker.handlers.list_offsets import ListedOffset, ListOffsetsHandler, OffsetQuery
+from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQuery, OffsetForLeaderEpochHandler
 from klamm_server.runtime.loop_slices import each_in_turns
 
 
@@ -38,7 +37,7 @@ class PartitionsRpc:
         listed = await self._offsets.finish(
             self._offsets.list_offsets(queries, isolation_level=request.isolation_level)
         )
-        return pb.ListOffsetsResponse(partitions=[_listed(*one) for one in listed])
+        return pb.ListOffsetsResponse(partitions=await each_in_turns(_listed, listed))
 
     async def offset_for_leader_epoch(
         self, request: pb.OffsetForLeaderEpochRequest, context: object
@@ -47,7 +46,7 @@ class PartitionsRpc:
             EpochQuery(one.topic, one.partition, one.current_leader_epoch, one.leader_epoch)
             for one in request.partitions
         )
-        return pb.OffsetForLeaderEpochResponse(partitions=[pb.EpochEnd(**one._asdict()) for one in ends])
+        return pb.OffsetForLeaderEpochResponse(partitions=await each_in_turns(_epoch_end, ends))
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, context: CallContext) -> pb.DeleteRecordsResponse:
         deletions = [RecordDeletion(one.topic, one.partition, one.before_offset) for one in request.partitions]
@@ -62,20 +61,12 @@ class PartitionsRpc:
         described = self._producers.describe_producers(
             TopicPartition(one.topic, number) for one in request.topics for number in one.partitions
         )
-        return pb.DescribeProducersResponse(partitions=map(_producers, described))
+        return pb.DescribeProducersResponse(partitions=await each_in_turns(_producers, described))
 
 
-def _listed(
-    topic: str,
-    partition: int,
-    error_code: ErrorCode,
-    error_message: str,
-    offset: int,
-    timestamp_ms: int,
-    leader_epoch: int,
-) -> pb.ListedOffset:
-    """Takes the fields of a ListedOffset in their order, because that is fast. One request may need thousands of
-    them."""
+def _listed(one: ListedOffset) -> pb.ListedOffset:
+    # One request may need thousands of them, and unpacking is fast.
+    topic, partition, error_code, error_message, offset, timestamp_ms, leader_epoch = one
     return pb.ListedOffset(
         topic=topic,
         partition=partition,
@@ -85,6 +76,10 @@ def _listed(
         timestamp_ms=timestamp_ms,
         leader_epoch=leader_epoch,
     )
+
+
+def _epoch_end(one: EpochEndOffset) -> pb.EpochEnd:
+    return pb.EpochEnd(**one._asdict())
 
 
 def _deleted(one: DeletedRecords) -> pb.DeletedRecords:

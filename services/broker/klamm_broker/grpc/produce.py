@@ -21,6 +21,7 @@ from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.rpc.item_limits import check_items
 from klamm_server.runtime.charged import charged
+from klamm_server.runtime.loop_slices import each_in_turns
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
@@ -47,7 +48,7 @@ class ProduceRpc:
                 await caller.wait_turn(PRODUCER_BYTE_RATE, len(request))
             self._memory.take(len(request))
         except BrokerError as error:
-            return self._response(self._handler.refuse(produce, error))
+            return await self._response(self._handler.refuse(produce, error))
         try:
             return await self._respond(produce, caller, len(request))
         finally:
@@ -80,15 +81,16 @@ class ProduceRpc:
         return response
 
     async def _served(self, produce: Produce) -> ProduceResponse:
+        await end_long_turn(produce.partitions)
         answers = self._handler.serve(produce)
         if not isinstance(answers, list):
             answers = await answers
         await end_long_turn(answers)
-        return self._response(answers)
+        return await self._response(answers)
 
-    def _response(self, answers: Sequence[Produced]) -> ProduceResponse:
+    async def _response(self, answers: Sequence[Produced]) -> ProduceResponse:
         return ProduceResponse(
-            partitions=[_encode(answer) for answer in answers],
+            partitions=await each_in_turns(_encode, answers),
             node_endpoints=leader_nodes(self._brokers, answers),
         )
 

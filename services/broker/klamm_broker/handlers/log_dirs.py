@@ -3,6 +3,7 @@ between directories."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from klamm_broker.io import metrics
 from klamm_broker.log.dirs.log_dir_description import ReplicaOnDisk
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.maintenance.log_dir_moves import LogDirMoves
+from klamm_server.runtime.loop_slices import ITEMS_PER_TURN
 from klamm_server.security.audit.events import Activity
 from klamm_server.security.session import require_audit
 
@@ -86,7 +88,12 @@ class LogDirsHandler:
     async def alter_replica_log_dirs(self, moves: Iterable[ReplicaMove]) -> list[StartedMove]:
         """Starts the moves one after another, and returns one answer per move. A move is answered when its copy has
         begun."""
-        started = [await self._alter(one) for one in moves]
+        started = []
+        for number, one in enumerate(moves, 1):
+            started.append(await self._alter(one))
+            if not number % ITEMS_PER_TURN:
+                # A move that is refused does not let other work run.
+                await asyncio.sleep(0)
         tell_changes("AlterReplicaLogDirs", Activity.UPDATE, started)
         return started
 

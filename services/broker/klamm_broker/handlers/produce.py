@@ -2,9 +2,10 @@
 
 Kafka's `KafkaApis.handleProduceRequest`. Each partition has its own result, which does not affect the other partitions.
 The protocol layers refuse malformed requests before they call this handler. The broker appends immediately, on the
-event loop. Three kinds of produce wait before the append. A transaction's first write to a partition waits for the
-coordinator. If the client already knows of an election that this broker does not know, its produce waits for the
-broker's metadata. Records that are too many to be checked on the event loop are checked on a thread (`late_checks`).
+event loop. Appends to many partitions take several turns of it. Three kinds of produce wait before the append. A
+transaction's first write to a partition waits for the coordinator. If the client already knows of an election that this
+broker does not know, its produce waits for the broker's metadata. Records that are too many to be checked on the event
+loop are checked on a thread (`late_checks`).
 
 With acks=0, only partitions that failed have an answer. A Kafka client cannot get it, so the listener closes the
 connection (`kafka/produce.py`). A gRPC client gets it.
@@ -32,6 +33,7 @@ from klamm_broker.handlers.leader_hints import HINTED
 from klamm_broker.handlers.parkers import ClientHost, parker_of, unknown_host
 from klamm_broker.handlers.topic_rights import refused_topics
 from klamm_broker.handlers.transaction_guards import Guards, TransactionGuards
+from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.io import metrics
 from klamm_broker.log.partition.partition_log import AppendResult, ShardWriter
 from klamm_broker.log.segment.check_budget import TURN_NS, CheckBudget, OverBudgetError
@@ -140,7 +142,7 @@ class ProduceHandler:
         if produce.acks not in _ACKS:
             error = ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={produce.acks}; expected -1, 0 or 1")
             answers = self.refuse(produce, error)
-        elif produce.transactional_id or self._awaited(produce):
+        elif produce.transactional_id or len(produce.partitions) > TURN_PARTITIONS_MAX or self._awaited(produce):
             answers = self._serve_in_time(produce)
         else:
             answers = self._append_all(produce, {}, _NO_PARTITIONS)
@@ -177,6 +179,8 @@ class ProduceHandler:
     async def _serve_in_time(self, produce: Produce) -> list[Produced]:
         unknown_epochs = await self._await_elections(produce)
         guards = await self._guards_of(produce) if produce.transactional_id else {}
+        if len(produce.partitions) > TURN_PARTITIONS_MAX:
+            return await self._append_in_turns(produce, guards, unknown_epochs)
         answers = self._append_all(produce, guards, unknown_epochs)
         return answers if isinstance(answers, list) else await answers
 
@@ -211,35 +215,51 @@ class ProduceHandler:
     ) -> list[Produced] | AnswersInTime:
         pending: _Pending = {}
         late: _Late = {}
-        self._budget.left_ns = TURN_NS
         if tracing.is_on():
             with tracing.span("append"):
-                answers = self._append_each(produce, guards, unknown_epochs, pending, late)
+                answers = self._append_each(produce.partitions, produce.acks, guards, unknown_epochs, pending, late)
         else:
-            answers = self._append_each(produce, guards, unknown_epochs, pending, late)
+            answers = self._append_each(produce.partitions, produce.acks, guards, unknown_epochs, pending, late)
         if late:
             return self._append_late(produce, guards, answers, pending, late)
         if produce.acks == ACKS_NONE:
             return _failures(answers)
         return self._await_replicas(answers, pending, produce) if pending else answers
 
+    async def _append_in_turns(
+        self, produce: Produce, guards: Guards, unknown_epochs: Set[TopicPartition]
+    ) -> list[Produced]:
+        """Appends to many partitions in several turns of the event loop."""
+        answers: list[Produced] = []
+        pending: _Pending = {}
+        late: _Late = {}
+        with tracing.span("append"):
+            for first in range(0, len(produce.partitions), TURN_PARTITIONS_MAX):
+                part = produce.partitions[first : first + TURN_PARTITIONS_MAX]
+                answers += self._append_each(part, produce.acks, guards, unknown_epochs, pending, late)
+                await asyncio.sleep(0)
+        return await self._append_late(produce, guards, answers, pending, late)
+
     def _append_each(
         self,
-        produce: Produce,
+        partitions: Sequence[PartitionRecords],
+        acks: int,
         guards: Guards,
         unknown_epochs: Set[TopicPartition],
         pending: _Pending,
         late: _Late,
     ) -> list[Produced]:
-        acks, answers = produce.acks, []
-        for one in produce.partitions:
+        self._budget.left_ns = TURN_NS
+        answers = []
+        for one in partitions:
             answers.append(self._append(one, one.records, acks, guards, unknown_epochs, pending, late))
         return answers
 
     async def _append_late(
         self, produce: Produce, guards: Guards, answers: list[Produced], pending: _Pending, late: _Late
     ) -> list[Produced]:
-        """Appends the record sets that are being checked on a thread, in the order in which the checks end."""
+        """Appends the record sets that are being checked on a thread, in the order in which the checks end. Returns the
+        final answers."""
         for number, one in enumerate(produce.partitions):
             if (checking := late.get(one.topic_partition)) is None:
                 continue

@@ -33,7 +33,10 @@ async def describe_topic_partitions(request: Request, wanted: Any, cluster: Seen
     unreachable = cluster.unreachable()
     left = max(1, min(wanted.response_partition_limit, PAGE_PARTITIONS_MAX))
     topics: list[Fields] = []
-    for number, name in enumerate(sorted(name for name in names if name >= first_topic), 1):
+    await asyncio.sleep(0)
+    wanted_names = sorted(name for name in names if name >= first_topic)
+    await asyncio.sleep(0)
+    for number, name in enumerate(wanted_names, 1):
         if not number % ITEMS_PER_TURN:
             await asyncio.sleep(0)
         start = max(0, first_partition) if name == first_topic else 0

@@ -127,6 +127,7 @@ class MetadataPublisher:
             self._replicas.apply(replica, state)
         self._on_applied()
         self._apply_configs(old, new)
+        await asyncio.sleep(0)
         await self._delete_logs(gone)
         missing = self._without_unreadable(missing, old)
         await self._open_logs([one.log for one in missing])

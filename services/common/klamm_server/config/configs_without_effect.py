@@ -286,6 +286,7 @@ group.consumer.heartbeat.interval.ms int 5000
 group.consumer.max.heartbeat.interval.ms int 15000
 group.consumer.max.session.timeout.ms int 60000
 group.consumer.max.size int 2147483647
+group.consumer.migration.policy string bidirectional
 group.consumer.min.heartbeat.interval.ms int 5000
 group.consumer.min.session.timeout.ms int 45000
 group.consumer.session.timeout.ms int 45000

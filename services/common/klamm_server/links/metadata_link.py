@@ -120,7 +120,10 @@ class MetadataLink:
                 snapshot_start_ms = self._clock.monotonic_ms()
             if snapshot is None:
                 self._check_continues(batch)
-                await self._publish(replay(self._image, batch.records, batch.end_index))
+                image = replay(self._image, batch.records, batch.end_index)
+                # Replaying and publishing a large change take long, so other work may run in between.
+                await asyncio.sleep(0)
+                await self._publish(image)
                 continue
             snapshot.apply(batch.records)
             if batch.snapshot_end:

@@ -26,6 +26,8 @@ from klamm_server.metadata.image_records import credential_record
 from klamm_server.metadata.users import described_users
 
 _Change = ScramCredentialDeletion | ScramCredentialUpsertion
+_Outcome = MetadataRecord | Refusal
+"""The record of a user's change, or why there is none."""
 
 
 def handle_alter_user_scram_credentials(
@@ -35,7 +37,7 @@ def handle_alter_user_scram_credentials(
     credential."""
     asked: list[_Change] = [*request.deletions]
     asked += request.upsertions
-    outcomes: dict[str, MetadataRecord | Refusal] = {}
+    outcomes: dict[str, _Outcome] = {}
     for change in asked:
         before = outcomes.get(change.name)
         if not isinstance(before, Refusal):
@@ -70,48 +72,40 @@ def describe_user_scram_credentials(
     )
 
 
-def _outcome(change: _Change, image: MetadataImage) -> MetadataRecord | Refusal:
-    try:
-        return _record(change, image)
-    except Refusal as refusal:
-        return refusal
-
-
 def _twice() -> Refusal:
     return Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
-def _result(name: str, outcome: MetadataRecord | Refusal) -> NamedResult:
+def _result(name: str, outcome: _Outcome) -> NamedResult:
     if isinstance(outcome, Refusal):
         return NamedResult(name=name, error_code=outcome.code, error_message=outcome.message)
     return NamedResult(name=name)
 
 
-def _record(change: _Change, image: MetadataImage) -> MetadataRecord:
-    """Returns the record of one change. Raises Refusal if the change is invalid."""
+def _outcome(change: _Change, image: MetadataImage) -> _Outcome:
+    # A request may have thousands of changes, and each raised exception would keep its frames alive.
     if not change.name:
-        raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     mechanism = ScramMechanism.of_number(change.mechanism)
     if mechanism is None:
-        raise Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        return Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     key = change.name, mechanism
     if isinstance(change, ScramCredentialUpsertion):
-        _check(change)
+        if problem := _problem(change):
+            return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
         return credential_record(key, credential_of(mechanism, change.salted_password, change.salt, change.iterations))
     if key not in image.scram_credentials:
-        raise Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+        return Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
     return MetadataRecord(
         remove_user_scram_credential=RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
     )
 
 
-def _check(change: ScramCredentialUpsertion) -> None:
-    problem = None
+def _problem(change: ScramCredentialUpsertion) -> str:
     if change.iterations < MIN_ITERATIONS:
-        problem = "Too few iterations"
-    elif change.iterations > MAX_ITERATIONS:
-        problem = "Too many iterations"
-    elif not change.salt or not change.salted_password:
-        problem = "Neither the salt nor the salted password may be empty"
-    if problem is not None:
-        raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
+        return "Too few iterations"
+    if change.iterations > MAX_ITERATIONS:
+        return "Too many iterations"
+    if not change.salt or not change.salted_password:
+        return "Neither the salt nor the salted password may be empty"
+    return ""

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
 from klamm.records.compression import CompressionType
 from klamm.records.encoder import encode_batch
-from klamm_broker.handlers.produce import (
-    Produced,
-)
+from klamm_broker.handlers.produce import PartitionRecords, Produce, Produced
+from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.log.log_config import LOG_APPEND_TIME
 from klamm_server.metadata.entities import NO_LEADER
-from tests.support.led_partition import OTHER, LedPartition, led_by
+from tests.support.led_partition import NAME, OTHER, LedPartition, led_by
 
 
 async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> Produced:
@@ -45,6 +45,34 @@ def test_a_produce_whose_partition_has_no_leader_is_answered_without_a_leader(tm
     answer = asyncio.run(produce_while_the_leader_becomes(NO_LEADER, tmp_path))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader, answer.current_leader_epoch) == (-1, -1)
+
+
+async def produce_to_many_partitions(tmp_path: Path) -> tuple[list[Produced], int, int]:
+    """Sends one record to a partition that this broker leads, after thousands that it does not have. Returns the
+    answers, the turns of the event loop that they took, and the log's end offset."""
+    broker = LedPartition(tmp_path)
+    batch = memoryview(few())
+    elsewhere = [PartitionRecords(TopicPartition("elsewhere", number), batch) for number in range(PARTITIONS)]
+    answering = broker.handler.serve(Produce(1, 60_000, "", [*elsewhere, PartitionRecords(NAME, batch)]))
+    assert not isinstance(answering, list)
+    turns = 0
+    task = asyncio.create_task(answering)
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    broker.close()
+    return task.result(), turns, broker.partition.log.log_end_offset
+
+
+PARTITIONS = 5 * TURN_PARTITIONS_MAX
+
+
+def test_a_produce_to_many_partitions_lets_other_work_run_in_between(tmp_path: Path) -> None:
+    answers, turns, end_offset = asyncio.run(produce_to_many_partitions(tmp_path))
+    assert turns >= PARTITIONS / TURN_PARTITIONS_MAX
+    assert {one.error_code for one in answers[:-1]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [one.topic_partition.partition for one in answers[:-1]] == list(range(PARTITIONS))
+    assert (answers[-1].topic_partition, answers[-1].base_offset, end_offset) == (NAME, 0, 1)
 
 
 MANY = 100_000
