@@ -34,7 +34,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import uvloop
 from grpc import aio
@@ -63,7 +63,7 @@ class Kind(NamedTuple):
     """The way in which a topic is written to."""
 
     name: str
-    acks: int
+    acks: Literal[-1, 1]
     replication_factor: int
 
     @property

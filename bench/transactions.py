@@ -26,8 +26,8 @@ TOPIC = "bench-transactions"
 def throughput(server: Server, options: argparse.Namespace, interval_ms: int | None) -> tuple[float, float, float]:
     """(records/s, CPU s of client and server per million records, commits)."""
     values = [os.urandom(options.bytes) for _ in range(100)]
-    transactional = {} if interval_ms is None else {"transactional_id": "bench"}
-    with Producer(bootstrap_servers=server.bootstrap, **transactional) as producer:
+    transactional_id = None if interval_ms is None else "bench"
+    with Producer(bootstrap_servers=server.bootstrap, transactional_id=transactional_id) as producer:
         if interval_ms is not None:
             producer.init_transactions()
             producer.begin_transaction()

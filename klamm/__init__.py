@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from klamm.admin import Admin, AsyncAdmin, NewTopic
     from klamm.batches import PreparedPart
     from klamm.consumer import AsyncConsumer, Consumer, ConsumerRecord
-    from klamm.errors import KlammError
+    from klamm.errors import KlammError, SerializationError
     from klamm.ledger_ids import LedgerId
     from klamm.model import TopicPartition
     from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
@@ -42,6 +42,7 @@ _MODULES: Final = {
     "Producer": "klamm.producer",
     "ProducerRecord": "klamm.producer",
     "RecordMetadata": "klamm.producer",
+    "SerializationError": "klamm.errors",
     "TopicPartition": "klamm.model",
 }
 
@@ -62,6 +63,7 @@ __all__ = [
     "Producer",
     "ProducerRecord",
     "RecordMetadata",
+    "SerializationError",
     "TopicPartition",
     "__version__",
 ]

@@ -65,6 +65,7 @@ class ClientConfig(ClientSecurity):
         (f"localhost:{DEFAULT_PORT}",),
         parse_servers,
         type=ConfigType.LIST,
+        accepts="str | Sequence[str]",
         doc="The brokers that the client contacts first, as host:port. One live broker is enough.",
     )
     client_id: str = text("klamm", doc="Names this client in the servers' logs and quotas.")
@@ -103,6 +104,12 @@ class ClientConfig(ClientSecurity):
     def parse(cls, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> Self:
         """Returns the configuration for the given settings. The module's docstring explains the arguments. Raises
         ConfigError."""
+        if config is not None and not isinstance(config, Mapping):
+            raise ConfigError(
+                f"{config!r} is not a mapping of settings; write bootstrap_servers={config!r}"
+                if isinstance(config, str)
+                else f"{config!r} is not a mapping of settings, such as {{'bootstrap.servers': 'localhost:9094'}}"
+            )
         known = definitions(cls)
         given: dict[str, Any] = {}
         for name, value in [*(config or {}).items(), *overrides.items()]:
@@ -131,6 +138,11 @@ class ClientConfig(ClientSecurity):
                 f"retry.backoff.max.ms={self.retry_backoff_max_ms} must be at least"
                 f" retry.backoff.ms={self.retry_backoff_ms}"
             )
+
+    def named(self, client: str, *details: str) -> str:
+        """Returns the text for the `repr` of a client with these settings."""
+        servers = ",".join(self.bootstrap_servers)
+        return f"<{' '.join([client, f'client.id={self.client_id}', f'bootstrap.servers={servers}', *details])}>"
 
     def as_mapping(self) -> dict[str, Any]:
         """Returns the effective configuration by dotted names."""

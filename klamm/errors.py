@@ -52,6 +52,10 @@ class BufferExhaustedError(KlammError):
     retriable = True
 
 
+class SerializationError(KlammError, TypeError):
+    """A key, value or header is not bytes, and no serializer made it so."""
+
+
 class DeliveryTimeoutError(KlammError):
     """A record was not acknowledged within `delivery.timeout.ms`; whether it was written is unknown."""
 

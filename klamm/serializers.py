@@ -9,10 +9,12 @@ import json
 import struct
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 Serializer = Callable[[Any], bytes]
 Deserializer = Callable[[bytes], Any]
+SerdeName = Literal["bytes", "string", "short", "int", "long", "float", "double", "json", "uuid"]
+"""The names of the serializers and deserializers."""
 
 
 def _bytes_only(value: Any) -> bytes:

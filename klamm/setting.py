@@ -72,6 +72,8 @@ class Validator(NamedTuple):
 
     expected: str
     accepts: Callable[[Any], bool]
+    options: tuple[str, ...] = ()
+    """The only valid texts, if there are few."""
 
 
 def at_least(minimum: float) -> Validator:
@@ -87,7 +89,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 def one_of(*allowed: str) -> Validator:
     """Returns a validator for one of the `allowed` strings."""
-    return Validator(expected=f"one of {', '.join(allowed)}", accepts=lambda value: value in allowed)
+    return Validator(expected=f"one of {', '.join(allowed)}", accepts=lambda value: value in allowed, options=allowed)
 
 
 def list_of(*allowed: str) -> Validator:
@@ -128,6 +130,8 @@ class Setting(NamedTuple):
     """The SASL mechanisms for which a listener may have its own value."""
     shown: str = ""
     """The default as shown to users, if it is not the default's text."""
+    accepts: str = ""
+    """The Python type of a user's value, if `convert` decides. `tools.setting_types` writes it for type checkers."""
     synonyms: tuple[Synonym, ...] = ()
     """The broker settings that a topic setting falls back to. The first one that is set applies."""
 
@@ -265,11 +269,13 @@ def custom(
     *,
     doc: str,
     type: ConfigType = ConfigType.CLASS,
+    accepts: str = "",
     **details: Unpack[_Details],
 ) -> _Any:
     """Declares a setting with any value that `convert` accepts. `convert` raises ValueError that names the expected
     values."""
-    field: _Any = _declared(Setting(type=type, default=default, documentation=doc, convert=convert, **details))
+    declared = Setting(type=type, default=default, documentation=doc, convert=convert, accepts=accepts, **details)
+    field: _Any = _declared(declared)
     return field
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from klamm.admin import decode
 from klamm.admin.async_acls import AclOperations
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         TopicPartitionReplica,
     )
     from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from klamm.setting_types import ClientSettings
     from klamm.wire.calls import Unary
 
 VoterRequestT = TypeVar("VoterRequestT", controller_pb2.AddRaftVoterRequest, controller_pb2.RemoveRaftVoterRequest)
@@ -67,8 +68,8 @@ class AsyncAdmin(
     errors. If a server refuses a call, the method raises the exception of the error code (klamm.errors). If several
     items fail, the method raises the first error, and its notes (`__notes__`) name the others."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
-        self._client = KlammClient(ClientConfig.parse(config, **overrides))
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ClientSettings]) -> None:
+        self._client = KlammClient(ClientConfig.parse(config, **settings))
         self._calls = AdminCalls(self._client)
 
     # --- topics
@@ -517,6 +518,9 @@ class AsyncAdmin(
     async def close(self) -> None:
         """Closes the connections. Calls under way raise NetworkError."""
         await self._client.close()
+
+    def __repr__(self) -> str:
+        return self._client.config.named("AsyncAdmin")
 
     async def __aenter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from klamm.admin.async_admin import AsyncAdmin
 from klamm.admin.async_transactions import MAX_TRANSACTION_TIMEOUT_MS
@@ -51,15 +51,16 @@ if TYPE_CHECKING:
     from klamm.ledger_ids import LedgerId
     from klamm.model import TopicPartition
     from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from klamm.setting_types import ClientSettings
 
 
 @documented_by(AsyncAdmin)
 class Admin:
     """The synchronous Admin. Its methods are those of AsyncAdmin, but wait for the result. Any thread may call them."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ClientSettings]) -> None:
         self._run = LoopThread.shared().run
-        self._async = self._run(_create, config, overrides)
+        self._async = self._run(_create, config, settings)
 
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
@@ -414,6 +415,9 @@ class Admin:
     def close(self) -> None:
         self._run(self._async.close)
 
+    def __repr__(self) -> str:
+        return repr(self._async).replace("AsyncAdmin", "Admin", 1)
+
     def __enter__(self) -> Self:
         return self
 
@@ -423,5 +427,5 @@ class Admin:
         self.close()
 
 
-async def _create(config: Mapping[str, Any] | None, overrides: dict[str, Any]) -> AsyncAdmin:
-    return AsyncAdmin(config, **overrides)
+async def _create(config: Mapping[str, Any] | None, settings: ClientSettings) -> AsyncAdmin:
+    return AsyncAdmin(config, **settings)

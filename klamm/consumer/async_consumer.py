@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import CommitCallback
@@ -28,6 +28,10 @@ from klamm.model import (
     topic_name_problem,
 )
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, to_commit
+from klamm.type_variables import KeyT, ValueT
+
+if TYPE_CHECKING:
+    from klamm.consumer.setting_types import ConsumerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ CLOSE_TIMEOUT_MS = 30_000
 _FOREVER_MS = 1e9
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[KeyT, ValueT]):
     """Reads records of topics. Create and use it on one running event loop.
 
     With enable.auto.commit, the end of an `async with` block commits all records that were returned. After an exception
@@ -52,8 +56,10 @@ class AsyncConsumer:
     A poll decompresses, decodes and deserializes whole batches (often 1 MiB) on the event loop, and other tasks wait
     meanwhile. If that is too long, use Consumer, which does this work in the caller's thread."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
-        self.core = ConsumerCore(ConsumerConfig.parse(config, **overrides), invoke=_invoke, deliver=_call)
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings[KeyT, ValueT]]
+    ) -> None:
+        self.core = ConsumerCore(ConsumerConfig.parse(config, **settings), invoke=_invoke, deliver=_call)
         self._start()
 
     @classmethod
@@ -139,7 +145,7 @@ class AsyncConsumer:
 
     # --- records
 
-    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records[KeyT, ValueT]:
         """Returns available records. If there are none, waits up to `timeout_ms` for the first records. Returns at most
         `max_records` records, by default `max.poll.records`.
 
@@ -162,11 +168,11 @@ class AsyncConsumer:
                 if records or self._loop.time() >= deadline_s:
                     return core.intercept(records)
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[KeyT, ValueT]]:
         self._require_open()
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[KeyT, ValueT]:
         """Returns the next record. Ends the iteration after `consumer.timeout.ms` without a record, or when the
         consumer is closed. The positions follow the records that the loop has received."""
         record = self.iteration.next()
@@ -343,6 +349,9 @@ class AsyncConsumer:
         self._home.check()
         self.iteration.abandon()
         await self.core.close(timeout_ms, leave_static=bool(leave))
+
+    def __repr__(self) -> str:
+        return self.core.named("AsyncConsumer")
 
     async def __aenter__(self) -> Self:
         return self

@@ -18,8 +18,9 @@ from klamm.offsets import OffsetAndMetadata
 from klamm.records import MAX_DECOMPRESSED_BYTES
 from klamm.serializers import Deserializer, parse_deserializer
 from klamm.setting import ConfigType, boolean, custom, integer, one_of, text
+from klamm.type_variables import KeyT, ValueT
 
-Records = dict[TopicPartition, list[ConsumerRecord]]
+Records = dict[TopicPartition, list[ConsumerRecord[KeyT, ValueT]]]
 """The result of a poll: the records by partition. Partitions without records are left out."""
 
 
@@ -104,12 +105,14 @@ class ConsumerConfig(ClientConfig):
         _assignors,
         type=ConfigType.LIST,
         shown="range,cooperative-sticky",
+        accepts="str | Sequence[str | Assignor]",
         doc="Names (range, roundrobin, sticky, cooperative-sticky) or Assignor objects, the preferred one first.",
     )
     auto_offset_reset: str = custom(
         "latest",
         parse_offset_reset,
         type=ConfigType.STRING,
+        accepts="str",
         doc="Where the consumer begins if there is no committed offset, or if its offset is out of"
         " range. earliest, latest, none (raises an error) or by_duration:PT1H (an hour ago)."
         " nearest is Klamm's own: the start of the log if records were deleted or nothing is"
@@ -118,6 +121,7 @@ class ConsumerConfig(ClientConfig):
     on_position_reset: Callable[[PositionReset], object] | None = custom(
         None,
         _callback,
+        accepts="Callable[[PositionReset], object]",
         doc="A function that poll calls with a PositionReset when the log no longer has the consumer's"
         " position. poll calls it before it returns records of the new position. An AsyncConsumer"
         " awaits it. If it raises an exception, poll raises the same. Klamm's own setting; Kafka"
@@ -167,7 +171,7 @@ class ConsumerConfig(ClientConfig):
     isolation_level: str = text(
         "read_uncommitted",
         valid=one_of("read_uncommitted", "read_committed"),
-        doc="With read_committed, the consumer does not return records of transactions that are open or were aborted.",
+        doc="A consumer with read_committed does not return records of transactions that are open or were aborted.",
     )
     allow_auto_create_topics: bool = boolean(
         True,
@@ -177,14 +181,22 @@ class ConsumerConfig(ClientConfig):
     key_deserializer: Deserializer | None = custom(
         None,
         parse_deserializer,
+        accepts="Callable[[bytes], KeyT] | SerdeName",
         doc="A function, or a name from klamm.serializers. It is not called for null keys. Without one,"
         " keys are bytes.",
     )
     value_deserializer: Deserializer | None = custom(
-        None, parse_deserializer, doc="The same as key.deserializer, for values."
+        None,
+        parse_deserializer,
+        accepts="Callable[[bytes], ValueT] | SerdeName",
+        doc="The same as key.deserializer, for values.",
     )
     interceptor_classes: tuple[ConsumerInterceptor, ...] = custom(
-        (), _interceptors, type=ConfigType.LIST, doc="ConsumerInterceptor objects, called in order."
+        (),
+        _interceptors,
+        type=ConfigType.LIST,
+        accepts="Iterable[ConsumerInterceptor]",
+        doc="ConsumerInterceptor objects, called in order.",
     )
     consumer_timeout_ms: int | None = integer(
         None, doc="Iteration ends if no record arrives for this long. Without it, iteration never ends."

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 from klamm.model import TopicPartition
 from klamm.records import Headers, TimestampType
+from klamm.type_variables import KeyT, ValueT
 
 
-class ConsumerRecord(NamedTuple):
-    """One record of a topic-partition. A tuple, because millions of them are made."""
+class ConsumerRecord(NamedTuple, Generic[KeyT, ValueT]):
+    """One record of a topic-partition. A tuple, because millions of them are made.
+
+    topic, partition, offset: the record's place. An offset is a record's number in its partition.
+    timestamp: milliseconds since the epoch. `timestamp_type` tells whether the producer or the broker set it.
+    key, value: as `key.deserializer` and `value.deserializer` return them, by default bytes. None for a null.
+    headers: pairs of a name and bytes (or None), in the producer's order.
+    leader_epoch: the epoch of the partition's leader that appended the record."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
     """Milliseconds since the epoch. `timestamp_type` tells which side set the time."""
-    key: Any
+    key: KeyT
     """The key as `key.deserializer` returns it, or None."""
-    value: Any
+    value: ValueT
     """The value as `value.deserializer` returns it, or None."""
     headers: Headers
     """Pairs of name and bytes (or None), in the producer's order."""

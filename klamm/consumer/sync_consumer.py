@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from klamm.consumer.async_consumer import CLOSE_TIMEOUT_MS, AsyncConsumer, limit_of
 from klamm.consumer.config import ConsumerConfig, Records
@@ -27,6 +27,10 @@ from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTim
 from klamm.threads.caller_thread import CallerThread
 from klamm.threads.facade import documented_by
 from klamm.threads.loop_thread import LoopThread
+from klamm.type_variables import KeyT, ValueT
+
+if TYPE_CHECKING:
+    from klamm.consumer.setting_types import ConsumerSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +38,7 @@ _LONGEST_WAIT_S = 1e6
 
 
 @documented_by(AsyncConsumer)
-class Consumer:
+class Consumer(Generic[KeyT, ValueT]):
     """Reads records of topics. Each method does the same as that of AsyncConsumer, but waits for the result.
 
     Two threads must not use a consumer at once, which raises ConcurrentAccessError. Only `wakeup` may be called from
@@ -44,8 +48,10 @@ class Consumer:
     commits only those that were surely processed: the records of earlier polls, or those before the last one of an
     iteration."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
-        parsed = ConsumerConfig.parse(config, **overrides)
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings[KeyT, ValueT]]
+    ) -> None:
+        parsed = ConsumerConfig.parse(config, **settings)
         self._turn = threading.RLock()
         self._due_callbacks: deque[Callable[[], object]] = deque()
         self._loop_thread = LoopThread.shared()
@@ -54,7 +60,7 @@ class Consumer:
         self._core = self._async.core
         self._iteration = self._async.iteration
 
-    async def _create(self, config: ConsumerConfig) -> AsyncConsumer:
+    async def _create(self, config: ConsumerConfig) -> AsyncConsumer[KeyT, ValueT]:
         return AsyncConsumer.with_user_code(config, invoke=self._caller.invoke, deliver=self._due_callbacks.append)
 
     # --- what to consume
@@ -82,7 +88,7 @@ class Consumer:
 
     # --- records
 
-    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records[KeyT, ValueT]:
         core = self._core
         limit = limit_of(core.config, max_records)
         with self._access():
@@ -100,11 +106,11 @@ class Consumer:
                 if records or time.monotonic() >= deadline_s:
                     return core.intercept(records)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[KeyT, ValueT]]:
         self._core.require_open()
         return self
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[KeyT, ValueT]:
         with self._access():
             record = self._iteration.next()
             idle_ms = self._core.config.consumer_timeout_ms
@@ -202,6 +208,9 @@ class Consumer:
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS, *, leave: bool | None = None) -> None:
         self._run(self._async.close, timeout_ms, leave=leave)
         self._run_callbacks()
+
+    def __repr__(self) -> str:
+        return self._core.named("Consumer")
 
     def __enter__(self) -> Self:
         return self

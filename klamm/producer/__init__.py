@@ -10,10 +10,10 @@ Producer | AsyncProducer   the facades; `intake` checks and serializes the argum
 
 from __future__ import annotations
 
+from klamm.errors import SerializationError
 from klamm.producer.async_producer import AsyncProducer
 from klamm.producer.config import ProducerConfig
 from klamm.producer.future import AsyncRecordFuture, RecordFuture
-from klamm.producer.intake import SerializationError
 from klamm.producer.interceptors import ProducerInterceptor
 from klamm.producer.producer import Producer
 from klamm.producer.record import ProducerRecord, RecordMetadata

@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 
 from klamm.batches import PreparedPart
 from klamm.home_loop import HomeLoop
@@ -21,20 +21,26 @@ from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord, RecordMetadata
 from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
+from klamm.type_variables import KeyT, ValueT
+
+if TYPE_CHECKING:
+    from klamm.producer.setting_types import ProducerSettings
 
 _YIELD_INTERVAL_MS: Final = 5
 """A caller that sends in a tight loop yields to the event loop at this interval, in ms. A shorter interval would
 make smaller requests."""
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[KeyT, ValueT]):
     """The Producer of one event loop: `async with AsyncProducer(...) as producer`. Create it on that loop.
 
     `send` returns as soon as the record is buffered. Await its result to wait for the acknowledgement."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings[KeyT, ValueT]]
+    ) -> None:
         self._home = HomeLoop("AsyncProducer")  # Raises here without a running loop, before anything is created.
-        self._config = ProducerConfig.parse(config, **overrides)
+        self._config = ProducerConfig.parse(config, **settings)
         self._intake = Intake(self._config)
         self._engine = ProducerEngine(
             self._config, threading.RLock(), on_due=self._wake, on_settled=self._notify_waiting
@@ -47,8 +53,8 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: ValueT | None = None,
+        key: KeyT | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -182,6 +188,9 @@ class AsyncProducer:
     def metrics(self) -> dict[str, float]:
         """Returns totals and averages since the start, under Kafka's metric names."""
         return self._engine.metrics()
+
+    def __repr__(self) -> str:
+        return self._engine.named("AsyncProducer")
 
     async def __aenter__(self) -> Self:
         return self

@@ -60,6 +60,7 @@ class ProducerConfig(ClientConfig):
         parse_acks,
         type=ConfigType.STRING,
         shown="all",
+        accepts="Literal['all', '1', '0', -1, 0, 1]",
         doc="How many replicas must have a record before it counts as sent: `all` (or -1) in-sync"
         " replicas, 1 (the leader) or 0. With 0, the broker answers only errors. The producer retries them, too.",
     )
@@ -84,6 +85,7 @@ class ProducerConfig(ClientConfig):
         _parse_compression,
         type=ConfigType.STRING,
         shown="none",
+        accepts="Literal['none', 'gzip', 'snappy', 'lz4', 'zstd']",
         doc="How batches are compressed: none, gzip, snappy, lz4 or zstd.",
     )
     compression_gzip_level: int = integer(
@@ -123,6 +125,7 @@ class ProducerConfig(ClientConfig):
         None,
         _parse_transactional_id,
         type=ConfigType.STRING,
+        accepts="str",
         doc="The name of the producer, which stays the same over restarts. The latest producer with"
         " this name fences the others, and the coordinator aborts their open transaction. With it,"
         " every record is part of a transaction.",
@@ -137,6 +140,7 @@ class ProducerConfig(ClientConfig):
     partitioner_class: str | PartitionFunction = custom(
         "default",
         _parse_partitioner,
+        accepts="Literal['default', 'round_robin', 'random'] | PartitionFunction",
         doc="`default` (hash of the key, else sticky), `round_robin`, `random`, or a function `(key,"
         " all_partitions, available_partitions) -> partition`.",
     )
@@ -147,13 +151,22 @@ class ProducerConfig(ClientConfig):
         " are any (KIP-1123).",
     )
     key_serializer: Serializer | None = custom(
-        None, parse_serializer, doc="A function, or a name from klamm.serializers. Without one, keys are bytes."
+        None,
+        parse_serializer,
+        accepts="Callable[[KeyT], bytes] | SerdeName",
+        doc="A function, or a name from klamm.serializers. Without one, keys are bytes.",
     )
-    value_serializer: Serializer | None = custom(None, parse_serializer, doc="The same as key.serializer, for values.")
+    value_serializer: Serializer | None = custom(
+        None,
+        parse_serializer,
+        accepts="Callable[[ValueT], bytes] | SerdeName",
+        doc="The same as key.serializer, for values.",
+    )
     interceptor_classes: tuple[ProducerInterceptor, ...] = custom(
         (),
         _parse_interceptors,
         type=ConfigType.LIST,
+        accepts="Iterable[ProducerInterceptor]",
         doc="ProducerInterceptor objects (not classes), called in this order.",
     )
 

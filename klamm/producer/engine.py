@@ -164,6 +164,11 @@ class ProducerEngine:
             raise IllegalStateError(f"the partitioner chose none of the {len(queues.queues)} of topic {topic!r}")
         return queue
 
+    def named(self, client: str) -> str:
+        """Returns the text for the producer's `repr`."""
+        transactional = [f"transactional.id={self.config.transactional_id}"] if self.config.transactional_id else []
+        return self.config.named(client, *transactional, *(["closed"] if self._closing is not None else []))
+
     async def close(self, timeout_s: float | None) -> None:
         """Closes the producer. Sends buffered records for at most `timeout_s` seconds; records that are unsent then
         fail."""

@@ -39,6 +39,10 @@ class RecordFuture:
             raise error
         return self._result.metadata(self._index, self._result.outcome_of(self._index))
 
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """The same as `result`, under the name that it has in kafka-python and Kafka's Java client."""
+        return self.result(timeout)
+
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Waits like `result`, and returns the record's error or None."""
         if not self._result.done:
@@ -50,6 +54,9 @@ class RecordFuture:
         known already."""
         calls = self._result.calls
         self._result.add_done_callback(lambda: calls.call(_DONE_CALLBACK, function, self))
+
+    def __repr__(self) -> str:
+        return f"<RecordFuture {self._result.describe(self._index)}>"
 
     def _wait(self, timeout: float | None) -> None:
         _refuse_in_callback()
@@ -116,6 +123,9 @@ class AsyncRecordFuture:
         """Calls `function(self)` when the outcome is known. Calls it at once if it is known already."""
         calls = self._result.calls
         self._result.add_done_callback(lambda: calls.call(_DONE_CALLBACK, function, self))
+
+    def __repr__(self) -> str:
+        return f"<AsyncRecordFuture {self._result.describe(self._index)}>"
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self._result.done:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, KlammError
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, SerializationError
 from klamm.model import topic_name_problem
 from klamm.producer.batch import RECORD_OVERHEAD_BYTES
 from klamm.producer.config import ProducerConfig
@@ -15,10 +15,6 @@ from klamm.serializers import Serializer
 
 INT64_MAX = (1 << 63) - 1
 Header = tuple[str, bytes | None]
-
-
-class SerializationError(KlammError, TypeError):
-    """A key, value or header is not bytes, and no serializer made it so."""
 
 
 class Intake:

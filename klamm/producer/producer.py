@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from klamm.batches import PreparedPart
 from klamm.errors import IllegalStateError
@@ -28,6 +28,10 @@ from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
 from klamm.records import PackedRecords, RawRecord
 from klamm.threads.loop_thread import LoopThread
+from klamm.type_variables import KeyT, ValueT
+
+if TYPE_CHECKING:
+    from klamm.producer.setting_types import ProducerSettings
 
 T = TypeVar("T")
 
@@ -44,7 +48,7 @@ def _disable_after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_disable_after_fork_in_child)
 
 
-class Producer:
+class Producer(Generic[KeyT, ValueT]):
     """Sends records to topics. It is thread-safe: one producer for all threads is faster than one for each thread.
 
     Create it with `Producer({"bootstrap.servers": "host:9094"})` or `Producer(bootstrap_servers="host:9094")`. Both
@@ -54,8 +58,10 @@ class Producer:
     A signal handler or a destructor may call any method, also while it interrupts another one. If an exception such as
     KeyboardInterrupt interrupts `send`, the record may be sent or not. All other records are sent."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
-        self._config = ProducerConfig.parse(config, **overrides)
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings[KeyT, ValueT]]
+    ) -> None:
+        self._config = ProducerConfig.parse(config, **settings)
         self._intake = Intake(self._config)
         self._loop = LoopThread.shared()
         self._process_id = os.getpid()
@@ -71,8 +77,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: ValueT | None = None,
+        key: KeyT | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -229,6 +235,9 @@ class Producer:
     def metrics(self) -> dict[str, float]:
         """Returns totals and averages since the start, under Kafka's metric names."""
         return self._engine.metrics()
+
+    def __repr__(self) -> str:
+        return self._engine.named("Producer")
 
     def __enter__(self) -> Self:
         return self

@@ -99,6 +99,15 @@ class BatchResult:
             -1 if value is None else len(value),
         )
 
+    def describe(self, index: int) -> str:
+        """Returns a record's partition and outcome as text."""
+        if not self._done:
+            return f"{self._tp} waiting"
+        outcome = self.outcome_of(index)
+        if outcome.error is not None:
+            return f"{self._tp} error={outcome.error!r}"
+        return f"{self._tp} offset={self.metadata(index, outcome).offset}"
+
     @property
     def error(self) -> Exception | None:
         """The error of the first record that is invalid itself, or else the first error, or None. Valid only when

@@ -112,6 +112,7 @@ class ClientSecurity(TlsSettings):
     sasl_oauthbearer_token_callback: TokenCallback | None = custom(
         None,
         parse_callback,
+        accepts="TokenCallback",
         doc="A function without arguments that returns an OAUTHBEARER token, instead of a URL. The"
         " client calls it in its own thread for each login. It can only be set in code. Klamm's own"
         " setting; Kafka has none.",

@@ -15,7 +15,7 @@ from klamm import Admin, LedgerId, NewTopic, Producer
 from klamm.admin import LedgerListing
 from tests.support import spark_copy
 from tests.support.klamm_process import KlammProcess
-from tests.support.topic_reading import read_topics
+from tests.support.topic_reading import IsolationLevel, read_topics
 from tests.support.violation import verdict
 
 PARTITIONS = 2
@@ -69,7 +69,7 @@ class CopyJob:
             return self.admin.list_ledgers().get(LedgerId("spark", query_id))
         return None
 
-    def read(self, isolation_level: str = "read_committed", *, past_open: bool = False) -> list[str]:
+    def read(self, isolation_level: IsolationLevel = "read_committed", *, past_open: bool = False) -> list[str]:
         """Returns the values in the target topic, sorted."""
         records = read_topics(self.cluster.bootstrap, self.target, isolation_level=isolation_level, past_open=past_open)
         return sorted(record.value.decode() for record in records)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from klamm import Admin, Consumer, ConsumerRecord, TopicPartition
 from tests.support.waiting import wait_until
 
+IsolationLevel = Literal["read_committed", "read_uncommitted"]
+
 
 def read_topics(
-    bootstrap: str, *topics: str, isolation_level: str = "read_committed", past_open: bool = True
+    bootstrap: str,
+    *topics: str,
+    isolation_level: IsolationLevel = "read_committed",
+    past_open: bool = True,
 ) -> list[ConsumerRecord]:
     """Returns the topics' records, by topic, partition and offset. Raises AssertionError if a transaction stays open.
 

@@ -217,6 +217,13 @@ class ConsumerCore:
             self.link.group_id, identity.generation_id, identity.member_id, self.config.group_instance_id
         )
 
+    def named(self, client: str) -> str:
+        """Returns the text for the consumer's `repr`."""
+        group = [f"group.id={self.config.group_id}"] if self.config.group_id else []
+        subscribed = [f"topics={','.join(sorted(self.subscription.topics))}"] if self.subscription.topics else []
+        assigned = f"partitions={len(self.subscription.assignment)}"
+        return self.config.named(client, *group, *subscribed, "closed" if self.closed else assigned)
+
     def intercept(self, records: Records) -> Records:
         """Returns the records of a poll after all interceptors. An empty result is not passed to them."""
         if not records:

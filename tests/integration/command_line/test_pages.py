@@ -57,12 +57,13 @@ def test_the_python_programs_of_the_readme_work(cluster, tmp_path):
 
 
 def test_the_programs_of_the_python_client_guide_work(cluster, tmp_path):
-    synchronous, transactional, asynchronous = blocks(f"{GUIDES}/use-the-python-client.md", "python")
+    synchronous, transactional, typed, asynchronous = blocks(f"{GUIDES}/use-the-python-client.md", "python")
     output = run_python(cluster, tmp_path, synchronous)
     assert "topic='clicks'" in output
     assert "b'alice' b'/home'" in output
     run_python(cluster, tmp_path, transactional)
     assert consume(cluster, tmp_path, "shouts", "--isolation-level", "read_committed") == "/HOME\n"
+    assert run_python(cluster, tmp_path, typed) == "/docs\n"
     output = run_python(cluster, tmp_path, asynchronous)
     assert "topic='clicks'" in output
     assert "b'/home'" in output or "b'/pricing'" in output

@@ -164,3 +164,17 @@ def test_cancelled_waiter_does_not_disturb_the_others() -> None:
         assert cancelled.cancelled()
 
     asyncio.run(main())
+
+
+def test_a_future_shows_its_partition_and_what_is_known() -> None:
+    failed = RecordsOutcome(0, -1, -1, DeliveryTimeoutError("too late"))
+    assert repr(RecordFuture(result(), 0)) == "<RecordFuture t-3 waiting>"
+    assert repr(RecordFuture(result(GOOD), 1)) == "<RecordFuture t-3 offset=41>"
+    assert repr(RecordFuture(result(failed), 1)) == "<RecordFuture t-3 error=DeliveryTimeoutError('too late')>"
+    assert repr(AsyncRecordFuture(result(GOOD), 0)) == "<AsyncRecordFuture t-3 offset=40>"
+
+
+def test_get_returns_or_raises_as_result_does() -> None:
+    assert RecordFuture(result(GOOD), 0).get(timeout=1) == RecordFuture(result(GOOD), 0).result()
+    with pytest.raises(DeliveryTimeoutError, match="too late"):
+        RecordFuture(result(RecordsOutcome(0, -1, -1, DeliveryTimeoutError("too late"))), 0).get()
