@@ -21,6 +21,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from klamm.client_task import tasks_of_clients
 from klamm.errors import IllegalStateError
+from klamm.threads.green_threads import refuse_green_threads
 from klamm.threads.loop_call import LoopCall
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class LoopThread:
     _shared_lock: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self) -> None:
+        refuse_green_threads()
         self.lock = threading.RLock()
         """Guards what the loop and the threads of the application share. Hold it only for short work, and not while
         waiting for the loop."""
