@@ -7,6 +7,7 @@
     python tests/chaos/run.py transactions --minutes 10
     python tests/chaos/run.py spark --minutes 20 --kills 100      runs until 100 processes were killed
     python tests/chaos/run.py clients --minutes 5 --kills 20        all brokers at once; real Kafka clients continue
+    python tests/chaos/run.py interrupts --minutes 5        signals and cancellations strike the Python clients
     python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; their times differ
     python tests/chaos/run.py partitions --minutes 1 --planted append-again      succeeds if it finds the bug
 
@@ -37,6 +38,7 @@ from typing import Final
 
 from tests.chaos.klammchaos import (
     client_workload,
+    interrupt_workload,
     namespaces,
     partition_workload,
     quorum_workload,
@@ -52,6 +54,7 @@ VIOLATED: Final = 3
 
 WORKLOADS: Mapping[str, Callable[..., None]] = {
     "clients": client_workload.run,
+    "interrupts": interrupt_workload.run,
     "partitions": partition_workload.run,
     "quorum": quorum_workload.run,
     "secured": secured_workload.run,
@@ -95,7 +98,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Runs the workload that the command line names. Returns the exit status."""
     arguments = parse_arguments()
-    namespaces.enter()
+    if arguments.workload != "interrupts":
+        namespaces.enter()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000_000)
     again = f"python tests/chaos/run.py {arguments.workload} --minutes {arguments.minutes:g} --seed {seed}"
     if arguments.only:
