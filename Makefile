@@ -13,7 +13,7 @@ JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers sim chaos fuzz proto reference docs docs-serve lock clean
+.PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers sim chaos fuzz proto reference docs docs-search docs-serve lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -148,6 +148,10 @@ reference: setup  ## Writes the pages of docs/reference and the types of setting
 
 docs: $(VENV)/.docs  ## Builds the documentation site into build/site; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --clean
+
+docs-search: docs  ## Asks the site's search the questions of readers.
+	sh tools/install_programs.sh "make docs-search" node:nodejs
+	node tools/docs_search.mjs build/site tools/docs_search_questions.txt
 
 docs-serve: $(VENV)/.docs  ## Shows the documentation site at 127.0.0.1:8000, and each change at once.
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs serve --livereload

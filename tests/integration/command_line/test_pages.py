@@ -47,6 +47,25 @@ def test_the_script_of_the_command_line_guide_works(cluster, tmp_path):
     assert output.endswith("deleted billing\ndeleted orders\n")
 
 
+def test_the_commands_and_the_program_of_the_guide_to_topics_work(cluster, tmp_path):
+    commands = blocks(f"{GUIDES}/manage-topics.md", "")[0]
+    output = run_shell(cluster, tmp_path, commands)
+    assert output.endswith("deleted orders\n")
+    (program,) = blocks(f"{GUIDES}/manage-topics.md", "python")
+    run_python(cluster, tmp_path, program)
+    assert "orders" not in run(cluster, ["klamm", "topics", "list"], tmp_path)
+
+
+def test_the_commands_and_the_program_of_the_guide_to_positions_work(cluster, tmp_path):
+    run(cluster, ["klamm", "produce", "orders"], tmp_path, "one\ntwo\n")
+    run(cluster, ["klamm", "consume", "orders", "--group", "billing", "--from", "beginning", "--exit"], tmp_path)
+    reading, resetting = blocks(f"{GUIDES}/choose-where-to-read.md", "")
+    assert run_shell(cluster, tmp_path, reading) == "one\ntwo\n" * 3
+    assert "orders" in run_shell(cluster, tmp_path, resetting)
+    (program,) = blocks(f"{GUIDES}/choose-where-to-read.md", "python")
+    assert re.findall(r"b'\w+'", run_python(cluster, tmp_path, program)) == ["b'one'", "b'two'"]
+
+
 def test_the_python_programs_of_the_readme_work(cluster, tmp_path):
     klamm, kafka, _spark = blocks(README, "python")
     output = run_python(cluster, tmp_path, klamm)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.docs_hooks import in_reading_order, search_boost, without_links_out
+from tools.docs_hooks import Group, groups_of, in_reading_order, search_boost, without_links_out
 
 
 def ordered(*titles: str | None) -> list[str | None]:
@@ -31,6 +31,12 @@ def test_a_section_that_is_not_known_comes_last() -> None:
 )
 def test_a_link_out_of_the_site_becomes_a_path(written: str, shown: str) -> None:
     assert without_links_out(written, "how-to/security.md") == shown
+
+
+def test_the_groups_of_the_menu_are_the_headings_of_the_index_page() -> None:
+    start, run = "- [One](one.md)\n- [Two](two.md#part), [one](one.md)\n", "- [Three](three.md)\n"
+    index = f"# Guides\n\n## Start\n\n{start}\n## Run\n\n{run}"
+    assert groups_of(index) == [Group("Start", ["one.md"]), Group("Run", ["three.md"])]
 
 
 def test_a_search_shows_guides_before_decisions_and_contracts() -> None:
