@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from klamm.version import __version__
-from tools import docs_cookbook, docs_plots
+from tools import docs_cookbook, docs_plots, docs_tabs
 
 SECTIONS: Final = ("Tutorial", "How to", "Cookbook", "Reference", "Explanation", "Decisions")
 """The titles that MkDocs gives the folders, in the order of the menu."""
@@ -152,7 +152,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if page.file.src_uri == _FIRST:
         page.meta.setdefault("hide", ["navigation", "toc"])
     page.meta.setdefault("search", {"boost": search_boost(page.file.src_uri)})
-    markdown = docs_plots.with_plots(markdown)
+    markdown = docs_tabs.with_tabs(docs_plots.with_plots(markdown))
     return without_links_out(_to_cookbook(markdown), page.file.src_uri)
 
 
