@@ -1,4 +1,5 @@
-"""Gives the reference the docstrings that synchronous clients take over from the asynchronous ones.
+"""Gives the reference the docstrings that synchronous clients take over from the asynchronous ones, and shows the
+parameters that a docstring explains as a table.
 
 `klamm.threads.facade.documented_by` copies them when a program runs. The reference reads the sources and runs nothing,
 so this extension of griffe (mkdocs.yml) does the same with what it read.
@@ -11,6 +12,8 @@ from typing import Any
 
 import griffe
 
+from tools.docs_parameters import with_parameter_tables
+
 
 class FacadeDocstrings(griffe.Extension):  # type: ignore[misc]  # griffe is there for `make docs` alone
     """Fills in the docstrings of classes that are decorated by `documented_by`."""
@@ -22,6 +25,13 @@ class FacadeDocstrings(griffe.Extension):  # type: ignore[misc]  # griffe is the
                 if decorator.callable_path.endswith(".documented_by"):
                     source = pkg.modules_collection[_source_path(owner, decorator)]
                     _copy(source, owner)
+        for owner in _classes(pkg):
+            for function in owner.functions.values():
+                if not function.is_alias and function.docstring is not None:
+                    names = [parameter.name for parameter in function.parameters]
+                    function.docstring = griffe.Docstring(
+                        with_parameter_tables(function.docstring.value, names), parent=function
+                    )
 
 
 def _classes(module: griffe.Module) -> Iterator[griffe.Class]:

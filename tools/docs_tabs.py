@@ -1,7 +1,7 @@
 """Shows alternatives of a page as tabs in the site.
 
-In a page, alternatives stand between the comments `<!-- tabs -->` and `<!-- end of tabs -->`. Each begins with a line that
-has only its name in bold, as `**asyncio**`. A forge shows the names as lines of text above the alternatives.
+In a page, alternatives stand between the comments `<!-- tabs -->` and `<!-- end of tabs -->`. Each begins with a line
+that has only its name in bold, as `**asyncio**`. A forge shows the names as lines of text above the alternatives.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ After.
 
 def test_each_alternative_becomes_a_tab_with_its_name() -> None:
     assert with_tabs(PAGE) == (
-        'Before.\n\n=== "Klamm"\n\n    ```python\n    a = 1\n\n    b = 2\n    ```\n\n=== "asyncio"\n\n    Text.\n\n\nAfter.\n'
+        'Before.\n\n=== "Klamm"\n\n    ```python\n    a = 1\n\n    b = 2\n    ```\n\n'
+        '=== "asyncio"\n\n    Text.\n\n\nAfter.\n'
     )
 
 
