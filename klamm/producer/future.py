@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from klamm.errors import IllegalStateError
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult
 from klamm.threads.loop_thread import LoopThread
@@ -46,7 +45,7 @@ class RecordFuture:
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Waits like `result`, and returns the record's error or None."""
         if not self._result.done:
-            self._wait(timeout)
+            wait_for(self._result, timeout)
         return self._result.outcome_of(self._index).error
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
@@ -57,10 +56,6 @@ class RecordFuture:
 
     def __repr__(self) -> str:
         return f"<RecordFuture {self._result.describe(self._index)}>"
-
-    def _wait(self, timeout: float | None) -> None:
-        _refuse_in_callback()
-        wait_for(self._result, timeout)
 
 
 class BatchFuture:
@@ -76,7 +71,6 @@ class BatchFuture:
 
         Raises TimeoutError if the outcome is not known after `timeout` seconds."""
         if not self._result.done:
-            _refuse_in_callback()
             wait_for(self._result, timeout)
         if self._result.error is not None:
             raise self._result.error
@@ -84,11 +78,16 @@ class BatchFuture:
 
 def wait_for(result: BatchResult, timeout: float | None) -> None:
     """Blocks until `result` is done. Raises TimeoutError after `timeout` seconds, and as `UserCalls.raise_exit`."""
+    loop_thread = LoopThread.shared()
+    loop_thread.refuse_to_wait_here()
     done = threading.Event()
-    result.add_done_callback(done.set)
-    with LoopThread.shared().unlocked():
-        if not done.wait(timeout):
-            raise TimeoutError(f"no outcome after {timeout} s")
+    try:
+        result.add_done_callback(done.set)
+        with loop_thread.unlocked():
+            if not done.wait(timeout):
+                raise TimeoutError(f"no outcome after {timeout} s")
+    finally:
+        result.remove_done_callback(done.set)
     result.calls.raise_exit()
 
 
@@ -142,9 +141,5 @@ def until_done(result: BatchResult) -> asyncio.Future[None]:
             waiter.set_result(None)
 
     result.add_done_callback(resolve)
+    waiter.add_done_callback(lambda _: result.remove_done_callback(resolve))
     return waiter
-
-
-def _refuse_in_callback() -> None:
-    if LoopThread.shared().is_current():
-        raise IllegalStateError("result() was called inside a callback; it would never return")

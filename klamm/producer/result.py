@@ -9,6 +9,7 @@ missed."""
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -86,6 +87,11 @@ class BatchResult:
         self._callbacks.append(function)
         if self._done:
             self._run_callbacks()
+
+    def remove_done_callback(self, function: Callable[[], object]) -> None:
+        """Removes a callback of `add_done_callback`, because nothing waits for it any more. It may have been called."""
+        with contextlib.suppress(ValueError):
+            self._callbacks.remove(function)
 
     def metadata(self, index: int, outcome: RecordsOutcome) -> RecordMetadata:
         """Returns the metadata of a record that has a successful outcome."""

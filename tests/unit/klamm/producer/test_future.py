@@ -9,7 +9,7 @@ import pytest
 
 from klamm.errors import DeliveryTimeoutError, IllegalStateError
 from klamm.model import TopicPartition
-from klamm.producer.future import AsyncRecordFuture, RecordFuture
+from klamm.producer.future import AsyncRecordFuture, BatchFuture, RecordFuture
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult, RecordsOutcome
 from klamm.producer.user_calls import UserCalls
@@ -178,3 +178,21 @@ def test_get_returns_or_raises_as_result_does() -> None:
     assert RecordFuture(result(GOOD), 0).get(timeout=1) == RecordFuture(result(GOOD), 0).result()
     with pytest.raises(DeliveryTimeoutError, match="too late"):
         RecordFuture(result(RecordsOutcome(0, -1, -1, DeliveryTimeoutError("too late"))), 0).get()
+
+
+def test_a_wait_that_times_out_leaves_no_callback_behind() -> None:
+    """A program may ask for the outcome again and again."""
+    waiting = result()
+
+    async def await_it() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(AsyncRecordFuture(waiting, 0), 0.001)
+        await asyncio.sleep(0)
+
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            RecordFuture(waiting, 0).result(0.001)
+        with pytest.raises(TimeoutError):
+            BatchFuture(waiting).result(0.001)
+        asyncio.run(await_it())
+    assert not waiting._callbacks
