@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from klamm.admin import decode
 from klamm.admin.calls import raise_first_error
+from klamm.threads.in_thread import in_thread
 from klamm.wire.v1 import controller_pb2
 from klamm.wire.v1.controller_rpc import AdminStub
 
@@ -39,7 +39,7 @@ class UserOperations:
         Raises UnacceptableCredentialError, ResourceNotFoundError, DuplicateResourceError or
         UnsupportedSaslMechanismError. The changes of other users are applied nevertheless."""
         # Hashing a password takes milliseconds of CPU; a script may set many.
-        request = await asyncio.to_thread(_request, list(alterations))
+        request = await in_thread(_request, list(alterations))
         response = await self._calls.controller(AdminStub.alter_user_scram_credentials, request, timeout_ms)
         raise_first_error((each.name, each) for each in response.results)
 

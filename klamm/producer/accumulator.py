@@ -254,6 +254,11 @@ class Accumulator:
         """True if no batch waits and none is in flight."""
         return not self._active
 
+    def unacknowledged_count(self) -> int:
+        """Returns the number of records that wait or are in flight."""
+        batches = [batch for queue in list(self._active) for batch in (*queue.in_flight, *queue.batches)]
+        return sum(len(batch.records) for batch in batches if not batch.is_settled)
+
     # Sending
 
     def drain(self, leader_of: LeaderOf, in_flight: Mapping[int, int], limit: int, now_ms: int) -> Drained:

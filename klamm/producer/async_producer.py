@@ -42,11 +42,11 @@ class AsyncProducer(Generic[KeyT, ValueT]):
         self._home = HomeLoop("AsyncProducer")  # Raises here without a running loop, before anything is created.
         self._config = ProducerConfig.parse(config, **settings)
         self._intake = Intake(self._config)
+        self._room = asyncio.Event()
         self._engine = ProducerEngine(
-            self._config, threading.RLock(), on_due=self._wake, on_settled=self._notify_waiting
+            self._config, threading.RLock(), call_on_loop=lambda function: function(), on_settled=self._room.set
         )
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
-        self._room = asyncio.Event()
         self._yielded_ms = monotonic_ms()
         self._engine.start()
 
@@ -222,9 +222,3 @@ class AsyncProducer(Generic[KeyT, ValueT]):
             raise self._engine.no_room(size_bytes) from None
         finally:
             accumulator.waiters.discard(waiter)
-
-    def _wake(self) -> None:
-        self._engine.wake()
-
-    def _notify_waiting(self) -> None:
-        self._room.set()

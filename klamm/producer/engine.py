@@ -46,15 +46,16 @@ from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 class ProducerEngine:
     """The parts of a producer behind `send`: accumulator, sender and transactions.
 
-    `on_due` has to call `wake` on the event loop. Any thread may call it, with the lock held. `on_settled` is called on
-    the event loop when memory may have become free."""
+    `call_on_loop` has to call a function on the event loop. Any thread may call it, with the lock held. `on_settled` is
+    called on the event loop when memory may have become free. Neither may refer to the Producer, so that the garbage
+    collector can find a Producer that was forgotten."""
 
     def __init__(
         self,
         config: ProducerConfig,
         lock: threading.RLock,
         *,
-        on_due: Callable[[], object],
+        call_on_loop: Callable[[Callable[[], object]], object],
         on_settled: Callable[[], object],
     ) -> None:
         self.config = config
@@ -62,7 +63,7 @@ class ProducerEngine:
         self.topics: dict[str, TopicQueues] = {}
         self.calls = UserCalls()
         self.interceptors = InterceptorChain(config.interceptor_classes, self.calls)
-        self.accumulator = Accumulator(config, on_due, self.calls)
+        self.accumulator = Accumulator(config, lambda: call_on_loop(self.wake), self.calls)
         self._rng = random.Random()
         self._metrics = ProducerMetrics()
         self._client = KlammClient(config, allow_auto_topic_creation=True, rng=self._rng)

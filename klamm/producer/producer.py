@@ -9,7 +9,6 @@ import functools
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
@@ -18,6 +17,7 @@ from klamm.batches import PreparedPart
 from klamm.errors import IllegalStateError
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from klamm.producer import process_end
 from klamm.producer.accumulator import PartitionQueue
 from klamm.producer.config import ProducerConfig
 from klamm.producer.engine import ProducerEngine
@@ -27,7 +27,7 @@ from klamm.producer.record import ProducerRecord
 from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
 from klamm.records import PackedRecords, RawRecord
-from klamm.threads.loop_thread import LoopThread
+from klamm.threads.loop_thread import LoopThread, refuse_at_end
 from klamm.type_variables import KeyT, ValueT
 
 if TYPE_CHECKING:
@@ -35,25 +35,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 
-
-def _disable_after_fork_in_child() -> None:
-    """Makes every `send` in a forked child fail. Without topics, `send` leaves its fast path, and the slow path refuses
-    the call."""
-    for producer in _producers:
-        producer._topics = {}
-
-
-os.register_at_fork(after_in_child=_disable_after_fork_in_child)
+def _notify_all(room: threading.Condition) -> None:
+    with room:
+        room.notify_all()
 
 
 class Producer(Generic[KeyT, ValueT]):
     """Sends records to topics. It is thread-safe: one producer for all threads is faster than one for each thread.
 
     Create it with `Producer({"bootstrap.servers": "host:9094"})` or `Producer(bootstrap_servers="host:9094")`. Both
-    forms accept every setting of ProducerConfig. Use it as a context manager, or call `close`. Records that are still
-    buffered when the process ends are lost.
+    forms accept every setting of ProducerConfig. Use it as a context manager, or call `close`. Functions of
+    `atexit` may still send and flush. Records that are still buffered when all of them have run are lost, and a line on
+    stderr says how many.
 
     A signal handler or a destructor may call any method, also while it interrupts another one. If an exception such as
     KeyboardInterrupt interrupts `send`, the record may be sent or not. All other records are sent."""
@@ -65,14 +59,19 @@ class Producer(Generic[KeyT, ValueT]):
         self._intake = Intake(self._config)
         self._loop = LoopThread.shared()
         self._process_id = os.getpid()
-        self._engine = ProducerEngine(self._config, self._loop.lock, on_due=self._wake, on_settled=self._notify_waiting)
-        self._lock = self._engine.lock
+        self._lock = self._loop.lock
         self._room = threading.Condition(self._lock)
+        self._engine = ProducerEngine(
+            self._config,
+            self._lock,
+            call_on_loop=self._loop.call_soon,
+            on_settled=functools.partial(_notify_all, self._room),
+        )
         self._topics = self._engine.topics
         self._append = self._engine.append
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._loop.call_soon(self._engine.start)
-        _producers.add(self)
+        process_end.watch(self._engine)
 
     def send(
         self,
@@ -120,7 +119,7 @@ class Producer(Generic[KeyT, ValueT]):
 
         partition: by default the partitioner selects one, as for a record without a key. Serializers and interceptors
         do not see the records. Raises the errors of `send`, and IllegalStateError if the producer has interceptors."""
-        self._require_own_process()
+        self._require_usable()
         if self._interceptors:
             raise IllegalStateError("send_packed: interceptor.classes would not see these records")
         if partition is not None:
@@ -140,7 +139,7 @@ class Producer(Generic[KeyT, ValueT]):
         """Sends all records that are buffered now, and waits until all of them are acknowledged or have failed.
 
         Raises TimeoutError after `timeout` seconds, and IllegalStateError inside a callback."""
-        self._require_own_process()
+        self._require_usable()
         self._refuse_in_callback("flush")
         deadline_s = None if timeout is None else time.monotonic() + timeout
         with self._lock:
@@ -173,7 +172,7 @@ class Producer(Generic[KeyT, ValueT]):
         """Begins a transaction: all records sent from now on are part of it. Raises the errors of
         `init_transactions`.
         """
-        self._require_own_process()
+        self._require_usable()
         self._engine.transactions.begin()
 
     def send_offsets_to_transaction(
@@ -226,7 +225,7 @@ class Producer(Generic[KeyT, ValueT]):
 
     def partitions_for(self, topic: str) -> set[int]:
         """Returns the topic's partition numbers. Waits for metadata like `send`."""
-        self._require_own_process()
+        self._require_usable()
         queues = self._topics.get(topic)
         if queues is None:
             queues = self._loop.run(self._engine.topic, topic, timeout_ms=self._config.max_block_ms)
@@ -260,7 +259,7 @@ class Producer(Generic[KeyT, ValueT]):
         on_delivery: DeliveryCallback | None,
     ) -> RecordFuture:
         """Continues `send` if the topic is not known, a new batch is needed, or there is no free memory."""
-        self._require_own_process()
+        self._require_usable()
         if not self._loop.is_current():
             self._engine.calls.raise_exit()
         deadline_ms = monotonic_ms() + self._config.max_block_ms
@@ -284,15 +283,9 @@ class Producer(Generic[KeyT, ValueT]):
             finally:
                 waiters.discard(waiter)
 
-    def _wake(self) -> None:
-        self._loop.call_soon(self._engine.wake)
-
-    def _notify_waiting(self) -> None:
-        with self._lock:
-            if self._engine.accumulator.waiters:
-                self._room.notify_all()
-
-    def _require_own_process(self) -> None:
+    def _require_usable(self) -> None:
+        """Raises IllegalStateError in a forked child, and if the process ends."""
+        refuse_at_end()
         if self._process_id != os.getpid():
             raise IllegalStateError("the producer was created before a fork and belongs to the parent process")
 

@@ -31,6 +31,8 @@ _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PA
 _CLOSED: Final = ("Socket closed", "Connection reset", "Broken pipe")
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _ASKING_TIMEOUT_S: Final = 2.0
+_UNANSWERED: Final = (OSError, TimeoutError, RuntimeError)
+"""The errors if no server answers. When functions of `atexit` run, asyncio cannot look up a name (RuntimeError)."""
 
 
 class HandshakeFailed(CallFailed):
@@ -85,7 +87,7 @@ async def ask_server(host: str, port: int, context: ssl.SSLContext, *, shows_cer
                 writer.transport.abort()
     except ssl.SSLError as error:
         return _why(error)
-    except (OSError, TimeoutError):
+    except _UNANSWERED:
         return None
     return REFUSES_CERTIFICATE if shows_certificate else WANTS_CERTIFICATE
 
@@ -101,7 +103,7 @@ async def speaks_tls(host: str, port: int) -> bool:
             writer.transport.abort()
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
-    except (OSError, TimeoutError):
+    except _UNANSWERED:
         return False
     return True
 

@@ -12,6 +12,7 @@ from klamm.rpc.call_metadata import CALL_METADATA
 from klamm.rpc.status import CallFailed, Status
 from klamm.rpc.transport import Channel
 from klamm.security.sasl.client import SaslClient
+from klamm.threads.in_thread import in_thread
 from klamm.wire.v1.authentication_pb2 import SaslAuthenticateRequest, SaslHandshakeRequest
 from klamm.wire.v1.authentication_rpc import AUTHENTICATION
 
@@ -64,7 +65,7 @@ async def log_in(channel: Channel, source: SaslSource, *, timeout_ms: int) -> Lo
 
     Raises LoginFailed or CallFailed. Work that needs CPU or files runs in a thread."""
     async with asyncio.timeout(timeout_ms / 1000):
-        client = await asyncio.to_thread(source.client)
+        client = await in_thread(source.client)
         return await _Login(channel, client, timeout_ms).run()
 
 
@@ -83,7 +84,7 @@ class _Login:
             answer = await self._ask(_AUTHENTICATE, request)
             token = answer.session_token
             lifetime_s = answer.session_lifetime_ms / 1000 or math.inf
-            message = await asyncio.to_thread(self._step, answer.auth_bytes)
+            message = await in_thread(self._step, answer.auth_bytes)
         if message is not None or not token:
             raise LoginFailed(ErrorCode.ILLEGAL_SASL_STATE, "one end takes the login for complete, the other does not")
         return LoggedIn(f"{SCHEME} {base64.b64encode(token).decode()}", lifetime_s)

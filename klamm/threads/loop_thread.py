@@ -4,6 +4,11 @@ It starts with the first client and ends with the process. A forked child does n
 gets a loop of its own on first use; clients made before the fork belong to the parent (klamm/rpc/grpc_transport.py says
 why a child of a process with clients gets none at all).
 
+At the exit of a program, functions of `atexit` may still use clients, and so may logging handlers, which
+`logging.shutdown` closes. No function of `atexit` can come after all others. So none stops the loop: its thread is a
+daemon, which runs until the interpreter has called them all. Then Python destroys the thread's local variables
+(threading.local). The destructor of one of them calls the functions that were passed to `at_end`.
+
 A signal handler or a destructor may use a client while its thread is in the middle of a client's method. So `lock` is
 reentrant, and a thread gives it up completely while it waits for the loop, because the loop needs it.
 """
@@ -11,10 +16,10 @@ reentrant, and a thread gives it up completely while it waits for the loop, beca
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ClassVar, ParamSpec, TypeVar
@@ -28,6 +33,27 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+_at_end: list[Callable[[], object]] = []
+_locals = threading.local()
+
+
+def at_end(function: Callable[[], object]) -> None:
+    """Calls `function` when the process ends, after all functions of `atexit`. Then no loop runs any more. The process
+    must have a loop thread. A function that was passed twice is called once."""
+    if function not in _at_end:
+        _at_end.append(function)
+
+
+class _End:
+    """A local variable of the loop's thread, which Python destroys when the process ends."""
+
+    def __del__(self) -> None:
+        # A fork destroys it too, in the child.
+        if sys.is_finalizing():
+            for function in _at_end:
+                function()
 
 
 class LoopThread:
@@ -49,9 +75,10 @@ class LoopThread:
 
     @classmethod
     def shared(cls) -> LoopThread:
-        """Returns the process's loop thread. Starts it on first use."""
+        """Returns the process's loop thread. Starts it on first use. Raises IllegalStateError if the process ends."""
         with cls._shared_lock:
             if cls._shared is None or not cls._shared._thread.is_alive():
+                refuse_at_end()
                 cls._shared = cls()
             return cls._shared
 
@@ -100,7 +127,8 @@ class LoopThread:
             raise interrupt
 
     def refuse_to_wait_here(self) -> None:
-        """Raises IllegalStateError on the loop's own thread."""
+        """Raises IllegalStateError on the loop's own thread, and if the process ends."""
+        refuse_at_end()
         if self.is_current():
             raise IllegalStateError("a blocking call was made inside a callback; it would never return")
 
@@ -115,6 +143,7 @@ class LoopThread:
         self._thread.join()
 
     def _run_loop(self) -> None:
+        _locals.end = _End()
         try:
             while not self._is_stopping:
                 try:
@@ -137,10 +166,11 @@ class LoopThread:
         cls._shared_lock = threading.RLock()
         cls._shared = None
 
-    @classmethod
-    def _stop_at_exit(cls) -> None:
-        if cls._shared is not None:
-            cls._shared.stop()
+
+def refuse_at_end() -> None:
+    """Raises IllegalStateError if the process ends and has no loop any more. A destructor may use a client then."""
+    if sys.is_finalizing():
+        raise IllegalStateError("the process is ending; expected calls before all functions of atexit have run")
 
 
 def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -155,4 +185,3 @@ def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, A
 
 
 os.register_at_fork(after_in_child=LoopThread._forget_after_fork)
-atexit.register(LoopThread._stop_at_exit)
