@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -20,6 +21,7 @@ from klamm.cluster.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, Offset
 from klamm.config import ClientConfig
 from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore, group_by_topic
 from klamm.errors import EXCEPTIONS, CommitFailedError, ErrorCode, GroupIdNotFoundError, raise_for
+from klamm.forgotten import close_if_forgotten
 from klamm.model import TopicPartition
 from klamm.offsets import to_commit
 from klamm.several_calls import until_all_ended, until_first_error
@@ -69,8 +71,11 @@ class AsyncAdmin(
     items fail, the method raises the first error, and its notes (`__notes__`) name the others."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ClientSettings]) -> None:
-        self._client = KlammClient(ClientConfig.parse(config, **settings))
+        self._client = client = KlammClient(ClientConfig.parse(config, **settings))
         self._calls = AdminCalls(self._client)
+        name = f"Admin client.id={client.config.client_id}"
+        loop = asyncio.get_running_loop()
+        close_if_forgotten(self, loop, name, is_closed=lambda: client.is_closed, close=client.close)
 
     # --- topics
 

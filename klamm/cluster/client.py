@@ -94,7 +94,8 @@ class KlammClient:
         self._refreshing = asyncio.Lock()
         self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._ages = False
-        self._closed = False
+        self.is_closed = False
+        """True after `close` was called."""
 
     # Metadata
 
@@ -240,9 +241,9 @@ class KlammClient:
 
     async def close(self) -> None:
         """Stops refreshing and closes every connection; calls under way raise NetworkError."""
-        if self._closed:
+        if self.is_closed:
             return
-        self._closed = True
+        self.is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -252,7 +253,7 @@ class KlammClient:
         await until_all_ended(connection.close() for connection in connections)
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self.is_closed:
             raise ClosedError("the client is closed")
 
     def _track(self, names: set[str] | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import logging
 import re
@@ -15,11 +16,12 @@ from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import CommitCallback
 from klamm.consumer.core.consumer_core import ConsumerCore
 from klamm.consumer.core.record_iteration import RecordIteration
-from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, Invoke
+from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, Invoke, KeptListener
 from klamm.consumer.offsets.offset_store import Offsets
 from klamm.consumer.partition_state import PositionState
 from klamm.consumer.record import ConsumerRecord
 from klamm.errors import ClosedError, ConcurrentAccessError, ConfigError
+from klamm.forgotten import close_if_forgotten
 from klamm.home_loop import HomeLoop
 from klamm.model import (
     EARLIEST_TIMESTAMP,
@@ -78,6 +80,11 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
         self._home = HomeLoop("AsyncConsumer")
         self._polling = False
         self.iteration = RecordIteration(self.core.subscription, self.core.unfinished)
+        self._listener = KeptListener(None)
+        core = self.core
+        name = f"Consumer client.id={core.config.client_id} group.id={core.config.group_id}"
+        close = functools.partial(_close_forgotten, core, self.iteration)
+        close_if_forgotten(self, self._loop, name, is_closed=lambda: core.closed, close=close)
 
     # --- what to consume
 
@@ -109,7 +116,7 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
             core.topics.pattern_changed()
         elif core.subscription.subscribe_topics(names):
             core.link.request_rejoin("the subscription changed")
-        core.rebalancer.reports.listener = listener
+        self._listener = core.rebalancer.reports.listen(listener)
         core.positions_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -401,6 +408,16 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
         self._require_open()
         find = self.core.finder.find(timestamps, timeout_ms=self._timeout_ms(timeout_ms))
         return await self.core.interruptible(find)
+
+
+async def _close_forgotten(core: ConsumerCore, iteration: RecordIteration) -> None:
+    """Closes a consumer that the application has dropped, perhaps with records that it had not processed. So their
+    offsets are not committed, and no listener is called."""
+    if core.rebalancer is not None:
+        core.rebalancer.reports.listen(None)
+    core.unfinished.take_back()
+    iteration.abandon()
+    await core.close(CLOSE_TIMEOUT_MS, leave_static=False)
 
 
 async def _invoke(function: Callable[[A], object], argument: A) -> None:

@@ -49,6 +49,7 @@ class AsyncProducer(Generic[KeyT, ValueT]):
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._yielded_ms = monotonic_ms()
         self._engine.start()
+        self._engine.close_if_forgotten(self, asyncio.get_running_loop(), "AsyncProducer")
 
     async def send(
         self,

@@ -7,6 +7,7 @@ coroutines run on the loop and acquire it themselves.
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from klamm.errors import (
     IllegalStateError,
     raise_for,
 )
+from klamm.forgotten import close_if_forgotten
 from klamm.partitioner import (
     CustomPartitioner,
     DefaultPartitioner,
@@ -170,6 +172,17 @@ class ProducerEngine:
         transactional = [f"transactional.id={self.config.transactional_id}"] if self.config.transactional_id else []
         return self.config.named(client, *transactional, *(["closed"] if self._closing is not None else []))
 
+    def close_if_forgotten(self, producer: object, loop: asyncio.AbstractEventLoop, kind: str) -> None:
+        """Closes the engine on `loop` when the garbage collector finds `producer`. Sends buffered records first."""
+        close_if_forgotten(
+            producer,
+            loop,
+            f"{kind} client.id={self.config.client_id}",
+            is_closed=lambda: self._closing is not None,
+            close=functools.partial(self.close, None),
+            unfinished=self._unfinished,
+        )
+
     async def close(self, timeout_s: float | None) -> None:
         """Closes the producer. Sends buffered records for at most `timeout_s` seconds; records that are unsent then
         fail."""
@@ -192,6 +205,10 @@ class ProducerEngine:
         assert self._transaction is not None
         self._transaction.require_open("send")
         return self.accumulator.append(queue, record, size_bytes, on_delivery)
+
+    def _unfinished(self) -> str:
+        count = self.accumulator.unacknowledged_count()
+        return f"{count} record(s) were not acknowledged, and are lost if the event loop ends now" if count else ""
 
     async def _close(self, timeout_s: float | None) -> None:
         if self._transactions is not None:

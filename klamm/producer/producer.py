@@ -47,7 +47,8 @@ class Producer(Generic[KeyT, ValueT]):
     Create it with `Producer({"bootstrap.servers": "host:9094"})` or `Producer(bootstrap_servers="host:9094")`. Both
     forms accept every setting of ProducerConfig. Use it as a context manager, or call `close`. Functions of
     `atexit` may still send and flush. Records that are still buffered when all of them have run are lost, and a line on
-    stderr says how many.
+    stderr says how many. A producer that the garbage collector finds open sends its records and closes itself, with a
+    ResourceWarning.
 
     A signal handler or a destructor may call any method, also while it interrupts another one. If an exception such as
     KeyboardInterrupt interrupts `send`, the record may be sent or not. All other records are sent."""
@@ -72,6 +73,7 @@ class Producer(Generic[KeyT, ValueT]):
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._loop.call_soon(self._engine.start)
         process_end.watch(self._engine)
+        self._engine.close_if_forgotten(self, self._loop.loop, "Producer")
 
     def send(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
@@ -33,12 +34,31 @@ class ConsumerRebalanceListener(Protocol):
         """Called after partitions were added to the assignment. The set may be empty."""
 
 
+class KeptListener:
+    """A listener that belongs to the consumer's object in the application. The tasks of the consumer must not keep it
+    alive, because it often refers to this object."""
+
+    def __init__(self, listener: ConsumerRebalanceListener | None) -> None:
+        self.listener = listener
+
+
 class RebalanceReports:
     """Calls the user's rebalance listener, if there is one."""
 
     def __init__(self, invoke: Invoke) -> None:
-        self.listener: ConsumerRebalanceListener | None = None
+        self._kept: Callable[[], KeptListener | None] = lambda: None
         self._invoke = invoke
+
+    @property
+    def listener(self) -> ConsumerRebalanceListener | None:
+        kept = self._kept()
+        return None if kept is None else kept.listener
+
+    def listen(self, listener: ConsumerRebalanceListener | None) -> KeptListener:
+        """Calls `listener` from now on, as long as the returned object exists."""
+        kept = KeptListener(listener)
+        self._kept = weakref.ref(kept)
+        return kept
 
     async def assigned(self, partitions: Partitions) -> None:
         """Reports partitions that were added."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm import Admin, Consumer, NewTopic, TopicPartition
 from tests.support.klamm_process import running_cluster
 from tests.support.waiting import patience
 
@@ -190,6 +190,26 @@ def test_records_that_are_lost_at_the_exit_are_counted_on_stderr(cluster: str, t
     ended = run(UNSENT, cluster, topic)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.splitlines() == REPORTS
+
+
+ASYNCIO = """
+    import asyncio
+    from klamm import AsyncProducer
+
+    async def send():
+        producer = AsyncProducer(bootstrap_servers=BOOTSTRAP, linger_ms=60_000, client_id="lost")
+        for number in range(97):
+            await producer.send(TOPIC, b"%d" % number)
+
+    asyncio.run(send())
+"""
+
+
+def test_records_that_are_lost_at_the_end_of_an_event_loop_are_counted_in_the_log(cluster: str, topic: str) -> None:
+    ended = run(ASYNCIO, cluster, topic)
+    assert ended.returncode == 0, ended.stderr
+    text = "AsyncProducer client.id=lost was not closed: 97 record(s) were not acknowledged, and are lost if the event"
+    assert ended.stderr == f"{text} loop ends now\n"
 
 
 DAEMON = """

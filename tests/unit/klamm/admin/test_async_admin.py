@@ -63,7 +63,7 @@ class Client(KlammClient):
 
 
 def admin_of(client: Client) -> AsyncAdmin:
-    admin = AsyncAdmin()
+    admin = AsyncAdmin.__new__(AsyncAdmin)
     admin._client, admin._calls = client, AdminCalls(client)
     return admin
 

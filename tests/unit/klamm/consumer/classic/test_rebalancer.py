@@ -68,7 +68,7 @@ class World:
             commit=self._commit,
             on_progress=self.progress.set,
         )
-        self.rebalancer.reports.listener = self
+        self.kept = self.rebalancer.reports.listen(self)
 
     async def _invoke(self, method, partitions) -> None:
         method(partitions)
@@ -202,7 +202,8 @@ def test_a_listener_without_on_partitions_lost_gets_on_partitions_revoked(cooper
         def on_partitions_revoked(self, partitions) -> None:
             self.heard = partitions
 
-    cooperative.rebalancer.reports.listener = listener = Listener()
+    listener = Listener()
+    cooperative.kept = cooperative.rebalancer.reports.listen(listener)
     cooperative.rebalance(lost=True)
     assert listener.heard == {A, B}
 
@@ -227,7 +228,7 @@ def test_a_listener_that_raises_stops_neither_the_join_nor_the_assignment(eager)
 
         on_partitions_assigned = on_partitions_revoked
 
-    eager.rebalancer.reports.listener = Broken()
+    eager.kept = eager.rebalancer.reports.listen(Broken())
     with pytest.raises(ValueError, match="bug"):
         eager.rebalance()
     assert eager.story == ["commit", "join"]
