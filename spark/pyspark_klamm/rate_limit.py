@@ -12,21 +12,20 @@ def backlog(start: Offsets, end: Offsets) -> int:
 
 
 def limited(start: Offsets, end: Offsets, max_offsets: int) -> dict[TopicPartition, int]:
-    """Returns an end that is at most `max_offsets` after `start`. Partitions share this number in proportion to their
-    backlogs.
+    """Returns an end that is `max_offsets` after `start`, or `end` if it is nearer. Partitions share this number in
+    proportion to their backlogs.
 
-    As in Spark's Kafka source, no partition waits for ever behind larger ones. Each partition with a backlog gets at
-    least one offset, even if the sum is then more than `max_offsets`."""
+    As in Spark's Kafka source, no partition waits for ever behind larger ones: a share of less than one offset counts
+    as one offset, even if the sum is then more than `max_offsets`."""
     sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     total = sum(sizes.values())
     if total <= max_offsets:
         return dict(end)
-    shared, rest = max(0, max_offsets - len(sizes)), total - len(sizes)
-    shares = {tp: 1 + (size - 1) * shared // rest for tp, size in sizes.items()}
-    # Rounding down leaves fewer offsets over than there are partitions: the longest backlogs get one each.
+    shares = {tp: max(1, size * max_offsets // total) for tp, size in sizes.items()}
+    # Rounding down leaves over fewer offsets than there are large partitions. The longest backlogs get one each.
     left = max(0, max_offsets - sum(shares.values()))
     for tp in sorted(sizes, key=lambda each: (-sizes[each], each))[:left]:
-        shares[tp] = min(sizes[tp], shares[tp] + 1)
+        shares[tp] += 1
     return {tp: start[tp] + shares[tp] if tp in shares else end[tp] for tp in end}
 
 

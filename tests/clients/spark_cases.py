@@ -383,6 +383,15 @@ def max_offsets_uneven(door: Door) -> Any:
     return stream.sizes
 
 
+@case("maxOffsetsPerTrigger", "over two partitions of one record, 1 at a time", [2])
+def max_offsets_below_partitions(door: Door) -> Any:
+    topic = door.filled("a")
+    door.produce(topic, "b", partition=1)
+    stream = door.stream(subscribe=topic, maxOffsetsPerTrigger="1")
+    stream.run()
+    return stream.sizes
+
+
 @case("maxOffsetsPerTrigger", "with Trigger.Once: ignored", [10])
 def once(door: Door) -> Any:
     stream = door.stream(subscribe=door.filled(*map(str, range(10))), maxOffsetsPerTrigger="4")

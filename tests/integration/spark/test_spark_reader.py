@@ -187,6 +187,12 @@ def test_max_offsets_per_trigger_is_shared_by_partitions_and_ignored_by_read_all
     assert query.batch(ReadAllAvailable()) == ["a4", "a5", "a6", "a7", "b1"]
 
 
+def test_a_stream_with_a_limit_below_its_partitions_reads_one_record_of_each(cluster, topic):
+    produce(cluster, topic, "a", partition=0)
+    produce(cluster, topic, "b", partition=1)
+    assert Query(cluster, subscribe=topic, maxOffsetsPerTrigger="1").batch() == ["a", "b"]
+
+
 def test_min_offsets_per_trigger_delays_a_batch_until_max_trigger_delay(cluster, topic):
     patient = Query(cluster, subscribe=topic, minOffsetsPerTrigger="3")
     hasty = Query(cluster, subscribe=topic, minOffsetsPerTrigger="3", maxTriggerDelay="1s")
