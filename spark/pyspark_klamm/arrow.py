@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from klamm.consumer.errors import BatchTooLargeError
+from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.isolation import VisibleBatches
 from klamm.model import TopicPartition
 from klamm.records import (
@@ -32,6 +33,11 @@ from pyspark_klamm.schema import arrow_schema
 
 ROWS_MAX: Final = 20_000
 BYTES_MAX: Final = 4 * 1024 * 1024
+TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
+"""The latest time that a timestamp of Spark can hold, which is a 64-bit number of microseconds. The first time is the
+negative of it."""
+
+InvalidTimestampError = EXCEPTIONS[ErrorCode.INVALID_TIMESTAMP]
 
 
 class ArrowBuilder:
@@ -53,7 +59,7 @@ class ArrowBuilder:
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> Iterator[pa.RecordBatch]:
         """Yields Arrow record batches of the range `wanted`. The rows that fill no batch stay until `finish`. Raises a
-        CorruptBatchError or BatchTooLargeError."""
+        CorruptBatchError, BatchTooLargeError or InvalidTimestampError."""
         for fetched in fetches:
             for sections in _portions(_visible_sections(wanted, fetched, check_crcs, max_decompressed_bytes)):
                 if self._rows + sum(section.header.record_count for section in sections) > ROWS_MAX:
@@ -162,8 +168,18 @@ def _headers(data: bytes) -> list[dict[str, Any]]:
 
 
 def _timestamp(rows: _Rows) -> pa.Array:
-    microseconds = rows.columns.timestamps_ms[rows.span] * 1000
-    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows.count, [None, pa.py_buffer(microseconds)])
+    """Returns the timestamps in microseconds. Raises InvalidTimestampError if one does not fit, as Spark's Kafka source
+    does."""
+    timestamps_ms = rows.columns.timestamps_ms[rows.span]
+    odd = np.flatnonzero((timestamps_ms > TIMESTAMP_MS_MAX) | (timestamps_ms < -TIMESTAMP_MS_MAX))
+    if odd.size:
+        first = int(odd[0])
+        raise InvalidTimestampError(
+            f"{rows.tp} at offset {rows.columns.offsets[rows.span][first]} has the timestamp {timestamps_ms[first]} ms;"
+            f" Spark's timestamps hold at most {TIMESTAMP_MS_MAX} ms: read only other columns, such as"
+            ' .schema("value BINARY, offset LONG")'
+        )
+    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows.count, [None, pa.py_buffer(timestamps_ms * 1000)])
 
 
 _MAKERS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {

@@ -18,6 +18,7 @@ from pyspark_klamm.option_values import OptionValues
 EARLIEST: Final = EARLIEST_TIMESTAMP
 LATEST: Final = LATEST_TIMESTAMP
 SYMBOLIC: Final = frozenset({EARLIEST, LATEST})
+_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +115,18 @@ def _by_partition(
 
 
 def _offset(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
+    if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST <= value <= _INT64_MAX:
         raise ValueError(f"{value!r} is not an offset, expected 0 or more, -2 (earliest) or -1 (latest)")
     return value
 
 
 def _timestamp(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _INT64_MAX:
         raise ValueError(f"{value!r} is not a time in milliseconds since the epoch")
     return value
 
 
 def _time(option: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or int(text) > _INT64_MAX:
         raise ConfigError(f"{option}={text!r}: expected milliseconds since the epoch")
     return int(text)

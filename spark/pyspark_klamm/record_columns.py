@@ -103,7 +103,7 @@ def _read_fields(data: Buffer, sections: Sequence[RecordSection], starts: Int64s
         raise InvalidRecordError("malformed record: the fields do not end where the record's length says")
     return RecordColumns(
         data=data,
-        offsets=_per_record(sections, lambda header: header.base_offset) + offset_deltas,
+        offsets=_base_offsets(sections) + offset_deltas,
         timestamps_ms=_timestamps_ms(sections, timestamp_deltas),
         timestamp_types=_per_record(sections, lambda header: header.timestamp_type),
         key_starts=key_starts,
@@ -118,20 +118,27 @@ def _read_fields(data: Buffer, sections: Sequence[RecordSection], starts: Int64s
 
 def _timestamps_ms(sections: Sequence[RecordSection], deltas: Int64s) -> Int64s:
     """Returns the timestamps, which the producer has set, or the log when it appended the batch."""
-    if np.any(np.abs(deltas) > _HALF_INT64_MAX):
+    base = _per_record(sections, lambda header: header.base_timestamp_ms)
+    given = base + deltas
+    # A sum that does not fit has another sign than both of its parts.
+    if np.any((base ^ given) & (deltas ^ given) < 0):
         raise InvalidRecordError("a timestamp does not fit 64 bits")
-    given = _per_record(sections, lambda header: header.base_timestamp_ms) + deltas
     if not any(section.header.timestamp_type for section in sections):
         return given
     is_logged = _per_record(sections, lambda header: header.timestamp_type) != 0
     return np.where(is_logged, _per_record(sections, lambda header: header.max_timestamp_ms), given)
 
 
+def _base_offsets(sections: Sequence[RecordSection]) -> Int64s:
+    base_offsets = _per_record(sections, lambda header: header.base_offset)
+    if np.any(base_offsets > _HALF_INT64_MAX):
+        raise InvalidRecordError("an offset in a batch's header does not fit 63 bits")
+    return base_offsets
+
+
 def _per_record(sections: Sequence[RecordSection], field: Callable[[BatchHeader], int]) -> Int64s:
     """Returns a field of the batches' headers, for each of their records."""
     values = np.array([field(section.header) for section in sections], np.int64)
-    if np.any(np.abs(values) > _HALF_INT64_MAX):
-        raise InvalidRecordError("an offset or a timestamp in a batch's header does not fit 63 bits")
     return np.repeat(values, [section.header.record_count for section in sections])
 
 

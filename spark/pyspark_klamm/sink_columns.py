@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from klamm.errors import ConfigError
 from klamm.records import encode_headers
+from klamm.records.header import NO_TIMESTAMP
 from pyspark_klamm.key_partitions import key_partitions
 from pyspark_klamm.record_packing import NO_PARTITION, Int64s, Rows
 
@@ -31,7 +32,7 @@ def rows(
 
     `topic` is the topic of all rows, even if there is a column `topic`. `partition_count` returns the number of a
     topic's partitions. It is None if keys do not decide about the partition. Raises ConfigError for a null topic, a
-    negative partition or a header without a name."""
+    negative partition, a timestamp before 1970 or a header without a name."""
     count = len(columns["value"])
     topics, topic_numbers = _topics(columns, topic)
     keys = _binary(columns["key"]) if "key" in columns else pa.nulls(count, pa.binary())
@@ -89,9 +90,14 @@ def _place_by_key(
 
 
 def _timestamps_ms(column: pa.Array, now_ms: int) -> Int64s:
-    """Returns the timestamps in ms, from Spark's microseconds. Null becomes `now_ms`."""
+    """Returns the timestamps in ms, from Spark's microseconds. Null becomes `now_ms`.
+
+    NO_TIMESTAMP is accepted, because the source shows it as a time, and a copy of a topic should have it again."""
     microseconds = column.cast(pa.int64()).fill_null(now_ms * 1000)
-    return np.array(microseconds.to_numpy(zero_copy_only=False), np.int64) // 1000
+    timestamps_ms = np.array(microseconds.to_numpy(zero_copy_only=False), np.int64) // 1000
+    if (earliest_ms := int(timestamps_ms.min(initial=0))) < NO_TIMESTAMP:
+        raise ConfigError(f"a row has the timestamp {earliest_ms} ms; expected 1970 or later, or null")
+    return timestamps_ms
 
 
 def _headers(column: pa.Array) -> pa.Array | None:

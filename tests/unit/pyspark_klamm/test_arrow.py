@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from klamm.consumer import BatchTooLargeError
+from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
 from klamm.records import (
     HEADER_SIZE_BYTES,
@@ -25,6 +26,8 @@ from pyspark_klamm.arrow import ROWS_MAX, ArrowBuilder
 from pyspark_klamm.cluster_access import FetchedBatches
 from pyspark_klamm.offsets import OffsetRange
 from pyspark_klamm.schema import arrow_schema
+
+InvalidTimestampError = EXCEPTIONS[ErrorCode.INVALID_TIMESTAMP]
 
 TP = TopicPartition("flights", 3)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -126,6 +129,27 @@ def test_only_the_requested_columns_are_made():
     log = log_of([[(5, b"k", b"v", ())]], CompressionType.NONE)
     (batch,) = read(log, OffsetRange(tp=TP, start_offset=0, end_offset=1), ("offset", "value"))
     assert batch.to_pylist() == [{"offset": 0, "value": b"v"}]
+
+
+MS_MIN, MS_MAX = -(2**63 // 1000), (2**63 - 1) // 1000
+"""The first and the last time that Spark's timestamps can hold, which are 64 bits of microseconds."""
+
+
+@pytest.mark.parametrize("timestamp_ms", [MS_MIN, -1, 0, MS_MAX])
+def test_a_time_that_fits_sparks_timestamps_is_read(timestamp_ms):
+    log = log_of([[(timestamp_ms, None, b"v", ())]], CompressionType.NONE)
+    (batch,) = read(log, OffsetRange(tp=TP, start_offset=0, end_offset=1), ("timestamp",))
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [timestamp_ms * 1000]
+
+
+@pytest.mark.parametrize("timestamp_ms", [MS_MIN - 1, -(2**63), MS_MAX + 1, 1_700_000_000_000_000_000, 2**63 - 1])
+def test_a_time_beyond_sparks_timestamps_is_refused_with_its_offset(timestamp_ms):
+    log = log_of([[(1, None, b"v", ())], [(0, None, b"v", ()), (timestamp_ms, None, b"v", ())]], CompressionType.NONE)
+    wanted = OffsetRange(tp=TP, start_offset=0, end_offset=3)
+    with pytest.raises(InvalidTimestampError, match=f"flights-3 at offset 2 has the timestamp {timestamp_ms} ms"):
+        read(log, wanted, ("value", "timestamp"))
+    (batch,) = read(log, wanted, ("value",))
+    assert batch.num_rows == 3
 
 
 def test_control_batches_are_no_rows():

@@ -59,6 +59,7 @@ def test_headers_are_encoded_if_a_row_has_any():
     [
         ({"topic": pa.array(["t", None])}, "null topic"),
         ({"partition": pa.array([0, -1], pa.int32())}, "partition -1; expected 0 or more"),
+        ({"timestamp": pa.array([0, -1_001], pa.timestamp("us", tz="UTC"))}, "timestamp -2 ms; expected 1970 or later"),
         ({"headers": pa.array([[{"key": None, "value": b"1"}]], HEADERS)}, "expected a key in every header"),
     ],
 )

@@ -106,6 +106,12 @@ def test_a_trigger_delay_is_read_like_sparks_times():
         ({**READ, "startingoffsets": '["flights"]'}, "startingOffsets"),
         ({**READ, "startingtimestamp": "yesterday"}, "startingTimestamp='yesterday': expected milliseconds"),
         ({**READ, "startingoffsetsbytimestamp": '{"flights": {"0": -1}}'}, "-1 is not a time"),
+        ({**READ, "startingtimestamp": str(2**63)}, "startingTimestamp='9223372036854775808': expected milliseconds"),
+        (
+            {**READ, "startingoffsetsbytimestamp": f'{{"flights": {{"0": {2**63}}}}}'},
+            "9223372036854775808 is not a time",
+        ),
+        ({**READ, "startingoffsets": f'{{"flights": {{"0": {2**63}}}}}'}, "9223372036854775808 is not an offset"),
         ({**READ, "startingtimestamp": "1", "startingoffsets": "soon"}, "startingOffsets='soon'"),
         ({**READ, "startingoffsetsbytimestampstrategy": "guess"}, "expected error or latest"),
         ({**READ, "endingoffsets": "latest"}, "endingOffsets is only for batch"),
