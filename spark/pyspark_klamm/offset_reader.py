@@ -13,7 +13,7 @@ from typing import TypeVar
 from klamm.cluster.metadata import ClusterView
 from klamm.errors import ConfigError, IllegalStateError, KlammError
 from klamm.model import TopicPartition
-from pyspark_klamm.cluster_access import ClusterAccess, UnknownTopicOrPartitionError, accesses
+from pyspark_klamm.cluster_access import ClusterAccess, TopicGoneError, UnknownTopicOrPartitionError, accesses
 from pyspark_klamm.data_loss import LossPolicy
 from pyspark_klamm.offset_spec import EARLIEST, LATEST, SYMBOLIC, OffsetSpec
 from pyspark_klamm.offsets import (
@@ -70,8 +70,10 @@ class OffsetReader:
 
     def continued(self, begin: SourceOffset, finish: SourceOffset) -> Continuation:
         """Returns how a query at `begin` reads up to `finish`. Reports losses, which raises IllegalStateError with
-        failOnDataLoss."""
-        found = self._retrying(lambda: continuation(begin, finish, self._list(finish.offsets, EARLIEST)))
+        failOnDataLoss. Partitions that the options no longer select are no loss."""
+        left = self._left(begin, finish)
+        begin = begin.only(lambda tp: tp not in left)
+        found = self._retrying(lambda: self._continuation(begin, finish))
         for problem in found.losses:
             self._loss.report(problem)
         return found
@@ -83,7 +85,25 @@ class OffsetReader:
         for topic in sorted(gone):
             self._loss.report(f"topic {topic!r} was deleted before all its records were read")
         begin, finish = begin.without(gone), finish.without(gone)
-        return ranges_between(self.continued(begin, finish).offsets, finish.offsets)
+        if left := self._left(begin, finish):
+            said = ", ".join(f"{tp} (it was at offset {offset})" for tp, offset in sorted(left.items()))
+            log.warning("the query no longer reads %s, because its options do not select it", said)
+        found = self.continued(begin, finish)
+        return ranges_between(found.offsets, found.finish.offsets)
+
+    def _left(self, begin: SourceOffset, finish: SourceOffset) -> Offsets:
+        """Returns the partitions that a query has read up to `begin`, and no longer reads because of its options."""
+        covers = self._options.subscription.covers
+        return {tp: offset for tp, offset in begin.offsets.items() if tp not in finish.offsets and not covers(tp)}
+
+    def _continuation(self, begin: SourceOffset, finish: SourceOffset) -> Continuation:
+        try:
+            earliest = self._list(finish.offsets, EARLIEST)
+        except TopicGoneError:
+            # The topic was deleted after the end of the batch, or of the whole run, was chosen.
+            finish = finish.without(self._gone(finish))
+            earliest = self._list(finish.offsets, EARLIEST)
+        return continuation(begin, finish, earliest)
 
     def _subscribed(self) -> ClusterView:
         subscription = self._options.subscription
@@ -114,7 +134,9 @@ class OffsetReader:
 
     def _latest(self, known_topics: Collection[str]) -> SourceOffset:
         subscription = self._options.subscription
-        view = self.access.describe(subscription.asked_topics, known_topics)
+        view = self.access.describe(
+            subscription.asked_topics, [topic for topic in known_topics if subscription.covers_topic(topic)]
+        )
         tps = subscription.choose(view)
         return self._position(view, self._list(tps, LATEST))
 

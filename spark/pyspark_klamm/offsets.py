@@ -11,7 +11,7 @@ ask for a new initial offset, and "latest" would skip what the failed batch had 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,9 +48,14 @@ class SourceOffset:
 
     def without(self, topics: set[str]) -> SourceOffset:
         """Returns this position without the given topics."""
+        return self.only(lambda tp: tp.topic not in topics)
+
+    def only(self, keep: Callable[[TopicPartition], bool]) -> SourceOffset:
+        """Returns this position in the partitions for which `keep` is true."""
+        offsets = {tp: offset for tp, offset in self.offsets.items() if keep(tp)}
+        topics = {tp.topic for tp in offsets}
         return SourceOffset(
-            offsets={tp: offset for tp, offset in self.offsets.items() if tp.topic not in topics},
-            topic_ids={topic: each for topic, each in self.topic_ids.items() if topic not in topics},
+            offsets=offsets, topic_ids={topic: each for topic, each in self.topic_ids.items() if topic in topics}
         )
 
 
@@ -93,6 +98,8 @@ class Continuation:
 
     offsets: Offsets
     """The offset to begin at, for every partition of the end."""
+    finish: SourceOffset
+    """The end, without topics that are gone."""
     losses: tuple[str, ...]
     """One text for each loss of records."""
 
@@ -124,7 +131,7 @@ def continuation(begin: SourceOffset, finish: SourceOffset, earliest: Offsets) -
             losses.append(deleted_unread(tp, known, earliest[tp], end))
         elif end < known:
             losses.append(f"{tp} ends at offset {end}, but the query had read up to offset {known}")
-    return Continuation(offsets=offsets, losses=tuple(losses))
+    return Continuation(offsets=offsets, finish=finish, losses=tuple(losses))
 
 
 def deleted_unread(tp: TopicPartition, position: int, log_start_offset: int, log_end_offset: int) -> str:

@@ -81,6 +81,6 @@ class KlammBatchReader(Source, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Returns the tasks of a query. Resolves offsets once here, so that all tasks agree on them."""
         begin, end = self._offsets.bounds()
-        start = self._offsets.continued(begin, end).offsets
+        found = self._offsets.continued(begin, end)
         # If there are no tasks, Spark runs one without a partition.
-        return self._tasks(ranges_between(start, end.offsets), end) or [RangesPartition([], {})]
+        return self._tasks(ranges_between(found.offsets, found.finish.offsets), end) or [RangesPartition([], {})]

@@ -129,8 +129,10 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
     def _limited(self, begin: SourceOffset, latest: SourceOffset) -> SourceOffset | None:
         """Returns the end of the batch within the limits of the options, or None if a batch has to wait for more
         records."""
-        start = self._offsets.continued(begin, latest).offsets
-        rate, behind = self._options.rate, backlog(start, latest.offsets)
+        found = self._offsets.continued(begin, latest)
+        self._seen = latest = found.finish
+        start, rate = found.offsets, self._options.rate
+        behind = backlog(start, latest.offsets)
         if self._delay is not None and not self._is_available_now and behind:
             wait_ms = self._delay.wait_ms(behind, time.monotonic() * 1000)
             if wait_ms > 0:

@@ -35,12 +35,21 @@ class TopicSelection:
         """The topics whose metadata the query needs, or None for all topics."""
         return None if self.pattern is not None else self.topics
 
+    def covers(self, tp: TopicPartition) -> bool:
+        """Returns True if the query reads the partition, whether it exists or not."""
+        if self.partitions is not None:
+            return tp in self.partitions
+        return self.covers_topic(tp.topic)
+
+    def covers_topic(self, topic: str) -> bool:
+        """Returns True if the query reads partitions of the topic, whether it exists or not."""
+        return topic in self.topics if self.pattern is None else re.search(self.pattern, topic) is not None
+
     def names(self, view: ClusterView) -> list[str]:
         """Returns the topics in `view` that the query reads."""
         if self.pattern is None:
             return [name for name in self.topics if name in view.topics]
-        search = re.compile(self.pattern).search
-        return sorted(name for name, topic in view.topics.items() if not topic.internal and search(name))
+        return sorted(name for name, topic in view.topics.items() if not topic.internal and self.covers_topic(name))
 
     def choose(self, view: ClusterView) -> list[TopicPartition]:
         """Returns the partitions in `view` that the query reads."""

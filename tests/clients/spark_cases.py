@@ -321,6 +321,24 @@ def one_deleted(door: Door) -> Any:
     return found
 
 
+@case(
+    "subscribe",
+    "stream: one of two topics taken out for a later run; failOnDataLoss true, false",
+    [FAILS, ["x"]],
+    klamm=[["x"], ["x"]],
+    why="a topic that is no longer asked for is not lost, and a warning names the offsets where it was left",
+)
+def one_taken_out(door: Door) -> Any:
+    found = []
+    for fail in ("true", "false"):
+        left, kept = door.filled("a"), door.filled("b")
+        stream = door.stream(subscribe=f"{left},{kept}", failOnDataLoss=fail)
+        stream.run()
+        door.produce(kept, "x")
+        found.append(outcome(lambda stream=stream, kept=kept: stream.run(subscribe=kept)))
+    return found
+
+
 @case("startingOffsets", "stream: later runs go on from the checkpoint", [["a"], ["b"]])
 def checkpoint(door: Door) -> Any:
     topic = door.filled("a")

@@ -65,6 +65,12 @@ class Query:
         self.shipped = pickle.dumps(self.reader)
         self.initial = self.reader.initialOffset() if not self.checkpoint else None
 
+    def restart_with(self, **options: str) -> None:
+        """Restarts the query with another subscription."""
+        common = {name: self._options[name] for name in ("kafka.bootstrap.servers", "startingOffsets")}
+        self._options = {**common, **options}
+        self.start()
+
     @property
     def at(self) -> Offset:
         return json.loads(json.dumps(self.checkpoint[-1] if self.checkpoint else self.initial))
@@ -322,6 +328,77 @@ def test_a_deleted_topic_fails_the_stream_or_is_skipped(cluster, admin, topic):
     while not found:
         found = lax.batch() or []
     assert found == ["new"]
+
+
+@pytest.mark.parametrize("left", ["subscribe", "subscribePattern", "assign"])
+def test_a_topic_taken_out_of_the_subscription_is_no_loss_and_costs_no_wait(
+    cluster, admin, topic, left, monkeypatch, caplog
+):
+    kept = f"{topic}-kept"
+    admin.create_topics([NewTopic(kept, partition_count=1)])
+    produce(cluster, topic, "1")
+    produce(cluster, kept, "2")
+    query = Query(cluster, subscribe=f"{topic},{kept}")
+    assert query.batch() == ["1", "2"]
+    produce(cluster, topic, "unwanted")
+    produce(cluster, kept, "3")
+    # A look-up that waited for the topic would not end.
+    monkeypatch.setattr(cluster_access, "TOPIC_WAIT_MS", 3_600_000)
+    values = {"subscribe": kept, "subscribePattern": f"^{kept}$", "assign": json.dumps({kept: [0]})}
+    query.restart_with(**{left: values[left]})
+    assert query.batch() == ["3"]
+    (warning,) = [each.getMessage() for each in caplog.records if "no longer reads" in each.getMessage()]
+    assert warning.startswith(
+        f"the query no longer reads {topic}-0 (it was at offset 1), {topic}-1 (it was at offset 0)"
+    )
+    query.restart_with(subscribe=kept)
+    assert query.batch() is None
+
+
+def test_a_partition_taken_out_of_assign_is_no_loss(cluster, topic):
+    produce(cluster, topic, "a", partition=0)
+    produce(cluster, topic, "b", partition=1)
+    query = Query(cluster, assign=json.dumps({topic: [0, 1]}), maxOffsetsPerTrigger="1")
+    assert query.batch() == ["a", "b"]
+    produce(cluster, topic, "unwanted", partition=0)
+    produce(cluster, topic, "c", partition=1)
+    query.restart_with(assign=json.dumps({topic: [1]}), maxOffsetsPerTrigger="1")
+    assert query.batch() == ["c"]
+
+
+def test_a_batch_that_runs_again_reads_a_topic_that_was_taken_out_since(cluster, admin, topic):
+    kept = f"{topic}-kept"
+    admin.create_topics([NewTopic(kept, partition_count=1)])
+    produce(cluster, topic, "1")
+    produce(cluster, kept, "2")
+    query = Query(cluster, subscribe=f"{topic},{kept}")
+    begin = query.at
+    assert query.batch() == ["1", "2"]
+    query.restart_with(subscribe=kept)
+    assert rows(query.shipped, query.reader.partitions(begin, query.at)) == ["1", "2"]
+
+
+@pytest.mark.parametrize("limit", [None, "1"])
+def test_available_now_goes_on_if_a_topic_is_deleted_while_it_runs(cluster, admin, topic, limit):
+    kept = f"{topic}-kept".replace(".", "-")
+    admin.create_topics([NewTopic(kept, partition_count=1)])
+    produce(cluster, topic, "1", "2", "3")
+    produce(cluster, kept, "a", "b", "c")
+    limits = {} if limit is None else {"maxOffsetsPerTrigger": limit}
+    strict = Query(cluster, subscribe=f"{topic},{kept}", **limits)
+    lax = Query(cluster, subscribe=f"{topic},{kept}", failOnDataLoss="false", **limits)
+    for query in (strict, lax):
+        query.reader.prepareForTriggerAvailableNow()
+        planned = query.latest() if limit is None else None
+        if planned is None:
+            assert query.batch() == ["1", "a"]
+    admin.delete_topics([topic])
+    with pytest.raises(IllegalStateError, match=f"topic '{topic}' was deleted"):
+        strict.batch()
+    found = []
+    while (values := lax.batch()) is not None:
+        found += values
+    assert found == (["a", "b", "c"] if limit is None else ["b", "c"])
 
 
 def test_a_topic_that_was_deleted_and_created_again_fails_the_stream_or_is_read_from_the_start(cluster, admin, topic):
