@@ -9,7 +9,7 @@ from typing import Final
 _CLASS: Final = r"(?:[A-Za-z_$][\w$]*\.)*[A-Za-z_$][\w$]*(?:Error|Exception)"
 _RAISED: Final = re.compile(rf"^(?:Caused by: |: )*{_CLASS}: (?P<text>.+)$")
 _CLASS_NAME: Final = re.compile(rf"\b{_CLASS}\b(?:: )?")
-_OURS: Final = re.compile(r"^(?:Caused by: |: )*klamm\.[\w.]+: (?P<text>.+)$")
+_OURS: Final = re.compile(r"^(?:.*: )?klamm\.[\w.]+Error: (?P<text>.+)$")
 _CODE: Final = re.compile(r"^\[[A-Z_.]+\] ")
 
 

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from pyspark_klamm.early_check import check_source
+from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.schema import source_schema
 from pyspark_klamm.sink_options import sink_options
-from pyspark_klamm.source_options import source_options
+from pyspark_klamm.source_options import source_options, warn_of_useless
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -34,26 +36,34 @@ __all__ = ["DefaultSource", "KlammDataSource"]
 
 
 class KlammDataSource(DataSource):
-    """Topics of a Klamm cluster as tables and streams. Bad options raise a ConfigError when the query starts."""
+    """Topics of a Klamm cluster as tables and streams. A wrong option raises an error with one sentence, from `load()`
+    or `save()` unless Spark asks only later."""
 
     @classmethod
     def name(cls) -> str:
         return "klamm"
 
+    @plain_errors()
     def schema(self) -> str:
+        check_source(self.options)
         include_headers = str(self.options.get("includeHeaders", "false")).lower() == "true"
         return source_schema(include_headers=include_headers)
 
+    @plain_errors()
     def reader(self, schema: StructType) -> KlammBatchReader:
         from pyspark_klamm.source import KlammBatchReader
 
+        warn_of_useless(self.options, streaming=False)
         return KlammBatchReader(source_options(self.options, streaming=False), schema)
 
+    @plain_errors()
     def streamReader(self, schema: StructType) -> KlammStreamReader:
         from pyspark_klamm.stream_source import KlammStreamReader
 
+        warn_of_useless(self.options, streaming=True)
         return KlammStreamReader(source_options(self.options, streaming=True), schema)
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter | ExactlyOnceBatchWriter:
         from pyspark_klamm.exactly_once import ExactlyOnceBatchWriter
         from pyspark_klamm.row_sender import RowSender
@@ -63,6 +73,7 @@ class KlammDataSource(DataSource):
         sender = RowSender(options, schema)
         return (ExactlyOnceBatchWriter if options.exactly_once else KlammBatchWriter)(options, sender)
 
+    @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter | ExactlyOnceStreamWriter:
         from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
         from pyspark_klamm.row_sender import RowSender

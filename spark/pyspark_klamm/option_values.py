@@ -104,5 +104,6 @@ def _unknown(name: str, names: Mapping[str, str]) -> str:
     candidates = {**names, **{each: each for each in _NAMED_IN_HINTS}}
     candidates |= {each.removeprefix(_KAFKA).replace(".", ""): each for each in _NAMED_IN_HINTS}
     nearest = near_miss(name, candidates)
-    hint = f"did you mean {candidates[nearest]}? " if nearest is not None else ""
-    return f"unknown option {name!r}; {hint}the options are {', '.join(sorted(names.values()))} and kafka.*"
+    if nearest is not None:
+        return f"unknown option {name!r}; did you mean {candidates[nearest]}?"
+    return f"unknown option {name!r}; the options are {', '.join(sorted(names.values()))} and kafka.*"

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 
 from klamm.producer.config import ProducerConfig
 from pyspark_klamm.kept_clients import KeptClients
+from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.row_sender import TaskSender
 from pyspark_klamm.sink_options import SinkOptions
 
@@ -40,6 +41,7 @@ class _AtLeastOnce:
         self._options = options
         self._sender = sender
 
+    @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Produces the rows of one task and waits for their acknowledgement. Runs on an executor.
 

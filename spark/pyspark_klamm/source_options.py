@@ -20,7 +20,7 @@ from pyspark_klamm.topic_selection import TopicSelection, subscription
 log = logging.getLogger(__name__)
 
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsetsToGroup")
-_BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +178,17 @@ class SourceOptions:
     fetch_offset_interval_ms: int
 
 
+def warn_of_useless(options: Mapping[str, str], *, streaming: bool) -> None:
+    """Logs a warning for each option that has no effect in this kind of query, as in Spark's Kafka source."""
+    given = OptionValues(options, SourceSettings)
+    if not streaming:
+        for name in _STREAM_ONLY:
+            if name in given:
+                log.warning("%s has no effect in a batch query", name)
+    if "maxTriggerDelay" in given and "minOffsetsPerTrigger" not in given:
+        log.warning("maxTriggerDelay has no effect without minOffsetsPerTrigger")
+
+
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Parses a reader's options. Raises ConfigError, which names the option, its value and the allowed values."""
     given = OptionValues(options, SourceSettings)
@@ -205,16 +216,10 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
 
 
 def _check_kind(given: OptionValues[SourceSettings], *, streaming: bool) -> None:
-    """Raises ConfigError for an option of batch queries in a stream. For an option of streams in a batch query, only
-    logs a warning, because it has no effect, as in Spark's Kafka source."""
-    if streaming:
-        for name in _BATCH_ONLY:
-            if name in given:
-                raise ConfigError(f"{name} is only for batch queries, because a stream has no end")
-        return
-    for name in _STREAM_ONLY:
-        if name in given:
-            log.warning("%s has no effect in a batch query", name)
+    """Raises ConfigError for an option of batch queries in a stream."""
+    for name in BATCH_ONLY:
+        if streaming and name in given:
+            raise ConfigError(f"{name} is only for batch queries, because a stream has no end")
 
 
 def _rate(given: OptionValues[SourceSettings]) -> RateLimits:
@@ -222,8 +227,6 @@ def _rate(given: OptionValues[SourceSettings]) -> RateLimits:
     most, least = values.max_offsets_per_trigger, values.min_offsets_per_trigger
     if most is not None and least is not None and least > most:
         raise ConfigError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
-    if "maxTriggerDelay" in given and least is None:
-        log.warning("maxTriggerDelay has no effect without minOffsetsPerTrigger")
     return RateLimits(max_offsets=most, min_offsets=least, max_delay_ms=values.max_trigger_delay_ms)
 
 

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_klamm.group_progress import GroupProgress
 from pyspark_klamm.offsets import SourceOffset
+from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.rate_limit import TriggerDelay, backlog, limited
 from pyspark_klamm.source import Source
 from pyspark_klamm.source_options import SourceOptions
@@ -56,6 +57,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         followed."""
         self._has_planned = False
 
+    @plain_errors()
     def initialOffset(self) -> dict[str, Any]:
         """Returns where a new query begins. Spark calls this twice at a start, so the answer is kept."""
         if self._initial is None:
@@ -74,6 +76,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         """Makes the query end at the offsets that its first look-up finds."""
         self._is_available_now = True
 
+    @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Returns the end of the next batch, or `start` itself if no batch should run yet."""
         begin = SourceOffset.from_json(start)
@@ -93,6 +96,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         """Returns the latest available offset. Spark shows it in the query's progress."""
         return None if self._seen is None else self._seen.to_json()
 
+    @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Returns the tasks of one batch. They are the same when a batch runs again after a failure."""
         if start.get("initial") and "start" in end:

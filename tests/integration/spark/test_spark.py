@@ -6,6 +6,7 @@ import datetime
 import json
 
 import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from klamm import Admin, NewTopic, Producer, TopicPartition
 from klamm.errors import ConfigError
@@ -251,6 +252,38 @@ def test_from_klamm_parses_json_values_with_and_without_confluents_header(spark,
 def test_the_error_for_a_bad_option_names_the_option(spark, cluster, topic, options, named):
     with pytest.raises(Exception, match=named):
         reader(spark, cluster, topic, **options).load().collect()
+
+
+def shown(error) -> str:
+    return str(error.value).partition("klamm.errors.ConfigError: ")[2].partition("\n")[0]
+
+
+def test_a_wrong_option_is_one_sentence_when_a_frame_is_loaded(spark, cluster, topic):
+    sentence = "unknown option 'startingofsets'; did you mean startingOffsets?"
+    given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOfsets": "latest"}
+    for reader_of in (spark.read, spark.readStream):
+        with pytest.raises(AnalysisException) as error:
+            reader_of.format("klamm").options(**given).load()
+        assert shown(error) == sentence
+        assert "Traceback" not in str(error.value)
+
+
+def test_a_wrong_option_of_a_streaming_sink_is_one_sentence(spark, cluster, topic, tmp_path):
+    produce(cluster, topic, ["a"])
+    frame = stream(spark, cluster, topic, startingOffsets="earliest")
+    with pytest.raises(StreamingQueryException) as error:
+        run_to_end(to_topic(frame, cluster, topic, tmp_path / "checkpoint").option("sinkIdd", "x"))
+    assert shown(error) == "unknown option 'sinkidd'; did you mean sinkId?"
+    assert "Traceback" not in str(error.value)
+
+
+def test_lost_records_are_one_sentence(spark, cluster, topic):
+    produce(cluster, topic, ["a", "b"])
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 1})
+    with pytest.raises(AnalysisException, match="the query was at offset 0") as error:
+        read_values(spark, cluster, topic, startingOffsets=json.dumps({topic: {"0": 0, "1": 0}}))
+    assert "Traceback" not in str(error.value)
 
 
 def test_a_write_without_a_topic_is_refused(spark, cluster):

@@ -22,6 +22,11 @@ klamm.errors.IllegalStateError: more than 10 ids in two windows: allow more with
     [
         (PYTHON_IN_JAVA, "more than 10 ids in two windows: allow more with --max-ids, or shorten --window"),
         (
+            "[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: klamm.errors.ConfigError: unknown"
+            " option 'topik'; did you mean topic?\n SQLSTATE: 38000",
+            "unknown option 'topik'; did you mean topic?",
+        ),
+        (
             "An error occurred while calling o61.start.\n"
             ": java.lang.IllegalArgumentException: Wrong interval '1 sceond'\n"
             "\tat org.apache.spark.sql.streaming.Trigger.x(T.java:1)",

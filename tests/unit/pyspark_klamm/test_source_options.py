@@ -9,7 +9,7 @@ import pytest
 from klamm.errors import ConfigError
 from klamm.model import TopicPartition
 from pyspark_klamm.offset_spec import EARLIEST, LATEST
-from pyspark_klamm.source_options import source_options
+from pyspark_klamm.source_options import source_options, warn_of_useless
 
 READ = {"kafka.bootstrap.servers": "localhost:9094", "subscribe": "flights, weather"}
 CLUSTER = {"kafka.bootstrap.servers": "localhost:9094"}
@@ -163,5 +163,16 @@ def test_contradictory_offsets_of_a_batch_query_are_refused(given, named):
 
 
 def test_limits_of_streams_have_no_effect_in_a_batch_query(caplog):
-    source_options({**READ, "maxOffsetsPerTrigger": "5"}, streaming=False)
+    given = {**READ, "maxOffsetsPerTrigger": "5", "maxTriggerDelay": "1s"}
+    source_options(given, streaming=False)
+    assert caplog.text == ""
+    warn_of_useless(given, streaming=False)
     assert "maxOffsetsPerTrigger has no effect in a batch query" in caplog.text
+    assert "maxTriggerDelay has no effect without minOffsetsPerTrigger" in caplog.text
+
+
+def test_an_unknown_option_without_a_near_one_is_refused_with_all_options():
+    with pytest.raises(
+        ConfigError, match=r"unknown option 'colour'; the options are assign, clientConfigFile, .*kafka"
+    ):
+        source_options({**READ, "colour": "red"}, streaming=True)
