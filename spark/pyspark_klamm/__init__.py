@@ -23,6 +23,7 @@ from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.schema import source_schema
 from pyspark_klamm.sink_options import sink_options
 from pyspark_klamm.source_options import source_options, warn_of_useless
+from pyspark_klamm.worker_process import end_quietly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -85,3 +86,4 @@ class KlammDataSource(DataSource):
 
 
 DefaultSource = KlammDataSource
+end_quietly()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
 from typing import Final
 
 from klamm.errors import KlammError
+from pyspark_klamm.worker_process import is_worker
 
 HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 """The variable that `pyspark.util.handle_worker_exception` reads."""
@@ -26,12 +26,6 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except KlammError:
-        if _is_worker():
+        if is_worker():
             os.environ[HIDE_TRACEBACK] = "1"
         raise
-
-
-def _is_worker() -> bool:
-    """Returns True in a process that Spark has started to run Python for it."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")

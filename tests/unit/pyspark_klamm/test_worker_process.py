@@ -1,0 +1,61 @@
+"""Tests the end of a Python process of Spark, with PySpark's own code of a worker and a connection that is closed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+WORKER = """
+import importlib, os, socket, sys
+from types import SimpleNamespace
+from pyspark.daemon import worker
+
+sys.modules["__main__"].__spec__ = SimpleNamespace(name="pyspark.daemon")
+os.environ["PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE"] = "1"  # as Spark sets it
+sys.argv = ["daemon", {module!r}]
+importlib.import_module({module!r})
+{then}
+ours, sparks = socket.socketpair()
+sparks.close()
+worker(ours, True)
+"""
+PLANNER = "pyspark.sql.worker.plan_data_source_read"
+
+
+def ended(module: str = PLANNER, then: str = "import pyspark_klamm") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WORKER.format(module=module, then=then)], capture_output=True, text=True, check=False
+    )
+
+
+def test_an_idle_planner_ends_without_a_traceback():
+    done = ended()
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_idle_worker_of_tasks_ends_without_a_traceback():
+    done = ended("pyspark.worker")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_pyspark_itself_shows_one():
+    assert "BrokenPipeError" in ended(then="").stderr
+
+
+def test_the_end_of_another_file_is_still_reported():
+    raised = (
+        "import pyspark_klamm\n"
+        "module = sys.modules['pyspark.sql.worker.utils']\n"
+        "def check(infile): raise EOFError('of a file')\n"
+        "module.check_python_version = check\n"
+    )
+    assert "BrokenPipeError" in ended(then=raised).stderr
+
+
+def test_a_process_of_the_user_is_left_alone():
+    import pyspark.worker
+
+    from pyspark_klamm import worker_process
+
+    worker_process.end_quietly()
+    assert not hasattr(pyspark.worker.handle_worker_exception, "__wrapped__")
