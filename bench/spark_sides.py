@@ -58,7 +58,7 @@ class Bench:
 
 @contextlib.contextmanager
 def running_bench() -> Iterator[tuple[Bench, tuple[Side, Side]]]:
-    from pyspark_klamm.local import local_session
+    from pyspark_klamm import local_session
 
     jars = ",".join(map(str, java_programs.spark_jars()))
     with (

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark_klamm.group_progress import GroupProgress
 from pyspark_klamm.offsets import SourceOffset
 from pyspark_klamm.plain_errors import plain_errors
+from pyspark_klamm.progress import METRICS, behind_latest, metrics_of
 from pyspark_klamm.rate_limit import TriggerDelay, backlog, limited
 from pyspark_klamm.source import Source
 from pyspark_klamm.source_options import SourceOptions
@@ -51,6 +52,8 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         self._is_available_now = False
         self._seen: SourceOffset | None = None
         """The ends of all partitions when they were last looked up."""
+        self._end: SourceOffset | None = None
+        """Where the batch ends that was planned last, or where the query is if there is no new batch."""
         self._seen_at_s = 0.0
         self._foreign_batches = 0
         """The number of batches in a row without records of this source. It is 0 again after a look-up that no batch
@@ -81,6 +84,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         """Returns the end of the next batch, or `start` itself if no batch should run yet."""
         begin = SourceOffset.from_json(start)
         latest = self._poll_latest(begin)
+        self._end = begin
         if latest is None or (latest == begin and not start.get("initial")):
             if self._group is not None:
                 self._group.finish(self._offsets.access, begin.offsets)
@@ -90,11 +94,16 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         end = latest if isinstance(limit, ReadAllAvailable) else self._limited(begin, latest)
         if end is None:
             return start
+        self._end = end
         return end.to_json(start=begin.to_json()) if start.get("initial") else end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Returns the latest available offset. Spark shows it in the query's progress."""
-        return None if self._seen is None else self._seen.to_json()
+        """Returns the latest available offset with the metrics of Spark's Kafka source, which compare it with the
+        batch that begins now. Spark shows both in the query's progress, as `sources[].latestOffset`."""
+        if self._seen is None or self._end is None:
+            return None
+        behind = behind_latest(self._seen.offsets, self._end.offsets)
+        return self._seen.to_json(**{METRICS: metrics_of(behind.values())})
 
     @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

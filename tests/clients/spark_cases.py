@@ -556,7 +556,7 @@ def progress(door: Door) -> Any:
     "`metrics` of a stream's source: offsets behind the latest",
     True,
     klamm=False,
-    why="Spark gives Python sources no metrics; `commitOffsetsToGroup` shows the lag as that of a consumer group",
+    why="Spark asks only JVM sources for metrics; the same ones are in `latestOffset` and in `source_metrics(source)`",
 )
 def metrics(door: Door) -> Any:
     stream = door.stream(subscribe=door.filled("a"))

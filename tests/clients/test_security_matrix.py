@@ -287,7 +287,7 @@ def test_kafka_python_logs_in_or_is_refused_as_with_kafka(
 
 @pytest.fixture
 def spark(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> Iterator[Any]:
-    from pyspark_klamm.local import local_session
+    from pyspark_klamm import local_session
 
     jars = ",".join(map(str, java_programs.spark_jars()))
     session = local_session("secured", settings={"spark.jars": jars})

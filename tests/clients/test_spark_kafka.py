@@ -25,7 +25,7 @@ def behaviour(text: str) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    from pyspark_klamm.local import local_session
+    from pyspark_klamm import local_session
 
     jars = ",".join(map(str, java_programs.spark_jars()))
     session = local_session("clients", settings={"spark.jars": jars})

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    from pyspark_klamm.local import local_session
+    from pyspark_klamm import local_session
 
     jars = ",".join(map(str, java_programs.spark_jars()))
     # Each task has one attempt, so that a task that fails does so soon.

@@ -20,7 +20,7 @@ TOPIC, COPY = "rows", "copies"
 
 
 def main() -> None:
-    from pyspark_klamm.local import local_session
+    from pyspark_klamm import local_session
 
     directory = pathlib.Path(sys.argv[1])
     options = json.loads((directory / "options.json").read_text())

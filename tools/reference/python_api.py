@@ -71,7 +71,7 @@ _PAGES: Final = {
         '`spark.read.format("klamm")` and `spark.readStream.format("klamm")` read topics, `write` and `writeStream` '
         "write them. Their options are [settings](../settings.md#sparks-source), too.",
         "pyspark_klamm",
-        ("KlammDataSource", "local.local_session", "from_klamm.from_klamm"),
+        ("KlammDataSource", "local_session", "from_klamm", "source_metrics", "offsets_behind_latest"),
     ),
 }
 

@@ -59,7 +59,7 @@ def own_spark_home(directory: pathlib.Path) -> pathlib.Path:
 
 def session(directory: pathlib.Path) -> SparkSession:
     os.environ["SPARK_HOME"] = str(own_spark_home(directory))
-    from pyspark_klamm.local import local_session
+    from pyspark_klamm import local_session
 
     master = f"local-cluster[{EXECUTORS},{CORES},{MEMORY_MB}]"
     spark = local_session("chaos", settings={"spark.master": master, **SETTINGS})

@@ -127,13 +127,14 @@ def test_the_spark_programs_of_the_pages_work(cluster, tmp_path):
     """The programs run one after the other in one Python process, because a second JVM would take seconds to start."""
     run(cluster, ["klamm", "produce", "clicks"], tmp_path, "/docs\n/docs\nno page\n/blog\n")
     of_readme = blocks(README, "python")[-1]
-    (of_guide,) = blocks(f"{GUIDES}/read-and-write-with-spark.md", "python")
+    of_guide, listener = blocks(f"{GUIDES}/read-and-write-with-spark.md", "python")
     (writer,) = blocks(f"{TUTORIAL}/3-write-from-python.md", "python")
     (table,) = blocks(f"{TUTORIAL}/5-make-a-table-with-spark.md", "python")
-    program = on_its_port(cluster, "\n".join([of_readme, of_guide, table, writer, table]))
+    program = on_its_port(cluster, "\n".join([of_readme, of_guide, listener, table, writer, table]))
     output = run(cluster, [sys.executable, "-"], tmp_path, program.replace("/tmp/", f"{tmp_path}/"))
     counts = [int(count) for count in re.findall(r"^\| *\S.*\| *(\d+)\|$", output, re.MULTILINE)]
     assert sum(counts) == 4 + (4 + 1000), "the second run adds only the new clicks to the table"
+    assert "None {'minOffsetsBehindLatest': '0', " in output, "the listener prints how far a query is behind"
     assert keys(consume(cluster, tmp_path, "visits", "--key")) == ["/blog", "/docs", "/docs", "no page"]
     assert keys(consume(cluster, tmp_path, "page-views", "--key")) == ["/blog", "/docs", "/docs"]
 

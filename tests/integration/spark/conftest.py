@@ -14,7 +14,7 @@ from tests.support.klamm_process import KlammProcess, running_cluster
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    from pyspark_klamm.local import local_session
+    from pyspark_klamm import local_session
 
     session = local_session("tests")
     session.sparkContext.setLogLevel("OFF")  # many queries fail on purpose

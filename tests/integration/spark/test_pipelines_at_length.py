@@ -152,7 +152,7 @@ def test_an_archiver_that_is_killed_and_goes_on_doubles_and_loses_nothing(cluste
     again = ("--archive", str(tmp_path / "archive"), "--topic", "flights", "--to", "again")
     assert start("replay", *again, checkpoint=None).counted() == {"records": count}
     from klamm_pipelines.archive_store import read_archive
-    from pyspark_klamm.local import local_session
+    from pyspark_klamm import local_session
 
     spark = local_session("archive")
     try:

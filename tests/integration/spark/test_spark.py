@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 from klamm import Admin, NewTopic, Producer, TopicPartition
 from klamm.errors import ConfigError
+from pyspark_klamm import offsets_behind_latest, source_metrics
 from tests.support.klamm_process import KlammProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -219,8 +220,23 @@ def test_a_stream_commits_its_offsets_to_a_group_and_reads_only_the_columns_of_i
     assert {tp: each.offset for tp, each in committed.items()} == {TopicPartition(topic, 0): 7}
 
 
+def test_the_progress_of_a_stream_shows_how_far_it_is_behind(spark, cluster, topic, tmp_path):
+    produce(cluster, topic, [str(number) for number in range(7)])
+    frame = stream(spark, cluster, topic, startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    query = run_to_end(frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")))
+    first, last = (each.sources[0] for each in query.recentProgress if each.numInputRows)
+    assert offsets_behind_latest(first) == {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 0}
+    assert source_metrics(first) == json.loads(first.latestOffset)["metrics"]
+    assert source_metrics(first) == {
+        "minOffsetsBehindLatest": "0",
+        "maxOffsetsBehindLatest": "3",
+        "avgOffsetsBehindLatest": "1.5",
+    }
+    assert set(source_metrics(last).values()) == {"0", "0.0"}
+
+
 def test_from_klamm_parses_json_values_with_and_without_confluents_header(spark, cluster, topic):
-    from pyspark_klamm.from_klamm import from_klamm
+    from pyspark_klamm import from_klamm
 
     header = b"\0\0\0\0\7"
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.errors import ConfigError
-from pyspark_klamm.from_klamm import from_klamm
+from pyspark_klamm import from_klamm
 
 
 class Frame:
