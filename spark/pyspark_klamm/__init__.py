@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 from klamm.lazy_names import lazy_names
-from pyspark_klamm.early_check import check_source
+from pyspark_klamm.early_check import check_address, check_source
 from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.schema import source_schema
 from pyspark_klamm.sink_options import sink_options
@@ -78,7 +78,7 @@ class KlammDataSource(DataSource):
 
     @plain_errors()
     def schema(self) -> str:
-        check_source(self.options)
+        check_address(check_source(self.options))
         include_headers = str(self.options.get("includeHeaders", "false")).lower() == "true"
         return source_schema(include_headers=include_headers)
 
@@ -86,15 +86,21 @@ class KlammDataSource(DataSource):
     def reader(self, schema: StructType) -> KlammBatchReader:
         from pyspark_klamm.source import KlammBatchReader
 
+        options = source_options(self.options, streaming=False)
         warn_of_useless(self.options, streaming=False)
-        return KlammBatchReader(source_options(self.options, streaming=False), schema)
+        reader = KlammBatchReader(options, schema)
+        check_address(options)
+        return reader
 
     @plain_errors()
     def streamReader(self, schema: StructType) -> KlammStreamReader:
         from pyspark_klamm.stream_source import KlammStreamReader
 
+        options = source_options(self.options, streaming=True)
         warn_of_useless(self.options, streaming=True)
-        return KlammStreamReader(source_options(self.options, streaming=True), schema)
+        reader = KlammStreamReader(options, schema)
+        check_address(options)
+        return reader
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter | ExactlyOnceBatchWriter:
@@ -104,6 +110,7 @@ class KlammDataSource(DataSource):
 
         options = sink_options(self.options)
         sender = RowSender(options, schema)
+        check_address(options)
         return (ExactlyOnceBatchWriter if options.exactly_once else KlammBatchWriter)(options, sender)
 
     @plain_errors()
@@ -114,6 +121,7 @@ class KlammDataSource(DataSource):
 
         options = sink_options(self.options)
         sender = RowSender(options, schema)
+        check_address(options)
         return (ExactlyOnceStreamWriter if options.exactly_once else KlammStreamWriter)(options, sender)
 
 

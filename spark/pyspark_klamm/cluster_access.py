@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from klamm.cluster.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, Offset
 from klamm.config import ClientConfig
 from klamm.consumer.fetch.read_replicas import ReadReplicas
 from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore
-from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, KlammError, raise_for
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, KlammError, NoBrokerError, raise_for
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from klamm.records import MAX_DECOMPRESSED_BYTES, iter_headers
@@ -31,9 +32,13 @@ from klamm.wire.framed import decode_framed
 from klamm.wire.v1 import broker_pb2
 from pyspark_klamm.kept_clients import KeptClients
 from pyspark_klamm.offsets import OffsetRange, Offsets
+from pyspark_klamm.outage import Outage
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 TOPIC_WAIT_MS: Final = 5_000
+CHECK_TIMEOUT_MS: Final = 10_000
+"""How long the check of a cluster's address may take, which comes before a query."""
 LEADER_ONLY_S: Final = 1.0
 """How long a partition is read from its leader after a closer replica failed."""
 COMMIT_TIMEOUT_MS: Final = 5_000
@@ -54,6 +59,7 @@ _OF_CONSUMERS: Final = (
 )
 """Settings that tune the consumers that Spark's Kafka source reads with. They mean nothing without a consumer."""
 
+_NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
 OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
 UnknownTopicOrPartitionError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 _OffsetNotAvailableError = EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]
@@ -107,6 +113,7 @@ class ClusterAccess:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = AccessConfig.parse(settings)
         self._replicas = ReadReplicas(self.config.metadata_max_age_ms / 1000)
+        self._outage = Outage()
         self._loop = LoopThread.shared()
         self._client = self._loop.run(self._connect)
 
@@ -116,6 +123,17 @@ class ClusterAccess:
     def close(self) -> None:
         """Closes the connections. Calls under way fail."""
         self._loop.run(self._client.close)
+
+    @property
+    def has_answered(self) -> bool:
+        """True if a server of the cluster has ever answered this process."""
+        return bool(self._client.cluster.brokers)
+
+    def check_address(self) -> None:
+        """Asks the cluster once, unless it has answered before. So a wrong address, protocol or login ends a query
+        before it begins. Raises the error, but only logs one that may pass, such as that of a broker that is down."""
+        if not self.has_answered:
+            self._loop.run(self._check_address)
 
     def describe(self, topics: Collection[str] | None, expected: Collection[str]) -> ClusterView:
         """Returns a fresh view of `topics`, or of all topics for None. A topic in `expected` is missing in it only if
@@ -170,6 +188,28 @@ class ClusterAccess:
     def _isolation_level(self) -> int:
         return READ_COMMITTED if self.config.isolation_level == "read_committed" else READ_UNCOMMITTED
 
+    async def _check_address(self) -> None:
+        request = broker_pb2.MetadataRequest()
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT_MS / 1000):
+                with contextlib.suppress(NoBrokerError):
+                    await self._client.refresh_metadata(())
+                    return
+                # No address gave an answer. The error of the first one says more than the error about all of them.
+                await self._client.any_broker().metadata(request)
+        except TimeoutError:
+            self._warn(f"no answer within {CHECK_TIMEOUT_MS} ms")
+        except KlammError as error:
+            if not error.retriable:
+                raise
+            self._warn(error)
+
+    def _warn(self, problem: object) -> None:
+        """Logs that the cluster does not answer, at the first failure and then once a minute."""
+        if self._outage.is_worth_a_warning(asyncio.get_running_loop().time()):
+            servers = ", ".join(self.config.bootstrap_servers)
+            log.warning("the cluster at %s does not answer, and the query will try again: %s", servers, problem)
+
     async def _describe(self, topics: Collection[str] | None, expected: Collection[str]) -> None:
         view = await self._client.refresh_metadata(topics)
         for topic in expected:
@@ -184,7 +224,12 @@ class ClusterAccess:
         async def attempt() -> T:
             nonlocal unknown_since_s
             try:
-                return await operation()
+                result = await operation()
+                self._outage.end()
+                return result
+            except (NoBrokerError, _NetworkError) as error:
+                self._warn(error)
+                raise
             except UnknownTopicOrPartitionError as error:
                 unknown_since_s = unknown_since_s or clock()
                 if clock() - unknown_since_s >= TOPIC_WAIT_MS / 1000:

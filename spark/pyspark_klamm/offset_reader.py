@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from klamm.cluster.metadata import ClusterView
-from klamm.errors import ConfigError, IllegalStateError, KlammError
+from klamm.errors import ConfigError, IllegalStateError, KlammError, NoBrokerError
 from klamm.model import TopicPartition
 from pyspark_klamm.cluster_access import ClusterAccess, TopicGoneError, UnknownTopicOrPartitionError, accesses
 from pyspark_klamm.data_loss import LossPolicy
@@ -177,9 +177,18 @@ class OffsetReader:
             except (ConfigError, IllegalStateError, UnknownTopicOrPartitionError):
                 raise
             except KlammError as error:
+                if not self._may_pass(error):
+                    raise
                 log.warning("attempt %d to get offsets failed: %s", attempt, error)
                 self._pause()
         return ask()
+
+    def _may_pass(self, error: KlammError) -> bool:
+        """Returns True if the same question may get an answer later. A cluster that never answered has probably another
+        address, so a query does not wait for it several times."""
+        if isinstance(error, NoBrokerError):
+            return self.access.has_answered
+        return error.retriable or isinstance(error, TopicGoneError)
 
     def _pause(self) -> None:
         # Spark's call is synchronous and this process has no other work, so it may block here.

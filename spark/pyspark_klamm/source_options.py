@@ -125,7 +125,8 @@ class SourceSettings:
         3,
         at_least=1,
         name="fetchOffset.numRetries",
-        doc="How many times a query asks for offsets before it fails.",
+        doc="How many times a query asks for offsets before it fails. It asks only once if no retry can help, or if the"
+        " cluster has never answered.",
     )
     fetch_offset_interval_ms: int = integer(
         1_000,

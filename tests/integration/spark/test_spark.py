@@ -306,3 +306,20 @@ def test_a_write_without_a_topic_is_refused(spark, cluster):
     frame = spark.createDataFrame([("v",)], "value STRING")
     with pytest.raises(Exception, match='set the option "topic" or add a column named "topic"'):
         frame.write.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap).mode("append").save()
+
+
+def test_spark_names_a_kafka_listener_and_a_listener_without_tls_at_load_and_save(spark, cluster):
+    at_kafka = {"kafka.bootstrap.servers": cluster.kafka_bootstrap, "subscribe": "flights"}
+    encrypted = {**at_kafka, "kafka.bootstrap.servers": cluster.bootstrap, "kafka.security.protocol": "SSL"}
+    kafka_listener = "this is a Kafka listener of Klamm; clients of the gRPC API connect to"
+    for options, sentence in ((at_kafka, kafka_listener), (encrypted, "it does not speak TLS")):
+        for reader_of in (spark.read, spark.readStream):
+            with pytest.raises(AnalysisException, match=sentence) as error:
+                reader_of.format("klamm").options(**options).load()
+            assert "Traceback" not in str(error.value)
+        with pytest.raises(AnalysisException, match=sentence):
+            spark.read.format("klamm").schema("value BINARY").options(**options).load().collect()
+        clients = {name: value for name, value in options.items() if name.startswith("kafka.")}
+        rows = spark.createDataFrame([("v",)], "value STRING")
+        with pytest.raises(AnalysisException, match=sentence):
+            rows.write.format("klamm").options(**clients, topic="flights").mode("append").save()
