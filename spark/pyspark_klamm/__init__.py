@@ -37,7 +37,7 @@ from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.schema import source_schema
 from pyspark_klamm.sink_options import sink_options
 from pyspark_klamm.source_options import source_options, warn_of_useless
-from pyspark_klamm.worker_process import end_quietly
+from pyspark_klamm.worker_process import correct_reports
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -127,4 +127,4 @@ class KlammDataSource(DataSource):
 
 DefaultSource = KlammDataSource
 __getattr__, __dir__ = lazy_names(globals(), _MODULES)
-end_quietly()
+correct_reports()

@@ -1,8 +1,9 @@
-"""Recognises the Python processes of Spark, and ends an idle one without a traceback.
+"""Recognises the Python processes of Spark, and corrects two errors that they report.
 
 When a session stops, Spark closes the connections of idle workers and then ends them. A worker that notices the closed
 connection first reports it to Spark, over the same connection. The attempt fails, and a BrokenPipeError appears in the
-terminal after a run that succeeded. PySpark has no setting for this, so its report is replaced in these processes.
+terminal after a run that succeeded. And if a stream's reader cannot be made, PySpark reports that it has no reader, and
+hides why. PySpark has no setting for this, so its report is replaced in these processes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any, Final
+
+from klamm.errors import KlammError
 
 _REPORT: Final = "handle_worker_exception"
 _REPORTERS: Final = ("__main__", "pyspark.worker", "pyspark.sql.worker.utils")
@@ -24,24 +27,31 @@ def is_worker() -> bool:
     return spec is not None and spec.name.startswith("pyspark.")
 
 
-def end_quietly() -> None:
-    """Makes this process end without a traceback when Spark closes its connection, if this is a process of Spark."""
+def correct_reports() -> None:
+    """Makes this process report its errors as the module's docstring says, if it is a process of Spark."""
     if not is_worker():
         return
     for name in _REPORTERS:
         report = getattr(sys.modules.get(name), _REPORT, None)
         if report is not None and not hasattr(report, "__wrapped__"):
-            setattr(sys.modules[name], _REPORT, _unless_closed(report))
+            setattr(sys.modules[name], _REPORT, _corrected(report))
 
 
-def _unless_closed(report: Callable[..., None]) -> Callable[..., None]:
+def _corrected(report: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(report)
-    def report_unless_closed(error: BaseException, *arguments: Any, **options: Any) -> None:
+    def corrected(error: BaseException, *arguments: Any, **options: Any) -> None:
         if _says_closed(error):
             os._exit(0)
-        report(error, *arguments, **options)
+        report(_reason(error), *arguments, **options)
 
-    return report_unless_closed
+    return corrected
+
+
+def _reason(error: BaseException) -> BaseException:
+    """Returns the error for which a stream has no reader, or the error itself."""
+    if isinstance(error, UnboundLocalError) and isinstance(error.__context__, KlammError):
+        return error.__context__
+    return error
 
 
 def _says_closed(error: BaseException) -> bool:

@@ -284,6 +284,21 @@ def test_a_wrong_option_is_one_sentence_when_a_frame_is_loaded(spark, cluster, t
         assert "Traceback" not in str(error.value)
 
 
+def test_a_wrong_option_beside_a_schema_of_the_user_is_one_sentence_when_the_query_starts(
+    spark, cluster, topic, tmp_path
+):
+    given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOfsets": "latest"}
+    batch, streaming = (
+        each.format("klamm").schema("value BINARY").options(**given).load() for each in (spark.read, spark.readStream)
+    )
+    writer = streaming.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    for kind, run in ((AnalysisException, batch.collect), (StreamingQueryException, lambda: run_to_end(writer))):
+        with pytest.raises(kind) as error:
+            run()
+        assert shown(error) == "unknown option 'startingofsets'; did you mean startingOffsets?"
+        assert "Traceback" not in str(error.value)
+
+
 def test_a_wrong_option_of_a_streaming_sink_is_one_sentence(spark, cluster, topic, tmp_path):
     produce(cluster, topic, ["a"])
     frame = stream(spark, cluster, topic, startingOffsets="earliest")
