@@ -9,7 +9,7 @@ import typer
 
 from klamm.acls import WILDCARD, AclBinding, AclBindingFilter, AclDecision, BuiltInRule
 from klamm_cli.commands.acl_entries import Roles, Whom, entries_of, operation_of, resource_of
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -76,7 +76,7 @@ _Idempotent = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm acls list", "klamm acls list --principal User:alice --json"))
 def list_(
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="PRINCIPAL", help="List only entries of this principal.")
@@ -104,7 +104,14 @@ def list_(
     print_rows(columns, rows, as_json=as_json)
 
 
-@app.command("add")
+@app.command(
+    "add",
+    epilog=examples(
+        "klamm acls add User:alice read topic:orders",
+        "klamm acls add User:alice --consumer --topic orders --group billing",
+        "klamm acls add User:bob write topic:orders- --prefixed",
+    ),
+)
 def add(
     principal: _Principal,
     operation: _Operation = None,
@@ -130,7 +137,7 @@ def add(
         print_message(f"added {entry}")
 
 
-@app.command("remove")
+@app.command("remove", epilog=examples("klamm acls remove User:alice read topic:orders"))
 def remove(
     principal: _Principal,
     operation: _Operation = None,
@@ -159,7 +166,7 @@ def remove(
         print_message(f"removed {entry}" if removed[one] else f"there is no entry {entry}")
 
 
-@app.command("check")
+@app.command("check", epilog=examples("klamm acls check User:alice read topic:orders"))
 def check(
     principal: _Principal,
     operation: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.output import Json, fail, one_line_errors, print_json, print_lines
 
 app = new_app("Make certificates for development; show what a certificate contains.")
@@ -18,11 +18,7 @@ _HOSTS = ("localhost", "127.0.0.1", "::1")
 
 @app.command(
     "dev",
-    epilog="""Examples:
-
-\b
-klamm certs dev
-klamm certs dev --dir /etc/klamm --host a.example.com --host 10.0.0.7""",
+    epilog=examples("klamm certs dev", "klamm certs dev --dir /etc/klamm --host a.example.com --host 10.0.0.7"),
 )
 def dev(
     directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="The directory for the files.")] = Path(
@@ -65,7 +61,7 @@ def dev(
     print_lines(f"clients: the settings in {files.client_properties.absolute()}")
 
 
-@app.command("show")
+@app.command("show", epilog=examples("klamm certs show broker.pem"))
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of certificates, as PEM.")],
     as_json: Json = False,

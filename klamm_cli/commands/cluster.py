@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm.errors import KlammError
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -25,6 +25,7 @@ from klamm_cli.console.output import (
     print_lines,
     print_message,
     print_rows,
+    print_state,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def cluster(
     print_rows(columns, rows, as_json=False)
 
 
-@app.command("status")
+@app.command("status", epilog=examples("klamm cluster status", "klamm cluster status --json"))
 def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
     """Show the state of the cluster and its problems.
 
@@ -112,7 +113,9 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
     if as_json:
         print_json(document(facts, found))
     else:
-        print_lines(headline(facts, found), *(f"  - {each.text}" for each in found))
+        print_state("degraded" if found else "healthy", headline(facts, found))
+        if found:
+            print_state("degraded", *(f"  - {each.text}" for each in found))
         for title, columns, rows in tables(facts):
             print_lines("", title.replace("_", " "))
             print_rows(columns, rows, as_json=False)
@@ -121,7 +124,7 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
         raise typer.Exit(int(ExitStatus.FAILED))
 
 
-@app.command("quorum")
+@app.command("quorum", epilog=examples("klamm cluster quorum"))
 def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
     """Show the quorum's leader and the others' lag."""
     with connected(bootstrap, timeout) as admin:
@@ -160,7 +163,7 @@ BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, me
 _LOOK_EVERY_S = 1.0
 
 
-@app.command("decommission")
+@app.command("decommission", epilog=examples("klamm cluster decommission 3", "klamm cluster decommission 3 --no-wait"))
 def decommission(
     broker_id: BrokerId,
     wait: Annotated[bool, typer.Option(help="Wait until the broker has no replicas.")] = True,
@@ -185,7 +188,7 @@ def decommission(
     print_message(f"broker {broker_id} holds nothing: it can be stopped, and unregistered")
 
 
-@app.command("unregister")
+@app.command("unregister", epilog=examples("klamm cluster unregister 3"))
 def unregister(
     broker_id: BrokerId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
 ) -> None:
@@ -210,7 +213,7 @@ DirectoryId = Annotated[
 ]
 
 
-@app.command("add-controller")
+@app.command("add-controller", epilog=examples("klamm cluster add-controller --controller-id 4"))
 def add_controller(
     controller_id: ControllerId,
     directory_id: DirectoryId = None,
@@ -227,7 +230,7 @@ def add_controller(
     print_message(f"controller {controller_id} votes, directory {replica.directory_id}")
 
 
-@app.command("remove-controller")
+@app.command("remove-controller", epilog=examples("klamm cluster remove-controller --controller-id 1"))
 def remove_controller(
     controller_id: ControllerId,
     directory_id: DirectoryId = None,

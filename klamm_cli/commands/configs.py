@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm_cli.console.assignments import parse_assignments
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -51,12 +51,11 @@ def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> Confi
 
 @app.command(
     "describe",
-    epilog="""Examples:
-
-\b
-klamm configs describe --topic orders
-klamm configs describe retention.ms --topic orders --docs
-klamm configs describe --broker 1 --json""",
+    epilog=examples(
+        "klamm configs describe --topic orders",
+        "klamm configs describe retention.ms --topic orders --docs",
+        "klamm configs describe --broker 1 --json",
+    ),
 )
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="The configs [default: all].")] = None,
@@ -94,12 +93,11 @@ def describe(
 
 @app.command(
     "alter",
-    epilog="""Examples:
-
-\b
-klamm configs alter --topic orders --set retention.ms=86400000
-klamm configs alter --broker 1 --set log.cleaner.threads=2
-klamm configs alter --all-brokers --delete log.retention.ms""",
+    epilog=examples(
+        "klamm configs alter --topic orders --set retention.ms=86400000",
+        "klamm configs alter --broker 1 --set log.cleaner.threads=2",
+        "klamm configs alter --all-brokers --delete log.retention.ms",
+    ),
 )
 def alter(
     set_: Annotated[
@@ -143,7 +141,7 @@ def alter(
         print_lines(f"{'would alter' if validate_only else 'altered'} {', '.join(change.name for change in changes)}")
 
 
-@app.command("docs")
+@app.command("docs", epilog=examples("klamm configs docs > settings.md"))
 def docs() -> None:
     """Print the reference of all settings, in Markdown."""
     try:

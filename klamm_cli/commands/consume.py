@@ -13,7 +13,7 @@ from klamm.errors import WakeupError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm.printable import printable
 from klamm_cli.console.assignments import parse_assignments
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.command_config import client_settings
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -44,14 +44,13 @@ app = new_app()
 
 
 @app.command(
-    epilog="""Examples:
-
-\b
-klamm consume orders --from beginning --exit
-klamm consume orders --from -5 --key
-klamm consume orders --from 2026-01-31T12:00 --to 2026-01-31T13:00 --json
-klamm consume orders --from @1767225600000 --format '%p:%o %T %k=%s\\n'
-klamm consume orders --group billing"""
+    epilog=examples(
+        "klamm consume orders --from beginning --exit",
+        "klamm consume orders --from -5 --key",
+        "klamm consume orders --from 2026-01-31T12:00 --to 2026-01-31T13:00 --json",
+        "klamm consume orders --from @1767225600000 --format '%p:%o %T %k=%s\\n'",
+        "klamm consume orders --group billing",
+    )
 )
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],

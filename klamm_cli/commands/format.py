@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import fail, one_line_errors, print_message
 from klamm_cli.console.password import read_new_password
@@ -33,12 +33,11 @@ class _NewUser(NamedTuple):
 
 
 @app.command(
-    epilog="""Examples:
-
-\b
-klamm format klamm-data/controller --add-scram 'SCRAM-SHA-512=[name=admin]'
-klamm format DIRECTORY --add-scram \\
-  'SCRAM-SHA-256=[name=admin,password-file=FILE]'"""
+    epilog=examples(
+        "klamm format klamm-data/controller --add-scram 'SCRAM-SHA-512=[name=admin]'",
+        "klamm format DIRECTORY --add-scram \\",
+        "  'SCRAM-SHA-256=[name=admin,password-file=FILE]'",
+    )
 )
 def format_(
     directory: Annotated[

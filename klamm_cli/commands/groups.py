@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klamm.model import TopicPartition
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
+from klamm_cli.console.confirm import confirm
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -47,7 +48,7 @@ Topics = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm groups list", "klamm groups list --state empty"))
 def list_(
     state: Annotated[
         list[str] | None, typer.Option("--state", metavar="STATE", help="List only groups in this state; repeatable.")
@@ -71,7 +72,7 @@ def list_(
     print_rows(("group", "type", "state", "protocol_type"), rows, as_json=as_json)
 
 
-@app.command("describe")
+@app.command("describe", epilog=examples("klamm groups describe billing", "klamm groups describe billing --members"))
 def describe(
     group: Group,
     members: Annotated[
@@ -160,12 +161,11 @@ def _print_members(description: GroupDescription, as_json: bool) -> None:
 
 @app.command(
     "reset",
-    epilog="""Examples:
-
-\b
-klamm groups reset billing --to beginning --dry-run
-klamm groups reset billing --topic orders:2 --to 2026-01-31T12:00
-klamm groups reset billing --to -100""",
+    epilog=examples(
+        "klamm groups reset billing --to beginning --dry-run",
+        "klamm groups reset billing --topic orders:2 --to 2026-01-31T12:00",
+        "klamm groups reset billing --to -100 --all-topics",
+    ),
 )
 def reset(
     group: Group,
@@ -173,6 +173,9 @@ def reset(
         str, typer.Option("--to", metavar="POSITION", help=f"Set the offsets to this position: {POSITION_HELP}")
     ],
     topic: Topics = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Set the offsets of all topics of the group without asking.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, but store nothing.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -180,14 +183,23 @@ def reset(
 ) -> None:
     """Set the committed offsets of a group that has no members.
 
-    Without --topic, the command sets the offset of every partition for which the group has one. A position outside of
-    the log becomes the start or the end of the log."""
+    Without --topic, the command sets the offset of every partition for which the group has one. It asks before that,
+    unless there is --all-topics or --dry-run. A position outside of the log becomes the start or the end of the log."""
+    if topic and all_topics:
+        fail("--topic and --all-topics exclude each other", ExitStatus.USAGE)
     position = parse_position(to, "--to", now_ms=time.time_ns() // 1_000_000)
     with connected(bootstrap, timeout) as admin:
         before = admin.list_group_offsets(group)
         tps = _partitions(admin, topic) if topic else sorted(before)
         if not tps:
             fail(f"group {group!r} has no offsets; name what to set with --topic", ExitStatus.USAGE)
+        if not (topic or all_topics or dry_run):
+            names = ", ".join(sorted({tp.topic for tp in tps}))
+            confirm(
+                f"Set the offsets of all topics of group {group!r} ({names})?",
+                without_terminal=f"group {group!r} has offsets of {names}: name some of them with --topic, or add"
+                " --all-topics",
+            )
         after = offsets_at(
             position, tps, lambda asked: {tp: each.offset for tp, each in admin.list_offsets(asked).items()}
         )
@@ -214,7 +226,7 @@ def _partitions(admin: Admin, wanted: list[str]) -> list[TopicPartition]:
     return list(tps)
 
 
-@app.command("delete-offsets")
+@app.command("delete-offsets", epilog=examples("klamm groups delete-offsets billing --topic orders"))
 def delete_offsets(
     group: Group,
     topic: Annotated[
@@ -237,7 +249,12 @@ def delete_offsets(
         print_lines(f"deleted the offsets of {', '.join(map(str, tps))}")
 
 
-@app.command("remove-members")
+@app.command(
+    "remove-members",
+    epilog=examples(
+        "klamm groups remove-members billing --instance billing-1", "klamm groups remove-members billing --all"
+    ),
+)
 def remove_members(
     group: Group,
     instance: Annotated[
@@ -265,7 +282,7 @@ def remove_members(
         print_lines(f"removed {'all members' if everybody else ', '.join(instance or ())}")
 
 
-@app.command("delete")
+@app.command("delete", epilog=examples("klamm groups delete billing"))
 def delete(
     groups: Annotated[
         list[str], typer.Argument(metavar="GROUP", help="One or more groups without members.", show_default=False)

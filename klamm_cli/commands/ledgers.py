@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from klamm.ledger_ids import LedgerId
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -28,7 +28,7 @@ Sink = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name.", sh
 QueryId = Annotated[str, typer.Argument(metavar="QUERY", help="The query's id.", show_default=False)]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm ledgers list"))
 def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
     """List ledgers with their open and prepared transactions."""
     with connected(bootstrap, timeout) as admin:
@@ -46,7 +46,7 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeo
     print_rows(("sink", "query_id", "run_id", "committed_batch_id", "open", "prepared"), rows, as_json=as_json)
 
 
-@app.command("describe")
+@app.command("describe", epilog=examples("klamm ledgers describe spark 6f2a3c1e-9b1d-4c55-8f57-0d2f3b6a7c10"))
 def describe(
     sink: Sink,
     query_id: QueryId,
@@ -70,7 +70,7 @@ def describe(
     print_rows(("transactional_id", "prepared_ms_ago"), rows, as_json=as_json)
 
 
-@app.command("delete")
+@app.command("delete", epilog=examples("klamm ledgers delete spark 6f2a3c1e-9b1d-4c55-8f57-0d2f3b6a7c10 --if-exists"))
 def delete(
     sink: Sink,
     query_id: QueryId,

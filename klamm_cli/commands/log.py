@@ -10,21 +10,20 @@ from typing import Annotated
 import typer
 
 from klamm_cli.commands.scrub import scrub
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import fail
 
 app = new_app("Show the files of a data directory; find and repair damage.")
-app.command("scrub")(scrub)
+app.command("scrub", epilog=examples("klamm log scrub", "klamm log scrub orders:2 --broker 1"))(scrub)
 
 
 @app.command(
     "dump",
-    epilog="""Examples:
-
-\b
-klamm log dump klamm-data/orders-0 --records
-klamm log dump klamm-data/__consumer_offsets-3 --offsets-decoder --json""",
+    epilog=examples(
+        "klamm log dump klamm-data/orders-0 --records",
+        "klamm log dump klamm-data/__consumer_offsets-3 --offsets-decoder --json",
+    ),
 )
 def dump(
     paths: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.output import (
     DEFAULT_BOOTSTRAP,
@@ -21,7 +21,7 @@ from klamm_cli.console.output import (
 app = new_app("Show brokers' log directories; move replicas between them.")
 
 
-@app.command("describe")
+@app.command("describe", epilog=examples("klamm log-dirs describe", "klamm log-dirs describe orders --broker 1"))
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics [default: all].")] = None,
     brokers: Annotated[
@@ -59,10 +59,7 @@ def describe(
 
 @app.command(
     "move",
-    epilog="""Examples:
-
-\b
-klamm log-dirs move orders 0 1 --broker 1 --to /data2""",
+    epilog=examples("klamm log-dirs move orders 0 1 --broker 1 --to /data2"),
 )
 def move(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],

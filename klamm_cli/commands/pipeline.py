@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import Json, fail, print_rows
 
 app = new_app("List and run data pipelines on Spark.")
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm pipeline list"))
 def list_(as_json: Json = False) -> None:
     """List the pipelines."""
     with _installed():
@@ -51,7 +51,7 @@ def run(
         raise typer.Exit(run_pipeline(PIPELINES[name], context.args, program=f"klamm pipeline run {name}"))
 
 
-@app.command("zip")
+@app.command("zip", epilog=examples("klamm pipeline zip klamm.zip"))
 def zip_(
     path: Annotated[pathlib.Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)],
 ) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode, KlammError
 from klamm_cli.console.assignments import parse_assignments
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.command_config import client_settings
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -45,12 +45,11 @@ app = new_app()
 
 
 @app.command(
-    epilog="""Examples:
-
-\b
-seq 1000 | klamm produce numbers
-klamm produce orders --file orders.txt --key-separator '\\t'
-klamm consume orders -e --from -9 --json | klamm produce copy --json-lines"""
+    epilog=examples(
+        "seq 1000 | klamm produce numbers",
+        "klamm produce orders --file orders.txt --key-separator '\\t'",
+        "klamm consume orders -e --from -9 --json | klamm produce copy --json-lines",
+    )
 )
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],

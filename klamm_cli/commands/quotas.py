@@ -8,7 +8,7 @@ import typer
 
 from klamm.quotas import CLIENT_ID, IP, IP_KEYS, USER, USER_AND_CLIENT_KEYS
 from klamm_cli.console.assignments import parse_assignments
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -41,7 +41,7 @@ _DefaultIp = Annotated[bool, typer.Option("--ip-default", help="All addresses wi
 _KEYS = ", ".join((*USER_AND_CLIENT_KEYS, *IP_KEYS))
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm quotas list", "klamm quotas list --user alice"))
 def list_(
     user: _User = None,
     client_id: _ClientId = None,
@@ -65,7 +65,13 @@ def list_(
     print_rows(("entity", "quota", "value"), rows, as_json=as_json)
 
 
-@app.command("set")
+@app.command(
+    "set",
+    epilog=examples(
+        "klamm quotas set producer_byte_rate=1048576 --user alice",
+        "klamm quotas set consumer_byte_rate=1048576 --client-id-default",
+    ),
+)
 def set_(
     quotas: Annotated[
         list[str], typer.Argument(metavar="QUOTA=VALUE...", help=f"One or more of {_KEYS}.", show_default=False)
@@ -89,7 +95,7 @@ def set_(
     print_message(f"set {' '.join(quotas)} for {entity}")
 
 
-@app.command("unset")
+@app.command("unset", epilog=examples("klamm quotas unset producer_byte_rate --user alice"))
 def unset(
     quotas: Annotated[
         list[str], typer.Argument(metavar="QUOTA...", help=f"One or more of {_KEYS}.", show_default=False)

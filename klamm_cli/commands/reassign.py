@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from klamm.model import TopicPartition
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -41,12 +41,11 @@ PlanFile = Annotated[
 
 @app.command(
     "generate",
-    epilog="""Examples:
-
-\b
-klamm reassign generate orders --brokers 1,2,3 -r 3 > plan.json
-klamm reassign execute plan.json --throttle 50000000
-klamm reassign verify plan.json""",
+    epilog=examples(
+        "klamm reassign generate orders --brokers 1,2,3 -r 3 > plan.json",
+        "klamm reassign execute plan.json --throttle 50000000",
+        "klamm reassign verify plan.json",
+    ),
 )
 def generate(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)],
@@ -92,7 +91,7 @@ def generate(
     _print_plan(plan)
 
 
-@app.command("execute")
+@app.command("execute", epilog=examples("klamm reassign execute plan.json --throttle 10000000"))
 def execute(
     file: PlanFile,
     throttle: Annotated[
@@ -134,7 +133,7 @@ def execute(
 PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Keep the throttles.")]
 
 
-@app.command("verify")
+@app.command("verify", epilog=examples("klamm reassign verify plan.json"))
 def verify(
     file: PlanFile,
     preserve_throttles: PreserveThrottles = False,
@@ -163,7 +162,7 @@ def verify(
         raise typer.Exit(int(ExitStatus.FAILED))
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm reassign list"))
 def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
     """List the partitions that are being moved.
 
@@ -177,7 +176,7 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeo
     print_rows(("topic", "partition", "replicas", "adding", "removing", "isr"), rows, as_json=as_json)
 
 
-@app.command("cancel")
+@app.command("cancel", epilog=examples("klamm reassign cancel plan.json", "klamm reassign cancel --all"))
 def cancel(
     file: Annotated[str | None, typer.Argument(metavar="FILE", help="The plan to cancel; - is standard input.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Cancel all reassignments in progress.")] = False,

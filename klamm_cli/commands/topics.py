@@ -8,7 +8,7 @@ import typer
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_cli.console.assignments import parse_assignments
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -39,11 +39,10 @@ _UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 @app.command(
     "create",
-    epilog="""Examples:
-
-\b
-klamm topics create orders --partitions 6 --replication-factor 3
-klamm topics create latest --config cleanup.policy=compact --if-not-exists""",
+    epilog=examples(
+        "klamm topics create orders --partitions 6 --replication-factor 3",
+        "klamm topics create latest --config cleanup.policy=compact --if-not-exists",
+    ),
 )
 def create(
     names: Names,
@@ -117,7 +116,7 @@ def _described(admin: Admin, names: list[str] | None, *, if_exists: bool) -> dic
     return {name: there[name] for name in names if name in there} if names else there
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm topics list"))
 def list_(
     internal: Annotated[bool, typer.Option("--internal", help="List internal topics, too.")] = False,
     as_json: Json = False,
@@ -135,11 +134,7 @@ def list_(
 
 @app.command(
     "describe",
-    epilog="""Examples:
-
-\b
-klamm topics describe orders
-klamm topics describe --under-replicated-partitions --json""",
+    epilog=examples("klamm topics describe orders", "klamm topics describe --under-replicated-partitions --json"),
 )
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics [default: all].")] = None,
@@ -203,11 +198,7 @@ def describe(
 
 @app.command(
     "elect-leaders",
-    epilog="""Examples:
-
-\b
-klamm topics elect-leaders orders
-klamm topics elect-leaders orders --partition 2 --unclean""",
+    epilog=examples("klamm topics elect-leaders orders", "klamm topics elect-leaders orders --partition 2 --unclean"),
 )
 def elect_leaders(
     names: Annotated[
@@ -262,7 +253,7 @@ def elect_leaders(
         raise typer.Exit(int(ExitStatus.FAILED))
 
 
-@app.command("add-partitions")
+@app.command("add-partitions", epilog=examples("klamm topics add-partitions orders 12"))
 def add_partitions(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
     total: Annotated[
@@ -292,11 +283,7 @@ def add_partitions(
 
 @app.command(
     "delete",
-    epilog="""Examples:
-
-\b
-klamm topics delete orders
-klamm topics delete orders orders-clean --if-exists""",
+    epilog=examples("klamm topics delete orders", "klamm topics delete orders orders-clean --if-exists"),
 )
 def delete(
     names: Names,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klamm.model import TopicPartition
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -51,7 +51,7 @@ OlderThan = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm transactions list"))
 def list_(
     state: Annotated[
         list[str] | None, typer.Option("--state", metavar="STATE", help="List only ids in this state; repeatable.")
@@ -84,7 +84,7 @@ def list_(
     print_rows(("transactional_id", "producer_id", "state"), rows, as_json=as_json)
 
 
-@app.command("describe")
+@app.command("describe", epilog=examples("klamm transactions describe payments-1"))
 def describe(
     transactional_id: TransactionalId,
     as_json: Json = False,
@@ -114,11 +114,10 @@ def describe(
 
 @app.command(
     "abort",
-    epilog="""Examples:
-
-\b
-klamm transactions abort payments-1 --fence
-klamm transactions abort --hanging-in orders:2 --start-offset 41""",
+    epilog=examples(
+        "klamm transactions abort payments-1 --fence",
+        "klamm transactions abort --hanging-in orders:2 --start-offset 41",
+    ),
 )
 def abort(
     transactional_id: Annotated[str | None, typer.Argument(metavar="ID", help="The transactional.id.")] = None,
@@ -158,7 +157,7 @@ def abort(
             admin.abort_transaction(transactional_id)
 
 
-@app.command("find-hanging")
+@app.command("find-hanging", epilog=examples("klamm transactions find-hanging"))
 def find_hanging(
     topic: Topics = None,
     older_than_ms: OlderThan = _MAX_TIMEOUT_MS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -40,7 +40,7 @@ _DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
 _ResourceNotFoundError = EXCEPTIONS[ErrorCode.RESOURCE_NOT_FOUND]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm users list"))
 def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
     """List users with their mechanisms."""
     with connected(bootstrap, timeout) as admin:
@@ -53,7 +53,7 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeo
     print_rows(("user", "mechanism", "iterations"), rows, as_json=as_json)
 
 
-@app.command("create")
+@app.command("create", epilog=examples("klamm users create alice"))
 def create(
     user: User,
     mechanisms: Annotated[
@@ -81,7 +81,7 @@ def create(
     print_message(f"created user {user!r}")
 
 
-@app.command("set-password")
+@app.command("set-password", epilog=examples("klamm users set-password alice"))
 def set_password(
     user: User,
     iterations: _Iterations = _DEFAULT_ITERATIONS,
@@ -103,7 +103,7 @@ def set_password(
     print_message(f"changed the password of user {user!r}")
 
 
-@app.command("delete")
+@app.command("delete", epilog=examples("klamm users delete alice"))
 def delete(
     user: User,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if there is no such user.")] = False,

@@ -15,3 +15,9 @@ def new_app(help_text: str | None = None, *, no_args_is_help: bool = True) -> ty
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+def examples(*commands: str) -> str:
+    """Returns the end of a command's help, with examples of it."""
+    # Typer keeps the lines of a paragraph apart after this character.
+    return "\n".join(["Examples:", "", "\b", *commands])

@@ -19,6 +19,7 @@ from klamm.config import DEFAULT_PORT
 from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
 from klamm.printable import printable, printable_json
 from klamm_cli.console.bootstrap_option import BOOTSTRAP_VARIABLE
+from klamm_cli.console.colors import BOLD, PLAIN, color_of, colored, is_colored
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.table import table_lines
 
@@ -54,11 +55,9 @@ def print_rows(
     is_terminal = sys.stdout.isatty()
     # Lines must not be folded when the output goes to a file or a pipe.
     width = shutil.get_terminal_size().columns if is_terminal else None
-    header, *lines = table_lines(columns, rows, width=width, json_only=json_only)
-    typer.echo("\n".join([f"{_BOLD}{header}{_PLAIN}" if is_terminal else header, *lines]))
-
-
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+    color = color_of if is_colored() else None
+    header, *lines = table_lines(columns, rows, width=width, json_only=json_only, color_of=color)
+    typer.echo("\n".join([f"{BOLD}{header}{PLAIN}" if is_terminal else header, *lines]))
 
 
 def print_json(document: Any) -> None:
@@ -73,6 +72,11 @@ def _json(document: Any, indent: int | None = None) -> str:
 def print_lines(*lines: str) -> None:
     """Prints lines to stdout."""
     typer.echo("\n".join(map(printable, lines)))
+
+
+def print_state(word: str, *lines: str) -> None:
+    """Prints lines to stdout in the colour of a state's word, such as "degraded"."""
+    typer.echo("\n".join(colored(printable(line), word) for line in lines))
 
 
 def print_message(text: str) -> None:

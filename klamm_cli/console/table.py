@@ -1,12 +1,14 @@
 """Formats tables as plain text for terminals, files and pipes. A table of thousands of rows takes milliseconds.
 
-If the terminal is too narrow, the widest columns are folded. No text is cut or left out.
+If the terminal is too narrow, the widest columns are folded. No text is cut or left out. An address is never folded, so
+that it can be copied.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import NoneType
 from typing import Any, Final
 
@@ -14,6 +16,7 @@ from klamm.printable import printable
 
 _GAP: Final = "  "
 _NARROWEST_COLUMN: Final = 4
+_ADDRESS: Final = re.compile(r"[\w.\-\[\]:]+:\d{1,5}")
 
 
 def table_lines(
@@ -22,22 +25,41 @@ def table_lines(
     *,
     width: int | None = None,
     json_only: Collection[str] = (),
+    color_of: Callable[[str, Any], str] | None = None,
 ) -> list[str]:
     """Returns the header and a line for each row. A row that does not fit into `width` terminal columns is folded into
     several lines (None: never fold).
 
-    Numbers are aligned on the right. A table does not show the `json_only` columns."""
+    Numbers are aligned on the right. A table does not show the `json_only` columns. `color_of` returns the escape
+    sequence before a cell, by column and value, or ""."""
     shown = [index for index, column in enumerate(columns) if column not in json_only]
     headers = [columns[index].replace("_", " ").upper() for index in shown]
     numeric = [bool(rows) and all(isinstance(row[index], _NUMERIC) for row in rows) for index in shown]
     cells = [[_cell(row[index]) for row in rows] for index in shown]
     widths = [max(map(_columns_of, (header, *of_column))) for header, of_column in zip(headers, cells, strict=True)]
-    fitted = widths if width is None else _fit(widths, width - len(_GAP) * (len(widths) - 1))
+    least = [max([_NARROWEST_COLUMN, *map(_columns_of, filter(_ADDRESS.fullmatch, of_column))]) for of_column in cells]
+    fitted = widths if width is None else _fit(widths, least, width - len(_GAP) * (len(widths) - 1))
     table = [[header, *of_column] for header, of_column in zip(headers, cells, strict=True)]
+    heights = [1] * (len(rows) + 1)
     if fitted != widths:
-        table = _fold(table, fitted)
+        table, heights = _fold(table, fitted)
     padded = [_pad(*column) for column in zip(table, fitted, numeric, strict=True)]
+    if color_of is not None:
+        for of_column, index in zip(padded, shown, strict=True):
+            _color(of_column, [color_of(columns[index], row[index]) for row in rows], heights)
     return [_GAP.join(line).rstrip() for line in zip(*padded, strict=True)]
+
+
+def _color(cells: list[str], colors: Sequence[str], heights: Sequence[int]) -> None:
+    """Puts the colour of each row before its lines of a column."""
+    line = heights[0]
+    for color, height in zip(colors, heights[1:], strict=True):
+        if color:
+            cells[line : line + height] = [f"{color}{cell}{_PLAIN}" for cell in cells[line : line + height]]
+        line += height
+
+
+_PLAIN: Final = "\x1b[0m"
 
 
 _NUMERIC: Final = (int, float, NoneType)
@@ -64,35 +86,37 @@ def _columns_of_character(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _fit(widths: Sequence[int], room: int) -> list[int]:
-    """Returns widths that fit into `room`, by making the widest columns narrower. The first column, a name, shrinks
-    only while it takes over half of `room`."""
+def _fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Returns widths that fit into `room`, by making the widest columns narrower, down to their `least` width. The
+    first column, a name, shrinks only while it takes over half of `room`."""
     fitted = list(widths)
     while (excess := sum(fitted) - room) > 0:
         foldable = [
             index
             for index, each in enumerate(fitted)
-            if each > _NARROWEST_COLUMN and (index or each > room // 2 or len(fitted) == 1)
+            if each > least[index] and (index or each > room // 2 or len(fitted) == 1)
         ]
         if not foldable:
             break
         widest = max(foldable, key=lambda index: fitted[index])
         next_widest = max((fitted[index] for index in foldable if index != widest), default=_NARROWEST_COLUMN)
-        step = max(1, fitted[widest] - max(next_widest, _NARROWEST_COLUMN))
-        fitted[widest] -= min(excess, step, fitted[widest] - _NARROWEST_COLUMN)
+        step = max(1, fitted[widest] - max(next_widest, least[widest]))
+        fitted[widest] -= min(excess, step, fitted[widest] - least[widest])
     return fitted
 
 
-def _fold(table: Sequence[Sequence[str]], widths: Sequence[int]) -> list[list[str]]:
+def _fold(table: Sequence[Sequence[str]], widths: Sequence[int]) -> tuple[list[list[str]], list[int]]:
     """Folds the cells of a table, which is a list of columns, to `widths`. Each row gets as many lines as its cells
-    need."""
+    need. Returns the table and the number of lines of each row."""
+    heights = []
     folded: list[list[str]] = [[] for _ in table]
     for row in zip(*table, strict=True):
         parts = [_fold_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
         height = max(map(len, parts))
+        heights.append(height)
         for column, lines in zip(folded, parts, strict=True):
             column += lines + [""] * (height - len(lines))
-    return folded
+    return folded, heights
 
 
 def _fold_cell(text: str, width: int) -> list[str]:

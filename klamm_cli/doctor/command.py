@@ -9,7 +9,7 @@ import typer
 
 from klamm.errors import ConfigError, KlammError
 from klamm_cli.console.bootstrap_option import BOOTSTRAP_VARIABLE
-from klamm_cli.console.command import new_app
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.command_config import client_settings
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -21,6 +21,7 @@ from klamm_cli.console.output import (
     fail,
     print_json,
     print_lines,
+    print_state,
 )
 from klamm_cli.doctor.finding import Finding, Level, ok, problem, warning
 
@@ -30,15 +31,16 @@ if TYPE_CHECKING:
 _DATA_DIR: Final = "klamm-data"
 _MARKS: Final = {Level.OK: "ok      ", Level.WARNING: "WARNING ", Level.PROBLEM: "PROBLEM "}
 
+_STATES: Final = {Level.OK: "ok", Level.WARNING: "moving", Level.PROBLEM: "failed"}
+"""The words whose colours the levels have."""
+
 app = new_app()
 
 
 @app.command(
-    epilog="""Examples:
-
-\b
-klamm doctor --bootstrap broker-1:9094
-klamm doctor --config broker.properties --data-dir /var/lib/klamm"""
+    epilog=examples(
+        "klamm doctor --bootstrap broker-1:9094", "klamm doctor --config broker.properties --data-dir /var/lib/klamm"
+    )
 )
 def doctor(
     bootstrap: Annotated[
@@ -87,8 +89,9 @@ def doctor(
         print_json([{"level": each.level.value, **_texts(each)} for each in findings])
     else:
         for each in findings:
-            advice = [f"        -> {each.advice}"] if each.advice else []
-            print_lines(f"{_MARKS[each.level]}{each.check}: {each.text}", *advice)
+            print_state(_STATES[each.level], f"{_MARKS[each.level]}{each.check}: {each.text}")
+            if each.advice:
+                print_lines(f"        -> {each.advice}")
     if any(each.level is Level.PROBLEM for each in findings):
         raise typer.Exit(int(ExitStatus.FAILED))
 

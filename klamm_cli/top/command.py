@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from klamm.errors import ConfigError, KlammError
 from klamm.printable import printable
-from klamm_cli.console.command import new_app
+from klamm_cli.console.colors import color_of, is_colored
+from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -23,6 +26,7 @@ from klamm_cli.console.output import (
     print_json,
     print_lines,
     print_rows,
+    print_state,
 )
 from klamm_cli.console.table import table_lines
 
@@ -32,10 +36,13 @@ if TYPE_CHECKING:
     from klamm_cli.top.rates import Frame
     from klamm_cli.top.watcher import Watcher
 
+_LAGS_SHOWN: Final = 20
+"""The samples of a group's lag over time."""
+
 app = new_app()
 
 
-@app.command()
+@app.command(epilog=examples("klamm top", "klamm top --topics 'orders-*' --once --json"))
 def top(
     topics: Annotated[
         str | None,
@@ -102,7 +109,8 @@ def _print_once(watcher: Watcher, interval_s: float, limit: int, *, as_json: boo
         print_json(found.document())
         return
     print_lines(_headline(found))
-    for columns, rows in _tables(found):
+    print_state("healthy" if found.is_healthy else "degraded", found.health)
+    for columns, rows in _tables(found, {}):
         print_lines("")
         print_rows(columns, rows, as_json=False)
 
@@ -116,29 +124,44 @@ def _watch(watcher: Watcher, interval_s: float, limit: int, bootstrap: str) -> N
 
     console = Console()
     before, shown, trouble = None, None, ""
+    lags: dict[str, deque[int]] = {}
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             try:
                 after = watcher.sample()
                 shown = shown if before is None else frame(before, after, limit=limit)
                 before, trouble = after, ""
+                if shown is not None:
+                    _note_lags(lags, shown)
             except ConfigError:
                 raise
             except KlammError as error:
                 trouble = explain(error, bootstrap)
-            live.update(_screen(shown, trouble, console.width), refresh=True)
+            live.update(_screen(shown, lags, trouble, console.width), refresh=True)
             time.sleep(interval_s)
 
 
-def _screen(shown: Frame | None, trouble: str, width: int) -> Group:
+def _note_lags(lags: dict[str, deque[int]], shown: Frame) -> None:
+    """Adds the lags of the groups on the screen to those before. Forgets the other groups."""
+    now = {row["group"]: row["lag"] for row in shown.groups}
+    for group in lags.keys() - now.keys():
+        del lags[group]
+    for group, lag in now.items():
+        lags.setdefault(group, deque(maxlen=_LAGS_SHOWN)).append(lag)
+
+
+def _screen(shown: Frame | None, lags: Mapping[str, Sequence[int]], trouble: str, width: int) -> Group:
     from rich.console import Group
     from rich.text import Text
 
     parts: list[Any] = [Text(printable(_headline(shown)) if shown else "looking, for the first rates")]
+    if shown:
+        parts.append(Text(printable(shown.health), style="green" if shown.is_healthy else "red"))
     parts += [Text(printable(trouble), style="bold red")] if trouble else []
-    for columns, rows in _tables(shown) if shown else ():
-        header, *lines = table_lines(columns, rows, width=width)
-        parts += [Text(""), Text(header, style="bold"), Text("\n".join(lines))]
+    color = color_of if is_colored() else None
+    for columns, rows in _tables(shown, lags) if shown else ():
+        header, *lines = table_lines(columns, rows, width=width, color_of=color)
+        parts += [Text(""), Text(header, style="bold"), Text.from_ansi("\n".join(lines))]
     return Group(*parts)
 
 
@@ -147,14 +170,18 @@ def _headline(found: Frame) -> str:
     return f"{found.records_s:,.1f} records/s, over {found.interval_s:.1f} s{left_out}"
 
 
-def _tables(found: Frame) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-    """Returns the tables that have rows."""
+def _tables(found: Frame, lags: Mapping[str, Sequence[int]]) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+    """Returns the tables that have rows. Groups have their `lags` over time, if they are known."""
+    from klamm_cli.text.sparkline import sparkline
     from klamm_cli.top.rates import BROKER_COLUMNS, ENDPOINT_COLUMNS, GROUP_COLUMNS, TOPIC_COLUMNS
+
+    groups = [{**row, "lag over time": sparkline(lags.get(row["group"], ()))} for row in found.groups]
+    group_columns = (*GROUP_COLUMNS, "lag over time") if lags else GROUP_COLUMNS
 
     tables = (
         (TOPIC_COLUMNS, found.topics),
         (BROKER_COLUMNS, found.brokers),
-        (GROUP_COLUMNS, found.groups),
+        (group_columns, groups),
         (ENDPOINT_COLUMNS, found.endpoints),
     )
     return [

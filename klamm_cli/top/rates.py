@@ -29,6 +29,8 @@ class Frame:
     endpoints: list[dict[str, Any]]
     records_s: float
     interval_s: float
+    health: str
+    is_healthy: bool
     left_out: str
 
     def document(self) -> dict[str, Any]:
@@ -40,6 +42,8 @@ class Frame:
             "brokers": self.brokers,
             "groups": self.groups,
             "endpoints": self.endpoints,
+            "health": self.health,
+            "healthy": self.is_healthy,
             "left_out": self.left_out,
         }
 
@@ -64,6 +68,8 @@ def frame(before: Sample, after: Sample, *, limit: int) -> Frame:
         endpoints=[_endpoint(name, before, after, interval_s) for name in sorted(after.metrics)],
         records_s=sum(records.values()),
         interval_s=interval_s,
+        health=after.health,
+        is_healthy=after.is_healthy,
         left_out=after.left_out,
     )
 

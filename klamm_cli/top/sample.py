@@ -44,5 +44,8 @@ class Sample:
     """The log start offset of each partition that a group has committed an offset of."""
     metrics: Mapping[str, Counters] = field(default_factory=dict)
     """The counters of the endpoints that answered, by endpoint."""
+    health: str = ""
+    """A line about servers that are missing and partitions that are not served or not replicated."""
+    is_healthy: bool = True
     left_out: str = ""
     """A text that says how many topics or groups are not watched, or which servers did not answer."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from klamm.admin.types import TopicDescription
+from klamm.admin.types import ClusterDescription, TopicDescription
 from klamm.errors import KlammError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm_cli.top.metrics_text import read_metrics
@@ -68,6 +68,18 @@ def choose_groups(groups: Mapping[str, str], pattern: str | None) -> tuple[dict[
     return {name: matching[name] for name in names[:GROUPS_MAX]}, said
 
 
+def health_of(cluster: ClusterDescription, topics: Mapping[str, TopicDescription]) -> tuple[str, bool]:
+    """Returns a line about the brokers and partitions of the cluster, and whether all of them are well. Pure."""
+    fenced = sorted(each.node_id for each in cluster.brokers if each.fenced)
+    partitions = [each for topic in topics.values() for each in topic.partitions]
+    offline = sum(each.leader < 0 for each in partitions)
+    under_replicated = sum(len(each.isr) < len(each.replicas) for each in partitions)
+    missing = f", missing {', '.join(map(str, fenced))}" if fenced else ""
+    text = f"brokers {len(cluster.brokers) - len(fenced)} of {len(cluster.brokers)}{missing}"
+    text += f"; partitions {len(partitions)}: {offline} without a leader, {under_replicated} under-replicated"
+    return text, not (fenced or offline or under_replicated)
+
+
 class Watcher:
     """Takes samples of one cluster."""
 
@@ -79,6 +91,7 @@ class Watcher:
         self._leaders: dict[TopicPartition, int] = {}
         self._groups: dict[str, str] = {}
         self._left_out: tuple[str, ...] = ()
+        self._health = ("", True)
 
     def sample(self) -> Sample:
         """Returns a sample. Raises KlammError if it cannot get the offsets."""
@@ -98,6 +111,8 @@ class Watcher:
             groups=groups,
             starts=self._starts(groups, silent),
             metrics=self._metrics(silent),
+            health=self._health[0],
+            is_healthy=self._health[1],
             left_out="; ".join(each for each in (*self._left_out, *silent) if each),
         )
 
@@ -107,6 +122,7 @@ class Watcher:
             return
         topics = self._admin.list_topics(include_internal=True, timeout_ms=self._timeout_ms)
         self._leaders, topics_left_out = choose_topics(topics, self._scope.topics)
+        self._health = health_of(self._admin.describe_cluster(timeout_ms=self._timeout_ms), topics)
         try:
             listed = self._admin.list_groups(timeout_ms=self._timeout_ms)
             states = {each.group_id: each.state for each in listed.values()}

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+
 import pytest
 
 from klamm import Consumer
@@ -56,10 +61,38 @@ def test_offsets_are_reset(klamm, topic):
         ("now", 3),
         ("@0", 0),
     ]:
-        klamm.ok("groups", "reset", topic, "--to", to)
+        klamm.ok("groups", "reset", topic, "--to", to, "--all-topics")
         assert committed()[0] == expected, to
     klamm.ok("groups", "reset", topic, "--to", 1, "--topic", topic)
     assert klamm.ok("consume", topic, "--group", topic, "--exit").out.split() == ["b", "c"]
+
+
+def test_a_reset_of_all_topics_asks_first(klamm, topic):
+    klamm.ok("produce", topic, stdin="a\nb\n")
+    klamm.ok("consume", topic, "--group", topic, "--from", "beginning", "--exit")
+    refused = klamm.refused(USAGE, "groups", "reset", topic, "--to", "beginning")
+    assert f"has offsets of {topic}: name some of them with --topic, or add --all-topics" in refused
+    assert "exclude each other" in klamm.refused(
+        USAGE, "groups", "reset", topic, "--to", 1, "-t", topic, "--all-topics"
+    )
+    assert answered(klamm, "n", "groups", "reset", topic, "--to", "beginning") == FAILED
+    assert klamm.ok("consume", topic, "--group", topic, "--exit").out == ""
+    assert answered(klamm, "y", "groups", "reset", topic, "--to", "beginning") == 0
+    assert sorted(klamm.ok("consume", topic, "--group", topic, "--exit").out.split()) == ["a", "b"]
+
+
+def answered(klamm, answer: str, *words: str) -> int:
+    """Returns the exit status of the command on a terminal where a user answers its question."""
+    master, slave = pty.openpty()
+    os.write(master, f"{answer}\n".encode())
+    environment = {**os.environ, "KLAMM_BOOTSTRAP": klamm.bootstrap}
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "klamm", *words], stdin=slave, env=environment, check=False
+        ).returncode
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 def test_offsets_and_groups_are_deleted(klamm, topic):

@@ -154,8 +154,10 @@ def test_top_prints_a_table_of_the_chosen_topics(klamm):
     ended = klamm.ok("top", "--once", "--interval", 0.1, "--topics", "ord*")
     lines = ended.out.splitlines()
     assert "records/s, over " in lines[0]
-    assert lines[2].split() == ["TOPIC", "PARTITIONS", "RECORDS/S", "IN", "MIB/S", "OUT", "MIB/S", "COMMITTED/S"]
-    assert lines[3].split()[:2] == ["orders", "1"]
+    assert lines[1].startswith("brokers 1 of 1; partitions ")
+    assert lines[1].endswith(": 0 without a leader, 0 under-replicated")
+    assert lines[3].split() == ["TOPIC", "PARTITIONS", "RECORDS/S", "IN", "MIB/S", "OUT", "MIB/S", "COMMITTED/S"]
+    assert lines[4].split()[:2] == ["orders", "1"]
 
 
 def test_top_reports_a_metrics_endpoint_that_does_not_answer(klamm):

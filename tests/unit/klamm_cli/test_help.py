@@ -48,6 +48,23 @@ def test_a_commands_summary_is_one_sentence_that_begins_with_a_verb(words):
     assert not rest or rest.startswith("\n"), "an empty line follows the sentence"
 
 
+LEAVES = [
+    words
+    for words, command in COMMANDS.items()
+    if not getattr(command, "commands", None) and words != ("pipeline", "run")  # each pipeline has its own help
+]
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_help_ends_with_examples_that_use_the_commands_own_options(words):
+    examples = klamm.ok(*words, "--help").out.partition("Examples:\n")[2]
+    shown = re.findall(rf"klamm {' '.join(words)}\b([^|\n]*)", examples)
+    assert shown
+    known = {name for parameter in COMMANDS[words].params for name in (*parameter.opts, *parameter.secondary_opts)}
+    used = {name for line in shown for name in re.findall(r" (-{1,2}[a-z][\w-]*)", line)}
+    assert used <= known
+
+
 @pytest.mark.parametrize(
     "words", [*COMMANDS, ("up",), *(("pipeline", "run", name) for name in PIPELINES)], ids=" ".join
 )

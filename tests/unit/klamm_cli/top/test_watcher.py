@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.admin import ClusterDescription
 from klamm.errors import ConfigError
 from klamm.model import TopicPartition
 from klamm_cli.top.metrics_text import parse_endpoint, parse_metrics
-from klamm_cli.top.watcher import GROUPS_MAX, PARTITIONS_MAX, choose_groups, choose_topics
-from tests.support.status_world import partition, topic
+from klamm_cli.top.watcher import GROUPS_MAX, PARTITIONS_MAX, choose_groups, choose_topics, health_of
+from tests.support.status_world import partition, server, topic
 
 TOPICS = {
     "orders-b": topic("orders-b", partition(0), partition(1, leader=-1)),
@@ -74,3 +75,17 @@ def test_a_metrics_endpoint_must_be_a_host_and_a_port():
     for wrong in ("h", ":1", "h:x", "h:0", "h:70000"):
         with pytest.raises(ConfigError, match="--metrics"):
             parse_endpoint(wrong)
+
+
+def test_the_line_of_health_names_missing_brokers_and_counts_partitions():
+    cluster = ClusterDescription(
+        cluster_id="c",
+        controller_id=1,
+        controllers=(),
+        brokers=(server(1), server(2, fenced=True)),
+        coordinators=(),
+        metadata_end_index=0,
+    )
+    text, is_healthy = health_of(cluster, TOPICS)
+    assert text == "brokers 1 of 2, missing 2; partitions 5: 1 without a leader, 0 under-replicated"
+    assert not is_healthy
