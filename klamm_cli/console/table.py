@@ -37,7 +37,7 @@ def table_lines(
     numeric = [bool(rows) and all(isinstance(row[index], _NUMERIC) for row in rows) for index in shown]
     cells = [[_cell(row[index]) for row in rows] for index in shown]
     widths = [max(map(_columns_of, (header, *of_column))) for header, of_column in zip(headers, cells, strict=True)]
-    least = [max([_NARROWEST_COLUMN, *map(_columns_of, filter(_ADDRESS.fullmatch, of_column))]) for of_column in cells]
+    least = [_least_width(header, of_column) for header, of_column in zip(headers, cells, strict=True)]
     fitted = widths if width is None else _fit(widths, least, width - len(_GAP) * (len(widths) - 1))
     table = [[header, *of_column] for header, of_column in zip(headers, cells, strict=True)]
     heights = [1] * (len(rows) + 1)
@@ -84,6 +84,11 @@ def _columns_of_character(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _least_width(header: str, cells: Sequence[str]) -> int:
+    """Returns the width below which the words of the header or an address would be broken."""
+    return max([_NARROWEST_COLUMN, *map(len, header.split()), *map(_columns_of, filter(_ADDRESS.fullmatch, cells))])
 
 
 def _fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:

@@ -41,7 +41,7 @@ def test_a_colour_does_not_move_the_columns_and_is_on_each_line_of_a_folded_cell
 
 
 def test_an_address_is_not_folded() -> None:
-    columns = ("id", "address", "description")
+    columns = ("id", "address", "text")
     lines = table_lines(columns, [(1, "broker-1.example.com:9094", "a long text of many words")], width=40)
     assert any("broker-1.example.com:9094" in line for line in lines)
     assert max(map(len, lines)) <= 40
