@@ -4,7 +4,6 @@ and completion cost little and no command pays for another."""
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import Annotated, Any, Final
 
@@ -17,6 +16,7 @@ from klamm_cli.console.coercion import convert_only_what_must_be
 from klamm_cli.console.command_config import offer_command_config
 from klamm_cli.console.completion import install_completion, prepare_completion, show_completion, with_shell
 from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.streams import is_broken_pipe
 
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 """Typer's base class of errors in a command line. Typer has no public name for it."""
@@ -124,7 +124,7 @@ def _root(
 
 
 def run() -> int:
-    """Runs the command of `sys.argv`; returns the exit status."""
+    """Runs the command of `sys.argv`; returns the exit status. Raises OSError if a file or stream fails."""
     try:
         prepare_completion()
         # Typer turns KeyboardInterrupt into an exit status, too.
@@ -132,11 +132,11 @@ def run() -> int:
         sys.stdout.flush()
     except _UsageError as error:
         return _print_usage(error)
-    except BrokenPipeError:
-        # The reader of the output has closed the pipe (`| head`). /dev/null receives the rest, so that flushing it
-        # raises no error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitStatus.FAILED
+    except SystemExit as ended:
+        # Typer turns a broken pipe into an exit status of 1.
+        if isinstance(ended.__context__, OSError) and is_broken_pipe(ended.__context__):
+            raise ended.__context__ from None
+        raise
     except Exception as error:
         from klamm.errors import ConfigError
         from klamm.printable import printable

@@ -8,7 +8,8 @@ import sys
 from typing import Final
 
 from klamm_cli.console.exit_status import ExitStatus
-from klamm_cli.console.interrupt import handle_interrupts, let_interrupts_kill
+from klamm_cli.console.interrupt import handle_interrupts, let_interrupts_kill, status_of_signal
+from klamm_cli.console.streams import end_output, failed, prepare_streams
 
 _GC_THRESHOLD: Final = 50_000
 """The number of new objects after which Python's garbage collector runs. Python's default is 700."""
@@ -17,6 +18,7 @@ _GC_THRESHOLD: Final = 50_000
 def main() -> None:
     """Runs the command of `sys.argv`."""
     handle_interrupts()
+    prepare_streams(needs_output=sys.argv[1:2] != ["up"])
     # Commands print errors in one line, so gRPC must not log. Servers (`up`) log more.
     if sys.argv[1:2] != ["up"]:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -25,7 +27,10 @@ def main() -> None:
         let_interrupts_kill()
     except KeyboardInterrupt:
         status = ExitStatus.INTERRUPTED
-    sys.exit(int(status))
+    except OSError as error:
+        status = failed(error)
+    status = end_output(status)
+    sys.exit(int(status_of_signal() if status == ExitStatus.INTERRUPTED else status))
 
 
 def _run(arguments: list[str]) -> int:

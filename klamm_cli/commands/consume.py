@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +28,7 @@ from klamm_cli.console.output import (
     fail,
     one_line_errors,
 )
+from klamm_cli.console.streams import is_reader_gone
 from klamm_cli.text.escapes import unescape
 from klamm_cli.text.positions import POSITION_HELP, Beginning, End, Position, offsets_at, parse_position
 from klamm_cli.text.record_format import Formatter, key_and_value_formatter, parse_format, value_formatter
@@ -287,6 +290,8 @@ def _copy(consumer: Consumer, formatter: Formatter, count: int | None, end: _End
                 records = [record for record in records if record.offset < end.of(tp)]
                 consumer.pause(tp)
             lines += map(formatter, records)
+        if not lines and is_reader_gone():
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         if lines:
             _write(sys.stdout.buffer, _shown(b"".join(lines)))
         if left is not None:

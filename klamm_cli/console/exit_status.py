@@ -18,3 +18,7 @@ class ExitStatus(IntEnum):
     """`klamm acls check` found that the operation is denied."""
     INTERRUPTED = 130
     """The user pressed Ctrl-C."""
+    BROKEN_PIPE = 141
+    """The reader of the output has gone, as `head` does. A shell reports this status for SIGPIPE."""
+    TERMINATED = 143
+    """SIGTERM ended the command in good order."""

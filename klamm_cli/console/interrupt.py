@@ -1,4 +1,6 @@
-"""Handles Ctrl-C. The first Ctrl-C ends the command in good order, and the second one kills it."""
+"""Handles Ctrl-C, and SIGTERM in the same way: `docker stop`, systemd and Kubernetes send it.
+
+The first of these signals ends the command in good order, and the second one kills it."""
 
 from __future__ import annotations
 
@@ -6,6 +8,11 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+from klamm_cli.console.exit_status import ExitStatus
+
+_STATUSES: Final = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.TERMINATED}
 
 
 def _raise() -> None:
@@ -13,22 +20,30 @@ def _raise() -> None:
 
 
 _react: Callable[[], object] = _raise
-"""The action of the first Ctrl-C."""
+"""The action of the first signal."""
+_status = ExitStatus.INTERRUPTED
 
 
 def handle_interrupts() -> None:
-    """Installs the handler: the first Ctrl-C raises KeyboardInterrupt, the second one kills the process."""
-    signal.signal(signal.SIGINT, _on_signal)
+    """Installs the handler: the first signal raises KeyboardInterrupt, the second one kills the process."""
+    for number in _STATUSES:
+        signal.signal(number, _on_signal)
 
 
 def let_interrupts_kill() -> None:
-    """Makes every later Ctrl-C kill the process."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Makes every later signal kill the process."""
+    for number in _STATUSES:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def status_of_signal() -> ExitStatus:
+    """Returns the exit status of a command that a signal has ended."""
+    return _status
 
 
 @contextmanager
 def interrupt_calls(function: Callable[[], object]) -> Iterator[None]:
-    """Makes the first Ctrl-C within the context call `function` between two instructions. The command then
+    """Makes the first signal within the context call `function` between two instructions. The command then
     continues."""
     global _react
     before = _react
@@ -40,5 +55,7 @@ def interrupt_calls(function: Callable[[], object]) -> Iterator[None]:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
+    global _status
+    _status = _STATUSES[signal.Signals(number)]
     let_interrupts_kill()
     _react()

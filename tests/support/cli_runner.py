@@ -44,7 +44,7 @@ class KlammCommand:
     def __call__(self, *arguments: object, stdin: str | bytes = b"") -> Ended:
         stdin_bytes = stdin.encode() if isinstance(stdin, str) else stdin
         out, err = _stream(b""), _stream(b"")
-        interrupt_handler = signal.getsignal(signal.SIGINT)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with (
             mock.patch.dict("os.environ", {"KLAMM_BOOTSTRAP": self.bootstrap}),
             mock.patch.multiple(
@@ -56,7 +56,8 @@ class KlammCommand:
             except SystemExit as ended:
                 status = ended.code
             finally:
-                signal.signal(signal.SIGINT, interrupt_handler)
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
         assert isinstance(status, int)
         return Ended(status, _written(out), _written(err))
 

@@ -25,11 +25,13 @@ _COMMON: Final = {"--bootstrap", "--timeout", "--command-config", "--help"}
 """Options that many commands have. If their texts are the same, the page explains them once."""
 _EXIT_STATUSES: Final = {
     0: "The command succeeded.",
-    int(ExitStatus.FAILED): "The cluster rejected all or part of the work.",
+    int(ExitStatus.FAILED): "The cluster rejected all or part of the work, or the output failed.",
     int(ExitStatus.USAGE): "The command line or the input is wrong.",
     int(ExitStatus.UNREACHABLE): "No server answered.",
     int(ExitStatus.DENIED): "`klamm acls check` found that the operation is denied.",
     int(ExitStatus.INTERRUPTED): "Ctrl-C ended the command.",
+    int(ExitStatus.BROKEN_PIPE): "The reader of the output has gone, as `head` does.",
+    int(ExitStatus.TERMINATED): "SIGTERM ended the command in good order.",
 }
 
 Record = tuple[str, str]

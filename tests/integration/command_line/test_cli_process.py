@@ -1,4 +1,4 @@
-"""Tests the command as a separate process: pipes, terminals, Ctrl-C."""
+"""Tests the command as a separate process: pipes, terminals, signals, closed streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
 from tests.support.waiting import patience
 
-INTERRUPTED = 130
+BROKEN_PIPE = 141
+STATUSES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,15 @@ def test_consume_ends_silently_when_its_output_pipe_is_closed(klamm):
     with start(klamm, "consume", "numbers", "--from", "beginning") as process:
         assert process.stdout.readline() == b"0\n"
         process.stdout.close()
-        assert process.wait(patience()) == 1
+        assert process.wait(patience()) == BROKEN_PIPE
+        assert process.stderr.read() == b""
+
+
+def test_consume_ends_when_its_reader_has_gone_and_no_record_follows(klamm):
+    with start(klamm, "consume", "numbers", "--from", "-1") as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(patience()) == BROKEN_PIPE
         assert process.stderr.read() == b""
 
 
@@ -84,51 +93,100 @@ def test_a_table_command_ends_silently_when_its_output_pipe_is_already_closed(kl
     os.close(read_end)
     with start(klamm, "topics", "list", stdout=write_end) as process:
         os.close(write_end)
-        assert process.wait(patience()) == 1
+        assert process.wait(patience()) == BROKEN_PIPE
         assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize("number", STATUSES)
 @pytest.mark.parametrize("group", [(), ("--group", "interrupted")])
-def test_ctrl_c_ends_consume_without_a_traceback(klamm, group):
+def test_a_signal_ends_consume_without_a_traceback(klamm, group, number):
+    if group:
+        group = ("--group", f"interrupted-{number.name}")
     with start(klamm, "consume", "numbers", "--from", "beginning", *group) as process:
         for _ in range(20_000):
             process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(patience()) == INTERRUPTED
+        process.send_signal(number)
+        assert process.wait(patience()) == STATUSES[number]
         assert process.stderr.read() == b""
+    if group:
+        assert not klamm.ok("groups", "describe", group[1], "--json").document["members"]
 
 
-def test_after_ctrl_c_the_next_consume_of_the_group_continues_without_a_gap(klamm):
-    with start(klamm, "consume", "numbers", "--from", "beginning", "--group", "stopped") as process:
+@pytest.mark.parametrize("number", STATUSES)
+def test_after_a_signal_the_next_consume_of_the_group_continues_without_a_gap(klamm, number):
+    group = f"stopped-{number.name}"
+    with start(klamm, "consume", "numbers", "--from", "beginning", "--group", group) as process:
         printed = [process.stdout.readline()]  # A pipe holds less than the rest, so the command is still printing.
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         printed += process.stdout.readlines()
-        assert process.wait(patience()) == INTERRUPTED
+        assert process.wait(patience()) == STATUSES[number]
         assert process.stderr.read() == b""
-    printed += klamm.ok("consume", "numbers", "--group", "stopped", "--exit").out.encode().splitlines(keepends=True)
+    printed += klamm.ok("consume", "numbers", "--group", group, "--exit").out.encode().splitlines(keepends=True)
     assert printed[:20_000] == [b"%d\n" % number for number in range(20_000)]
 
 
-def test_ctrl_c_ends_produce_and_the_sent_records_are_kept(klamm):
-    klamm.ok("topics", "create", "typed")
-    with start(klamm, "produce", "typed", stdin=subprocess.PIPE) as process:
+@pytest.mark.parametrize("number", STATUSES)
+def test_a_signal_ends_produce_and_the_sent_records_are_kept(klamm, number):
+    topic = f"typed-{number.name}"
+    klamm.ok("topics", "create", topic)
+    with start(klamm, "produce", topic, stdin=subprocess.PIPE) as process:
         process.stdin.write(b"first\nsecond\n")
         process.stdin.flush()
-        assert klamm.ok("consume", "typed", "--from", "beginning", "-n", 2).out == "first\nsecond\n"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(patience()) == INTERRUPTED
+        assert klamm.ok("consume", topic, "--from", "beginning", "-n", 2).out == "first\nsecond\n"
+        process.send_signal(number)
+        assert process.wait(patience()) == STATUSES[number]
         assert process.stderr.read() == b""
 
 
-def test_top_repeats_itself_on_a_terminal_until_ctrl_c(klamm):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topics", "list"),
+        ("consume", "numbers", "--from", "beginning", "-n", "1"),
+        ("top", "--once", "--interval", "0.1"),
+        ("--help",),
+        ("--version",),
+    ],
+)
+@pytest.mark.parametrize("is_full", [True, False])
+def test_output_that_cannot_be_written_is_an_error_of_one_line(klamm, arguments, is_full):
+    """The disk is full, or the caller has closed standard output."""
+    with open("/dev/full", "wb") as full, start(klamm, *arguments, **_stdout(full if is_full else None)) as process:
+        assert process.wait(patience()) == 1
+        reason = "No space left on device" if is_full else "Bad file descriptor"
+        assert process.stderr.read().decode() == f"klamm: standard output: {reason}\n"
+
+
+def _stdout(file):
+    """Returns the options for a process with this standard output, or with none."""
+    return {"stdout": file} if file is not None else {"stdout": None, "preexec_fn": lambda: os.close(1)}
+
+
+def test_up_without_a_place_for_its_line_ends_without_a_traceback(klamm, tmp_path):
+    with (
+        open("/dev/full", "wb") as full,
+        start(klamm, "up", "--port", "0", "--data-dir", str(tmp_path / "data"), stdout=full) as process,
+    ):
+        assert process.wait(patience()) == 1
+        assert process.stderr.read().decode() == "klamm: [Errno 28] No space left on device: 'standard output'\n"
+
+
+def test_produce_without_a_standard_input_is_an_error_of_one_line(klamm):
+    with start(klamm, "produce", "numbers", preexec_fn=lambda: os.close(0)) as process:
+        assert process.wait(patience()) == 1
+        assert process.stderr.read().decode() == "klamm: standard input: Bad file descriptor\n"
+
+
+@pytest.mark.parametrize("number", STATUSES)
+def test_top_repeats_itself_on_a_terminal_until_a_signal(klamm, number):
     leader, follower = pty.openpty()
     with start(klamm, "top", "--interval", "0.1", stdout=follower, stderr=follower) as process:
         os.close(follower)
         assert "numbers" in read_terminal(leader, b"numbers")
         assert "records/s" in read_terminal(leader, b"numbers")  # the next frame
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert "Traceback" not in read_terminal(leader, b"\0")
-        assert process.wait(patience()) == INTERRUPTED
+        assert process.wait(patience()) == STATUSES[number]
     os.close(leader)
 
 
