@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource
 
+from klamm.records.header import NO_TIMESTAMP
 from klamm_pipelines.offset_syncs import MirroredRunBuilder, encode_key, encode_value
 from pyspark_klamm.batch_parts import micro_batch
 from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
@@ -61,7 +62,9 @@ class MirrorSender:
 
     def _send_rows(self, producer: Producer, batch: pa.RecordBatch) -> list[tuple[str, int, int, Any]]:
         sent = []
-        times_ms = [each // 1000 for each in batch.column("timestamp").cast("int64").to_pylist()]
+        # A producer gives a record without a timestamp the current time, as MirrorMaker 2 does.
+        found_ms = [each // 1000 for each in batch.column("timestamp").cast("int64").to_pylist()]
+        times_ms = [None if each == NO_TIMESTAMP else each for each in found_ms]
         names = ("topic", "partition", "offset", "key", "value", "headers")
         for *row, time_ms in zip(*(batch.column(name).to_pylist() for name in names), times_ms, strict=True):
             topic, partition, offset, key, value, headers = row

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from demo import nycflights
@@ -16,6 +18,8 @@ from klamm import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from klamm_pipelines import archive, compact, dedup_and_dead_letter, enrich, flight_delays, mirror, replay
 from klamm_pipelines.archive_store import ArchiveStore, read_archive
 from klamm_pipelines.job import Pipeline, run_in
+from pyspark_klamm import sink_columns
+from pyspark_klamm.record_packing import pack
 from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.topic_reading import read_topics
 from tests.support.violation import verdict
@@ -316,6 +320,22 @@ def test_a_mirror_copies_records_and_translates_offsets(cluster, other_cluster, 
     with Admin(bootstrap_servers=other_cluster.bootstrap) as admin:
         translated = {tp: each.offset for tp, each in admin.list_group_offsets("billing").items()}
     assert left_to_read(there, translated) == left_to_read(here, {tp: each.offset for tp, each in committed.items()})
+
+
+def test_a_mirror_gives_a_record_without_a_timestamp_the_time_of_its_copy(cluster, other_cluster, run):
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic("timeless", partition_count=1, configs={"retention.ms": "-1"})])
+    columns = {"value": pa.array([b"v"]), "timestamp": pa.array([-1_000], pa.timestamp("us", tz="UTC"))}
+    rows = sink_columns.rows(columns, "timeless", now_ms=0, partition_count=None)
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for topic, _, records in pack(rows, 1_000):
+            producer.send_packed(topic, records, partition=0).result()
+    begin_ms = time.time_ns() // 1_000_000
+    run(mirror.PIPELINE, "--topics", "timeless", "--target-bootstrap", other_cluster.bootstrap)
+    ((here,), (there,)) = (read(each, "timeless") for each in (cluster, other_cluster))
+    assert (here.timestamp_ms, here.value) == (-1, b"v")
+    assert there.value == b"v"
+    assert there.timestamp_ms >= begin_ms
 
 
 def left_to_read(rows: Iterable[Seen], offsets: Mapping[TopicPartition, int]) -> list[tuple[Any, ...]]:
