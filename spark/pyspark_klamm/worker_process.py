@@ -2,8 +2,10 @@
 
 When a session stops, Spark closes the connections of idle workers and then ends them. A worker that notices the closed
 connection first reports it to Spark, over the same connection. The attempt fails, and a BrokenPipeError appears in the
-terminal after a run that succeeded. And if a stream's reader cannot be made, PySpark reports that it has no reader, and
-hides why. PySpark has no setting for this, so its report is replaced in these processes.
+terminal after a run that succeeded. The same happens in a task whose query has ended.
+
+If a stream's reader cannot be made, PySpark reports that it has no reader, and hides why. PySpark has no setting for
+these cases, so its report is replaced in these processes.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from klamm.errors import KlammError
 
@@ -39,10 +41,13 @@ def correct_reports() -> None:
 
 def _corrected(report: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(report)
-    def corrected(error: BaseException, *arguments: Any, **options: Any) -> None:
-        if _says_closed(error):
+    def corrected(error: BaseException, outfile: IO[bytes], *arguments: Any, **options: Any) -> None:
+        report(_reason(error), outfile, *arguments, **options)
+        try:
+            outfile.flush()
+        except OSError:
+            # Spark has closed the connection, so it wants no report.
             os._exit(0)
-        report(_reason(error), *arguments, **options)
 
     return corrected
 
@@ -52,14 +57,3 @@ def _reason(error: BaseException) -> BaseException:
     if isinstance(error, UnboundLocalError) and isinstance(error.__context__, KlammError):
         return error.__context__
     return error
-
-
-def _says_closed(error: BaseException) -> bool:
-    """Returns True if PySpark found the end of its connection where the next request would begin. Another EOFError may
-    be a fault of the program."""
-    if not isinstance(error, EOFError):
-        return False
-    innermost = error.__traceback__
-    while innermost is not None and innermost.tb_next is not None:
-        innermost = innermost.tb_next
-    return innermost is not None and innermost.tb_frame.f_globals.get("__name__") == "pyspark.serializers"

@@ -1,4 +1,4 @@
-"""Tests the end of a Python process of Spark, with PySpark's own code of a worker and a connection that is closed."""
+"""Tests the end of a Python process of Spark, with PySpark's own code of a worker."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ sys.argv = ["daemon", {module!r}]
 importlib.import_module({module!r})
 {then}
 ours, sparks = socket.socketpair()
-sparks.close()
+{spark_does}
 worker(ours, True)
+{then_read}
 """
 PLANNER = "pyspark.sql.worker.plan_data_source_read"
 
 
-def ended(module: str = PLANNER, then: str = "import pyspark_klamm") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", WORKER.format(module=module, then=then)], capture_output=True, text=True, check=False
-    )
+def ended(
+    module: str = PLANNER,
+    *,
+    then: str = "import pyspark_klamm",
+    spark_does: str = "sparks.close()",
+    then_read: str = "",
+) -> subprocess.CompletedProcess[str]:
+    program = WORKER.format(module=module, then=then, spark_does=spark_does, then_read=then_read)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
 def test_an_idle_planner_ends_without_a_traceback():
@@ -42,14 +48,10 @@ def test_pyspark_itself_shows_one():
     assert "BrokenPipeError" in ended(then="").stderr
 
 
-def test_the_end_of_another_file_is_still_reported():
-    raised = (
-        "import pyspark_klamm\n"
-        "module = sys.modules['pyspark.sql.worker.utils']\n"
-        "def check(infile): raise EOFError('of a file')\n"
-        "module.check_python_version = check\n"
-    )
-    assert "BrokenPipeError" in ended(then=raised).stderr
+def test_an_error_is_reported_over_an_open_connection():
+    done = ended(spark_does="sparks.sendall(b'\\0\\0\\0\\x032.7')", then_read="print(sparks.recv(10_000))")
+    assert "PYTHON_VERSION_MISMATCH" in done.stdout
+    assert done.stderr == ""
 
 
 def test_a_process_of_the_user_is_left_alone():
