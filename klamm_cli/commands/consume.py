@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, Self
 
 import typer
 
@@ -27,8 +27,11 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     one_line_errors,
+    print_message,
 )
+from klamm_cli.console.progress import ProgressBar
 from klamm_cli.console.streams import is_reader_gone
+from klamm_cli.text.amounts import in_bytes, record_count
 from klamm_cli.text.escapes import unescape
 from klamm_cli.text.positions import POSITION_HELP, Beginning, End, Position, offsets_at, parse_position
 from klamm_cli.text.record_format import Formatter, key_and_value_formatter, parse_format, value_formatter
@@ -177,8 +180,8 @@ def consume(
         try:
             # Ctrl-C takes effect between polls. A group commits the records that were polled, so all of them must have
             # been printed.
-            with interrupt_calls(consumer.wakeup):
-                _copy(consumer, formatter, count, end, ends=exit_at_end or stop is not None)
+            with interrupt_calls(consumer.wakeup), _Account(topic, start) as account:
+                _copy(consumer, formatter, count, end, account, ends=exit_at_end or stop is not None)
         except WakeupError:
             raise typer.Exit(ExitStatus.INTERRUPTED) from None
 
@@ -273,13 +276,57 @@ class _End:
         """Returns the offset at which to stop in that partition."""
         return self._ends[tp]
 
+    def left(self) -> int:
+        """Returns how many offsets are left until the ends of all assigned partitions."""
+        return sum(max(0, end - self._consumer.position(tp)) for tp, end in self._ends.items())
+
     def reached(self) -> bool:
         """Returns whether all assigned partitions were read up to their ends. A member without partitions has nothing
         to read."""
         return self._assigned and all(self._consumer.position(tp) >= end for tp, end in self._ends.items())
 
 
-def _copy(consumer: Consumer, formatter: Formatter, count: int | None, end: _End, *, ends: bool) -> None:
+class _Account:
+    """Tells a user at a terminal what the command waits for, how far it is, and at the end what it has read."""
+
+    def __init__(self, topic: str, start: str) -> None:
+        self._topic, self._start = topic, start
+        self._is_shown = sys.stderr.isatty()
+        self._began_s = time.monotonic()
+        self._records = self._bytes = 0
+        self._has_waited = False
+        self._bar: ProgressBar | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+        if self._is_shown:
+            print_message(f"{record_count(self._records)}, {in_bytes(self._bytes)} read from {self._topic}")
+
+    def wait(self) -> None:
+        """Says once that there are no records yet, and how to end."""
+        if self._is_shown and not self._has_waited:
+            print_message(f"waiting for records of {self._topic} (from {self._start}); Ctrl-C ends")
+            self._has_waited = True
+
+    def add(self, count: int, size_bytes: int, left: int | None) -> None:
+        """Counts printed records. `left` is how many offsets are left until the end, if the command stops there."""
+        self._records += count
+        self._bytes += size_bytes
+        if left is None or not self._is_shown or sys.stdout.isatty():
+            return
+        if self._bar is None:
+            self._bar = ProgressBar("consuming", self._records + left).__enter__()
+        rate = self._records / max(time.monotonic() - self._began_s, 1e-3)
+        self._bar.show(self._records, f"{record_count(self._records)}, {rate:,.0f}/s")
+
+
+def _copy(
+    consumer: Consumer, formatter: Formatter, count: int | None, end: _End, account: _Account, *, ends: bool
+) -> None:
     """Writes records until `count` records are written or, with `ends`, until every partition was read up to its
     end."""
     left = count
@@ -293,7 +340,11 @@ def _copy(consumer: Consumer, formatter: Formatter, count: int | None, end: _End
         if not lines and is_reader_gone():
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         if lines:
-            _write(sys.stdout.buffer, _shown(b"".join(lines)))
+            content = b"".join(lines)
+            _write(sys.stdout.buffer, _shown(content))
+            account.add(len(lines), len(content), end.left() if ends else None)
+        else:
+            account.wait()
         if left is not None:
             left -= len(lines)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
@@ -30,6 +31,8 @@ from klamm_cli.console.output import (
     print_message,
     status_of,
 )
+from klamm_cli.console.progress import ProgressBar
+from klamm_cli.text.amounts import record_count
 from klamm_cli.text.escapes import unescape
 from klamm_cli.text.record_lines import RecordLine, line_parser
 from klamm_cli.text.size_limits import TOO_LARGE, describe_limits
@@ -117,7 +120,8 @@ def produce(
     with _source(file) as source:
         with connected(bootstrap, timeout) as admin:
             partition_count = _partition_count(admin, topic)
-        with one_line_errors(bootstrap), Producer(settings) as producer, _progress(source, file) as advance:
+        with one_line_errors(bootstrap), Producer(settings) as producer, _bar(source, file) as bar:
+            began_s, sent_bytes = time.monotonic(), 0
             for number, raw in enumerate(_raw_lines(source), 1):
                 try:
                     line = parse(raw)
@@ -136,12 +140,14 @@ def produce(
                     tally.refuse(error, f"line {number}: ")
                 if tally.failure is not None:
                     break
-                advance(number, len(raw))
+                sent_bytes += len(raw)
+                if number % _REFRESH_RECORDS == 0:
+                    bar.show(sent_bytes, f"{record_count(number)}, {number / (time.monotonic() - began_s):,.0f}/s")
             producer.flush()
     if as_json:
         print_json({"topic": topic, "records": tally.delivered})
     else:
-        print_message(f"{tally.delivered} {'record' if tally.delivered == 1 else 'records'} acknowledged by {topic}")
+        print_message(f"{record_count(tally.delivered)} acknowledged by {topic}")
     if tally.failure is not None:
         text = tally.where + explain(tally.failure, bootstrap)
         if isinstance(tally.failure, TOO_LARGE):
@@ -219,29 +225,7 @@ def _raw_lines(source: BinaryIO) -> Iterator[bytes]:
         yield raw
 
 
-class _progress:
-    """A progress bar on stderr, if stderr is a terminal and the input is a file."""
-
-    def __init__(self, source: BinaryIO, file: Path | None) -> None:
-        self._bar: Any = None
-        if file is not None and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("producing", total=os.fstat(source.fileno()).st_size)
-        self._bytes = 0
-
-    def __enter__(self) -> Any:
-        if self._bar is not None:
-            self._bar.start()
-        return self._advance
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def _advance(self, number: int, size_bytes: int) -> None:
-        self._bytes += size_bytes
-        if self._bar is not None and number % _REFRESH_RECORDS == 0:
-            self._bar.update(self._task, completed=self._bytes, description=f"{number} records")
+def _bar(source: BinaryIO, file: Path | None) -> ProgressBar:
+    """Returns the progress of the file. Nobody knows the size of standard input."""
+    size_bytes = os.fstat(source.fileno()).st_size if file is not None else 0
+    return ProgressBar("producing", size_bytes, is_shown=file is not None)

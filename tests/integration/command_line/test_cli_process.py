@@ -214,8 +214,38 @@ def test_typing_records_on_a_terminal_says_how_to_end(klamm):
 def test_a_file_shows_progress_on_a_terminal(klamm, tmp_path):
     (tmp_path / "lines").write_text("x" * 50 + "\n" + "\n".join("y" * 100 for _ in range(30_000)))
     text = on_terminal(klamm, "produce", "more", "--file", str(tmp_path / "lines"))
-    assert re.search(r"\d+ records .*%", text)
-    assert "30001 records acknowledged by more" in text
+    assert re.search(r"[\d,]+ records, [\d,]+/s .*%", text)
+    assert "30,001 records acknowledged by more" in text
+
+
+def test_consume_says_on_a_terminal_what_it_waits_for_and_what_it_read(klamm):
+    klamm.ok("topics", "create", "awaited")
+    leader, follower = pty.openpty()
+    with start(klamm, "consume", "awaited", stdout=follower, stderr=follower) as process:
+        os.close(follower)
+        read_terminal(leader, b"waiting for records of awaited (from end); Ctrl-C ends")
+        klamm.ok("produce", "awaited", stdin="one\ntwo\n")
+        read_terminal(leader, b"two")
+        process.send_signal(signal.SIGINT)
+        read_terminal(leader, b"2 records, 8 B read from awaited")
+        assert process.wait(patience()) == 130
+    os.close(leader)
+
+
+def test_consume_to_a_file_shows_progress_on_a_terminal(klamm, tmp_path):
+    klamm.ok("produce", "awaited-file", stdin="y\n" * 30_000)
+    leader, follower = pty.openpty()
+    options = ("--from", "beginning", "--exit", "--config", "max.poll.records=1000")
+    with (
+        (tmp_path / "out").open("wb") as out,
+        start(klamm, "consume", "awaited-file", *options, stdout=out, stderr=follower) as process,
+    ):
+        os.close(follower)
+        text = read_terminal(leader, b"30,000 records, 58.6 KiB read from awaited-file")
+        assert process.wait(patience()) == 0
+    os.close(leader)
+    assert re.search(r"consuming [\d,]+ records, [\d,]+/s .*%", text)
+    assert (tmp_path / "out").stat().st_size == 60_000
 
 
 def test_tables_fit_a_terminal_of_80_columns_with_names_in_one_piece(klamm):
