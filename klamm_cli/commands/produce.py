@@ -226,6 +226,6 @@ def _raw_lines(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _bar(source: BinaryIO, file: Path | None) -> ProgressBar:
-    """Returns the progress of the file. Nobody knows the size of standard input."""
+    """Returns the progress of the file. Standard input has no size, so it has no bar."""
     size_bytes = os.fstat(source.fileno()).st_size if file is not None else 0
     return ProgressBar("producing", size_bytes, is_shown=file is not None)
