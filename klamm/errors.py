@@ -66,6 +66,13 @@ class NoBrokerError(KlammError):
     retriable = True
 
 
+class WrongListenerError(NoBrokerError):
+    """No server answered, and an address belongs to a listener for other clients: Kafka's, or those with TLS. Another
+    attempt would not help."""
+
+    retriable = False
+
+
 class OtherRecordsInvalidError(KlammError):
     """The broker refused other records of this record's batch, so it wrote none of the batch (KIP-467).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from typing import Final
@@ -19,9 +20,10 @@ def main() -> None:
     """Runs the command of `sys.argv`."""
     handle_interrupts()
     prepare_streams(needs_output=sys.argv[1:2] != ["up"])
-    # Commands print errors in one line, so gRPC must not log. Servers (`up`) log more.
+    # Commands print errors in one line, so gRPC and the client library must not log. Servers (`up`) log more.
     if sys.argv[1:2] != ["up"]:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        logging.getLogger("klamm").addHandler(logging.NullHandler())
     try:
         status = _run(sys.argv[1:])
         let_interrupts_kill()

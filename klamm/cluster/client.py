@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from klamm.client_task import client_task
 from klamm.cluster.metadata import ClusterView, Node, TopicView, node_of, server_address
+from klamm.cluster.outage import Outage
 from klamm.config import ClientConfig
 from klamm.errors import (
     EXCEPTIONS,
@@ -22,6 +23,7 @@ from klamm.errors import (
     ErrorCode,
     KlammError,
     NoBrokerError,
+    WrongListenerError,
     raise_for,
 )
 from klamm.model import TopicPartition
@@ -32,7 +34,9 @@ from klamm.rpc.client_sasl import client_sasl
 from klamm.rpc.client_tls import client_tls
 from klamm.rpc.connection import Connection
 from klamm.rpc.grpc_transport import GrpcTransport
+from klamm.rpc.handshakes import SPEAKS_TLS
 from klamm.rpc.options import client_options
+from klamm.rpc.status import CallFailed
 from klamm.rpc.transport import Transport
 from klamm.several_calls import until_all_ended
 from klamm.wire.v1 import broker_pb2, common_pb2
@@ -88,6 +92,9 @@ class KlammClient:
         metadata.
         """
         self._listeners: list[ChangeListener] = []
+        self._refusal_listeners: list[Callable[[], object]] = []
+        self._refusal: KlammError | None = None
+        self._outage = Outage(config.client_id, config.bootstrap_servers)
         self._tracked: set[str] = set()
         self._tracks_all = False
         self._next_refresh: _Refresh | None = None
@@ -102,6 +109,15 @@ class KlammClient:
     def on_change(self, listener: ChangeListener) -> None:
         """Calls `listener` on the loop whenever `cluster` has changed."""
         self._listeners.append(listener)
+
+    def on_refusal(self, listener: Callable[[], object]) -> None:
+        """Calls `listener` on the loop whenever there is another error for `take_refusal`."""
+        self._refusal_listeners.append(listener)
+
+    def take_refusal(self) -> KlammError | None:
+        """Removes and returns the error of the last metadata request, if another attempt would not help."""
+        refusal, self._refusal = self._refusal, None
+        return refusal
 
     async def refresh_metadata(self, topics: Iterable[str] | None = None) -> ClusterView:
         """Requests metadata about `topics`, or about all topics if it is None. Returns a view at least as new as this
@@ -278,18 +294,32 @@ class KlammClient:
         async with self._refreshing:
             # The answer may miss changes from here on, so later callers get the next refresh.
             self._next_refresh = None
-            response = await self._ask_anyone(
-                broker_pb2.MetadataRequest(
-                    topics=sorted(refresh.topics),
-                    all_topics=refresh.all_topics,
-                    allow_auto_topic_creation=self._allow_auto_topic_creation,
-                )
+            request = broker_pb2.MetadataRequest(
+                topics=sorted(refresh.topics),
+                all_topics=refresh.all_topics,
+                allow_auto_topic_creation=self._allow_auto_topic_creation,
             )
+            try:
+                response = await self._ask_anyone(request)
+            except KlammError as error:
+                self._note_failure(error)
+                raise
+            self._refusal = None
+            self._outage.end()
             self._install(self.cluster.merged(response, None if refresh.all_topics else refresh.topics))
+
+    def _note_failure(self, error: KlammError) -> None:
+        if error.retriable:
+            self._outage.note(str(error).rpartition(": ")[2])
+        else:
+            self._refusal = error
+            for listener in self._refusal_listeners:
+                listener()
 
     async def _ask_anyone(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
         failures = []
         refused: AuthenticationError | None = None
+        is_wrong_listener = False
         for address in self._addresses():
             try:
                 response = await self._connection(address).stub(BROKER).metadata(request)
@@ -299,13 +329,15 @@ class KlammClient:
                 continue
             except KlammError as error:
                 failures.append(str(error))
+                is_wrong_listener |= _is_from_wrong_listener(error)
                 continue
             if response.brokers:
                 return response
             failures.append(f"{address} knows of no live broker")
         if refused is not None:
             raise refused
-        raise NoBrokerError(f"no server answered: {'; '.join(failures)}")
+        kind = WrongListenerError if is_wrong_listener else NoBrokerError
+        raise kind(f"no server answered: {'; '.join(failures)}")
 
     def _addresses(self) -> Iterator[str]:
         """Returns the known brokers in random order, then the bootstrap servers, each address once."""
@@ -360,6 +392,13 @@ class KlammClient:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # Reads the exception, because no caller may be awaiting the task.
+
+
+def _is_from_wrong_listener(error: KlammError) -> bool:
+    """Returns whether the server at the address does not serve clients of this kind."""
+    if isinstance(error, EXCEPTIONS[ErrorCode.UNSUPPORTED_VERSION]):
+        return True
+    return isinstance(error.__cause__, CallFailed) and error.__cause__.details == SPEAKS_TLS
 
 
 class _Refresh:

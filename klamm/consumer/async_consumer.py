@@ -163,6 +163,7 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
         core = self.core
         limit = limit_of(core.config, max_records)
         with self._exclusively():
+            core.require_subscription()
             deadline_s = self._loop.time() + timeout_ms / 1000
             core.unfinished.finish()
             self.iteration.abandon()

@@ -93,6 +93,7 @@ class Consumer(Generic[KeyT, ValueT]):
         limit = limit_of(core.config, max_records)
         with self._access():
             core.require_open()
+            core.require_subscription()
             self._run_callbacks()
             core.unfinished.finish()
             if self._iteration:

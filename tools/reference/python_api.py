@@ -62,7 +62,13 @@ _PAGES: Final = {
         (
             *("KlammError", "BrokerError", "RecordError", "ConfigError", "IllegalStateError", "ConcurrentAccessError"),
             *("AuthenticationError", "SslAuthenticationError", "WakeupError", "BufferExhaustedError"),
-            *("DeliveryTimeoutError", "NoBrokerError", "OtherRecordsInvalidError", "CommitFailedError"),
+            *(
+                "DeliveryTimeoutError",
+                "NoBrokerError",
+                "WrongListenerError",
+                "OtherRecordsInvalidError",
+                "CommitFailedError",
+            ),
             *("AbortableTransactionError", "FatalProducerError"),
         ),
     ),

@@ -32,8 +32,8 @@ from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.consumer.offsets.position_finder import PositionFinder
 from klamm.consumer.offsets.position_resets import PositionResets
-from klamm.consumer.subscription import SubscriptionState
-from klamm.errors import ClosedError, ConfigError, WakeupError
+from klamm.consumer.subscription import SubscriptionState, SubscriptionType
+from klamm.errors import ClosedError, ConfigError, IllegalStateError, WakeupError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.offsets import ConsumerGroupMetadata
 
@@ -99,6 +99,7 @@ class ConsumerCore:
         )
         self.topics = TopicWatch(self.client, config, self.subscription, self._on_match_changed, self.notify)
         self.client.on_change(self._on_cluster_change)
+        self.client.on_refusal(self.notify)
 
     def _make_rebalancer(self, invoke: Invoke) -> ClassicRebalancer | ConsumerReconciler | None:
         commit = self._commit_before_rebalance if self.committer.automatic else None
@@ -201,6 +202,11 @@ class ConsumerCore:
         if self.closed:
             raise ClosedError("the consumer is closed")
 
+    def require_subscription(self) -> None:
+        """Raises IllegalStateError if a poll could never return records."""
+        if self.subscription.type is SubscriptionType.NONE:
+            raise IllegalStateError("the consumer is not subscribed to any topics or assigned any partitions")
+
     def positions_changed(self) -> None:
         """Restarts look-ups and fetches after seek, assign, resume and similar calls."""
         self.positions.restart()
@@ -270,7 +276,8 @@ class ConsumerCore:
         self._raise_failures()
 
     def _raise_failures(self) -> None:
-        failure = self.fetcher.take_failure() or self.positions.take_failure() or self.topics.take_failure()
+        failure: Exception | None = self.client.take_refusal()
+        failure = failure or self.fetcher.take_failure() or self.positions.take_failure() or self.topics.take_failure()
         if failure is None and self.link is not None and self.subscription.auto_assigned:
             failure = self.link.take_failure()
         if failure is not None:

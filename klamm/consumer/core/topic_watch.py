@@ -12,7 +12,7 @@ from klamm.cluster.client import KlammClient
 from klamm.cluster.metadata import ClusterView
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.subscription import SubscriptionState, SubscriptionType
-from klamm.errors import AuthenticationError, KlammError
+from klamm.errors import KlammError
 
 
 class TopicWatch:
@@ -50,7 +50,7 @@ class TopicWatch:
             self._asking = client_task(self._ask(), name="klamm-topics")
 
     def take_failure(self) -> KlammError | None:
-        """Removes and returns an error: all servers refuse this client, or a topic is denied to it."""
+        """Removes and returns the error of a topic that is denied to this client."""
         failure, self._failure = self._failure, None
         return failure
 
@@ -74,8 +74,6 @@ class TopicWatch:
                     if everything:
                         self._learn_all()
                     self._fail(self._client.cluster.denial_of(self._missing()))
-                except AuthenticationError as error:
-                    self._fail(error)
                 except KlammError:
                     pass  # No server has answered yet. The next round asks again.
                 attempt += 1

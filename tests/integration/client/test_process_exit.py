@@ -118,6 +118,7 @@ DESTRUCTOR = """
     future = producer.send(TOPIC, b"first")
     producer.flush()
     consumer = Consumer(bootstrap_servers=BOOTSTRAP)
+    consumer.assign([(TOPIC, 0)])
     admin = Admin(bootstrap_servers=BOOTSTRAP)
 
     class User:

@@ -15,8 +15,8 @@ def test_a_consumer_stays_usable_after_an_interrupt_at_any_line() -> None:
     with Consumer(bootstrap_servers=NOBODY) as consumer:
 
         def run() -> None:
-            assert consumer.poll(timeout_ms=0) == {}
             consumer.assign([partition])
+            assert consumer.poll(timeout_ms=0) == {}
 
         def check() -> None:
             assert consumer.assignment() <= {partition}

@@ -16,7 +16,6 @@ from klamm.errors import (
     ErrorCode,
     KlammError,
     NoBrokerError,
-    SslAuthenticationError,
     TopicAuthorizationFailedError,
 )
 from klamm.retry import Backoff
@@ -78,19 +77,6 @@ class World:
             self.watch.watch()
             while self.watch._asking is not None:  # noqa: ASYNC110 - nothing tells that nothing is left to ask
                 await asyncio.sleep(0)
-
-
-def test_a_tls_failure_is_kept_for_the_next_poll_and_the_request_is_retried():
-    async def story() -> None:
-        world = World(failures=1)
-        world.client.error = SslAuthenticationError
-        world.subscribe("a-.*")
-        await world.settle()
-        assert isinstance(world.watch.take_failure(), SslAuthenticationError)
-        assert world.watch.take_failure() is None
-        assert world.matches, "it went on asking"
-
-    asyncio.run(story())
 
 
 def test_topics_of_a_pattern_are_requested_outside_the_poll_until_a_server_answers():
