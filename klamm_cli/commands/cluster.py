@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from klamm.admin import Admin, ClusterDescription, QuorumDescription, ReplicaOfQuorum, ServerDescription
 
 _MIB = 1024 * 1024
+_ASKING_SHARE = 0.8
+"""The share of --timeout for questions. The rest is for the start and the end of the command."""
 
 
 app = new_app("Show servers, disks and the quorum; add and remove servers.", no_args_is_help=False)
@@ -107,8 +109,9 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
     from klamm_cli.status.problems import problems
     from klamm_cli.status.screen import document, headline, summary, tables
 
+    deadline_s = time.monotonic() + timeout * _ASKING_SHARE
     with connected(bootstrap, timeout) as admin:
-        facts = gather(admin, round(timeout * 1000))
+        facts = gather(admin, deadline_s)
     found = problems(facts)
     if as_json:
         print_json(document(facts, found))

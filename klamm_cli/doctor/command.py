@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -143,7 +144,7 @@ def _ask(admin: Admin, servers: str, timeout_s: float, data_dirs: dict[str, str]
     from klamm_cli.status.gather import gather
 
     timeout_ms = round(timeout_s * 1000)
-    facts = gather(admin, timeout_ms)
+    facts = gather(admin, time.monotonic() + timeout_s)
     settings, unknown = broker_settings(admin, facts.cluster, timeout_ms)
     answers = probe(targets(facts.cluster), timeout_s, ClientConfig.parse(client_settings(servers)))
     return [

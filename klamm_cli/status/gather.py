@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.admin.types import (
     ConfigResource,
@@ -22,7 +23,7 @@ from klamm_cli.status.unread_records import LogBounds, lost_by_partition, total_
 
 if TYPE_CHECKING:
     from klamm import Admin
-    from klamm.admin import ClusterDescription, GroupListing, TransactionDescription
+    from klamm.admin import GroupListing, TransactionDescription
 
 T = TypeVar("T")
 
@@ -34,51 +35,89 @@ HANGING_PARTITIONS_MAX: Final = 5_000
 """The largest number of partitions that are searched for hanging transactions. For more, `klamm transactions
 find-hanging` searches."""
 _TOPICS_A_REQUEST: Final = 500
+_THREADS: Final = 32
+"""The largest number of questions at a time."""
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
-def gather(admin: Admin, timeout_ms: int) -> ClusterFacts:
-    """Returns the facts about a cluster. Waits for each part for `timeout_ms`. Raises KlammError if no server can
+def gather(admin: Admin, deadline_s: float) -> ClusterFacts:
+    """Returns the facts about a cluster, at the latest at `deadline_s` on the monotonic clock. Asks all servers at the
+    same time, so that a server that does not answer does not delay the others. Raises KlammError if no server can
     describe the cluster."""
-    asking = _Asking(admin, timeout_ms, {})
-    facts = ClusterFacts(cluster=admin.describe_cluster(timeout_ms=timeout_ms))
-    facts = replace(facts, quorum=asking.part("quorum", lambda: admin.describe_quorum(timeout_ms=timeout_ms)))
-    topics = None
+    asking = _Asking(admin, deadline_s, {})
+    facts = ClusterFacts(cluster=admin.describe_cluster(timeout_ms=asking.timeout_ms))
+    facts = replace(facts, quorum=asking.part("quorum", lambda: admin.describe_quorum(timeout_ms=asking.timeout_ms)))
+    topics: Mapping[str, TopicDescription] | None = None
     if facts.quorum is None:
         asking.unknown["topics"] = "no controller decides which brokers lead"
     else:
-        topics = asking.part("topics", lambda: admin.list_topics(include_internal=True, timeout_ms=timeout_ms))
+        topics = asking.part("topics", lambda: admin.list_topics(include_internal=True, timeout_ms=asking.timeout_ms))
+    live = [broker.node_id for broker in facts.cluster.brokers if not broker.fenced]
+    with _Parts(asking) as parts:
+        log_dirs = [parts.begin(_Asking.log_dirs, broker_id) for broker_id in live]
+        damaged = [parts.begin(_Asking.damaged, broker_id) for broker_id in live]
+        configs = parts.begin(_Asking.configs_if_known, topics)
+        groups = parts.begin(_Asking.groups, topics)
+        transactions = parts.begin(_Asking.open_transactions_if_known)
+        hanging = parts.begin(_Asking.hanging, topics)
+    described, listed = configs.result(), groups.result()
     facts = replace(
-        facts, topics=topics, log_dirs=asking.log_dirs(facts.cluster), damaged=asking.damaged(facts.cluster)
+        facts,
+        topics=topics,
+        log_dirs=_joined(log_dirs),
+        damaged=_joined(damaged),
+        min_isr={name: int(values[_MIN_ISR]) for name, values in described.items()},
+        unclean=tuple(name for name, values in described.items() if values[_UNCLEAN] == "true"),
+        open_transactions=transactions.result(),
+        unknown=asking.unknown,
     )
-    if topics is not None:
-        configs = asking.part("configs of topics", lambda: asking.configs(topics)) or {}
-        facts = replace(
-            facts,
-            min_isr={name: int(values[_MIN_ISR]) for name, values in configs.items()},
-            unclean=tuple(name for name, values in configs.items() if values[_UNCLEAN] == "true"),
-        )
-    listed = asking.part("groups", lambda: admin.list_groups(timeout_ms=timeout_ms))
-    if listed is not None and topics is not None:
-        groups = asking.part("lag", lambda: asking.lags(list(listed.values())[:GROUPS_MAX], topics))
-        facts = replace(facts, groups=groups, groups_left_out=max(0, len(listed) - GROUPS_MAX))
-    facts = replace(facts, open_transactions=asking.part("transactions", asking.open_transactions))
-    led = _led(topics or {})
-    if 0 < len(led) <= HANGING_PARTITIONS_MAX:
-        hanging = asking.part(
-            "hanging transactions", lambda: admin.find_hanging_transactions(led, timeout_ms=timeout_ms)
-        )
-        facts = replace(facts, hanging=hanging)
-    return replace(facts, unknown=asking.unknown)
+    if listed is not None:
+        facts = replace(facts, groups=listed[0], groups_left_out=listed[1])
+    if (found := hanging.result()) is not None:
+        facts = replace(facts, hanging=found)
+    return facts
+
+
+def _joined(answers: Iterable[Future[Mapping[int, tuple[T, ...]]]]) -> dict[int, tuple[T, ...]]:
+    return {broker_id: answer for one in answers for broker_id, answer in one.result().items()}
+
+
+class _Parts:
+    """Parts of the facts that are asked for at the same time. At the end of the block, all have been answered or are
+    known to be unknown."""
+
+    def __init__(self, asking: _Asking) -> None:
+        self._asking = asking
+        self._unknown: list[dict[str, str]] = []
+        self._pool = ThreadPoolExecutor(_THREADS)
+
+    def begin(self, ask: Callable[..., T], *arguments: object) -> Future[T]:
+        """Calls `ask` in a thread, with an _Asking that notes only what this part does not know."""
+        asking = replace(self._asking, unknown={})
+        self._unknown.append(asking.unknown)
+        return self._pool.submit(ask, asking, *arguments)
+
+    def __enter__(self) -> _Parts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+        for unknown in self._unknown:
+            self._asking.unknown.update(unknown)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
     admin: Admin
-    timeout_ms: int
+    deadline_s: float
     unknown: dict[str, str]
+
+    @property
+    def timeout_ms(self) -> int:
+        """The time that is left for an answer."""
+        return max(1, round((self.deadline_s - time.monotonic()) * 1000))
 
     def part(self, name: str, ask: Callable[[], T]) -> T | None:
         try:
@@ -87,34 +126,48 @@ class _Asking:
             self.unknown[name] = str(error)
             return None
 
-    def log_dirs(self, cluster: ClusterDescription) -> Mapping[int, tuple[LogDirDescription, ...]]:
-        """Returns the log directories of each live broker. Each broker gets its own request, so one that does not
-        answer does not hide the others."""
-        found = {}
-        for broker in cluster.brokers:
-            if not broker.fenced:
-                wanted = [broker.node_id]
-                answer = self.part(
-                    f"log directories of broker {broker.node_id}",
-                    lambda wanted=wanted: self.admin.describe_log_dirs(wanted, timeout_ms=self.timeout_ms),  # type: ignore[misc]
-                )
-                found.update(answer or {})
-        return found
+    def log_dirs(self, broker_id: int) -> Mapping[int, tuple[LogDirDescription, ...]]:
+        """Returns the log directories of a live broker. Each broker gets its own request, so one that does not answer
+        does not hide the others."""
+        answer = self.part(
+            f"log directories of broker {broker_id}",
+            lambda: self.admin.describe_log_dirs([broker_id], timeout_ms=self.timeout_ms),
+        )
+        return answer or {}
 
-    def damaged(self, cluster: ClusterDescription) -> Mapping[int, tuple[ScrubDescription, ...]]:
-        """Asks each broker for its damaged segments, as `log_dirs` does."""
-        found = {}
-        for broker in cluster.brokers:
-            if not broker.fenced:
-                wanted = [broker.node_id]
-                answer = self.part(
-                    f"damaged segments of broker {broker.node_id}",
-                    lambda wanted=wanted: self.admin.describe_scrubs(  # type: ignore[misc]
-                        broker_ids=wanted, unrepaired_only=True, timeout_ms=self.timeout_ms
-                    ),
-                )
-                found.update(answer or {})
-        return found
+    def damaged(self, broker_id: int) -> Mapping[int, tuple[ScrubDescription, ...]]:
+        """Returns the damaged segments of a live broker, as `log_dirs` does."""
+        answer = self.part(
+            f"damaged segments of broker {broker_id}",
+            lambda: self.admin.describe_scrubs(
+                broker_ids=[broker_id], unrepaired_only=True, timeout_ms=self.timeout_ms
+            ),
+        )
+        return answer or {}
+
+    def configs_if_known(self, topics: Mapping[str, TopicDescription] | None) -> dict[str, dict[str, str]]:
+        if topics is None:
+            return {}
+        return self.part("configs of topics", lambda: self.configs(topics)) or {}
+
+    def groups(self, topics: Mapping[str, TopicDescription] | None) -> tuple[list[GroupLag] | None, int] | None:
+        """Returns the lag of groups, and how many groups were left out."""
+        listed = self.part("groups", lambda: self.admin.list_groups(timeout_ms=self.timeout_ms))
+        if listed is None or topics is None:
+            return None
+        groups = self.part("lag", lambda: self.lags(list(listed.values())[:GROUPS_MAX], topics))
+        return groups, max(0, len(listed) - GROUPS_MAX)
+
+    def open_transactions_if_known(self) -> list[OpenTransaction] | None:
+        return self.part("transactions", self.open_transactions)
+
+    def hanging(self, topics: Mapping[str, TopicDescription] | None) -> Any:
+        led = _led(topics or {})
+        if not 0 < len(led) <= HANGING_PARTITIONS_MAX:
+            return None
+        return self.part(
+            "hanging transactions", lambda: self.admin.find_hanging_transactions(led, timeout_ms=self.timeout_ms)
+        )
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Returns min.insync.replicas and unclean.leader.election.enable of each topic, by topic and setting."""

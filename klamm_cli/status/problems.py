@@ -34,8 +34,9 @@ def problems(facts: ClusterFacts) -> list[Problem]:
     """Returns the problems. A healthy cluster has none."""
     return [
         *_of_controllers(facts),
-        *_of_partitions(facts),
+        # A dead server is the cause of most problems of partitions.
         *_of_servers(facts.cluster),
+        *_of_partitions(facts),
         *_of_disks(facts),
         *_of_damage(facts),
         *_of_transactions(facts),
