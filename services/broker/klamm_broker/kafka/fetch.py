@@ -16,7 +16,7 @@ from typing import Any, Final
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
-from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
+from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
 from klamm_broker.kafka.fetch_sessions import (
@@ -105,6 +105,7 @@ class Fetch:
     async def _finish(self, request: Request, turn: FetchTurn, query: FetchQuery, begun: LocatedFetch) -> list[Part]:
         found, records = await self._handler.finish(query, begun)
         try:
+            await end_long_turn(found.answers)
             return self._answer(request, turn, found, records)
         except BaseException:
             close_files(records)

@@ -17,6 +17,8 @@ from klamm_broker.kafka.requests import ApiKey
 
 PART_ITEMS: Final = 250
 """The most items of a part. Each of them takes some microseconds here, and some at the server that changes it."""
+LARGE_ITEMS: Final = 100
+"""The most items of a part if each takes longer: a resource with dozens of configs, a topic whose logs are deleted."""
 
 
 class _Items(NamedTuple):
@@ -26,6 +28,7 @@ class _Items(NamedTuple):
     """The names of the arrays that lead to the items, the outermost first."""
     results: str
     """The name of the answer's array."""
+    most: int = PART_ITEMS
 
 
 _PARTITIONS: Final = _Items(("topics", "partitions"), "topics")
@@ -37,12 +40,15 @@ _ITEMS: Final[Mapping[ApiKey, Sequence[_Items]]] = {
         _Items(("topics", "partition_indexes"), "topics"),
     ],
     ApiKey.LEAVE_GROUP: [_Items(("members",), "members")],
-    ApiKey.DELETE_TOPICS: [_Items(("topics",), "responses"), _Items(("topic_names",), "responses")],
+    ApiKey.DELETE_TOPICS: [
+        _Items(("topics",), "responses", LARGE_ITEMS),
+        _Items(("topic_names",), "responses", LARGE_ITEMS),
+    ],
     ApiKey.DELETE_RECORDS: [_PARTITIONS],
     ApiKey.OFFSET_FOR_LEADER_EPOCH: [_PARTITIONS],
     ApiKey.WRITE_TXN_MARKERS: [_Items(("markers", "topics", "partition_indexes"), "markers")],
     ApiKey.TXN_OFFSET_COMMIT: [_PARTITIONS],
-    ApiKey.DESCRIBE_CONFIGS: [_Items(("resources",), "results")],
+    ApiKey.DESCRIBE_CONFIGS: [_Items(("resources",), "results", LARGE_ITEMS)],
     ApiKey.ALTER_CONFIGS: [_Items(("resources",), "responses")],
     ApiKey.ALTER_REPLICA_LOG_DIRS: [_Items(("dirs", "topics", "partitions"), "results")],
     ApiKey.ELECT_LEADERS: [_Items(("topic_partitions", "partitions"), "replica_election_results")],
@@ -57,13 +63,13 @@ _WHOLE: Final = _Items((), "")
 
 
 def parts_of(api_key: ApiKey, message: Any) -> Iterator[Any]:
-    """Yields requests with at most `PART_ITEMS` items each, which together ask for the same as `message`. Yields
-    `message` itself if it has few items, or may not be divided."""
-    path = _items_of(api_key, message).path
-    if not path or _count(message, path) <= PART_ITEMS:
+    """Yields requests with few items each, which together ask for the same as `message`. Yields `message` itself if it
+    has few items, or may not be divided."""
+    path, _, most = _items_of(api_key, message)
+    if not path or _count(message, path) <= most:
         yield message
         return
-    for items in _groups(getattr(message, path[0]), path[1:]):
+    for items in _groups(getattr(message, path[0]), path[1:], most):
         yield dataclasses.replace(message, **{path[0]: tuple(items)})
 
 
@@ -75,7 +81,7 @@ def joined_answer(api_key: ApiKey, message: Any, answers: Sequence[Fields]) -> F
     for answer in answers:
         if answer.get("error_code", ErrorCode.NONE):
             return answer
-    path, results = _items_of(api_key, message)
+    path, results, _ = _items_of(api_key, message)
     lists = [answer[results] for answer in answers]
     # Only something with items below it may have been divided.
     joined = _joined(lists) if len(path) > 1 else list(chain.from_iterable(lists))
@@ -95,18 +101,18 @@ def _count(parent: Any, path: Sequence[str]) -> int:
     return max(1, len(below) if len(path) == 1 else sum(_count(one, path[1:]) for one in below))
 
 
-def _groups(items: Iterable[Any], path: Sequence[str]) -> Iterator[list[Any]]:
-    """Yields the items in groups. `path` leads from an item to what is counted. An item with too much below it is
-    divided too."""
+def _groups(items: Iterable[Any], path: Sequence[str], most: int) -> Iterator[list[Any]]:
+    """Yields the items in groups. `path` leads from an item to what is counted, of which a group has at most `most`. An
+    item with too much below it is divided too."""
     group: list[Any] = []
     size = 0
     for item in items:
         count = _count(item, path) if path else 1
-        if group and size + count > PART_ITEMS:
+        if group and size + count > most:
             yield group
             group, size = [], 0
-        if count > PART_ITEMS:
-            for below in _groups(getattr(item, path[0]), path[1:]):
+        if count > most:
+            for below in _groups(getattr(item, path[0]), path[1:], most):
                 yield [dataclasses.replace(item, **{path[0]: tuple(below)})]
             continue
         group.append(item)
