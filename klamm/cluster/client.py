@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from klamm.client_task import client_task
+from klamm.cluster.bootstrap import first_answer
 from klamm.cluster.metadata import ClusterView, Node, TopicView, node_of, server_address
 from klamm.cluster.outage import Outage
 from klamm.config import ClientConfig
@@ -34,7 +35,7 @@ from klamm.rpc.client_sasl import client_sasl
 from klamm.rpc.client_tls import client_tls
 from klamm.rpc.connection import Connection
 from klamm.rpc.grpc_transport import GrpcTransport
-from klamm.rpc.handshakes import SPEAKS_TLS
+from klamm.rpc.handshakes import SPEAKS_KAFKA, SPEAKS_TLS
 from klamm.rpc.options import client_options
 from klamm.rpc.status import CallFailed
 from klamm.rpc.transport import Transport
@@ -56,6 +57,10 @@ _COORDINATOR_AWAY: Final = frozenset(
     }
 )
 """The errors of calls to a coordinator while it is dead and no other coordinator has taken over."""
+_PATIENCE_S: Final = 1
+"""How long one server may be silent before a metadata request goes to the next one as well."""
+_NetworkError: Final = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
+_RequestTimedOutError: Final = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
 ChangeListener = Callable[[ClusterView, ClusterView], None]
 """Called with the view before and after."""
 
@@ -167,10 +172,25 @@ class KlammClient:
             raise NoBrokerError(f"broker {node_id} is not among the live brokers")
         return self._connection(node.address).stub(BROKER)
 
-    def any_broker(self) -> BrokerStub:
-        """Returns the Broker API of a random live broker, or of a bootstrap server if no broker is known yet."""
+    async def ask_any_broker(self, ask: Callable[[BrokerStub], Awaitable[T]]) -> T:
+        """Returns the first answer of the live brokers in random order, or of the bootstrap servers.
+
+        `ask` makes one call that may be made twice. A server that is silent for a second does not delay it further. If
+        no server answers, raises the AuthenticationError of one of them, WrongListenerError, or NoBrokerError
+        (retriable) with the errors of all."""
         self._require_open()
-        return self._connection(next(self._addresses())).stub(BROKER)
+
+        def at(address: str) -> Awaitable[T]:
+            return ask(self._connection(address).stub(BROKER))
+
+        answer, errors = await first_answer(self._addresses(), at, patience_s=_PATIENCE_S)
+        if answer is not None:
+            return answer
+        self._require_open()
+        for error in errors:
+            if isinstance(error, AuthenticationError):
+                raise error
+        raise self._kind_of(errors)(f"no server answered: {'; '.join(map(str, errors))}")
 
     def admin(self) -> AdminStub:
         """Returns the Admin API of the active controller. Raises NoBrokerError before the first metadata."""
@@ -300,7 +320,7 @@ class KlammClient:
                 allow_auto_topic_creation=self._allow_auto_topic_creation,
             )
             try:
-                response = await self._ask_anyone(request)
+                response = await self.ask_any_broker(lambda broker: _metadata(broker, request))
             except KlammError as error:
                 self._note_failure(error)
                 raise
@@ -316,28 +336,14 @@ class KlammClient:
             for listener in self._refusal_listeners:
                 listener()
 
-    async def _ask_anyone(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
-        failures = []
-        refused: AuthenticationError | None = None
-        is_wrong_listener = False
-        for address in self._addresses():
-            try:
-                response = await self._connection(address).stub(BROKER).metadata(request)
-            except AuthenticationError as error:
-                refused = error
-                failures.append(str(error))
-                continue
-            except KlammError as error:
-                failures.append(str(error))
-                is_wrong_listener |= _is_from_wrong_listener(error)
-                continue
-            if response.brokers:
-                return response
-            failures.append(f"{address} knows of no live broker")
-        if refused is not None:
-            raise refused
-        kind = WrongListenerError if is_wrong_listener else NoBrokerError
-        raise kind(f"no server answered: {'; '.join(failures)}")
+    def _kind_of(self, errors: Collection[KlammError]) -> type[KlammError]:
+        """Returns the error of a client that no server answered.
+
+        A wrong address cannot mend itself. But beside it, a server that has answered before, or now says that it knows
+        no broker, may come back."""
+        answered = [error for error in errors if _is_answer(error)]
+        is_wrong = bool(answered) and all(_is_from_wrong_listener(error) for error in answered)
+        return WrongListenerError if is_wrong and not self.cluster.brokers else NoBrokerError
 
     def _addresses(self) -> Iterator[str]:
         """Returns the known brokers in random order, then the bootstrap servers, each address once."""
@@ -347,7 +353,7 @@ class KlammClient:
 
     async def _find_coordinator(self, key: str, key_type: broker_pb2.CoordinatorKeyType) -> Node:
         request = broker_pb2.FindCoordinatorRequest(key_type=key_type, keys=[key])
-        response = await self.any_broker().find_coordinator(request)
+        response = await self.ask_any_broker(lambda broker: broker.find_coordinator(request))
         (found,) = response.coordinators
         raise_for(found.error_code, found.error_message)
         return node_of(found.node)
@@ -394,11 +400,23 @@ class KlammClient:
             task.exception()  # Reads the exception, because no caller may be awaiting the task.
 
 
+async def _metadata(broker: BrokerStub, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
+    response = await broker.metadata(request)
+    if not response.brokers:
+        raise NoBrokerError("a server knows of no live broker")
+    return response
+
+
+def _is_answer(error: KlammError) -> bool:
+    """Returns whether the error comes from a server that answered in some way."""
+    return _is_from_wrong_listener(error) or not isinstance(error, (_NetworkError, _RequestTimedOutError))
+
+
 def _is_from_wrong_listener(error: KlammError) -> bool:
     """Returns whether the server at the address does not serve clients of this kind."""
     if isinstance(error, EXCEPTIONS[ErrorCode.UNSUPPORTED_VERSION]):
         return True
-    return isinstance(error.__cause__, CallFailed) and error.__cause__.details == SPEAKS_TLS
+    return isinstance(error.__cause__, CallFailed) and error.__cause__.details in (SPEAKS_TLS, SPEAKS_KAFKA)
 
 
 class _Refresh:

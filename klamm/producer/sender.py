@@ -235,10 +235,10 @@ class Sender:
         """Requests a producer id from one broker after the other until one answers. Meanwhile records expire after
         delivery.timeout.ms."""
         retries = Retries(self._client.backoff, self._client.rng)
+        request = broker_pb2.InitProducerIdRequest(client_id=self._config.client_id)
         while sequences.needs_id:
-            request = broker_pb2.InitProducerIdRequest(client_id=self._config.client_id)
             try:
-                response = await self._client.any_broker().init_producer_id(request)
+                response = await self._client.ask_any_broker(lambda broker: broker.init_producer_id(request))
                 raise_for(response.error_code, response.error_message)
                 sequences.begin(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
                 log.info("got a producer id producer_id=%d epoch=%d", response.producer_id, response.producer_epoch)

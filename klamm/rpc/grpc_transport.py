@@ -15,7 +15,16 @@ from klamm.client_task import client_task
 from klamm.errors import IllegalStateError
 from klamm.ordered_set import OrderedSet
 from klamm.rpc.call_metadata import CALL_METADATA, Metadata
-from klamm.rpc.handshakes import SPEAKS_TLS, HandshakeFailed, ask_server, is_worth_asking, speaks_tls, why_failed
+from klamm.rpc.handshakes import (
+    SPEAKS_KAFKA,
+    SPEAKS_TLS,
+    HandshakeFailed,
+    ask_server,
+    is_worth_asking,
+    speaks_kafka,
+    speaks_tls,
+    why_failed,
+)
 from klamm.rpc.login import SaslSource
 from klamm.rpc.login_channel import LoginChannel
 from klamm.rpc.options import ChannelOptions
@@ -107,11 +116,14 @@ class GrpcTransport:
         return channel if self._sasl is None else LoginChannel(channel, self._sasl)
 
     async def explain_plain(self, address: str, failure: CallFailed) -> CallFailed:
-        """Returns the failure of a call without TLS, like `explain`. A server that expects TLS closes such
-        connections."""
+        """Returns the failure of a call without TLS, like `explain`. A server that expects TLS or Kafka's protocol
+        closes such connections."""
         host, port = _host_and_port(address)
-        if is_worth_asking(host, failure.details) and await speaks_tls(host, port):
-            return CallFailed(failure.status, SPEAKS_TLS)
+        if is_worth_asking(host, failure.details):
+            if await speaks_tls(host, port):
+                return CallFailed(failure.status, SPEAKS_TLS)
+            if await speaks_kafka(host, port):
+                return CallFailed(failure.status, SPEAKS_KAFKA)
         return failure
 
     async def explain(self, address: str, material: TlsMaterial, failure: CallFailed) -> CallFailed:

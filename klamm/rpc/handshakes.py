@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import re
 import ssl
+import struct
 from typing import Final
 
 from klamm.errors import SslAuthenticationError
@@ -23,6 +24,7 @@ REFUSES_CERTIFICATE: Final = "it does not accept this client's certificate (ssl.
 NOT_GRPC: Final = "it speaks TLS but not gRPC: the port may belong to another listener"
 
 SPEAKS_TLS: Final = "it speaks TLS, which is security.protocol=SSL or SASL_SSL"
+SPEAKS_KAFKA: Final = "it speaks Kafka's protocol; this client connects to the gRPC listener of a Klamm broker"
 
 _VERIFY_FAILED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED: (.*?)(?:: OK)?$")
 _FOREIGN: Final = re.compile("issuer certificate|self.signed|first certificate|signature failure")
@@ -30,6 +32,9 @@ _REFUSED: Final = "Connection refused"
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 _CLOSED: Final = ("Socket closed", "Connection reset", "Broken pipe")
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+"""Kafka's ApiVersionsRequest of version 0: size, API key, version, correlation id 1, and no client id."""
+_CORRELATION_ID: Final = struct.pack(">i", 1)
 _ASKING_TIMEOUT_S: Final = 2.0
 _UNANSWERED: Final = (OSError, TimeoutError, RuntimeError)
 """The errors if no server answers. When functions of `atexit` run, asyncio cannot look up a name (RuntimeError)."""
@@ -106,6 +111,20 @@ async def speaks_tls(host: str, port: int) -> bool:
     except _UNANSWERED:
         return False
     return True
+
+
+async def speaks_kafka(host: str, port: int) -> bool:
+    """Returns whether the server at the address answers a request of Kafka's protocol without TLS."""
+    try:
+        async with asyncio.timeout(_ASKING_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(_API_VERSIONS)
+                return (await reader.readexactly(8))[4:] == _CORRELATION_ID
+            finally:
+                writer.transport.abort()
+    except (*_UNANSWERED, asyncio.IncompleteReadError):
+        return False
 
 
 def _why(error: ssl.SSLError) -> str | None:

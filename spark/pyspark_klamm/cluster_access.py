@@ -189,14 +189,9 @@ class ClusterAccess:
         return READ_COMMITTED if self.config.isolation_level == "read_committed" else READ_UNCOMMITTED
 
     async def _check_address(self) -> None:
-        request = broker_pb2.MetadataRequest()
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_MS / 1000):
-                with contextlib.suppress(NoBrokerError):
-                    await self._client.refresh_metadata(())
-                    return
-                # No address gave an answer. The error of the first one says more than the error about all of them.
-                await self._client.any_broker().metadata(request)
+                await self._client.refresh_metadata(())
         except TimeoutError:
             self._warn(f"no answer within {CHECK_TIMEOUT_MS} ms")
         except KlammError as error:

@@ -1,26 +1,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
 from klamm.cluster.client import KlammClient
 from klamm.cluster.metadata import ClusterView, Node
 from klamm.config import ClientConfig
-from klamm.errors import EXCEPTIONS, ErrorCode, IllegalStateError, KlammError, NoBrokerError
+from klamm.errors import EXCEPTIONS, ErrorCode, IllegalStateError, KlammError, NoBrokerError, WrongListenerError
 from klamm.model import TopicPartition
 from klamm.wire.v1 import broker_pb2, common_pb2
+from klamm.wire.v1.broker_rpc import BrokerStub
 from tests.support.loop_time import run_without_waiting
 from tests.support.ports import closed_port
 from tests.support.scripted_broker import ScriptedCluster
+from tests.support.waiting import patience
 
+FOREVER_MS = 3_600_000
 NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
-RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
 
 
 def with_client(
@@ -38,6 +42,22 @@ def with_client(
                 await client.close()
 
     asyncio.run(main())
+
+
+async def metadata(broker: BrokerStub) -> broker_pb2.MetadataResponse:
+    return await broker.metadata(broker_pb2.MetadataRequest())
+
+
+@contextlib.asynccontextmanager
+async def wrong_listener() -> AsyncIterator[str]:
+    """Yields the address of a gRPC server that does not serve clients."""
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
 
 
 def test_refresh_learns_topics_and_servers() -> None:
@@ -123,6 +143,64 @@ def test_second_bootstrap_server_is_asked_when_the_first_is_down() -> None:
         asyncio.run(main(down))
 
 
+def test_second_bootstrap_server_is_asked_when_the_first_is_silent() -> None:
+    async def main(silent: int) -> None:
+        async with ScriptedCluster().serve() as cluster:
+            config = ClientConfig.parse(
+                bootstrap_servers=f"127.0.0.1:{silent},{cluster.bootstrap}",
+                request_timeout_ms=FOREVER_MS,
+                socket_connection_setup_timeout_ms=FOREVER_MS,
+                socket_connection_setup_timeout_max_ms=FOREVER_MS,
+            )
+            client = KlammClient(config)
+            async with asyncio.timeout(patience()):
+                assert (await client.refresh_metadata([])).brokers
+            await client.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asyncio.run(main(silent.getsockname()[1]))
+
+
+def test_a_wrong_address_is_no_reason_to_give_up_a_cluster_that_has_answered() -> None:
+    async def main() -> None:
+        async with wrong_listener() as wrong:
+            async with ScriptedCluster().serve() as cluster:
+                client = KlammClient(ClientConfig.parse(bootstrap_servers=f"{cluster.bootstrap},{wrong}"))
+                assert (await client.refresh_metadata([])).brokers
+            with pytest.raises(NoBrokerError) as raised:
+                await client.refresh_metadata([])
+            assert raised.value.retriable
+            assert client.take_refusal() is None
+            await client.close()
+
+    asyncio.run(main())
+
+
+def test_a_wrong_address_beside_a_dead_one_is_final_at_the_start() -> None:
+    async def main(dead: int) -> None:
+        async with wrong_listener() as wrong:
+            client = KlammClient(ClientConfig.parse(bootstrap_servers=f"127.0.0.1:{dead},{wrong}"))
+            with pytest.raises(WrongListenerError):
+                await client.refresh_metadata([])
+            await client.close()
+
+    with closed_port() as dead:
+        asyncio.run(main(dead))
+
+
+def test_a_wrong_address_beside_a_cluster_that_starts_is_not_final() -> None:
+    async def main() -> None:
+        async with wrong_listener() as wrong, ScriptedCluster().serve() as starting:
+            starting.broker_count = 0
+            client = KlammClient(ClientConfig.parse(bootstrap_servers=f"{starting.bootstrap},{wrong}"))
+            with pytest.raises(NoBrokerError, match="a server knows of no live broker") as raised:
+                await client.refresh_metadata([])
+            assert raised.value.retriable
+            await client.close()
+
+    asyncio.run(main())
+
+
 def test_unreachable_bootstrap_servers_raise_a_no_broker_error_that_names_them() -> None:
     async def main(address: str) -> None:
         client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
@@ -137,22 +215,22 @@ def test_unreachable_bootstrap_servers_raise_a_no_broker_error_that_names_them()
 def test_a_call_to_a_server_that_does_not_answer_times_out() -> None:
     async def main(address: str) -> None:
         client = KlammClient(ClientConfig.parse(bootstrap_servers=address, request_timeout_ms=20))
-        with pytest.raises(RequestTimedOutError, match=address):
-            await client.any_broker().metadata(broker_pb2.MetadataRequest())
+        with pytest.raises(NoBrokerError, match=f"REQUEST_TIMED_OUT: metadata at {address}"):
+            await client.ask_any_broker(metadata)
         await client.close()
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         asyncio.run(main(f"127.0.0.1:{silent.getsockname()[1]}"))
 
 
-def test_a_pending_call_raises_a_network_error_when_the_client_closes() -> None:
+def test_a_pending_call_ends_when_the_client_closes() -> None:
     async def main(silent: socket.socket) -> None:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
-        call = asyncio.ensure_future(client.any_broker().metadata(broker_pb2.MetadataRequest()))
+        call = asyncio.ensure_future(client.ask_any_broker(metadata))
         connection, _ = await asyncio.get_running_loop().sock_accept(silent)
         await client.close()
-        with pytest.raises(NetworkError):
+        with pytest.raises(IllegalStateError, match="closed"):
             await call
         connection.close()
 
@@ -179,8 +257,9 @@ def test_a_pending_metadata_refresh_says_that_the_client_is_closed() -> None:
 
 def test_a_call_that_the_server_does_not_implement_raises_an_error_that_names_it() -> None:
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        await client.refresh_metadata([])
         with pytest.raises(EXCEPTIONS[ErrorCode.UNSUPPORTED_VERSION], match="list_offsets"):
-            await client.any_broker().list_offsets(broker_pb2.ListOffsetsRequest())
+            await client.broker(0).list_offsets(broker_pb2.ListOffsetsRequest())
 
     with_client(body)
 
@@ -305,7 +384,7 @@ def test_a_closed_client_refuses_calls() -> None:
         with pytest.raises(IllegalStateError, match="closed"):
             await client.refresh_metadata([])
         with pytest.raises(IllegalStateError, match="closed"):
-            client.any_broker()
+            await client.ask_any_broker(metadata)
 
     with_client(body)
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -168,8 +170,8 @@ class Client(KlammClient):
     def broker(self, node_id: int) -> Brokers:  # type: ignore[override]
         return self._brokers
 
-    def any_broker(self) -> Brokers:  # type: ignore[override]
-        return self._brokers
+    async def ask_any_broker(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await ask(self._brokers)
 
     async def refresh_metadata(self, topics: object = None) -> ClusterView:
         return self.cluster
