@@ -9,15 +9,7 @@ from klamm_cli.log_dump.plain import plain
 from klamm_coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from klamm_coordinator.ledger.records import LedgerRecord
 from klamm_coordinator.records.codec import SchemaError
-from klamm_coordinator.records.consumer_group_schemas import decode_consumer_group_value
-from klamm_coordinator.records.schemas import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    decode_group_value,
-    decode_key,
-    decode_offset_value,
-)
+from klamm_coordinator.records.schemas import GroupMetadataValue, decode_key, decode_value
 from klamm_coordinator.transaction_shard.records import decode_shard_record
 
 
@@ -36,11 +28,8 @@ def decode_offsets(key: bytes | None, value: bytes | None) -> tuple[object, obje
     shown = _named(decoded)
     if value is None:
         return shown, None
-    if isinstance(decoded, OffsetCommitKey):
-        return shown, plain(decode_offset_value(value))
-    if isinstance(decoded, GroupMetadataKey):
-        return shown, _group(decode_group_value(value))
-    return shown, plain(decode_consumer_group_value(decoded, value))
+    decoded_value = decode_value(decoded, value)
+    return shown, _group(decoded_value) if isinstance(decoded_value, GroupMetadataValue) else plain(decoded_value)
 
 
 def decode_transactions(key: bytes | None, value: bytes | None) -> tuple[object, object]:

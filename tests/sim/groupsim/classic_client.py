@@ -93,13 +93,14 @@ class EitherClient(Client):
         self.generation_id = NOBODY
         self._needs_join, self._needs_sync = True, False
         self._topics_version = NOBODY
+        self._topics_at_send = self.world.topics
         self._assignments: tuple[tuple[str, bytes], ...] = ()
         self._asked: JoinGroup | SyncGroup | Heartbeat | None = None
         if not keeps_id:
             self.classic_id = ""
 
     def _send_classic(self) -> None:
-        self._sent_ms = self.world.now_ms
+        self._sent_ms, self._topics_at_send = self.world.now_ms, self.world.topics
         # Client libraries watch the partitions of their topics, and join again when these change.
         if self._needs_join or self._topics_version != self.world.topics.version:
             self._needs_join, self._topics_version = True, self.world.topics.version
@@ -182,7 +183,8 @@ class EitherClient(Client):
             self._take_error(reply.error)
             return
         self._needs_sync = False
-        given = self.world.by_id(read_assignment(reply.assignment).partitions)
+        # The answer may be late, and name a topic whose name belongs to a later topic now.
+        given = self.world.by_id(read_assignment(reply.assignment).partitions, self._topics_at_send)
         for partition in sorted(given - self.owned):
             self.world.check_free(self, partition)
         # A cooperative member that must revoke partitions joins again at once.

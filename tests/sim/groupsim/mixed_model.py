@@ -34,7 +34,7 @@ def _nothing_assigned(classic: ClassicGroup, topics: Any) -> dict[str, Partition
 MUTATIONS: Final[dict[str, Mutation]] = {
     "targets-for-owned": Mutation(
         what="a downgrade stores what members are to have instead of what they have",
-        known_seed=41,
+        known_seed=380,
         changes=((downgrade, "_member", _with_its_target),),
     ),
     "forgotten-assignments": Mutation(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from klamm.model import TopicPartition
 from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.groups.topics import FixedTopics
 from klamm_coordinator.records.consumer_group_schemas import TopicIdPartition
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from klamm_coordinator.runtime.log_write import LogWrite
@@ -34,9 +35,9 @@ class MixedWorld(World):
     def make_client(self, number: int, instance_id: str | None) -> EitherClient:
         return EitherClient(self, number, instance_id)
 
-    def by_id(self, partitions: frozenset[TopicPartition]) -> frozenset[TopicIdPartition]:
-        """Returns the partitions of topics that exist, by the ids of the topics."""
-        found = ((self.topics.get(one.topic), one.partition) for one in partitions)
+    def by_id(self, partitions: frozenset[TopicPartition], topics: FixedTopics) -> frozenset[TopicIdPartition]:
+        """Returns the partitions of topics that exist, by the ids that they have in `topics`."""
+        found = ((topics.get(one.topic), one.partition) for one in partitions)
         return frozenset(TopicIdPartition(info.topic_id, number) for info, number in found if info is not None)
 
     def check_free(self, taker: Client, partition: TopicIdPartition) -> None:

@@ -90,17 +90,17 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "early-answer": Mutation(
         what="members are answered before the change is stored",
-        known_seed=0,
+        known_seed=7,
         changes=((ConsumerGroups, "_write", _answer_and_write),),
     ),
     "forgotten-revocation": Mutation(
         what="the record of a member leaves out what it has to give up",
-        known_seed=3,
+        known_seed=4,
         changes=((schemas, "encode_value", _encode_without_revocations),),
     ),
     "believed-join": Mutation(
         what="a member at epoch 0 is believed that it has nothing, also if the request is an old one",
-        known_seed=4,
+        known_seed=2,
         changes=((ConsumerGroups, "_take_heartbeat", _believe_who_joins),),
     ),
     "old-topics": Mutation(
@@ -110,7 +110,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "failure-told-as-success": Mutation(
         what="members of a write that failed are told that it did not",
-        known_seed=0,
+        known_seed=6,
         changes=((rules, "refused", _reply_all_the_same),),
     ),
     "no-sessions": Mutation(

@@ -24,7 +24,7 @@ from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.topics import FixedTopics, TopicInfo
 from klamm_coordinator.offsets.messages import CommitOffset, CommitOffsets
-from klamm_coordinator.records import consumer_group_schemas, schemas
+from klamm_coordinator.records import schemas
 from klamm_coordinator.records.consumer_group_schemas import MemberKey, TopicIdPartition
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
 from klamm_coordinator.runtime.effects import ShardEffects
@@ -60,7 +60,7 @@ class World:
         self._lost: set[int] = set()
         self._group_epoch = 0
         self._member_epochs: dict[str, int] = {}
-        self.shard = ShardRuntime(GroupRules(SETTINGS), SETTINGS, self.rng)
+        self.shard = ShardRuntime(GroupRules(SETTINGS, topics=lambda: self.topics), SETTINGS, self.rng)
         self._take(self.shard.start(self._now))
         self.clients = [
             self.make_client(number, f"i{number}" if number < self.options.static_count else None)
@@ -137,7 +137,7 @@ class World:
             self._append(self.unsent.popleft())
         self.unsent.clear()
         self._say("fail-over")
-        self.shard = ShardRuntime(GroupRules(SETTINGS), SETTINGS, self.rng)
+        self.shard = ShardRuntime(GroupRules(SETTINGS, topics=lambda: self.topics), SETTINGS, self.rng)
         self._load(self.rules.state)
         self._take(self.shard.start(self._now))
 
@@ -177,13 +177,14 @@ class World:
 
     def _change_topics(self) -> None:
         name = self.rng.choice(NAMES)
-        by_name = dict(self.topics.by_name)
+        by_name, created = dict(self.topics.by_name), dict(self.topics.created)
         former = by_name.pop(name, None)
         if former is None:
             by_name[name] = self._new_topic(name)
+            created[name] = self.topics.version + 1
         elif self.rng.random() < 0.6:
             by_name[name] = former._replace(partition_count=former.partition_count + 1)
-        self.topics = FixedTopics(self.topics.version + 1, by_name)
+        self.topics = FixedTopics(self.topics.version + 1, by_name, created)
 
     def _new_topic(self, name: str) -> TopicInfo:
         return TopicInfo(f"{name}-{self.rng.randrange(10**9)}".ljust(16, ".").encode()[:16], self.rng.randint(1, 5))
@@ -289,10 +290,4 @@ class World:
 def _decoded(encoded_key: bytes, encoded: bytes | None) -> GroupRecord:
     key = schemas.decode_key(encoded_key)
     assert key is not None
-    if encoded is None:
-        return GroupRecord(key, None)
-    if isinstance(key, OffsetCommitKey):
-        return GroupRecord(key, schemas.decode_offset_value(encoded))
-    if isinstance(key, schemas.GroupMetadataKey):
-        return GroupRecord(key, schemas.decode_group_value(encoded))
-    return GroupRecord(key, consumer_group_schemas.decode_consumer_group_value(key, encoded))
+    return GroupRecord(key, None if encoded is None else schemas.decode_value(key, encoded))

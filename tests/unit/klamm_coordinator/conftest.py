@@ -81,7 +81,8 @@ class ShardDriver:
         self.shares = unbounded() if shares is None else shares
         self.user = "User:alice"
         """The user that sends the requests."""
-        self.shard = ShardRuntime(GroupRules(self.settings, self.shares), self.settings, self.rng)
+        self.topics = FixedTopics(0, {})
+        self.shard = self._new_shard()
         self.now_ms = 0
         self.replies: dict[int, Reply] = {}
         self.asked: set[int] = set()
@@ -91,7 +92,6 @@ class ShardDriver:
         """Records acknowledged, in order; of transactions the writes."""
         self.auto_ack = True
         self._next_id = 0
-        self.topics = FixedTopics(0, {})
         self._take(self.shard.start(self.now))
 
     @property
@@ -133,11 +133,15 @@ class ShardDriver:
         self.unsent.clear()
         former = self.rules.state
         self.rules.close()
-        self.shard = ShardRuntime(GroupRules(self.settings, self.shares), self.settings, self.rng)
+        self.shard = self._new_shard()
         self.replay(self.rules.state)
         assert self.rules.state == former
         self.asked = set(self.replies)
         self._take(self.shard.start(self.now))
+
+    def _new_shard(self) -> ShardRuntime[GroupRules]:
+        rules = GroupRules(self.settings, self.shares, lambda: self.topics)
+        return ShardRuntime(rules, self.settings, self.rng)
 
     def replayed(self) -> GroupShardState:
         """Returns the state that the acknowledged records describe."""
@@ -314,10 +318,10 @@ class ShardDriver:
     def topics_are(self, **partition_counts: int) -> None:
         """Sets the cluster's topics. A topic whose count changes to None and back becomes a different topic."""
         former = self.topics.by_name
-        self.topics = FixedTopics(
-            self.topics.version + 1,
-            {name: TopicInfo(_topic_id(name, former), count) for name, count in partition_counts.items()},
-        )
+        version = self.topics.version + 1
+        by_name = {name: TopicInfo(_topic_id(name, former, version), count) for name, count in partition_counts.items()}
+        created = dict.fromkeys(by_name.keys() - former.keys(), version)
+        self.topics = FixedTopics(version, by_name, {**self.topics.created, **created})
 
     def consumer_heartbeat(
         self,
@@ -393,7 +397,7 @@ class ShardDriver:
         return self.rules.classic.groups[group_id].state.value
 
     def offset(self, topic: str = "t", partition: int = 0, group_id: str = GROUP) -> int:
-        (fetched,) = self.rules.offsets.fetch(group_id, [TopicPartition(topic, partition)])
+        (fetched,) = self.rules.growth.fetch(group_id, [TopicPartition(topic, partition)])
         return fetched.offset
 
     def joined(self, reply_id: int) -> JoinReply:
@@ -433,8 +437,8 @@ class ShardDriver:
         return sorted(members, key=lambda member_id: member_id != leader)
 
 
-def _topic_id(name: str, former: Any) -> bytes:
-    return former[name].topic_id if name in former else name.encode().rjust(16, b"0")
+def _topic_id(name: str, former: Any, version: int) -> bytes:
+    return former[name].topic_id if name in former else f"{name}-{version}".encode().rjust(16, b"0")
 
 
 class ClassicConsumer:

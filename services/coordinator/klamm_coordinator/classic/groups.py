@@ -86,9 +86,12 @@ class ClassicGroups:
         rebalance.prepare(group, "the group was a consumer group", turn)
 
     def ask_to_rejoin(self, group: ClassicGroup, turn: GroupTurn) -> None:
-        """Answers all parked requests of the group's members, so that the members join again."""
+        """Answers all parked requests of the group's members, so that the members join again. Their sessions start
+        again, because a session may have ended while the request was parked."""
         for member in group.members.values():
-            rebalance.answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+            if member.join_reply_id is not None or member.sync_reply_id is not None:
+                rebalance.answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+                rebalance.start_session(group, member, turn)
 
     def release(self, group_id: str, turn: GroupTurn) -> None:
         """Removes a group that has become a consumer group (KIP-848), with its timers."""

@@ -29,6 +29,7 @@ from klamm_coordinator.groups.sizes import (
     PROTOCOL_BYTES,
     TOPIC_BYTES,
     consumer_member_bytes,
+    group_topic_bytes,
     text_bytes,
     texts_bytes,
 )
@@ -105,8 +106,8 @@ def _check_memory(group: ConsumerGroup, request: ConsumerGroupHeartbeat, former_
 def added_bytes(
     group: ConsumerGroup, former: ConsumerMemberMetadata | None, member: ConsumerMemberMetadata, topics: Topics
 ) -> int:
-    """Returns the bytes by which the group grows with this member. These are its names and metadata, and the partitions
-    of its topics, unless another member subscribes to a topic already."""
+    """Returns the bytes by which the group grows with this member. These are its names and metadata, and its topics
+    with their partitions, unless another member subscribes to a topic already."""
     regex = member.subscribed_topic_regex
     names = set(member.subscribed_topic_names)
     size_bytes = consumer_member_bytes(member) - consumer_member_bytes(former)
@@ -114,7 +115,8 @@ def added_bytes(
         matched = matching(regex, topics.names())
         names.update(matched)
         size_bytes += PROTOCOL_BYTES + texts_bytes(matched, TOPIC_BYTES)
-    found = ((name, topics.get(name)) for name in names if name not in group.topics)
+    found = [(name, topics.get(name)) for name in names if name not in group.topics]
+    size_bytes += sum(group_topic_bytes(name) for name, _ in found)
     return size_bytes + sum(
         TOPIC_BYTES + text_bytes(name) + ASSIGNED_TWICE * PARTITION_BYTES * info.partition_count
         for name, info in found

@@ -18,6 +18,7 @@ from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
 from klamm_coordinator.offsets.expiry import expired_consumer_partitions, expired_partitions
+from klamm_coordinator.offsets.group_topics import topic_tombstones
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
 from klamm_coordinator.offsets.rules import tombstones
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
@@ -174,6 +175,7 @@ class _Doomed:
             classic.settle(classic.groups[group_id])
         else:
             self.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id))
+            self.records += topic_tombstones(group_id, state.topics)
             self.last_records.append(consumers.bury(group_id))
 
     def append(self, then: GroupsDeleted | NoteFailure, turn: GroupTurn) -> None:
@@ -195,4 +197,5 @@ def _bury(group: ClassicGroup, state: GroupShardState, turn: GroupTurn) -> list[
         group.remove_pending(member_id)
     group.transition_to(ClassicGroupState.DEAD, turn.now.wall_ms)
     offsets = tombstones(group.group_id, state.offsets.partitions_to_delete(group.group_id))
-    return [*offsets, GroupRecord(GroupMetadataKey(group.group_id), None)]
+    topics = topic_tombstones(group.group_id, state.topics)
+    return [*offsets, *topics, GroupRecord(GroupMetadataKey(group.group_id), None)]

@@ -10,15 +10,13 @@ from __future__ import annotations
 from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm.records import BatchHeader, Buffer, ControlRecordType, decode_contents, decode_control_record
 from klamm_coordinator.group_shard.state import GroupShardState
-from klamm_coordinator.records.consumer_group_schemas import decode_consumer_group_value
 from klamm_coordinator.records.schemas import (
-    GroupMetadataKey,
     GroupRecord,
     OffsetCommitKey,
     check_offset_value,
-    decode_group_value,
     decode_key,
     decode_offset_value,
+    decode_value,
 )
 
 _OFFSET_KEY_VERSIONS = (b"\x00\x01", b"\x00\x00")
@@ -91,9 +89,5 @@ class GroupReplayer:
         assert not isinstance(decoded, OffsetCommitKey), decoded
         if decoded is None:
             self.skipped_count += 1
-        elif value is None:
-            self._state.replay(GroupRecord(decoded, None))
-        elif isinstance(decoded, GroupMetadataKey):
-            self._state.replay(GroupRecord(decoded, decode_group_value(value)))
         else:
-            self._state.replay(GroupRecord(decoded, decode_consumer_group_value(decoded, value)))
+            self._state.replay(GroupRecord(decoded, None if value is None else decode_value(decoded, value)))

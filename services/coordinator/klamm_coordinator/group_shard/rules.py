@@ -12,7 +12,7 @@ Invariants: those of both kinds of groups; every group that is stored or has off
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, assert_never
 
 from klamm.errors import ErrorCode
@@ -34,15 +34,18 @@ from klamm_coordinator.consumer.timers import (
 from klamm_coordinator.group_shard import deletion
 from klamm_coordinator.group_shard.deletion import GroupsDeleted, OffsetExpiryTimer
 from klamm_coordinator.group_shard.events import GroupEvent, TopicsDeleted
+from klamm_coordinator.group_shard.growth import Growth
 from klamm_coordinator.group_shard.refusals import Reply, refused, requester_error
 from klamm_coordinator.group_shard.replayer import GroupReplayer
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.sizes import record_bytes
+from klamm_coordinator.groups.topics import NO_TOPICS, Topics
 from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
 from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
 from klamm_coordinator.offsets.rules import OffsetRules
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey
+from klamm_coordinator.records.group_topic_schema import GroupTopicKey
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
 from klamm_coordinator.runtime.accounts import Accounts
 from klamm_coordinator.runtime.log_write import LogWrite
@@ -69,14 +72,21 @@ class GroupSummary(NamedTuple):
 class GroupRules:
     """The rules of a shard of groups, for a `ShardRuntime`."""
 
-    def __init__(self, settings: GroupSettings, shares: ByteShares | None = None) -> None:
-        """`shares` bound the memory of this shard's groups together with those of other shards."""
+    def __init__(
+        self,
+        settings: GroupSettings,
+        shares: ByteShares | None = None,
+        topics: Callable[[], Topics] = lambda: NO_TOPICS,
+    ) -> None:
+        """`shares` bound the memory of this shard's groups together with those of other shards. `topics` returns the
+        topics that the coordinator knows now."""
         self._accounts = accounts = Accounts(unbounded() if shares is None else shares)
         self.state = state = GroupShardState(accounts)
         has_offsets = state.offsets.has_any
         self.classic = ClassicGroups(state.groups, state.consumer_groups, has_offsets, settings, accounts)
         self.consumers = ConsumerGroups(state.consumer_groups, self.classic, has_offsets, settings, accounts)
-        self.offsets = OffsetRules(state.offsets, self.classic, self.consumers, settings, accounts)
+        self.offsets = OffsetRules(state.offsets, state.topics, self.classic, self.consumers, settings, accounts)
+        self.growth = Growth(state, self.classic, settings, topics)
         self.write_timeout_ms = settings.commit_timeout_ms
         self._settings = settings
         self._to_expire: list[str] = []
@@ -119,6 +129,7 @@ class GroupRules:
                 self.classic.start(group_id, turn)
         self.consumers.start(turn)
         self.offsets.start()
+        self.growth.start(turn)
         turn.schedule(OffsetExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
 
     def close(self) -> None:
@@ -202,6 +213,7 @@ class GroupRules:
     def begin_write(self, write: LogWrite[GroupRecord]) -> None:
         """Notes that the offsets in the write are in flight, and counts the memory that its records may take."""
         in_flight_bytes = self.state.offsets.begin(write.records, transactional=write.producer is not None)
+        self.state.topics.begin(write.records)
         if not in_flight_bytes and write.records and not isinstance(write.records[0].key, OffsetCommitKey):
             in_flight_bytes = sum(map(record_bytes, write.records))
         if in_flight_bytes:
@@ -219,19 +231,26 @@ class GroupRules:
 
     def _end_write(self, write: LogWrite[GroupRecord], *, is_appended: bool) -> None:
         self.state.offsets.end(write.records, transactional=write.producer is not None)
+        self.state.topics.end(write.records)
         if not is_appended:
             return
         producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
         for record in write.records:
             assert record.value is None or self._knows(record), record
             self.state.replay(record, producer_id)
+            if producer_id < 0:
+                self.growth.heed(record)
         if write.marker is not None:
             for group_id in self.state.end_transaction(producer_id, committed=write.marker.committed):
                 self.classic.forget_if_unused(group_id)
+                self.growth.heed_commits(group_id)
 
     def _knows(self, record: GroupRecord) -> bool:
-        """Returns True if the record belongs to a group that exists, or creates one."""
+        """Returns True if the record belongs to a group that exists, or creates one. The topics of a group may be
+        stored after its deletion. They are then deleted as well."""
         group_id = record.key.group_id
+        if isinstance(record.key, GroupTopicKey):
+            return True
         return group_id in self.classic.groups or self.consumers.has(group_id)
 
     def refused(self, reply: Reply, broker_error: ErrorCode) -> Reply:
@@ -262,6 +281,7 @@ class GroupRules:
             self.consumers.decided(records[-1].key.group_id, records, stored=is_stored, turn=turn)
         for group_id in {record.key.group_id for record in records}:
             self.classic.forget_if_unused(group_id)
+        self.growth.update(turn)
 
     def check_invariants(self, timers: Timers[TimerKey], writes: Collection[LogWrite[GroupRecord]]) -> None:
         """Asserts the invariants that the module's docstring lists."""

@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm_coordinator.consumer.group import ConsumerGroup
 from klamm_coordinator.groups.sizes import stored_group_bytes
+from klamm_coordinator.offsets.group_topics import GroupTopics
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey, ConsumerGroupValue, GroupEpochKey
+from klamm_coordinator.records.group_topic_schema import GroupTopicKey, GroupTopicValue
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -35,6 +37,8 @@ class GroupShardState:
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         """The groups of the new protocol (KIP-848)."""
         self.offsets = ShardOffsets(self._accounts)
+        self.topics = GroupTopics(self._accounts)
+        """The partitions that topics had when the groups began to read them."""
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -42,6 +46,7 @@ class GroupShardState:
             and self.groups == other.groups
             and self.consumer_groups == other.consumer_groups
             and self.offsets == other.offsets
+            and self.topics == other.topics
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -65,11 +70,13 @@ class GroupShardState:
                 self._accounts.add(group_id, stored_group_bytes(group) - stored_group_bytes(former))
             case GroupRecord(GroupMetadataKey(group_id), None):
                 self._accounts.add(group_id, -stored_group_bytes(self.groups.pop(group_id, None)))
+            case GroupRecord(GroupTopicKey() as topic_key, GroupTopicValue() | None as topic_value):
+                self.topics.replay(topic_key, topic_value)
             case GroupRecord(GroupEpochKey(group_id), None):
                 gone = self.consumer_groups.pop(group_id, None)
                 self._accounts.add(group_id, 0 if gone is None else -gone.size_bytes)
             case GroupRecord(key, value) if isinstance(key, ConsumerGroupKey):
-                assert not isinstance(value, OffsetCommitValue | GroupMetadataValue), record
+                assert not isinstance(value, OffsetCommitValue | GroupMetadataValue | GroupTopicValue), record
                 self._replay_consumer_group(key, value)
             case _:
                 raise AssertionError(f"a key and value that do not belong together: {record}")
@@ -86,6 +93,7 @@ class GroupShardState:
     def sizes(self) -> dict[str, int]:
         """Returns the bytes of each group's stored records and offsets, counted one by one, for tests."""
         sizes = Counter(self.offsets.sizes())
+        sizes.update(self.topics.sizes())
         sizes.update({group_id: stored_group_bytes(group) for group_id, group in self.groups.items()})
         sizes.update({group_id: group.counted_bytes() for group_id, group in self.consumer_groups.items()})
         return sizes

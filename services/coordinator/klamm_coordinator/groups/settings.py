@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from klamm.setting import INT_MAX, Validator, integer, long, text, text_list
+from klamm.setting import INT_MAX, Validator, integer, long, one_of, text, text_list
 from klamm_coordinator.runtime.settings import MINUTE_MS, ShardSettings
 
+EARLIEST, CLIENT = "earliest", "client"
+"""The values of `group.new.partition.offset.reset`."""
 MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 _MIGRATION_POLICY = Validator(
     expected=f"one of {', '.join(MIGRATION_POLICIES)}, in upper or lower case",
@@ -86,6 +88,14 @@ class GroupSettings(ShardSettings):
         " of the consumer protocol (KIP-848) joins it. downgrade: a consumer group, when the last member of the"
         " consumer protocol is gone and members of the classic protocol remain. bidirectional: both.",
         name="group.consumer.migration.policy",
+    )
+    new_partition_offset_reset: str = text(
+        EARLIEST,
+        valid=one_of(EARLIEST, CLIENT),
+        doc="Where a group without a committed offset begins in a partition that was created after the group had begun"
+        " to read the topic. earliest: with the first record, for every client. client: where auto.offset.reset of the"
+        " client says, as in Kafka. With latest, records are then skipped whenever a topic grows.",
+        name="group.new.partition.offset.reset",
     )
     member_metadata_bytes_max: int = integer(
         262_144,

@@ -15,6 +15,7 @@ from klamm_coordinator.records.consumer_group_schemas import (
     ResolvedRegex,
     Target,
 )
+from klamm_coordinator.records.group_topic_schema import GroupTopicKey
 from klamm_coordinator.records.schemas import GroupMetadataValue, GroupRecord, OffsetCommitKey, OffsetCommitValue
 
 GROUP_BYTES: Final = 1_600
@@ -27,6 +28,8 @@ TOPIC_BYTES: Final = 110
 """A topic that a member subscribes to, or that an expression matches, without its name."""
 PARTITION_BYTES: Final = 110
 """A partition in an assignment of the consumer protocol."""
+GROUP_TOPIC_BYTES: Final = 300
+"""The partitions that a topic had when the group began to read it, without the topic's name."""
 OFFSET_BYTES: Final = 300
 """A committed offset, without the topic's name and the metadata."""
 
@@ -46,6 +49,11 @@ def texts_bytes(texts: Iterable[str], overhead_bytes: int) -> int:
 def offset_bytes(topic: str, metadata: str) -> int:
     """Returns the bytes of a committed offset."""
     return OFFSET_BYTES + text_bytes(topic) + text_bytes(metadata)
+
+
+def group_topic_bytes(topic: str) -> int:
+    """Returns the bytes of a topic that a group reads."""
+    return GROUP_TOPIC_BYTES + text_bytes(topic)
 
 
 def stored_group_bytes(value: GroupMetadataValue | None) -> int:
@@ -98,6 +106,8 @@ def record_bytes(record: GroupRecord) -> int:
     key, value = record
     if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
         return offset_bytes(key.topic, value.metadata)
+    if isinstance(key, GroupTopicKey) and value is not None:
+        return group_topic_bytes(key.topic)
     match value:
         case GroupMetadataValue():
             return stored_group_bytes(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 
@@ -27,6 +27,9 @@ class Topics(Protocol):
     def names(self) -> Iterable[str]:
         """Returns the names of the topics that a regular expression may match."""
 
+    def is_newer(self, name: str, version: int) -> bool:
+        """Returns True if the topic was created after that version, and this coordinator saw it."""
+
 
 @dataclass(frozen=True, slots=True)
 class FixedTopics:
@@ -34,12 +37,17 @@ class FixedTopics:
 
     version: int
     by_name: Mapping[str, TopicInfo]
+    created: Mapping[str, int] = field(default_factory=dict)
+    """The version with which a topic was created, by name."""
 
     def get(self, name: str) -> TopicInfo | None:
         return self.by_name.get(name)
 
     def names(self) -> Iterable[str]:
         return self.by_name
+
+    def is_newer(self, name: str, version: int) -> bool:
+        return self.created.get(name, 0) > version
 
 
 NO_TOPICS = FixedTopics(0, {})

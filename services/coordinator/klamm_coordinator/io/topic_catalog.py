@@ -15,9 +15,11 @@ class TopicCatalog:
     The version counts the changes that concern groups. These are changes of topics, and of access control lists, which
     bound the topics that an expression may match."""
 
-    def __init__(self, image: MetadataImage, version: int = 0) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self._version = version
+        self._version = 0
+        self._created: dict[str, int] = {}
+        """The version with which each topic was created. All catalogs of a coordinator share it."""
 
     @property
     def version(self) -> int:
@@ -30,7 +32,17 @@ class TopicCatalog:
             or new.acls is not self._image.acls
             or any(len(was.partitions) != len(now.partitions) for was, now in delta.changed)
         )
-        return TopicCatalog(new, self._version + is_changed)
+        catalog = TopicCatalog(new)
+        catalog._version = self._version + is_changed
+        catalog._created = self._created
+        for topic in delta.deleted:
+            self._created.pop(topic.name, None)
+        for topic in delta.created:
+            self._created[topic.name] = catalog._version
+        return catalog
+
+    def is_newer(self, name: str, version: int) -> bool:
+        return self._created.get(name, 0) > version
 
     def get(self, name: str) -> TopicInfo | None:
         topic = self._image.topic(name)

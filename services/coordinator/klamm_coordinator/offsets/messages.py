@@ -81,6 +81,8 @@ class FetchedOffset:
     offset: int = NO_OFFSET
     leader_epoch: int = -1
     metadata: str = ""
+    is_new: bool = False
+    """True if none is stored and the group begins with the first record, because the partition is younger than it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

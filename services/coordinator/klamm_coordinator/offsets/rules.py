@@ -15,9 +15,10 @@ from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.consumer.group import ConsumerGroup
 from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.groups.settings import GroupSettings
-from klamm_coordinator.groups.sizes import OFFSET_BYTES
+from klamm_coordinator.groups.sizes import GROUP_TOPIC_BYTES, OFFSET_BYTES, group_topic_bytes
 from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.offsets.admission import TransactionAdmission
+from klamm_coordinator.offsets.group_topics import GroupTopics
 from klamm_coordinator.offsets.messages import (
     CommitOffset,
     CommitOffsets,
@@ -26,7 +27,6 @@ from klamm_coordinator.offsets.messages import (
     DeleteOffsetsReply,
     EndTransaction,
     EndTransactionReply,
-    FetchedOffset,
 )
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey, OffsetCommitValue
@@ -35,8 +35,8 @@ from klamm_coordinator.runtime.log_write import TxnProducer
 from klamm_server.runtime.byte_shares import NOBODY
 from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
-LARGEST_NAME_BYTES: Final = OFFSET_BYTES + TOPIC_NAME_LENGTH_MAX
-"""The most bytes of an offset without its metadata."""
+LARGEST_BYTES: Final = OFFSET_BYTES + GROUP_TOPIC_BYTES + 2 * TOPIC_NAME_LENGTH_MAX
+"""The most bytes of an offset and its topic, without the offset's metadata."""
 
 
 class OffsetRules:
@@ -45,6 +45,7 @@ class OffsetRules:
     def __init__(
         self,
         store: ShardOffsets,
+        topics: GroupTopics,
         classic: ClassicGroups,
         consumers: ConsumerGroups,
         settings: GroupSettings,
@@ -54,6 +55,7 @@ class OffsetRules:
         """The transactions that may write. Callers use `begin_verification` before they ask a transaction's
         coordinator."""
         self._store = store
+        self._topics = topics
         self._classic = classic
         self._consumers = consumers
         self._settings = settings
@@ -65,11 +67,6 @@ class OffsetRules:
         """Returns NONE if offsets may be read in this member's name, otherwise the error. Without a member, returns
         NONE (KIP-848)."""
         return self._consumers.epoch_error(group_id, member_id, member_epoch) if member_id else ErrorCode.NONE
-
-    def fetch(self, group_id: str, partitions: Sequence[TopicPartition] | None) -> tuple[FetchedOffset, ...]:
-        """Returns the durable offsets of `partitions`, in order, or all of the group's durable offsets if it is
-        None."""
-        return _fetch(self._store, group_id, partitions)
 
     def unstable(self, group_id: str, partitions: Sequence[TopicPartition] | None) -> list[TopicPartition]:
         """Returns the partitions whose offsets an open transaction may change (KIP-447). Checks `partitions`, or all if
@@ -142,13 +139,18 @@ class OffsetRules:
     def _have_room(self, group_id: str, records: tuple[GroupRecord, ...], times_free: int, turn: GroupTurn) -> bool:
         """Returns True if there is memory for the offsets. Offsets that do not make the group larger always have
         room."""
-        largest_bytes = len(records) * (LARGEST_NAME_BYTES + self._settings.offset_metadata_bytes_max)
+        largest_bytes = len(records) * (LARGEST_BYTES + self._settings.offset_metadata_bytes_max)
         if self._accounts.admits(group_id, largest_bytes, times_free):
             return True
         added_bytes = sum(
             self._store.added_bytes(group_id, TopicPartition(key.topic, key.partition), value)
             for key, value in records
             if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue)
+        )
+        added_bytes += sum(
+            group_topic_bytes(topic)
+            for topic in {key.topic for key, _ in records if isinstance(key, OffsetCommitKey)}
+            if not self._topics.has(group_id, topic)
         )
         is_admitted = self._accounts.admits(group_id, added_bytes, times_free)
         if not is_admitted:
@@ -219,16 +221,6 @@ def _offset_error(offset: CommitOffset, metadata_bytes_max: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _fetch(
-    store: ShardOffsets, group_id: str, partitions: Sequence[TopicPartition] | None
-) -> tuple[FetchedOffset, ...]:
-    """Returns the durable offsets of `partitions`, in order. If it is None, returns all, sorted by topic and
-    partition."""
-    stored = store.of_group(group_id)
-    wanted = sorted(stored) if partitions is None else partitions
-    return tuple(_fetched(partition, stored.get(partition)) for partition in wanted)
-
-
 def _unstable(
     store: ShardOffsets, group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> Iterable[TopicPartition]:
@@ -236,17 +228,6 @@ def _unstable(
     None."""
     found = store.unstable_partitions(group_id)
     return found if partitions is None else found.intersection(partitions)
-
-
-def _fetched(partition: TopicPartition, value: OffsetCommitValue | None) -> FetchedOffset:
-    if value is None:
-        return FetchedOffset(partition=partition)
-    return FetchedOffset(
-        partition=partition,
-        offset=value.offset,
-        leader_epoch=value.leader_epoch,
-        metadata=value.metadata,
-    )
 
 
 def _delete_error(group: ClassicGroup | None) -> ErrorCode:

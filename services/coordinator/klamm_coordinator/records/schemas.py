@@ -4,7 +4,7 @@ Every key and value starts with its version (int16), which for keys is also its 
 
     key 0, 1   OffsetCommitKey    group string, topic string, partition int32
     key 2      GroupMetadataKey   group string
-    others     see consumer_group_schemas.py
+    others     see consumer_group_schemas.py and group_topic_schema.py
 
     OffsetCommitValue              0 1 2 3 4      GroupMetadataValue               0 1 2 3 4
     offset int64                   x x x x x      protocol_type string             x x x x x
@@ -31,13 +31,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm.kafka_types.writer import KafkaWriter
+from klamm_coordinator.records import group_topic_schema
 from klamm_coordinator.records.codec import SchemaError, SchemaReader
 from klamm_coordinator.records.consumer_group_schemas import (
     ConsumerGroupKey,
     ConsumerGroupValue,
     decode_consumer_group_key,
+    decode_consumer_group_value,
     encode_consumer_group_key,
     encode_consumer_group_value,
+)
+from klamm_coordinator.records.group_topic_schema import (
+    GroupTopicKey,
+    GroupTopicValue,
+    decode_group_topic_value,
+    encode_group_topic_key,
+    encode_group_topic_value,
 )
 
 OFFSET_COMMIT_KEY_VERSION = 1
@@ -72,7 +81,7 @@ class GroupMetadataKey(NamedTuple):
     group_id: str
 
 
-RecordKey = OffsetCommitKey | GroupMetadataKey | ConsumerGroupKey
+RecordKey = OffsetCommitKey | GroupMetadataKey | GroupTopicKey | ConsumerGroupKey
 
 
 class OffsetCommitValue(NamedTuple):
@@ -113,7 +122,7 @@ class GroupMetadataValue:
     members: tuple[ClassicMemberMetadata, ...]
 
 
-RecordValue = OffsetCommitValue | GroupMetadataValue | ConsumerGroupValue
+RecordValue = OffsetCommitValue | GroupMetadataValue | GroupTopicValue | ConsumerGroupValue
 
 
 class GroupRecord(NamedTuple):
@@ -130,6 +139,8 @@ def encode_key(key: RecordKey) -> bytes:
         return writer.string(key.group_id).string(key.topic).int32(key.partition).value()
     if isinstance(key, GroupMetadataKey):
         return KafkaWriter().int16(GROUP_METADATA_KEY_VERSION).string(key.group_id).value()
+    if isinstance(key, GroupTopicKey):
+        return encode_group_topic_key(key)
     return encode_consumer_group_key(key)
 
 
@@ -142,6 +153,8 @@ def encode_value(value: RecordValue | None) -> bytes | None:
             return encode_offset_value(value)
         case GroupMetadataValue():
             return _encode_group_value(value)
+        case GroupTopicValue():
+            return encode_group_topic_value(value)
         case _:
             return encode_consumer_group_value(value)
 
@@ -156,7 +169,20 @@ def decode_key(data: bytes) -> RecordKey | None:
         return OffsetCommitKey(reader.string(), reader.string(), reader.int32())
     if version == GROUP_METADATA_KEY_VERSION:
         return GroupMetadataKey(reader.string())
+    if version == group_topic_schema.KEY_VERSION:
+        return GroupTopicKey(reader.string(), reader.string())
     return decode_consumer_group_key(version, reader)
+
+
+def decode_value(key: RecordKey, data: bytes) -> RecordValue:
+    """Returns the decoded value of a record with this key. Raises SchemaError."""
+    if isinstance(key, OffsetCommitKey):
+        return decode_offset_value(data)
+    if isinstance(key, GroupMetadataKey):
+        return decode_group_value(data)
+    if isinstance(key, GroupTopicKey):
+        return decode_group_topic_value(data)
+    return decode_consumer_group_value(key, data)
 
 
 def check_offset_value(data: bytes) -> None:

@@ -17,6 +17,7 @@ from klamm_coordinator.group_shard.events import TopicsDeleted
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.log_starts import LogStarts
 from klamm_coordinator.io.marker_orders import MarkerOrders
 from klamm_coordinator.io.marker_sender import MarkerSender
 from klamm_coordinator.io.metrics import GROUP_REFUSALS, TRANSACTION_REFUSALS, watch_gauges
@@ -105,7 +106,9 @@ class Coordinator:
             "transactional.id.metadata.max.bytes",
         )
         self.group_shards = self.add_kind(
-            OFFSETS, lambda: GroupRules(config, self._group_shares), config.offsets_load_buffer_size
+            OFFSETS,
+            lambda: GroupRules(config, self._group_shares, lambda: self._topics),
+            config.offsets_load_buffer_size,
         )
         self.transaction_shards = self.add_kind(
             TRANSACTIONS,
@@ -117,7 +120,7 @@ class Coordinator:
         self.calls = Calls(
             groups=ClassicGroupsRpc(self.group_shards, lambda: self._topics, config),
             consumer_groups=ConsumerGroupsRpc(self.group_shards, lambda: self._topics, config, config.node_id),
-            offsets=OffsetsRpc(self.group_shards, image),
+            offsets=OffsetsRpc(self.group_shards, image, LogStarts(self._channels)),
             admin=GroupAdminRpc(self.group_shards, config.node_id),
             txn_offsets=TxnOffsetsRpc(self.group_shards, registry, image),
             transactions=TransactionsRpc(

@@ -20,6 +20,7 @@ from klamm.wire.v1.coordinator_pb2 import (
     OffsetFetchResponse,
 )
 from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.io.log_starts import LogStarts
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.messages import (
     CommitOffset,
@@ -39,9 +40,10 @@ class OffsetsRpc:
     """Answers the calls about offsets. Commits are refused for partitions that the newest metadata image does not
     have."""
 
-    def __init__(self, shards: Shards[GroupRules], image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, shards: Shards[GroupRules], image: Callable[[], MetadataImage], log_starts: LogStarts) -> None:
         self._shards = shards
         self._image = image
+        self._log_starts = log_starts
 
     async def offset_commit(self, request: OffsetCommitRequest, context: CallContext) -> OffsetCommitResponse:
         partitions = [TopicPartition(one.topic, one.partition) for one in request.offsets]
@@ -62,22 +64,29 @@ class OffsetsRpc:
         try:
             require(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
             check_group_id(request.group_id)
-            stored = self._shards.of_key(request.group_id).rules.offsets
+            rules = self._shards.of_key(request.group_id).rules
+            stored = rules.offsets
             _refuse_stale(stored.fetch_error(request.group_id, request.member_id, request.member_epoch))
             if request.require_stable:
                 _refuse_unstable(stored.unstable(request.group_id, partitions))
         except BrokerError as error:
             return OffsetFetchResponse(error_code=error.code, error_message=error.message)
+        fetched = [
+            one
+            for one in rules.growth.fetch(request.group_id, partitions)
+            if partitions is not None or may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, one.partition.topic)
+        ]
+        new = [one.partition for one in fetched if one.is_new]
+        starts = await self._log_starts.of(new) if new else {}
         offsets = [
             GroupOffset(
                 topic=one.partition.topic,
                 partition=one.partition.partition,
-                offset=one.offset,
+                offset=starts.get(one.partition, one.offset),
                 leader_epoch=one.leader_epoch,
                 metadata=one.metadata,
             )
-            for one in stored.fetch(request.group_id, partitions)
-            if partitions is not None or may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, one.partition.topic)
+            for one in fetched
         ]
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         offsets += [

@@ -33,3 +33,6 @@ class _SeenTopics:
     def names(self) -> Iterable[str]:
         may_see = self._caller.may_be_shown
         return [name for name in self._topics.names() if may_see(AclOperation.DESCRIBE, ResourceType.TOPIC, name)]
+
+    def is_newer(self, name: str, version: int) -> bool:
+        return self._topics.is_newer(name, version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from klamm.errors import ErrorCode
 from klamm_coordinator.group_shard.events import TopicsDeleted
+from klamm_coordinator.records.group_topic_schema import GroupTopicKey
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     GroupRecord,
@@ -26,9 +27,11 @@ class TestDeleteGroups:
 
         assert errors(driver, reply_id) == (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
         assert driver.rules.classic.groups == {}
-        assert driver.log[-3:] == [
+        assert driver.log[-5:] == [
             GroupRecord(OffsetCommitKey("orders", "t", 0), None),
             GroupRecord(OffsetCommitKey("orders", "u", 0), None),
+            GroupRecord(GroupTopicKey("orders", "t"), None),
+            GroupRecord(GroupTopicKey("orders", "u"), None),
             GroupRecord(GroupMetadataKey("orders"), None),
         ]
 
@@ -81,7 +84,7 @@ class TestDeleteGroups:
 
         reply_id = driver.delete_groups("orders")
 
-        assert [len(write.records) for write in driver.unsent] == [1_000, 1_000, 501]
+        assert [len(write.records) for write in driver.unsent] == [1_000, 1_000, 502]
         for _ in range(3):
             assert reply_id not in driver.replies
             driver.ack()
@@ -97,7 +100,7 @@ class TestDeleteGroups:
         driver.ack()
 
         assert errors(driver, reply_id) == (ErrorCode.UNKNOWN_SERVER_ERROR,)
-        assert len(driver.rules.offsets.fetch("orders", None)) == 1_000
+        assert len(driver.rules.growth.fetch("orders", None)) == 1_000
         driver.auto_ack = True
         driver.delete_groups("orders")
         assert driver.rules.classic.groups == {}

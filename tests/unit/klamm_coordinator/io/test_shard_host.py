@@ -100,7 +100,7 @@ def beat(reply_id: int) -> Heartbeat:
 
 
 def stored_offset(host: ShardHost) -> int:
-    (fetched,) = host.rules.offsets.fetch("g", [TopicPartition("t", 0)])
+    (fetched,) = host.rules.growth.fetch("g", [TopicPartition("t", 0)])
     return fetched.offset
 
 

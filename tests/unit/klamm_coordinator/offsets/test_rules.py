@@ -19,7 +19,7 @@ class TestCommit:
         reply_id = driver.commit(42, generation_id=1, member_id=member, metadata="note")
 
         assert errors(driver, reply_id) == (ErrorCode.NONE,)
-        (fetched,) = driver.rules.offsets.fetch("orders", None)
+        (fetched,) = driver.rules.growth.fetch("orders", None)
         assert fetched.partition == TopicPartition("t", 0)
         assert (fetched.offset, fetched.leader_epoch, fetched.metadata) == (42, 7, "note")
 
@@ -135,7 +135,7 @@ class TestFetch:
         driver.commit(5, partition=2)
 
         asked = [TopicPartition("t", 2), TopicPartition("t", 1), TopicPartition("u", 0)]
-        fetched = driver.rules.offsets.fetch("orders", asked)
+        fetched = driver.rules.growth.fetch("orders", asked)
 
         assert [(one.partition, one.offset) for one in fetched] == list(zip(asked, [5, -1, -1], strict=True))
 
@@ -143,12 +143,12 @@ class TestFetch:
         for topic, partition in [("b", 1), ("a", 10), ("a", 2)]:
             driver.commit(1, topic=topic, partition=partition)
 
-        fetched = driver.rules.offsets.fetch("orders", None)
+        fetched = driver.rules.growth.fetch("orders", None)
 
         assert [str(one.partition) for one in fetched] == ["a-2", "a-10", "b-1"]
 
     def test_an_unknown_group_has_no_offsets(self, driver):
-        assert driver.rules.offsets.fetch("elsewhere", None) == ()
+        assert driver.rules.growth.fetch("elsewhere", None) == []
 
 
 class TestDeleteOffsets:
