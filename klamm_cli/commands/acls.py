@@ -54,12 +54,14 @@ _Consumer = Annotated[
 _Topics = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", metavar="NAME", help="The topic of --producer or --consumer; repeatable.", show_default=False
+        "--topic", "-t", metavar="NAME", help="The topic of --producer or --consumer; repeatable.", show_default=False
     ),
 ]
 _Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="NAME", help="The group of --consumer; *: any; repeatable.", show_default=False),
+    typer.Option(
+        "--group", "-g", metavar="NAME", help="The group of --consumer; *: any; repeatable.", show_default=False
+    ),
 ]
 _TransactionalIds = Annotated[
     list[str] | None,

@@ -58,7 +58,7 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Read this file [default: standard input]."),
+        typer.Option("--file", metavar="FILE", help="Read this file [default: standard input]."),
     ] = None,
     key_separator: Annotated[
         str | None,

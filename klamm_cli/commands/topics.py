@@ -50,7 +50,6 @@ def create(
         int,
         typer.Option(
             "--partitions",
-            "-p",
             metavar="NUMBER",
             help="The number of partitions [default: the cluster's num.partitions].",
             show_default=False,
@@ -68,7 +67,7 @@ def create(
     ] = _FROM_CLUSTER,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a topic config; repeatable."),
+        typer.Option("--config", metavar="NAME=VALUE", help="Set a topic config; repeatable."),
     ] = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Skip topics that exist, even if they differ.")
@@ -206,7 +205,7 @@ def elect_leaders(
     ] = None,
     partitions: Annotated[
         list[int] | None,
-        typer.Option("--partition", metavar="NUMBER", help="Only this partition of the topic; repeatable."),
+        typer.Option("--partition", "-p", metavar="NUMBER", help="Only this partition of the topic; repeatable."),
     ] = None,
     unclean: Annotated[
         bool,

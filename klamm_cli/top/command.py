@@ -53,9 +53,7 @@ def top(
     ] = None,
     limit: Annotated[
         int,
-        typer.Option(
-            "--limit", "-n", metavar="NUMBER", min=1, max=1_000, help="Show at most this many rows in a table."
-        ),
+        typer.Option("--limit", metavar="NUMBER", min=1, max=1_000, help="Show at most this many rows in a table."),
     ] = 15,
     interval: Annotated[
         float,

@@ -8,7 +8,7 @@ FAILED, USAGE = 1, 2
 
 
 def test_topics_are_created_listed_described_grown_and_deleted(klamm, name):
-    created = klamm.ok("topics", "create", name, "-p", 2, "--config", "retention.ms=60000", "--json").document
+    created = klamm.ok("topics", "create", name, "--partitions", 2, "--config", "retention.ms=60000", "--json").document
     assert [(row["topic"], row["partitions"], row["replication_factor"]) for row in created] == [(name, 2, 1)]
     assert [name, "2", "1"] in klamm.ok("topics", "list").rows
     klamm.ok("topics", "add-partitions", name, 4)
@@ -60,10 +60,10 @@ def test_a_topic_that_exists_is_not_created_again_nor_shrunk(klamm, topic):
 
 def test_if_exists_and_if_not_exists_skip_topics_groups_and_ledgers(klamm, topic, name):
     new = f"{name}-new"
-    ended = klamm.ok("topics", "create", topic, new, "--if-not-exists", "-p", 2)
+    ended = klamm.ok("topics", "create", topic, new, "--if-not-exists", "--partitions", 2)
     assert f"topic {topic} exists" in ended.err
     assert [row[:2] for row in ended.rows] == [[new, "2"]]
-    assert "INVALID_PARTITIONS" in klamm.refused(FAILED, "topics", "create", "x", "--if-not-exists", "-p", 0)
+    assert "INVALID_PARTITIONS" in klamm.refused(FAILED, "topics", "create", "x", "--if-not-exists", "--partitions", 0)
     described = klamm.ok("topics", "describe", new, "gone", "--if-exists", "--json")
     assert [row["partition"] for row in described.document] == [0, 1]
     assert "there is no topic gone" in described.err

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 
 import pytest
-import typer
 
 from klamm_cli.app import COMMANDS as MODULES
 from klamm_pipelines.catalog import PIPELINES
+from tests.support.cli_commands import COMMANDS, GROUPS, LEAVES
 from tests.support.cli_runner import KlammCommand
 
 klamm = KlammCommand("127.0.0.1:1")
 
-GROUPS = {
-    name: typer.main.get_command(importlib.import_module(module).app)
-    for name, (module, _) in MODULES.items()
-    if name != "up"
-}
-COMMANDS = {
-    (name, *rest): command
-    for name, group in GROUPS.items()
-    for rest, command in (
-        ((), group),
-        *(((each,), command) for each, command in getattr(group, "commands", {}).items()),
-    )
-}
 VERBS = {
     *("Abort", "Add", "Alter", "Cancel", "Change", "Create", "Delete", "Describe", "Elect", "Find", "Make"),
     *("List", "Move", "Print", "Produce", "Remove", "Run", "Set", "Show", "Start", "Write"),
@@ -46,13 +32,6 @@ def test_a_commands_summary_is_one_sentence_that_begins_with_a_verb(words):
     assert summary.endswith(".")
     assert len(summary) <= 78
     assert not rest or rest.startswith("\n"), "an empty line follows the sentence"
-
-
-LEAVES = [
-    words
-    for words, command in COMMANDS.items()
-    if not getattr(command, "commands", None) and words != ("pipeline", "run")  # each pipeline has its own help
-]
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
