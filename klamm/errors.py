@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 
@@ -332,3 +333,11 @@ def raise_for(code: int, message: str = "") -> None:
     """Raises the exception of `code` unless it is NONE."""
     if code:
         raise ErrorCode.of(code).exception(message)
+
+
+def raise_first(errors: Sequence[BaseException]) -> None:
+    """Raises the first error, with notes about the others. Does nothing if there is none."""
+    if errors:
+        for error in errors[1:]:
+            errors[0].add_note(f"also: {error}")
+        raise errors[0]

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
+from klamm.errors import raise_first
+
 T = TypeVar("T")
 
 
@@ -33,9 +35,5 @@ async def until_all_ended(calls: Iterable[Awaitable[T]]) -> list[T]:
 
     After all calls have ended, raises the error of the first call that failed, with notes about the others."""
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    if errors:
-        for error in errors[1:]:
-            errors[0].add_note(f"also: {error}")
-        raise errors[0]
+    raise_first([outcome for outcome in outcomes if isinstance(outcome, BaseException)])
     return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from klamm.cluster.client import KlammClient
 from klamm.consumer.offsets.offset_store import call_coordinator
-from klamm.errors import BrokerError, ErrorCode, KlammError, raise_for
+from klamm.errors import ErrorCode, KlammError, raise_first, raise_for
 from klamm.wire.calls import RequestT, ResponseT, Unary
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_GROUP, CoordinatorKeyType
 from klamm.wire.v1.common_pb2 import Endpoint
@@ -130,17 +130,13 @@ class AdminCalls:
 def raise_first_error(outcomes: Iterable[tuple[str, Outcome]]) -> None:
     """Raises the error of the first failed outcome, with notes about the others. `outcomes` are pairs of an item's name
     and its outcome."""
-    errors = [
-        ErrorCode.of(outcome.error_code).exception(_named(name, outcome.error_message))
-        for name, outcome in outcomes
-        if outcome.error_code
-    ]
-    if not errors:
-        return
-    first: BrokerError = errors[0]
-    for error in errors[1:]:
-        first.add_note(f"also: {error}")
-    raise first
+    raise_first(
+        [
+            ErrorCode.of(outcome.error_code).exception(_named(name, outcome.error_message))
+            for name, outcome in outcomes
+            if outcome.error_code
+        ]
+    )
 
 
 def _named(name: str, message: str) -> str:

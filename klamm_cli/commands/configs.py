@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm_cli.console.assignments import parse_assignments
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -17,8 +18,6 @@ from klamm_cli.console.output import (
     Json,
     Timeout,
     fail,
-    print_json,
-    print_lines,
     print_rows,
 )
 
@@ -116,7 +115,7 @@ def alter(
     topic: Topic = None,
     broker: Broker = None,
     all_brokers: AllBrokers = False,
-    validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, but change nothing.")] = False,
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -135,10 +134,9 @@ def alter(
         fail("nothing to change: use --set, --delete, --append or --subtract", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
         admin.incremental_alter_configs({resource: changes}, validate_only=validate_only)
-    if as_json:
-        print_json({"altered": [change.name for change in changes], "validate_only": validate_only})
-    else:
-        print_lines(f"{'would alter' if validate_only else 'altered'} {', '.join(change.name for change in changes)}")
+    names = [change.name for change in changes]
+    line = f"{tense(validate_only, 'altered', 'alter')} {', '.join(names)}"
+    print_change({"altered": names}, line, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("docs", epilog=examples("klamm configs docs > settings.md"))

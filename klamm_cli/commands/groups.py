@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klamm.errors import raise_first
 from klamm.model import TopicPartition
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.confirm import confirm
 from klamm_cli.console.connect import connected
@@ -21,10 +23,10 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
-    print_lines,
     print_message,
     print_rows,
 )
+from klamm_cli.dry_run.groups import deletion_errors, offset_deletion_errors, removal_errors, reset_errors
 from klamm_cli.status.group_positions import read_positions
 from klamm_cli.status.unread_records import LogBounds, unread
 from klamm_cli.text.positions import POSITION_HELP, offsets_at, parse_position
@@ -176,7 +178,7 @@ def reset(
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="Set the offsets of all topics of the group without asking.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, but store nothing.")] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -203,7 +205,9 @@ def reset(
         after = offsets_at(
             position, tps, lambda asked: {tp: each.offset for tp, each in admin.list_offsets(asked).items()}
         )
-        if not dry_run:
+        if dry_run:
+            raise_first(list(reset_errors(admin, group)))
+        else:
             admin.alter_group_offsets(group, after)
     rows = [(*tp, before[tp].offset if tp in before else None, after[tp]) for tp in tps]
     if dry_run and not as_json:
@@ -233,6 +237,7 @@ def delete_offsets(
         list[str],
         typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition of it; repeatable."),
     ],
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -242,11 +247,13 @@ def delete_offsets(
     The group must not be subscribed to them."""
     with connected(bootstrap, timeout) as admin:
         tps = _partitions(admin, topic)
-        admin.delete_group_offsets(group, tps)
-    if as_json:
-        print_json({"group": group, "deleted": [str(tp) for tp in tps]})
-    else:
-        print_lines(f"deleted the offsets of {', '.join(map(str, tps))}")
+        if validate_only:
+            raise_first(list(offset_deletion_errors(admin.describe_groups([group])[group], tps)))
+        else:
+            admin.delete_group_offsets(group, tps)
+    line = f"{tense(validate_only, 'deleted', 'delete')} the offsets of {', '.join(map(str, tps))}"
+    document = {"group": group, "deleted": [str(tp) for tp in tps]}
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
 @app.command(
@@ -265,6 +272,7 @@ def remove_members(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Write this reason to the coordinator's log.")
     ] = "",
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -275,11 +283,14 @@ def remove_members(
     if bool(instance) == everybody:
         fail("name members with --instance, or all with --all", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
-        admin.remove_group_members(group, None if everybody else instance, reason=reason)
-    if as_json:
-        print_json({"group": group, "removed": "all" if everybody else instance})
-    else:
-        print_lines(f"removed {'all members' if everybody else ', '.join(instance or ())}")
+        if validate_only:
+            raise_first(list(removal_errors(admin.describe_groups([group])[group], instance or ())))
+        else:
+            admin.remove_group_members(group, None if everybody else instance, reason=reason)
+    whom = "all members" if everybody else ", ".join(instance or ())
+    document = {"group": group, "removed": "all" if everybody else instance}
+    line = f"{tense(validate_only, 'removed', 'remove')} {whom}"
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("delete", epilog=examples("klamm groups delete billing"))
@@ -288,6 +299,7 @@ def delete(
         list[str], typer.Argument(metavar="GROUP", help="One or more groups without members.", show_default=False)
     ],
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Skip groups that do not exist.")] = False,
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -300,9 +312,9 @@ def delete(
                 if group not in there:
                     print_message(f"there is no group {group}")
             groups = [group for group in groups if group in there]
-        if groups:
+        if validate_only:
+            raise_first(list(deletion_errors(admin.describe_groups(groups).values())))
+        elif groups:
             admin.delete_groups(groups)
-    if as_json:
-        print_json({"deleted": groups})
-    elif groups:
-        print_lines(f"deleted {', '.join(groups)}")
+    lines = [f"{tense(validate_only, 'deleted', 'delete')} {', '.join(groups)}"] if groups else []
+    print_change({"deleted": groups}, *lines, as_json=as_json, validate_only=validate_only)

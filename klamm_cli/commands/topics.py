@@ -8,6 +8,7 @@ import typer
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_cli.console.assignments import parse_assignments
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -18,15 +19,16 @@ from klamm_cli.console.output import (
     Json,
     Timeout,
     fail,
-    print_json,
-    print_lines,
     print_message,
     print_rows,
 )
+from klamm_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from klamm import Admin, NewTopic
-    from klamm.admin import CreatedTopic, TopicDescription
+    from klamm.admin import CreatedTopic, ElectionType, TopicDescription
+    from klamm.errors import BrokerError
+    from klamm.model import TopicPartition
 
 app = new_app("Create, list, describe, extend and delete topics; elect leaders.")
 
@@ -72,7 +74,7 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Skip topics that exist, even if they differ.")
     ] = False,
-    validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, but create nothing.")] = False,
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -215,6 +217,7 @@ def elect_leaders(
         ),
     ] = False,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="Elect the leaders of all partitions.")] = False,
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -240,16 +243,33 @@ def elect_leaders(
                 for number in partitions or range(len(described[name].partitions))
             ]
         kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-        results = admin.elect_leaders(kind, wanted)
+        results = _foresee(admin, kind, wanted) if validate_only else admin.elect_leaders(kind, wanted)
     not_needed = EXCEPTIONS[ErrorCode.ELECTION_NOT_NEEDED]
-    rows = [
-        (*tp, "elected" if error is None else str(error))
-        for tp, error in sorted(results.items())
-        if not isinstance(error, not_needed)
-    ]
+    shown = {tp: error for tp, error in sorted(results.items()) if not isinstance(error, not_needed)}
+    elected = tense(validate_only, "elected", "be elected")
+    rows = [(*tp, elected if error is None else str(error)) for tp, error in shown.items()]
     print_rows(("topic", "partition", "result"), rows, as_json=as_json)
-    if any(result != "elected" for _, _, result in rows):
+    if any(shown.values()):
         raise typer.Exit(int(ExitStatus.FAILED))
+
+
+def _foresee(
+    admin: Admin, kind: ElectionType, wanted: list[TopicPartition] | None
+) -> dict[TopicPartition, BrokerError | None]:
+    """Returns the results that an election would have now, by partition."""
+    from klamm.model import TopicPartition
+    from klamm_cli.dry_run.elections import election_error
+
+    described = {
+        TopicPartition(name, each.partition): each
+        for name, topic in admin.list_topics(include_internal=True).items()
+        for each in topic.partitions
+    }
+    brokers = admin.describe_cluster().brokers
+    active = [each.node_id for each in brokers if not (each.fenced or each.in_controlled_shutdown)]
+    return {
+        tp: election_error(*tp, described.get(tp), kind, active) for tp in (described if wanted is None else wanted)
+    }
 
 
 @app.command("add-partitions", epilog=examples("klamm topics add-partitions orders 12"))
@@ -259,6 +279,7 @@ def add_partitions(
         int, typer.Argument(metavar="TOTAL", help="The number of partitions after the change.", show_default=False)
     ],
     if_exists: IfExists = False,
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -268,16 +289,14 @@ def add_partitions(
     After that, a key may go to another partition than before."""
     with connected(bootstrap, timeout) as admin:
         try:
-            admin.create_partitions({name: total})
+            admin.create_partitions({name: total}, validate_only=validate_only)
         except _UnknownTopicError:
             if not if_exists:
                 raise
             print_message(f"there is no topic {name}")
             return
-    if as_json:
-        print_json({"topic": name, "partitions": total})
-    else:
-        print_lines(f"{name} has {total} partitions")
+    line = f"{name} {tense(validate_only, 'has', 'have')} {counted(total, 'partition')}"
+    print_change({"topic": name, "partitions": total}, line, as_json=as_json, validate_only=validate_only)
 
 
 @app.command(
@@ -287,19 +306,30 @@ def add_partitions(
 def delete(
     names: Names,
     if_exists: IfExists = False,
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Delete topics with their records."""
     with connected(bootstrap, timeout) as admin:
+        if validate_only:
+            _show_deletion(admin, list(_described(admin, names, if_exists=True)) if if_exists else names, as_json)
+            return
         deleted = _delete_existing(admin, names) if if_exists else names
         if not if_exists:
             admin.delete_topics(names)
-    if as_json:
-        print_json({"deleted": deleted})
-    elif deleted:
-        print_lines(f"deleted {', '.join(deleted)}")
+    lines = [f"deleted {', '.join(deleted)}"] if deleted else []
+    print_change({"deleted": deleted}, *lines, as_json=as_json, validate_only=False)
+
+
+def _show_deletion(admin: Admin, names: list[str], as_json: bool) -> None:
+    """Prints the topics that a deletion would delete. Raises the error with which the controller would refuse it."""
+    from klamm_cli.dry_run.topics import check_deletion, describe_contents
+
+    contents = describe_contents(admin, check_deletion(admin, names).values())
+    lines = [f"would delete topic {name}: {text}" for name, text in contents.items()]
+    print_change({"deleted": names}, *lines, as_json=as_json, validate_only=True)
 
 
 def _delete_existing(admin: Admin, names: list[str]) -> list[str]:

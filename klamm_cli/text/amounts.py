@@ -18,4 +18,9 @@ def in_bytes(count: float) -> str:
 
 def record_count(count: int) -> str:
     """Returns a number of records, such as "1 record" or "1,234 records"."""
-    return f"{count:,} record{'' if count == 1 else 's'}"
+    return counted(count, "record")
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns a number with a noun whose plural ends with s, such as "1 partition" or "3 partitions"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

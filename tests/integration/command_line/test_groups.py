@@ -100,8 +100,46 @@ def test_offsets_and_groups_are_deleted(klamm, topic):
     klamm.ok("groups", "delete-offsets", topic, "--topic", f"{topic}:1")
     partitions = klamm.ok("groups", "describe", topic, "--json").document["partitions"]
     assert {row["partition"] for row in partitions} == {0, 2}
-    assert klamm.ok("groups", "delete", topic, "--json").document == {"deleted": [topic]}
+    assert klamm.ok("groups", "delete", topic, "--json").document["deleted"] == [topic]
     assert "GROUP_ID_NOT_FOUND" in klamm.refused(FAILED, "groups", "describe", topic)
+
+
+def test_a_dry_run_deletes_no_offsets_and_no_group(klamm, topic):
+    klamm.ok("consume", topic, "--group", topic, "--from", "beginning", "--exit")
+    before = klamm.ok("groups", "describe", topic, "--json").document
+    offsets = ("groups", "delete-offsets", topic, "--topic", f"{topic}:1", "--dry-run")
+    assert klamm.ok(*offsets).out == f"would delete the offsets of {topic}-1\n"
+    document = klamm.ok(*offsets, "--json").document
+    assert document == {"group": topic, "deleted": [f"{topic}-1"], "validate_only": True}
+    assert klamm.ok("groups", "delete", topic, "--dry-run").out == f"would delete {topic}\n"
+    assert klamm.ok("groups", "describe", topic, "--json").document == before
+
+
+def test_a_dry_run_refuses_to_change_a_group_with_members(klamm, topic):
+    with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, group_instance_id="a") as consumer:
+        consumer.subscribe([topic])
+        wait_until(consumer.assignment, between=lambda: consumer.poll(timeout_ms=50))
+        for code, words in {
+            "NON_EMPTY_GROUP": ("delete", topic),
+            "GROUP_SUBSCRIBED_TO_TOPIC": ("delete-offsets", topic, "--topic", topic),
+            "NON_EMPTY_GROUP: ": ("reset", topic, "--to", "beginning", "--topic", topic),
+            "UNKNOWN_MEMBER_ID": ("remove-members", topic, "--instance", "b"),
+        }.items():
+            for options in (["--dry-run"], []):
+                assert code in klamm.refused(FAILED, "groups", *words, *options)
+        assert klamm.ok("groups", "remove-members", topic, "--instance", "a", "--dry-run").out == "would remove a\n"
+        assert klamm.ok("groups", "remove-members", topic, "--all", "--dry-run").out == "would remove all members\n"
+        (member,) = klamm.ok("groups", "describe", topic, "--members", "--json").document
+    assert member["instance"] == "a"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("delete", "missing"), ("remove-members", "missing", "--all"), ("remove-members", "missing", "--instance", "i")],
+)
+def test_a_dry_run_refuses_groups_that_do_not_exist(klamm, words):
+    for options in (["--dry-run"], []):
+        klamm.refused(FAILED, "groups", *words, *options)
 
 
 def test_a_group_can_be_described_after_one_of_its_topics_was_deleted(klamm, topic, name):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cli_runner import KlammCommand
+from tests.support.klamm_process import running_cluster
+
 FAILED, USAGE = 1, 2
 
 
@@ -21,7 +24,10 @@ def test_topics_are_created_listed_described_grown_and_deleted(klamm, name):
         (3, 0, 2),
     ]
     assert all((row["leader"], row["replicas"], row["isr"]) == (1, [1], [1]) for row in described)
-    assert klamm.ok("topics", "delete", name, "--json").document == {"deleted": [name]}
+    assert klamm.ok("topics", "delete", name, "--json").document == {
+        "deleted": [name],
+        "validate_only": False,
+    }
     assert name not in {row["topic"] for row in klamm.ok("topics", "list", "--json").document}
 
 
@@ -69,12 +75,58 @@ def test_if_exists_and_if_not_exists_skip_topics_groups_and_ledgers(klamm, topic
     assert "there is no topic gone" in described.err
     assert "there is no topic gone" in klamm.ok("topics", "add-partitions", "gone", 3, "--if-exists").err
     ended = klamm.ok("topics", "delete", new, "gone", "--if-exists", "--json")
-    assert ended.document == {"deleted": [new]}
+    assert ended.document["deleted"] == [new]
     assert "there is no topic gone" in ended.err
     klamm.ok("consume", topic, "--group", topic, "--exit")
-    assert klamm.ok("groups", "delete", topic, "gone", "--if-exists", "--json").document == {"deleted": [topic]}
+    assert klamm.ok("groups", "delete", topic, "gone", "--if-exists", "--json").document["deleted"] == [topic]
     assert "there is no ledger" in klamm.ok("ledgers", "delete", "sink", "query", "--if-exists").err
 
 
 def test_a_config_without_a_value_is_wrong_usage(klamm):
     assert "expected name=value" in klamm.refused(USAGE, "topics", "create", "x", "--config", "retention.ms")
+
+
+def partitions(klamm, topic):
+    return len(klamm.ok("topics", "describe", topic, "--json").document)
+
+
+def test_a_dry_run_adds_no_partitions(klamm, topic):
+    assert klamm.ok("topics", "add-partitions", topic, 5, "--dry-run").out == f"{topic} would have 5 partitions\n"
+    document = klamm.ok("topics", "add-partitions", topic, 5, "--dry-run", "--json").document
+    assert document == {"topic": topic, "partitions": 5, "validate_only": True}
+    assert partitions(klamm, topic) == 3
+    assert "expected more" in klamm.refused(FAILED, "topics", "add-partitions", topic, 2, "--dry-run")
+
+
+def test_a_dry_run_of_a_deletion_shows_the_records_and_deletes_nothing(klamm, topic):
+    klamm.ok("produce", topic, stdin="a\nb\nc\n")
+    dry_run = ("topics", "delete", topic, "--dry-run")
+    assert klamm.ok(*dry_run).out == f"would delete topic {topic}: 3 partitions, 3 records\n"
+    assert klamm.ok(*dry_run, "--json").document == {"deleted": [topic], "validate_only": True}
+    ended = klamm.ok(*dry_run, "gone", "--if-exists")
+    assert (ended.out.count("\n"), "there is no topic gone" in ended.err) == (1, True)
+    assert partitions(klamm, topic) == 3
+
+
+def test_a_dry_run_refuses_the_deletions_that_the_cluster_refuses(klamm, topic):
+    klamm.ok("consume", topic, "--group", topic, "--exit")
+    for names in (["missing"], ["__consumer_offsets"], [topic, topic]):
+        dry = klamm.refused(FAILED, "topics", "delete", *names, "--dry-run")
+        assert dry == klamm.refused(FAILED, "topics", "delete", *names)
+
+
+def test_a_dry_run_of_an_election_gives_the_results_of_the_election(klamm, topic):
+    elect = ("topics", "elect-leaders", topic, "--json")
+    assert klamm.ok(*elect, "--dry-run").document == klamm.ok(*elect).document == []
+    dry, real = (klamm(*elect, "-p", 7, *options) for options in (["--dry-run"], []))
+    assert (dry.status, dry.document) == (real.status, real.document)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in dry.document[0]["result"]
+    assert klamm.ok("topics", "elect-leaders", "--all-topics", "--unclean", "--dry-run", "--json").document == []
+
+
+def test_a_dry_run_refuses_deletions_if_the_cluster_deletes_no_topics(tmp_path):
+    with running_cluster(tmp_path, {"delete.topic.enable": "false"}) as cluster:
+        klamm = KlammCommand(cluster.bootstrap)
+        klamm.ok("topics", "create", "kept")
+        refused = [klamm.refused(FAILED, "topics", "delete", "kept", *options) for options in (["--dry-run"], [])]
+    assert refused == ["klamm: TOPIC_DELETION_DISABLED: kept: delete.topic.enable is false"] * 2

@@ -1,0 +1,72 @@
+"""What a deletion of topics would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from klamm.errors import BrokerError, ErrorCode, raise_first
+from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from klamm_cli.text.amounts import counted, record_count
+
+if TYPE_CHECKING:
+    from klamm import Admin
+    from klamm.admin import TopicDescription
+
+
+def check_deletion(admin: Admin, names: Sequence[str]) -> dict[str, TopicDescription]:
+    """Returns the topics. Raises the errors with which the controller would refuse to delete them."""
+    if _is_disabled(admin):
+        disabled = ErrorCode.TOPIC_DELETION_DISABLED
+        raise_first([disabled.exception(f"{name}: delete.topic.enable is false") for name in names])
+    described = admin.describe_topics(names)
+    raise_first(list(deletion_errors(names, described.values())))
+    return described
+
+
+def deletion_errors(names: Sequence[str], topics: Iterable[TopicDescription]) -> Iterable[BrokerError]:
+    """Yields the errors of a request to delete these topics, all of which exist."""
+    times = Counter(names)
+    for topic in topics:
+        if times[topic.name] > 1:
+            message = f"topic {topic.name} is named {times[topic.name]} times"
+            yield ErrorCode.INVALID_REQUEST.exception(message)
+        elif topic.internal:
+            message = f"topic {topic.name} is internal and cannot be deleted"
+            yield ErrorCode.INVALID_TOPIC_EXCEPTION.exception(message)
+
+
+def describe_contents(admin: Admin, topics: Iterable[TopicDescription]) -> dict[str, str]:
+    """Returns a text about each topic's partitions and records, by topic name.
+
+    The number of records is the number of offsets. A compacted topic has fewer records."""
+    wanted = list(topics)
+    # Only a leader can return offsets.
+    led = [TopicPartition(each.name, part.partition) for each in wanted for part in each.partitions if part.leader >= 0]
+    starts, ends = (admin.list_offsets(dict.fromkeys(led, time)) for time in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP))
+    records = Counter[str]()
+    for tp in led:
+        records[tp.topic] += max(0, ends[tp].offset - starts[tp].offset)
+    return {each.name: _contents(each, records[each.name]) for each in wanted}
+
+
+def _contents(topic: TopicDescription, records: int) -> str:
+    text = f"{counted(len(topic.partitions), 'partition')}, {record_count(records)}"
+    without_leader = sum(each.leader < 0 for each in topic.partitions)
+    return f"{text} and those of {counted(without_leader, 'partition')} without a leader" if without_leader else text
+
+
+def _is_disabled(admin: Admin) -> bool:
+    from klamm.admin import ConfigResource, ConfigResourceType
+
+    name = "delete.topic.enable"
+    live = [each.node_id for each in admin.describe_cluster().brokers if not each.fenced]
+    if not live:
+        return False
+    resource = ConfigResource(ConfigResourceType.BROKER, str(live[0]))
+    try:
+        described = admin.describe_configs([resource], names=[name])[resource]
+    except BrokerError:  # The user may not be allowed to read the configs.
+        return False
+    return name in described and described[name].value == "false"
