@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
+from klamm.acl_rules import binding_problem
 from klamm.acls import WILDCARD, AclBinding, AclBindingFilter, AclDecision, BuiltInRule
+from klamm.errors import ErrorCode, raise_first
 from klamm_cli.commands.acl_entries import Roles, Whom, entries_of, operation_of, resource_of
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -21,12 +24,12 @@ from klamm_cli.console.output import (
     fail,
     print_json,
     print_lines,
-    print_message,
     print_rows,
 )
 
 app = new_app("List, add, remove and check access control list entries.")
 
+_COLUMNS = ("principal", "permission", "operation", "resource", "pattern", "name", "host")
 _RESOURCE_HELP = "The resource: topic:orders, group:billing, transactional-id:t or cluster"
 _Principal = Annotated[
     str, typer.Argument(metavar="PRINCIPAL", help="The principal, for example User:alice.", show_default=False)
@@ -90,20 +93,7 @@ def list_(
     """List entries."""
     with connected(bootstrap, timeout) as admin:
         acls = admin.describe_acls(AclBindingFilter(principal=principal))
-    rows = [
-        (
-            acl.principal,
-            acl.permission_type.name,
-            acl.operation.name,
-            acl.resource_type.name,
-            acl.pattern_type.name,
-            acl.resource_name,
-            acl.host,
-        )
-        for acl in sorted(acls, key=str)
-    ]
-    columns = ("principal", "permission", "operation", "resource", "pattern", "name", "host")
-    print_rows(columns, rows, as_json=as_json)
+    print_rows(_COLUMNS, [_row(acl) for acl in sorted(acls, key=str)], as_json=as_json)
 
 
 @app.command(
@@ -127,6 +117,8 @@ def add(
     groups: _Groups = None,
     transactional_ids: _TransactionalIds = None,
     idempotent: _Idempotent = False,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -134,9 +126,17 @@ def add(
     roles = Roles(producer, consumer, topics or (), groups or (), transactional_ids or (), idempotent)
     entries = entries_of(Whom(principal, host, prefixed, deny), operation, resource, roles)
     with connected(bootstrap, timeout) as admin:
-        admin.create_acls(entries)
-    for entry in entries:
-        print_message(f"added {entry}")
+        known = set(admin.describe_acls()) if validate_only else set()
+        if validate_only:
+            problems = {entry: binding_problem(entry) for entry in entries}
+            refused = [ErrorCode.INVALID_REQUEST.exception(f"{entry}: {why}") for entry, why in problems.items() if why]
+            raise_first(refused)
+        else:
+            admin.create_acls(entries)
+    verb = tense(validate_only, "added", "add")
+    lines = [f"{entry} exists" if entry in known else f"{verb} {entry}" for entry in entries]
+    document = {"added": [_document(entry) for entry in entries if entry not in known]}
+    print_change(document, *lines, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("remove", epilog=examples("klamm acls remove User:alice read topic:orders"))
@@ -153,6 +153,8 @@ def remove(
     groups: _Groups = None,
     transactional_ids: _TransactionalIds = None,
     idempotent: _Idempotent = False,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -161,11 +163,17 @@ def remove(
     entries = entries_of(Whom(principal, host, prefixed, deny), operation, resource, roles)
     wanted = {AclBindingFilter(*entry): entry for entry in entries}
     with connected(bootstrap, timeout) as admin:
-        removed = admin.delete_acls(wanted)
+        if validate_only:
+            known = admin.describe_acls()
+            removed = {one: tuple(filter(one.matches, known)) for one in wanted}
+        else:
+            removed = admin.delete_acls(wanted)
     if not any(removed.values()):
         fail(f"there is no entry {'; '.join(map(str, entries))}", ExitStatus.FAILED)
-    for one, entry in wanted.items():
-        print_message(f"removed {entry}" if removed[one] else f"there is no entry {entry}")
+    verb = tense(validate_only, "removed", "remove")
+    lines = [f"{verb} {entry}" if removed[one] else f"there is no entry {entry}" for one, entry in wanted.items()]
+    document = {"removed": [_document(entry) for one, entry in wanted.items() if removed[one]]}
+    print_change(document, *lines, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("check", epilog=examples("klamm acls check User:alice read topic:orders"))
@@ -205,6 +213,22 @@ def check(
         print_lines(f"{answer}: {_rule(decision)}")
     if not decision.is_allowed:
         raise typer.Exit(ExitStatus.DENIED)
+
+
+def _row(acl: AclBinding) -> tuple[str, ...]:
+    return (
+        acl.principal,
+        acl.permission_type.name,
+        acl.operation.name,
+        acl.resource_type.name,
+        acl.pattern_type.name,
+        acl.resource_name,
+        acl.host,
+    )
+
+
+def _document(acl: AclBinding) -> dict[str, str]:
+    return dict(zip(_COLUMNS, _row(acl), strict=True))
 
 
 def _rule(decision: AclDecision) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from klamm.quotas import CLIENT_ID, IP, IP_KEYS, USER, USER_AND_CLIENT_KEYS
 from klamm_cli.console.assignments import parse_assignments
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -18,7 +19,6 @@ from klamm_cli.console.output import (
     Json,
     Timeout,
     fail,
-    print_message,
     print_rows,
 )
 
@@ -82,6 +82,8 @@ def set_(
     user_default: _DefaultUser = False,
     client_id_default: _DefaultClientId = False,
     ip_default: _DefaultIp = False,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -91,8 +93,9 @@ def set_(
     values = {key: _number(key, value) for key, value in parse_assignments(quotas, "quota").items()}
     entity = _entity({USER: user, CLIENT_ID: client_id, IP: ip}, user_default, client_id_default, ip_default)
     with connected(bootstrap, timeout) as admin:
-        admin.alter_client_quotas([ClientQuotaAlteration(entity, values)])
-    print_message(f"set {' '.join(quotas)} for {entity}")
+        admin.alter_client_quotas([ClientQuotaAlteration(entity, values)], validate_only=validate_only)
+    line = f"{tense(validate_only, 'set', 'set')} {' '.join(quotas)} for {entity}"
+    print_change({"entity": str(entity), "set": values}, line, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("unset", epilog=examples("klamm quotas unset producer_byte_rate --user alice"))
@@ -106,6 +109,8 @@ def unset(
     user_default: _DefaultUser = False,
     client_id_default: _DefaultClientId = False,
     ip_default: _DefaultIp = False,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -117,8 +122,10 @@ def unset(
         known = admin.describe_client_quotas().get(entity, {})
         if missing := [key for key in quotas if key not in known]:
             fail(f"{entity} has no quota {', '.join(missing)}", ExitStatus.FAILED)
-        admin.alter_client_quotas([ClientQuotaAlteration(entity, dict.fromkeys(quotas))])
-    print_message(f"removed {' '.join(quotas)} of {entity}")
+        alteration = ClientQuotaAlteration(entity, dict.fromkeys(quotas))
+        admin.alter_client_quotas([alteration], validate_only=validate_only)
+    line = f"{tense(validate_only, 'removed', 'remove')} {' '.join(quotas)} of {entity}"
+    print_change({"entity": str(entity), "removed": quotas}, line, as_json=as_json, validate_only=validate_only)
 
 
 def _entity(names: dict[str, str | None], *defaults: bool) -> ClientQuotaEntity:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.errors import EXCEPTIONS, ErrorCode, raise_first
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -20,14 +21,14 @@ from klamm_cli.console.output import (
     print_message,
     print_rows,
 )
-from klamm_cli.console.password import PasswordFile, read_new_password
+from klamm_cli.console.password import PasswordFile, check_new_password, read_new_password
+from klamm_cli.dry_run.users import credential_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from klamm import Admin
     from klamm.admin import ScramCredentialInfo, ScramMechanism
-    from klamm.secret import Secret
 
 app = new_app("List, create and delete users who log in by SCRAM; set their passwords.")
 
@@ -67,6 +68,8 @@ def create(
     ] = None,
     iterations: _Iterations = _DEFAULT_ITERATIONS,
     password_file: PasswordFile = None,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -77,8 +80,10 @@ def create(
     with connected(bootstrap, timeout) as admin:
         if _credentials(admin, user):
             fail(f"user {user!r} exists; `klamm users set-password` changes the password", ExitStatus.FAILED)
-        _set_password(admin, user, infos, read_new_password(password_file, user))
-    print_message(f"created user {user!r}")
+        _set_password(admin, user, infos, password_file, validate_only=validate_only)
+    document = {"created": user, "mechanisms": [info.mechanism.mechanism_name for info in infos]}
+    line = f"{tense(validate_only, 'created', 'create')} user {user!r}"
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("set-password", epilog=examples("klamm users set-password alice"))
@@ -86,6 +91,8 @@ def set_password(
     user: User,
     iterations: _Iterations = _DEFAULT_ITERATIONS,
     password_file: PasswordFile = None,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -99,14 +106,18 @@ def set_password(
         if not known:
             fail(f"there is no user {user!r}; `klamm users create` makes one", ExitStatus.FAILED)
         infos = [ScramCredentialInfo(info.mechanism, iterations) for info in known]
-        _set_password(admin, user, infos, read_new_password(password_file, user))
-    print_message(f"changed the password of user {user!r}")
+        _set_password(admin, user, infos, password_file, validate_only=validate_only)
+    document = {"changed": user, "mechanisms": [info.mechanism.mechanism_name for info in infos]}
+    line = f"{tense(validate_only, 'changed', 'change')} the password of user {user!r}"
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("delete", epilog=examples("klamm users delete alice"))
 def delete(
     user: User,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if there is no such user.")] = False,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -117,9 +128,13 @@ def delete(
         known = _credentials(admin, user)
         if not known and not if_exists:
             fail(f"there is no user {user!r}", ExitStatus.FAILED)
-        for info in known:
+        for info in () if validate_only else known:
             admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, info.mechanism)])
-    print_message(f"deleted user {user!r}" if known else f"there is no user {user!r}")
+    if not known:
+        print_message(f"there is no user {user!r}")
+    lines = [f"{tense(validate_only, 'deleted', 'delete')} user {user!r}"] if known else []
+    document = {"deleted": [user] if known else []}
+    print_change(document, *lines, as_json=as_json, validate_only=validate_only)
 
 
 def _mechanism(name: str) -> ScramMechanism:
@@ -139,8 +154,16 @@ def _credentials(admin: Admin, user: str) -> tuple[ScramCredentialInfo, ...]:
         return ()
 
 
-def _set_password(admin: Admin, user: str, infos: Iterable[ScramCredentialInfo], password: Secret) -> None:
+def _set_password(
+    admin: Admin, user: str, infos: Iterable[ScramCredentialInfo], password_file: str | None, *, validate_only: bool
+) -> None:
+    """Sets the user's password. With `validate_only`, raises the error with which the controller would refuse it."""
     from klamm.admin import UserScramCredentialUpsertion
 
+    if validate_only:
+        check_new_password(password_file)
+        raise_first(list(credential_errors(user, infos)))
+        return
+    password = read_new_password(password_file, user)
     for info in infos:
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, info, password)])

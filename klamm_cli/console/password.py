@@ -29,13 +29,29 @@ def read_new_password(file: str | None, user: str) -> Secret:
     """Returns the password from `file`, or asks for it if `file` is None. Ends the command if there is no terminal to
     ask at, or if the password is empty."""
     if file is not None:
-        return _not_empty(_first_line(file), "-" if file == "-" else file)
-    if not sys.stdin.isatty():
-        fail("no terminal to ask for the password: use --password-file", ExitStatus.USAGE)
+        return _read_file(file)
+    _expect_terminal()
     password = getpass.getpass(f"Password for {user}: ")
     if getpass.getpass("Again: ") != password:
         fail("the two passwords differ", ExitStatus.USAGE)
     return _not_empty(password, "the terminal")
+
+
+def check_new_password(file: str | None) -> None:
+    """Ends the command if there is no password in `file`, or no terminal to ask at. Asks nothing."""
+    if file is None:
+        _expect_terminal()
+    else:
+        _read_file(file)
+
+
+def _expect_terminal() -> None:
+    if not sys.stdin.isatty():
+        fail("no terminal to ask for the password: use --password-file", ExitStatus.USAGE)
+
+
+def _read_file(file: str) -> Secret:
+    return _not_empty(_first_line(file), file)
 
 
 def _first_line(file: str) -> str:

@@ -104,10 +104,33 @@ def test_one_command_adds_or_removes_all_entries_of_a_producer_or_consumer(klamm
         ("IDEMPOTENT_WRITE", "kafka-cluster"),
     }
     left = klamm.ok("acls", "remove", *both, "--idempotent")
-    assert left.err.count("removed ") == 5
-    assert left.err.count("there is no entry ") == 3
+    assert left.out.count("removed ") == 5
+    assert left.out.count("there is no entry ") == 3
     told = klamm.refused(FAILED, "acls", "remove", "User:erin", "--producer", "--topic", "t")
     assert "there is no entry ALLOW User:erin WRITE TOPIC LITERAL 't' from *; ALLOW User:erin DESCRIBE" in told
+
+
+def test_a_dry_run_adds_and_removes_no_entry(klamm):
+    reads, writes = (("User:alice", each, "topic:orders") for each in ("read", "write"))
+    klamm.ok("acls", "add", *reads)
+    before = listed(klamm)
+    text = "{} ALLOW User:alice {} TOPIC LITERAL 'orders' from *\n"
+    assert klamm.ok("acls", "add", *writes, "--dry-run").out == text.format("would add", "WRITE")
+    assert klamm.ok("acls", "add", *reads, "--dry-run", "--json").document == {"added": [], "validate_only": True}
+    assert klamm.ok("acls", "remove", *reads, "--dry-run").out == text.format("would remove", "READ")
+    (removed,) = klamm.ok("acls", "remove", *reads, "--dry-run", "--json").document["removed"]
+    assert (removed["principal"], removed["operation"], removed["name"]) == ("User:alice", "READ", "orders")
+    assert listed(klamm) == before
+    assert "there is no entry" in klamm.refused(FAILED, "acls", "remove", *writes, "--dry-run")
+
+
+@pytest.mark.parametrize(
+    "entry", [("alice", "read", "topic:t"), ("User:alice", "read", "topic:t", "--host", "10.0.0.0/99")]
+)
+def test_a_dry_run_refuses_the_entries_that_the_cluster_refuses(klamm, entry):
+    refused = [klamm.refused(FAILED, "acls", "add", *entry, *options) for options in (["--dry-run"], [])]
+    assert refused[0] == refused[1]
+    assert listed(klamm) == []
 
 
 def test_the_doctor_reports_servers_with_an_authorizer_and_users_without_entries(klamm, tmp_path):

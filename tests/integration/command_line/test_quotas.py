@@ -71,10 +71,25 @@ def test_quotas_are_set_listed_and_removed(klamm):
     ],
 )
 def test_wrong_quota_commands_are_refused_and_change_nothing(klamm, arguments, status, problem):
-    ended = klamm("quotas", *arguments)
-    assert ended.status == status, ended
-    assert problem in ended.err
+    for options in ([], ["--dry-run"]):
+        ended = klamm("quotas", *arguments, *options)
+        assert ended.status == status, ended
+        assert problem in ended.err
     assert listed(klamm) == []
+
+
+def test_a_dry_run_changes_no_quota(klamm):
+    alice = ("--user", "alice", "producer_byte_rate")
+    klamm.ok("quotas", "set", *alice[:2], "producer_byte_rate=1000")
+    before = listed(klamm)
+    dry = klamm.ok("quotas", "set", *alice[:2], "producer_byte_rate=5", "--dry-run")
+    assert dry.out == "would set producer_byte_rate=5 for user=alice\n"
+    document = {"entity": "user=alice", "set": {"producer_byte_rate": 5.0}, "validate_only": True}
+    assert klamm.ok("quotas", "set", *alice[:2], "producer_byte_rate=5", "--dry-run", "--json").document == document
+    assert klamm.ok("quotas", "unset", *alice, "--dry-run").out == "would remove producer_byte_rate of user=alice\n"
+    document = {"entity": "user=alice", "removed": ["producer_byte_rate"], "validate_only": True}
+    assert klamm.ok("quotas", "unset", *alice, "--dry-run", "--json").document == document
+    assert listed(klamm) == before
 
 
 def test_the_admin_alters_and_describes_client_quotas(admin):

@@ -48,7 +48,7 @@ def listed(klamm):
 def test_a_user_is_created_changed_and_deleted(klamm, password_file):
     assert listed(klamm) == []
     created = klamm.ok("users", "create", "alice", "--password-file", password_file)
-    assert "alice" in created.err
+    assert "alice" in created.out
     assert listed(klamm) == [("alice", "SCRAM-SHA-512", 8192)]
     klamm.ok("users", "set-password", "alice", "--iterations", 5000, "--password-file", "-", stdin="other\n")
     assert listed(klamm) == [("alice", "SCRAM-SHA-512", 5000)]
@@ -81,6 +81,39 @@ def test_wrong_user_commands_are_refused_without_showing_the_password(klamm, arg
     assert problem in ended.err
     assert "hunter2" not in ended.err
     assert listed(klamm) == []
+
+
+def test_a_dry_run_changes_no_user(klamm, password_file):
+    create = ("users", "create", "alice", "--password-file", password_file)
+    assert klamm.ok(*create, "--dry-run").out == "would create user 'alice'\n"
+    document = {"created": "alice", "mechanisms": ["SCRAM-SHA-512"], "validate_only": True}
+    assert klamm.ok(*create, "--dry-run", "--json").document == document
+    assert listed(klamm) == []
+    assert klamm.ok(*create, "--json").document == {**document, "validate_only": False}
+    change = ("users", "set-password", "alice", "--password-file", password_file, "--iterations", 5000, "--dry-run")
+    assert klamm.ok(*change).out == "would change the password of user 'alice'\n"
+    assert klamm.ok("users", "delete", "alice", "--dry-run").out == "would delete user 'alice'\n"
+    document = {"deleted": ["alice"], "validate_only": True}
+    assert klamm.ok("users", "delete", "alice", "--dry-run", "--json").document == document
+    assert listed(klamm) == [("alice", "SCRAM-SHA-512", 8192)]
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_a_dry_run_refuses_what_the_cluster_refuses(klamm, password_file, options):
+    klamm.ok("users", "create", "alice", "--password-file", password_file)
+    password = ("--password-file", password_file)
+    for said, *words in [
+        ("exists", "create", "alice", *password),
+        ("Username must not be empty", "create", "", *password),
+        ("eve: Too few iterations", "create", "eve", "--iterations", 1, *password),
+        ("alice: Too many iterations", "set-password", "alice", "--iterations", 20_000, *password),
+        ("there is no user 'eve'", "set-password", "eve", *password),
+        ("there is no user 'eve'", "delete", "eve"),
+    ]:
+        assert said in klamm.refused(FAILED, "users", *words, *options)
+    assert "is empty" in klamm.refused(USAGE, "users", "create", "eve", "--password-file", "-", *options, stdin="\n")
+    assert "use --password-file" in klamm.refused(USAGE, "users", "create", "eve", *options)
+    assert listed(klamm) == [("alice", "SCRAM-SHA-512", 8192)]
 
 
 def test_creating_an_existing_user_is_refused(klamm, password_file):

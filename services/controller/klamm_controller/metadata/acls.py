@@ -6,7 +6,8 @@ import random
 import uuid
 from typing import Final
 
-from klamm.acls import CLUSTER_NAME, AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
+from klamm.acl_rules import binding_problem, principal_problem, resource_problem
+from klamm.acls import AclBinding, AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.acls import binding_message, binding_of, decision_fields, filter_of
 from klamm.wire.v1.controller_pb2 import (
@@ -25,7 +26,6 @@ from klamm.wire.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord,
 from klamm_controller.metadata.decision import Decision
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.security.acls.authorizer import StandardAuthorizer
-from klamm_server.security.acls.hosts import host_problem
 
 ACLS_PER_REQUEST_MAX: Final = 10_000
 """The most records that one request may make, as in Kafka."""
@@ -44,8 +44,8 @@ def check_acl(request: CheckAclRequest, image: MetadataImage, authorizer: Standa
     """Returns the decision of `authorizer` on the operation in the request, and the reason."""
     operation, resource_type = AclOperation(request.operation), ResourceType(request.resource_type)
     problem = (
-        _principal_problem(request.principal)
-        or _resource_problem(resource_type, request.resource_name)
+        principal_problem(request.principal)
+        or resource_problem(resource_type, request.resource_name)
         or (f"Invalid operation {operation.name}" if operation <= AclOperation.ALL else "")
     )
     if problem:
@@ -105,39 +105,6 @@ def handle_delete_acls(request: DeleteAclsRequest, image: MetadataImage) -> Deci
         for acl_id in removed
     )
     return Decision(records=records, reply=DeleteAclsResponse(results=results))
-
-
-def binding_problem(binding: AclBinding) -> str:
-    """Returns the reason why the entry is invalid, mostly in Kafka's words, or empty text if it is valid."""
-    problem = _resource_problem(binding.resource_type, binding.resource_name)
-    if problem:
-        return problem
-    if binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        return f"Invalid patternType {binding.pattern_type.name}"
-    if binding.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
-        return f"Invalid operation {binding.operation.name}"
-    if binding.permission_type not in (AclPermissionType.DENY, AclPermissionType.ALLOW):
-        return f"Invalid permissionType {binding.permission_type.name}"
-    return _principal_problem(binding.principal) or host_problem(binding.host)
-
-
-def _resource_problem(resource_type: ResourceType, name: str) -> str:
-    if resource_type is ResourceType.CLUSTER and name != CLUSTER_NAME:
-        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}, not {name!r}"
-    if not name:
-        return "Invalid empty resource name"
-    if resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
-        return f"Invalid resourceType {resource_type.name}"
-    return ""
-
-
-def _principal_problem(principal: str) -> str:
-    if ":" in principal:
-        return ""
-    return (
-        f"Could not parse principal from `{principal}`"
-        " (no colon is present separating the principal type from the principal name)"
-    )
 
 
 def _new_id(rng: random.Random) -> bytes:

@@ -14,7 +14,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.acls import binding_message, binding_of, filter_message
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm_controller.metadata import acls as module
-from klamm_controller.metadata.acls import binding_problem, describe_acls, handle_create_acls, handle_delete_acls
+from klamm_controller.metadata.acls import describe_acls, handle_create_acls, handle_delete_acls
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from tests.support.acl_strategies import BINDINGS
@@ -117,12 +117,6 @@ def test_an_invalid_acl_is_refused_and_the_others_are_created(problem: str) -> N
         (ErrorCode.NONE, ""),
     ]
     assert acls.all() == {ORDERS, TEAM}
-
-
-@given(BINDINGS)
-def test_each_acl_that_kafka_allows_is_accepted(binding: AclBinding) -> None:
-    assert binding_problem(binding) == ""
-    assert binding_problem(CLUSTER) == ""
 
 
 @pytest.mark.parametrize(

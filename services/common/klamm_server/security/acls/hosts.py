@@ -10,10 +10,10 @@ import ipaddress
 from functools import lru_cache
 from typing import Final
 
+from klamm.acl_rules import network_of_range
 from klamm.acls import WILDCARD
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _HOSTS_MAX: Final = 8192
 """The maximum number of parsed hosts that are cached."""
 
@@ -27,18 +27,9 @@ def host_matches(acl_host: str, host: str) -> bool:
     if address is None:
         return False
     if "/" in acl_host:
-        network = _network(acl_host)
+        network = network_of_range(acl_host)
         return network is not None and address in network
     return _address(acl_host) == address
-
-
-def host_problem(acl_host: str) -> str:
-    """Returns why no ACL can have that host, or empty text. As in Kafka, a name is accepted but matches no client."""
-    if not acl_host:
-        return "Host should not be empty"
-    if "/" in acl_host and _network(acl_host) is None:
-        return f"Invalid CIDR notation '{acl_host}': expected an IPv4 or IPv6 address, '/' and the prefix's length"
-    return ""
 
 
 def canonical_address(text: str) -> str:
@@ -64,18 +55,3 @@ def _address(text: str) -> _Address | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
-
-
-@lru_cache(_HOSTS_MAX)
-def _network(text: str) -> _Network | None:
-    """Returns the network of a range, or None. As in Kafka, bits after the prefix are allowed, but netmasks and
-    IPv4-mapped ranges are not."""
-    address, _, length = text.partition("/")
-    if not (length.isascii() and length.isdecimal()):
-        return None
-    try:
-        network = ipaddress.ip_network(f"{address}/{length}", strict=False)
-    except ValueError:
-        return None
-    is_mapped = isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None
-    return None if is_mapped else network
