@@ -100,9 +100,11 @@ class ReplicaOperations:
         request = controller_pb2.UnregisterBrokerRequest(broker_id=broker_id)
         await self._calls.controller(AdminStub.unregister_broker, request, timeout_ms)
 
-    async def decommission_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> int:
+    async def decommission_broker(
+        self, broker_id: int, *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> int:
         """Begins to move all replicas from a broker to other live brokers. Returns the number of partitions that still
-        have to move.
+        have to move. With `validate_only`, begins no move.
 
         Call the method again until it returns 0, because topics may have been created meanwhile. Raises
         InvalidReplicationFactorError if there are too few other brokers."""
@@ -130,7 +132,7 @@ class ReplicaOperations:
             stay=[each.node_id for each in others],
             moving=[tp for tp, replicas in target.items() if broker_id in replicas],
         )
-        if plan:
+        if plan and not validate_only:
             await self.alter_partition_reassignments(plan, timeout_ms=timeout_ms)
         return hosted
 

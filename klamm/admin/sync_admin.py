@@ -125,8 +125,8 @@ class Admin:
     def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
         self._run(self._async.unregister_broker, broker_id, timeout_ms=timeout_ms)
 
-    def decommission_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> int:
-        return self._run(self._async.decommission_broker, broker_id, timeout_ms=timeout_ms)
+    def decommission_broker(self, broker_id: int, *, validate_only: bool = False, timeout_ms: int | None = None) -> int:
+        return self._run(self._async.decommission_broker, broker_id, validate_only=validate_only, timeout_ms=timeout_ms)
 
     def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: int | None = None) -> None:
         self._run(self._async.create_acls, acls, timeout_ms=timeout_ms)

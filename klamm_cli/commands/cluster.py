@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm.errors import KlammError
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -27,6 +28,8 @@ from klamm_cli.console.output import (
     print_rows,
     print_state,
 )
+from klamm_cli.dry_run.servers import check_added_voter, check_registered, check_removed_voter
+from klamm_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from klamm.admin import Admin, ClusterDescription, QuorumDescription, ReplicaOfQuorum, ServerDescription
@@ -170,6 +173,8 @@ _LOOK_EVERY_S = 1.0
 def decommission(
     broker_id: BrokerId,
     wait: Annotated[bool, typer.Option(help="Wait until the broker has no replicas.")] = True,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -178,29 +183,51 @@ def decommission(
     The replicas are balanced over the other brokers and racks. You can interrupt the command and start it again. When
     it has ended, stop the broker and run `klamm cluster unregister`."""
     with connected(bootstrap, timeout) as admin:
-        before = None
+        left = admin.decommission_broker(broker_id, validate_only=validate_only)
+        if wait and not validate_only:
+            left = _wait_until_empty(admin, broker_id, left)
+    partitions = f"replicas of {counted(left, 'partition')}"
+    if left and validate_only:
+        line = f"would move the {partitions} off broker {broker_id}"
+    elif left:
+        line = f"broker {broker_id} still has {partitions}: klamm reassign list shows them until they are moved"
+    else:
+        line = f"broker {broker_id} holds nothing: it can be stopped, and unregistered"
+    document = {"broker": broker_id, "partitions_left": left}
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
+
+
+def _wait_until_empty(admin: Admin, broker_id: int, left: int) -> int:
+    """Waits until the broker has no replicas, and returns 0. `left` partitions have some at the beginning."""
+    before = None
+    while left:
+        if left != before:
+            print_message(f"broker {broker_id} still has replicas of {counted(left, 'partition')}")
+        before = left
+        time.sleep(_LOOK_EVERY_S)
         # Repeat the request, because a topic that was created since the last one may have replicas on the broker.
-        while left := admin.decommission_broker(broker_id):
-            if left != before:
-                print_message(f"broker {broker_id} still has replicas of {left} partitions")
-            if not wait:
-                print_message("klamm reassign list shows them until they are moved")
-                return
-            before = left
-            time.sleep(_LOOK_EVERY_S)
-    print_message(f"broker {broker_id} holds nothing: it can be stopped, and unregistered")
+        left = admin.decommission_broker(broker_id)
+    return left
 
 
 @app.command("unregister", epilog=examples("klamm cluster unregister 3"))
 def unregister(
-    broker_id: BrokerId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+    broker_id: BrokerId,
+    validate_only: DryRun = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Remove a broker that is stopped for good.
 
     A broker that still runs registers again."""
     with connected(bootstrap, timeout) as admin:
-        admin.unregister_broker(broker_id)
-    print_message(f"broker {broker_id} is forgotten")
+        if validate_only:
+            check_registered(admin.describe_cluster(), broker_id)
+        else:
+            admin.unregister_broker(broker_id)
+    line = f"{tense(validate_only, 'unregistered', 'unregister')} broker {broker_id}"
+    print_change({"unregistered": broker_id}, line, as_json=as_json, validate_only=validate_only)
 
 
 ControllerId = Annotated[
@@ -220,6 +247,8 @@ DirectoryId = Annotated[
 def add_controller(
     controller_id: ControllerId,
     directory_id: DirectoryId = None,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -229,14 +258,21 @@ def add_controller(
     observer. The controller becomes a voter when it has caught up."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=False)
-        admin.add_raft_voter(replica.node_id, replica.directory_id)
-    print_message(f"controller {controller_id} votes, directory {replica.directory_id}")
+        if validate_only:
+            check_added_voter(admin.describe_quorum(), controller_id)
+        else:
+            admin.add_raft_voter(replica.node_id, replica.directory_id)
+    line = f"controller {controller_id} {tense(validate_only, 'votes', 'vote')}, directory {replica.directory_id}"
+    document = {"added": controller_id, "directory_id": replica.directory_id}
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("remove-controller", epilog=examples("klamm cluster remove-controller --controller-id 1"))
 def remove_controller(
     controller_id: ControllerId,
     directory_id: DirectoryId = None,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -245,8 +281,14 @@ def remove_controller(
     The controller may be dead, and it may be the leader. If it runs, it stays an observer until you stop it."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=True)
-        admin.remove_raft_voter(replica.node_id, replica.directory_id)
-    print_message(f"controller {controller_id} votes no more, directory {replica.directory_id}")
+        if validate_only:
+            check_removed_voter(admin.describe_quorum(), controller_id)
+        else:
+            admin.remove_raft_voter(replica.node_id, replica.directory_id)
+    verb = tense(validate_only, "votes no more", "vote no more")
+    document = {"removed": controller_id, "directory_id": replica.directory_id}
+    line = f"controller {controller_id} {verb}, directory {replica.directory_id}"
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
 def _find_controller(admin: Admin, controller_id: int, directory_id: str | None, *, is_voter: bool) -> ReplicaOfQuorum:

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from klamm.errors import ErrorCode
 from klamm.ledger_ids import LedgerId
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -21,6 +23,7 @@ from klamm_cli.console.output import (
     print_message,
     print_rows,
 )
+from klamm_cli.text.amounts import counted
 
 app = new_app("List, describe and delete the batch ledgers of queries.")
 
@@ -75,6 +78,8 @@ def delete(
     sink: Sink,
     query_id: QueryId,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if there is no such ledger.")] = False,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -83,7 +88,17 @@ def delete(
     If the query ran again, it would write its last batch twice."""
     ledger = LedgerId(sink, query_id)
     with connected(bootstrap, timeout) as admin:
-        if if_exists and ledger not in admin.list_ledgers():
+        found = admin.list_ledgers().get(ledger) if if_exists or validate_only else None
+        is_missing = found is None and if_exists
+        if is_missing:
             print_message(f"there is no ledger of sink {sink!r} and query {query_id!r}")
-            return
-        admin.delete_ledger(ledger)
+        elif not validate_only:
+            admin.delete_ledger(ledger)
+        elif found is None:
+            missing = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            raise missing.exception(missing.text)
+    lines = [] if is_missing else [f"{tense(validate_only, 'deleted', 'delete')} the ledger of {sink} and {query_id}"]
+    if validate_only and found is not None and found.open_parts:
+        lines.append(f"would abort {counted(len(found.open_parts), 'open transaction')}")
+    document = {"deleted": [] if is_missing else [{"sink": sink, "query_id": query_id}]}
+    print_change(document, *lines, as_json=as_json, validate_only=validate_only)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klamm.model import TopicPartition
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -23,6 +24,7 @@ from klamm_cli.console.output import (
     print_message,
     print_rows,
 )
+from klamm_cli.dry_run.transactions import check_open, check_partition
 
 if TYPE_CHECKING:
     from klamm import Admin
@@ -137,6 +139,8 @@ def abort(
         ),
     ] = None,
     older_than_ms: OlderThan = _MAX_TIMEOUT_MS,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -146,15 +150,38 @@ def abort(
     is_hanging = partition is not None and start_offset is not None
     if (transactional_id is not None) == is_hanging or (partition is None) != (start_offset is None):
         fail("expected either a transactional id, or --hanging-in and --start-offset", ExitStatus.USAGE)
+    verb = tense(validate_only, "aborted", "abort")
     with connected(bootstrap, timeout) as admin:
         if transactional_id is None:
             assert partition is not None
             assert start_offset is not None
-            _abort_hanging(admin, _parse_partition(partition), start_offset, older_than_ms)
-        elif fence:
-            admin.fence_producers([transactional_id])
+            tp = _parse_partition(partition)
+            hanging = _find_hanging(admin, tp, start_offset, older_than_ms)
+            if validate_only:
+                check_partition(admin.describe_topics([tp.topic])[tp.topic])
+            else:
+                admin.abort_hanging_transaction(hanging)
+            document: dict[str, object] = {"aborted": None, "partition": str(tp), "start_offset": start_offset}
+            line = f"{verb} the transaction in {tp} that begins at {start_offset}"
         else:
-            admin.abort_transaction(transactional_id)
+            open_in = _abort(admin, transactional_id, fence=fence, validate_only=validate_only)
+            document = {"aborted": transactional_id, "fenced": fence, "partitions": open_in}
+            line = f"{verb} the transaction of {transactional_id!r} in {', '.join(open_in) or 'no partition'}"
+            if fence:
+                line += f", and {'fence' if validate_only else 'fenced'} its producer"
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
+
+
+def _abort(admin: Admin, transactional_id: str, *, fence: bool, validate_only: bool) -> list[str]:
+    """Aborts the open transaction of an id, and returns the partitions that the transaction may have written to."""
+    described = admin.describe_transactions([transactional_id])[transactional_id]
+    if not fence:
+        check_open(described)
+    if not validate_only and fence:
+        admin.fence_producers([transactional_id])
+    elif not validate_only:
+        admin.abort_transaction(transactional_id)
+    return [str(tp) for tp in described.partitions]
 
 
 @app.command("find-hanging", epilog=examples("klamm transactions find-hanging"))
@@ -180,13 +207,13 @@ def _hanging_row(one: HangingTransaction) -> tuple[str | int, ...]:
     return *one.tp, producer.current_txn_start_offset, producer.producer_id, producer.producer_epoch, silent_ms
 
 
-def _abort_hanging(admin: Admin, tp: TopicPartition, start_offset: int, older_than_ms: int) -> None:
+def _find_hanging(admin: Admin, tp: TopicPartition, start_offset: int, older_than_ms: int) -> HangingTransaction:
+    """Returns the hanging transaction that begins at this offset. Ends the command if there is none."""
     found = admin.find_hanging_transactions([tp], max_transaction_timeout_ms=older_than_ms)
-    for one in found:
-        if one.producer.current_txn_start_offset == start_offset:
-            admin.abort_hanging_transaction(one)
-            return
-    fail(f"{tp} has no hanging transaction that begins at {start_offset}", ExitStatus.FAILED)
+    hanging = next((one for one in found if one.producer.current_txn_start_offset == start_offset), None)
+    if hanging is None:
+        fail(f"{tp} has no hanging transaction that begins at {start_offset}", ExitStatus.FAILED)
+    return hanging
 
 
 def _partitions(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:

@@ -209,7 +209,16 @@ def test_the_command_line_shows_ledgers_and_aborts_an_open_part(query: Query, cl
     assert klamm("transactions", "abort", parts[0].transactional_id).status == 0
     with pytest.raises(InvalidTxnStateError):
         query.admin.commit_batch(query.ledger, "run", 0, parts)
-    assert klamm("ledgers", "delete", *query.ledger).status == 0
+    dry = klamm.ok("ledgers", "delete", *query.ledger, "--dry-run")
+    assert dry.out.startswith(f"would delete the ledger of orders and {query.ledger.query_id}\nwould abort ")
+    deleted = [{"sink": "orders", "query_id": query.ledger.query_id}]
+    document = klamm.ok("ledgers", "delete", *query.ledger, "--dry-run", "--json").document
+    assert document == {"deleted": deleted, "validate_only": True}
+    assert query.ledger in query.admin.list_ledgers()
+    document = klamm.ok("ledgers", "delete", *query.ledger, "--json").document
+    assert document == {"deleted": deleted, "validate_only": False}
+    dry_run, real = (klamm.refused(1, "ledgers", "delete", "s", "q", *options) for options in (["--dry-run"], []))
+    assert dry_run == real
     assert query.ledger not in query.admin.list_ledgers()
     query.check([])
 

@@ -94,7 +94,16 @@ def test_a_producer_continues_after_an_operator_aborted_its_transaction(admin, p
 
 def test_aborting_with_fence_stops_the_producer_of_the_transaction(admin, klamm, producer, topic):
     begin(producer, topic)
+    dry = klamm.ok("transactions", "abort", topic, "--fence", "--dry-run")
+    assert dry.out.startswith(f"would abort the transaction of {topic!r} in {topic}-")
+    assert dry.out.endswith(", and fence its producer\n")
+    document = klamm.ok("transactions", "abort", topic, "--dry-run", "--json").document
+    assert (document["aborted"], document["fenced"], document["validate_only"]) == (topic, False, True)
+    assert admin.describe_transactions([topic])[topic].state == "Ongoing"
     klamm.ok("transactions", "abort", topic, "--fence")
+    for options in (["--dry-run"], []):
+        assert "has no open transaction" in klamm.refused(1, "transactions", "abort", topic, *options)
+        assert "TRANSACTIONAL_ID_NOT_FOUND" in klamm.refused(1, "transactions", "abort", "nobody", *options)
     assert admin.describe_transactions([topic])[topic].state == "Empty"
     with pytest.raises(FatalProducerError, match="PRODUCER_FENCED"):
         producer.commit_transaction()
@@ -105,7 +114,8 @@ def test_a_transaction_that_its_coordinator_knows_is_not_hanging(klamm, producer
     options = ("--topic", topic, "--max-transaction-timeout-ms", 0)
     assert klamm.ok("transactions", "find-hanging", *options).rows == []
     hanging = ("--hanging-in", f"{topic}:1", "--start-offset", 0, "--max-transaction-timeout-ms", 0)
-    assert "no hanging" in klamm.refused(1, "transactions", "abort", *hanging)
+    for options in (["--dry-run"], []):
+        assert "no hanging" in klamm.refused(1, "transactions", "abort", *hanging, *options)
     producer.commit_transaction()
 
 

@@ -304,10 +304,24 @@ def test_a_decommissioned_broker_has_no_replicas_and_can_be_unregistered(
     # A replica can leave broker 3 only if the partition does not need all three brokers.
     admin.delete_topics(name for name in admin.list_topics())
     make_topic(cluster, admin, "leaves", (3, 1), (2, 3), (1, 2))
-    klamm.ok("cluster", "decommission", 3)
+    dry = klamm.ok("cluster", "decommission", 3, "--dry-run")
+    assert dry.out == "would move the replicas of 2 partitions off broker 3\n"
+    document = klamm.ok("cluster", "decommission", 3, "--dry-run", "--json").document
+    assert document == {"broker": 3, "partitions_left": 2, "validate_only": True}
+    assert klamm.ok("reassign", "list", "--json").document == []
+    document = klamm.ok("cluster", "decommission", 3, "--json").document
+    assert document == {"broker": 3, "partitions_left": 0, "validate_only": False}
     wait(cluster, admin, "leaves", {1, 2})
     assert read(cluster, "leaves", len(RECORDS)) == sorted(RECORDS)
     cluster.brokers[3].end(signal.SIGTERM)
-    klamm.ok("cluster", "unregister", 3)
+    assert klamm.ok("cluster", "unregister", 3, "--dry-run").out == "would unregister broker 3\n"
+    document = {"unregistered": 3, "validate_only": False}
+    assert klamm.ok("cluster", "unregister", 3, "--json").document == document
     assert [broker.node_id for broker in admin.describe_cluster().brokers] == [1, 2]
-    assert "broker 3 is not registered" in klamm.refused(1, "cluster", "unregister", 3)
+    refused = [klamm.refused(1, "cluster", "unregister", 3, *options) for options in (["--dry-run"], [])]
+    assert refused == ["klamm: BROKER_ID_NOT_REGISTERED: broker 3 is not registered"] * 2
+    for name in ("narrow", "wide"):
+        make_topic(cluster, admin, name, (1, 2))
+    refused = [klamm.refused(1, "cluster", "decommission", 2, *options) for options in (["--dry-run"], [])]
+    assert "INVALID_REPLICATION_FACTOR" in refused[0]
+    assert refused[0] == refused[1]

@@ -28,7 +28,10 @@ def test_cluster_quorum_shows_the_leader_and_the_replicas(klamm):
     ],
 )
 def test_a_refused_quorum_change_names_the_reason(klamm, command, controller_id, said):
-    assert said in klamm.refused(FAILED, "cluster", command, "--controller-id", controller_id)
+    change = ("cluster", command, "--controller-id", controller_id)
+    refused = [klamm.refused(FAILED, *change, *options) for options in (["--dry-run"], [])]
+    assert said in refused[0]
+    assert refused[0] == refused[1]
 
 
 def test_the_cluster_shows_its_servers_and_disks(klamm, topic):

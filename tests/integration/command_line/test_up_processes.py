@@ -67,6 +67,30 @@ def ended(processes) -> bool:
     return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
 
 
+def voters(klamm):
+    replicas = klamm.ok("cluster", "quorum", "--json").document["replicas"]
+    return {each["id"]: each["role"] for each in replicas if each["kind"] == "controller"}
+
+
+def test_a_dry_run_changes_no_voters(tmp_path):
+    with up(tmp_path / "data", "--controllers", "3") as cluster:
+        klamm = cluster.klamm
+        before = voters(klamm)
+        leaving = next(number for number, role in before.items() if role == "follower")
+        remove, add = (
+            ("cluster", name, "--controller-id", leaving) for name in ("remove-controller", "add-controller")
+        )
+        assert klamm.ok(*remove, "--dry-run").out.startswith(f"controller {leaving} would vote no more, directory ")
+        assert klamm.ok(*remove, "--dry-run", "--json").document["validate_only"]
+        assert voters(klamm) == before
+        assert klamm.ok(*remove, "--json").document["removed"] == leaving
+        wait_until(lambda: voters(klamm).get(leaving) == "observer")
+        assert klamm.ok(*add, "--dry-run").out.startswith(f"controller {leaving} would vote, directory ")
+        assert voters(klamm)[leaving] == "observer"
+        assert klamm.ok(*add, "--json").document["added"] == leaving
+        assert voters(klamm)[leaving] == "follower"
+
+
 def test_up_restarts_a_killed_broker_and_ends_all_processes_with_the_command(tmp_path):
     data_dir = tmp_path / "data"
     with up(data_dir, *SIZE, "--log-level", "INFO") as cluster:
