@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from klamm.errors import raise_first
+from klamm.model import TopicPartition
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.output import (
@@ -17,6 +20,7 @@ from klamm_cli.console.output import (
     print_message,
     print_rows,
 )
+from klamm_cli.dry_run.log_dirs import move_errors
 
 app = new_app("Show brokers' log directories; move replicas between them.")
 
@@ -77,6 +81,8 @@ def move(
             help="The target, one of the broker's log.dirs, as `klamm log-dirs describe` shows them.",
         ),
     ],
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -86,6 +92,14 @@ def move(
     broker config replica.alter.log.dirs.io.max.bytes.per.second limits the speed."""
     from klamm.admin import TopicPartitionReplica
 
+    tps = [TopicPartition(topic, number) for number in partitions]
     with connected(bootstrap, timeout) as admin:
-        admin.alter_replica_log_dirs({TopicPartitionReplica(topic, number, broker): path for number in partitions})
-    print_message("klamm log-dirs describe shows how far they are")
+        if validate_only:
+            raise_first(list(move_errors(broker, tps, path, admin.describe_log_dirs([broker])[broker])))
+        else:
+            admin.alter_replica_log_dirs({TopicPartitionReplica(*tp, broker): path for tp in tps})
+    line = f"{tense(validate_only, 'began', 'begin')} to move {', '.join(map(str, tps))} of broker {broker} to {path}"
+    document = {"broker": broker, "path": path, "moving": [str(tp) for tp in tps]}
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
+    if not validate_only:
+        print_message("klamm log-dirs describe shows how far they are")

@@ -3,15 +3,14 @@ KIP-455)."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klamm.errors import raise_first
 from klamm.model import TopicPartition
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -23,16 +22,18 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
+    print_lines,
     print_message,
     print_rows,
 )
+from klamm_cli.dry_run.reassignments import cancellation_errors, reassignment_errors
+from klamm_cli.text.amounts import counted
+from klamm_cli.text.reassignment_plan import plan_document, read_plan
 
 if TYPE_CHECKING:
     from klamm.admin import Admin, LogDirDescription, PartitionDescription
 
 app = new_app("Move partitions to other brokers; change replication factors.")
-
-_VERSION = 1
 
 PlanFile = Annotated[
     str, typer.Argument(metavar="FILE", help="The plan, as `klamm reassign generate` prints it; - is standard input.")
@@ -88,7 +89,7 @@ def generate(
             replication_factor=replication_factor,
             moving=[tp for tp in current if tp.topic in names],
         )
-    _print_plan(plan)
+    print_json(plan_document(plan))
 
 
 @app.command("execute", epilog=examples("klamm reassign execute plan.json --throttle 10000000"))
@@ -104,6 +105,8 @@ def execute(
             " command again to change it.",
         ),
     ] = None,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -113,7 +116,7 @@ def execute(
     moves are done, or until `klamm reassign cancel` removes it."""
     from klamm.admin.replication_throttle import throttle_changes
 
-    plan = _read_plan(file)
+    plan = read_plan(file)
     with connected(bootstrap, timeout) as admin:
         before = {
             tp: tuple(i for i in each.replicas if i not in each.adding_replicas)
@@ -123,11 +126,21 @@ def execute(
         if throttle is not None:
             brokers = [each.node_id for each in admin.describe_cluster().brokers]
             changes = throttle_changes(before, plan, brokers=brokers, bytes_per_second=throttle)
-            admin.incremental_alter_configs(changes)
+            admin.incremental_alter_configs(changes, validate_only=validate_only)
+        if validate_only:
+            raise_first(list(reassignment_errors(plan, {each.node_id for each in admin.describe_cluster().brokers})))
+        else:
+            admin.alter_partition_reassignments(plan)
+    back = plan_document({tp: before[tp] for tp in plan})
+    if as_json:
+        print_change({**back, "throttle": throttle}, as_json=True, validate_only=validate_only)
+    elif validate_only:
+        print_lines(*(f"would move {tp} from {_ids_text(before[tp])} to {_ids_text(plan[tp])}" for tp in sorted(plan)))
+    else:
+        if throttle is not None:
             print_message(f"at most {throttle} bytes per second: klamm reassign verify removes that when all are moved")
-        admin.alter_partition_reassignments(plan)
-    print_message(f"{len(plan)} partitions are being moved: klamm reassign verify shows how far they are")
-    _print_plan({tp: before[tp] for tp in plan})
+        print_message(f"{len(plan)} partitions are being moved: klamm reassign verify shows how far they are")
+        print_json(back)
 
 
 PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Keep the throttles.")]
@@ -145,7 +158,7 @@ def verify(
 
     COPIED is the progress, in percent, of the replica that is furthest behind. Exit status: 1 if a partition is
     neither where the plan puts it nor on its way."""
-    plan = _read_plan(file)
+    plan = read_plan(file)
     with connected(bootstrap, timeout) as admin:
         partitions = _partitions(admin, plan)
         _refuse_unknown(plan, partitions)
@@ -181,6 +194,8 @@ def cancel(
     file: Annotated[str | None, typer.Argument(metavar="FILE", help="The plan to cancel; - is standard input.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Cancel all reassignments in progress.")] = False,
     preserve_throttles: PreserveThrottles = False,
+    validate_only: DryRun = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -190,11 +205,16 @@ def cancel(
     if (file is None) != everything:
         fail("expected a FILE, or --all", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
-        partitions = admin.list_partition_reassignments() if file is None else _read_plan(file)
-        admin.alter_partition_reassignments(dict.fromkeys(partitions))
-        if not preserve_throttles and not admin.list_partition_reassignments():
-            _unthrottle(admin, {tp.topic for tp in partitions})
-    print_message(f"{len(partitions)} reassignments cancelled")
+        partitions = list(admin.list_partition_reassignments() if file is None else read_plan(file))
+        if validate_only:
+            raise_first(list(cancellation_errors(partitions, _partitions(admin, partitions))))
+        else:
+            admin.alter_partition_reassignments(dict.fromkeys(partitions))
+            if not preserve_throttles and not admin.list_partition_reassignments():
+                _unthrottle(admin, {tp.topic for tp in partitions})
+    line = f"{tense(validate_only, 'cancelled', 'cancel')} {counted(len(partitions), 'reassignment')}"
+    document = {"cancelled": [str(tp) for tp in partitions]}
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
 _COMPLETE, _MOVING, _ELSEWHERE = "complete", "moving", "not as planned"
@@ -249,6 +269,10 @@ def _unthrottle(admin: Admin, topics: Iterable[str]) -> None:
     admin.incremental_alter_configs(unthrottle_changes(brokers=brokers, topics=topics))
 
 
+def _ids_text(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
+
+
 def _ids(text: str, known: dict[int, str]) -> set[int]:
     try:
         ids = {int(each) for each in text.split(",")}
@@ -257,38 +281,3 @@ def _ids(text: str, known: dict[int, str]) -> set[int]:
     if unknown := sorted(ids - known.keys()):
         fail(f"--brokers {text!r}: broker {unknown[0]} is not registered, those are {sorted(known)}")
     return ids
-
-
-def _print_plan(plan: dict[TopicPartition, tuple[int, ...]]) -> None:
-    """Prints a plan in the format of Kafka's tool."""
-    partitions = [
-        {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
-        for tp, replicas in sorted(plan.items())
-    ]
-    print_json({"version": _VERSION, "partitions": partitions})
-
-
-def _problem(error: Exception) -> str:
-    """Describes the error in a plan."""
-    if isinstance(error, KeyError):
-        return f"it has no {error.args[0]}"
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error)
-
-
-def _read_plan(file: str) -> dict[TopicPartition, tuple[int, ...]]:
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        document: Any = json.loads(text)
-        if document["version"] != _VERSION:
-            fail(f"{file}: version {document['version']!r}, expected {_VERSION}", ExitStatus.USAGE)
-        plan = {
-            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(map(int, each["replicas"]))
-            for each in document["partitions"]
-        }
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        fail(f"{file}: expected a plan as `klamm reassign generate` prints it; {_problem(error)}", ExitStatus.USAGE)
-    if len(plan) != len(document["partitions"]):
-        fail(f"{file}: a partition is named twice", ExitStatus.USAGE)
-    return plan

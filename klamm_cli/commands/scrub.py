@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from klamm.model import TopicPartition
+from klamm_cli.console.change import DryRun
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.output import (
@@ -24,6 +25,7 @@ from klamm_cli.console.output import (
     print_message,
     print_rows,
 )
+from klamm_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from klamm import Admin
@@ -46,6 +48,7 @@ def scrub(
     status: Annotated[
         bool, typer.Option("--status", help="Start no scrub; show the brokers' progress and findings.")
     ] = False,
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -62,16 +65,25 @@ def scrub(
     After Ctrl-C, the brokers continue; --status shows their progress.
 
     Exit status: 0, or 1 if there is damage that could not be repaired."""
+    if status and validate_only:
+        fail("--status and --dry-run exclude each other: --status starts no scrub", ExitStatus.USAGE)
     topics, partitions = _parse(names or [])
     with connected(bootstrap, timeout) as admin:
-        found = _describe(admin, topics, partitions, brokers) if status else _run(admin, topics, partitions, brokers)
+        if not status:
+            admin.describe_topics(sorted({*topics, *(one.topic for one in partitions)}))  # raises for unknown topics
+        starts = not (status or validate_only)
+        found = _run(admin, topics, partitions, brokers) if starts else _describe(admin, topics, partitions, brokers)
+    if validate_only and not as_json:
+        replicas = counted(sum(map(len, found.values())), "replica")
+        print_lines(f"would read {replicas} on {counted(len(found), 'broker')}")
+        return
     if as_json:
         print_json([_row(broker_id, one) for broker_id, scrubs in sorted(found.items()) for one in scrubs])
     else:
         if status:
             _print_status(found)
         _print_damages(found)
-    if any(one.unrepaired for scrubs in found.values() for one in scrubs):
+    if not validate_only and any(one.unrepaired for scrubs in found.values() for one in scrubs):
         raise typer.Exit(int(ExitStatus.FAILED))
 
 
@@ -97,7 +109,6 @@ def _describe(
 def _run(
     admin: Admin, topics: Sequence[str], partitions: Sequence[TopicPartition], brokers: Sequence[int] | None
 ) -> Scrubs:
-    admin.describe_topics(sorted({*topics, *(one.topic for one in partitions)}))  # raises if a topic does not exist
     before = {
         (broker_id, one.tp): one.finished_ms
         for broker_id, scrubs in _describe(admin, topics, partitions, brokers).items()

@@ -143,7 +143,12 @@ def test_a_slow_log_dir_move_resumes_after_a_kill_and_can_be_cancelled(
     home = home_of(klamm, "slow", 3)
     target = other(cluster, 3, home)
     klamm.ok("configs", "alter", "--all-brokers", "--set", f"{PACE}=1")
-    klamm.ok("log-dirs", "move", "slow", 0, "--broker", 3, "--to", target)
+    move = ("log-dirs", "move", "slow", 0, "--broker", 3, "--to", target)
+    assert klamm.ok(*move, "--dry-run").out == f"would begin to move slow-0 of broker 3 to {target}\n"
+    document = {"broker": 3, "path": target, "moving": ["slow-0"]}
+    assert klamm.ok(*move, "--dry-run", "--json").document == {**document, "validate_only": True}
+    assert replicas(klamm, "slow", 3) == {home: "current"}
+    assert klamm.ok(*move, "--json").document == {**document, "validate_only": False}
     assert replicas(klamm, "slow", 3) == {home: "current", target: "future"}
     cluster.kill(3)
     cluster.brokers[3].start()
@@ -161,11 +166,14 @@ def test_a_slow_log_dir_move_resumes_after_a_kill_and_can_be_cancelled(
 def test_invalid_log_dir_moves_are_refused(cluster: BrokerCluster, admin: Admin, klamm: KlammCommand) -> None:
     admin.create_topics([NewTopic("refused", assignments={0: (1,)})])
     wait_until(lambda: bool(replicas(klamm, "refused", 1)), cluster.logs)
-    nowhere = klamm.refused(1, "log-dirs", "move", "refused", 0, "--broker", 1, "--to", "/nowhere")
-    assert "'/nowhere' is not a log directory of this broker" in nowhere
     target = str(cluster.log_dir(2))
-    elsewhere = klamm.refused(1, "log-dirs", "move", "refused", 0, "--broker", 2, "--to", target)
-    assert "refused-0 has no replica on broker 2" in elsewhere
+    for options in (["--dry-run"], []):
+        nowhere = klamm.refused(1, "log-dirs", "move", "refused", 0, "--broker", 1, "--to", "/nowhere", *options)
+        assert "'/nowhere' is not a log directory of this broker" in nowhere
+        elsewhere = klamm.refused(1, "log-dirs", "move", "refused", 0, "--broker", 2, "--to", target, *options)
+        assert "refused-0 has no replica on broker 2" in elsewhere
+        unknown = klamm.refused(3, "log-dirs", "move", "refused", 0, "--broker", 9, "--to", target, *options)
+        assert "broker 9 is not among the live brokers" in unknown
 
 
 def test_only_the_replicas_of_a_failed_log_dir_go_offline(

@@ -111,6 +111,10 @@ def test_damage_of_a_follower_and_of_a_leader_is_found_and_repaired(cluster: Bro
     index = segments(cluster, 3, "orders")[1].with_suffix(".timeindex")
     index.write_bytes(b"")
 
+    before = klamm.ok("log", "scrub", "--status", "orders", "--json").document
+    dry = klamm.ok("log", "scrub", "orders", "--dry-run")
+    assert dry.out == f"would read {len(before)} replicas on {len({row['broker'] for row in before})} brokers\n"
+    assert klamm.ok("log", "scrub", "orders", "--dry-run", "--json").document == before
     told = klamm.ok("log", "scrub", "orders")
     assert told.out.count(": repaired: ") == 4, told.out
     assert "after it handed over the leadership" in told.out
@@ -156,4 +160,6 @@ def test_damage_that_no_other_replica_can_repair_is_left_and_reported(cluster: B
 def test_scrubbing_an_unknown_topic_or_partition_is_refused(cluster: BrokerCluster) -> None:
     klamm = KlammCommand(cluster.bootstrap)
     klamm.refused(1, "log", "scrub", "nothing")
+    klamm.refused(1, "log", "scrub", "nothing", "--dry-run")
+    klamm.refused(2, "log", "scrub", "--status", "--dry-run")
     klamm.refused(2, "log", "scrub", "orders:x")

@@ -88,6 +88,15 @@ def wait(cluster: BrokerCluster, admin: Admin, name: str, replicas: set[int]) ->
 def test_a_plan_moves_partitions_with_their_records(cluster: BrokerCluster, admin: Admin, klamm: KlammCommand) -> None:
     make_topic(cluster, admin, "moved", (1,), (1,))
     plan = klamm.ok("reassign", "generate", "moved", "--brokers", "2,3", "--replication-factor", "2").out
+    dry = klamm.ok("reassign", "execute", "-", "--dry-run", stdin=plan)
+    moves = [f"would move moved-{number} from 1 to " for number in range(2)]
+    assert [line[: len(moves[0])] for line in dry.out.splitlines()] == moves
+    document = klamm.ok("reassign", "execute", "-", "--dry-run", "--json", "--throttle", 1, stdin=plan).document
+    assert [each["replicas"] for each in document["partitions"]] == [[1], [1]]
+    assert (document["throttle"], document["validate_only"]) == (1, True)
+    assert throttles(klamm, "moved") == set()
+    assert klamm.ok("reassign", "list", "--json").document == []
+    assert all(each.replicas == (1,) for each in describe(admin, "moved").partitions)
     back = klamm.ok("reassign", "execute", "-", stdin=plan)
     assert [each["replicas"] for each in back.document["partitions"]] == [[1], [1]]
     wait(cluster, admin, "moved", {2, 3})
@@ -217,10 +226,27 @@ def test_a_reassignment_to_a_dead_broker_is_listed_and_can_be_cancelled(
     assert (row["topic"], row["adding"], row["removing"]) == ("stuck", [3], [2])
     (row,) = klamm.ok("topics", "describe", "stuck", "--json").document
     assert (row["adding"], row["removing"], row["offline"]) == ([3], [2], [3])
-    klamm.ok("reassign", "cancel", "--all")
+    assert klamm.ok("reassign", "cancel", "--all", "--dry-run").out == "would cancel 1 reassignment\n"
+    assert [each["topic"] for each in klamm.ok("reassign", "list", "--json").document] == ["stuck"]
+    document = klamm.ok("reassign", "cancel", "--all", "--json").document
+    assert document == {"cancelled": ["stuck-0"], "validate_only": False}
     (partition,) = describe(admin, "stuck").partitions
     assert (partition.replicas, partition.adding_replicas, set(partition.isr)) == ((1, 2), (), {1, 2})
-    assert "stuck-0" in klamm.refused(1, "reassign", "cancel", "-", stdin=PLAN)
+    refused = [klamm.refused(1, "reassign", "cancel", "-", *options, stdin=PLAN) for options in (["--dry-run"], [])]
+    assert "stuck-0" in refused[0]
+    assert refused[0] == refused[1]
+
+
+@pytest.mark.parametrize("replicas", [(), (1, 1), (1, 9)])
+def test_a_dry_run_refuses_the_plans_that_the_cluster_refuses(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand, replicas: tuple[int, ...]
+) -> None:
+    name = f"impossible-{len(replicas)}-{sum(replicas)}"
+    make_topic(cluster, admin, name, (1,))
+    plan = plan_of(name, *replicas)
+    refused = [klamm.refused(1, "reassign", "execute", "-", *options, stdin=plan) for options in (["--dry-run"], [])]
+    assert "INVALID_REPLICA_ASSIGNMENT" in refused[0]
+    assert refused[0] == refused[1]
 
 
 PLAN = '{"version": 1, "partitions": [{"topic": "stuck", "partition": 0, "replicas": [1]}]}'
