@@ -89,11 +89,17 @@ class DevFiles:
         return ca
 
     def _ca(self, now: datetime) -> DevCa:
-        if not self.ca_key.exists():
+        ca = self.existing_ca(now)
+        if ca is None:
             ca = DevCa.make(now=now, valid_days=CA_VALID_DAYS)
             replace_secret(self.ca, ca.signed.certificate_pem)
             replace_secret(self.ca_key, ca.signed.key_pem)
-            return ca
+        return ca
+
+    def existing_ca(self, now: datetime) -> DevCa | None:
+        """Returns the CA of the directory, or None if there is none. Raises the errors of `make`."""
+        if not self.ca_key.exists():
+            return None
         try:
             ca = DevCa(SignedKey.read(self.ca_key.read_text(), self.ca.read_text()))
         except ValueError as error:

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+from klamm_cli.console.change import DryRun, print_change
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.output import Json, fail, one_line_errors, print_json, print_lines
+from klamm_cli.dry_run.files import check_writable
 
 app = new_app("Make certificates for development; show what a certificate contains.")
 
@@ -42,6 +44,8 @@ def dev(
             " repeatable [default: node.pem for all servers].",
         ),
     ] = None,
+    validate_only: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Make a CA and certificates for servers and clients.
 
@@ -50,15 +54,29 @@ def dev(
     from klamm.security.dev_files import NODE, DevFiles
 
     files = DevFiles(directory)
+    now = datetime.now(UTC)
     with one_line_errors():
         try:
-            files.make(hosts or _HOSTS, servers=servers or (), now=datetime.now(UTC))
+            if validate_only:
+                check_writable(directory)
+                files.existing_ca(now)
+            else:
+                files.make(hosts or _HOSTS, servers=servers or (), now=now)
         except OSError as error:
             fail(f"{error.filename}: {error.strerror}")
-    for name in servers or [NODE]:
-        print_lines(f"servers: ssl.keystore.location={files.server(name).absolute()}")
-    print_lines(f"         ssl.truststore.location={files.ca.absolute()}")
-    print_lines(f"clients: the settings in {files.client_properties.absolute()}")
+    keystores = [str(files.server(name).absolute()) for name in servers or [NODE]]
+    document = {
+        "ssl.keystore.location": keystores,
+        "ssl.truststore.location": str(files.ca.absolute()),
+        "client_properties": str(files.client_properties.absolute()),
+    }
+    lines = [
+        *(f"servers: ssl.keystore.location={keystore}" for keystore in keystores),
+        f"         ssl.truststore.location={files.ca.absolute()}",
+        f"clients: the settings in {files.client_properties.absolute()}",
+    ]
+    head = ["would write these files:"] if validate_only else []
+    print_change(document, *head, *lines, as_json=as_json, validate_only=validate_only)
 
 
 @app.command("show", epilog=examples("klamm certs show broker.pem"))

@@ -18,6 +18,7 @@ from klamm_cli.console.output import (
     Json,
     Timeout,
     fail,
+    print_json,
     print_rows,
 )
 
@@ -140,13 +141,18 @@ def alter(
 
 
 @app.command("docs", epilog=examples("klamm configs docs > settings.md"))
-def docs() -> None:
+def docs(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
+) -> None:
     """Print the reference of all settings, in Markdown."""
     try:
-        from klamm_cli.commands.settings_reference import reference
+        from klamm_cli.commands.settings_reference import document, reference
     except ModuleNotFoundError as error:
         fail(f"{error.name} is missing: pip install 'klamm[server,spark]'")
-    typer.echo(reference())
+    if as_json:
+        print_json(document())
+    else:
+        typer.echo(reference())
 
 
 def _changes(pairs: list[str] | None, option: str, operation: ConfigOperation) -> list[ConfigChange]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
+from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.exit_status import ExitStatus
-from klamm_cli.console.output import fail, one_line_errors, print_message
-from klamm_cli.console.password import read_new_password
+from klamm_cli.console.output import Json, fail, one_line_errors, print_message
+from klamm_cli.console.password import check_new_password, read_new_password
+from klamm_cli.dry_run.files import check_writable
 
 if TYPE_CHECKING:
     from klamm.security.sasl.scram_keys import ScramMechanism
@@ -53,26 +55,55 @@ def format_(
             show_default=False,
         ),
     ],
+    validate_only: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Write the first users of a new cluster.
 
     The users are in the metadata before any client can connect, so that the first client can log in. DIRECTORY is the
     directory of a controller that has not started yet. With several controllers, write the same users into each
     directory. Create later users with `klamm users create`."""
-    from klamm_controller.log.bootstrap import NewUser, user_records, write_bootstrap_records
-
     users = [_parse(text) for text in add_scram]
     if len({(user.name, user.mechanism) for user in users}) < len(users):
         fail("--add-scram: a user is named twice with one mechanism", ExitStatus.USAGE)
     with one_line_errors():
-        given = [
-            NewUser(each.name, each.mechanism, read_new_password(each.password_file, each.name), each.iterations)
-            for each in users
-        ]
-        write_bootstrap_records(directory, user_records(given))
-    print_message(f"{directory} begins with {', '.join(sorted({repr(user.name) for user in users}))}")
+        if validate_only:
+            _check(directory, users)
+        else:
+            _write(directory, users)
+    names = ", ".join(sorted({repr(user.name) for user in users}))
+    line = f"{directory} {tense(validate_only, 'begins', 'begin')} with {names}"
+    document = {
+        "directory": str(directory),
+        "users": [{"user": user.name, "mechanism": user.mechanism.mechanism_name} for user in users],
+    }
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
     if not _READ_BY_UP.fullmatch(directory.absolute().name):
         print_message("`klamm up` does not read it: it reads controller, or controller-1 and so on, in its --data-dir")
+
+
+def _write(directory: Path, users: list[_NewUser]) -> None:
+    from klamm_controller.log.bootstrap import NewUser, user_records, write_bootstrap_records
+
+    given = [
+        NewUser(each.name, each.mechanism, read_new_password(each.password_file, each.name), each.iterations)
+        for each in users
+    ]
+    write_bootstrap_records(directory, user_records(given))
+
+
+def _check(directory: Path, users: list[_NewUser]) -> None:
+    """Refuses what `_write` would refuse, and writes nothing."""
+    from klamm_controller.log.bootstrap import check_empty
+
+    for user in users:
+        check_new_password(user.password_file)
+    try:
+        check_writable(directory)
+        if directory.exists():
+            check_empty(directory)
+    except OSError as error:
+        fail(f"the directory {directory} cannot be written: {error.strerror}")
 
 
 def _parse(text: str) -> _NewUser:

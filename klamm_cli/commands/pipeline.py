@@ -11,7 +11,7 @@ import typer
 
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.exit_status import ExitStatus
-from klamm_cli.console.output import Json, fail, print_rows
+from klamm_cli.console.output import Json, fail, print_json, print_rows
 
 app = new_app("List and run data pipelines on Spark.")
 
@@ -54,6 +54,7 @@ def run(
 @app.command("zip", epilog=examples("klamm pipeline zip klamm.zip"))
 def zip_(
     path: Annotated[pathlib.Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)],
+    as_json: Json = False,
 ) -> None:
     """Write Klamm as a zip file for `spark-submit --py-files`.
 
@@ -64,6 +65,8 @@ def zip_(
         write_py_files(path)
     except OSError as error:
         fail(f"{path}: {error.strerror}", ExitStatus.USAGE)
+    if as_json:
+        print_json({"written": str(path)})
 
 
 _RUN_HELP = """Usage: klamm pipeline run PIPELINE [OPTIONS]

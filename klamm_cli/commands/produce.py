@@ -14,6 +14,7 @@ import typer
 
 from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode, KlammError
 from klamm_cli.console.assignments import parse_assignments
+from klamm_cli.console.change import DryRun, print_change
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.command_config import client_settings
 from klamm_cli.console.connect import connected
@@ -27,11 +28,11 @@ from klamm_cli.console.output import (
     explain,
     fail,
     one_line_errors,
-    print_json,
     print_message,
     status_of,
 )
 from klamm_cli.console.progress import ProgressBar
+from klamm_cli.dry_run.topics import check_creation
 from klamm_cli.text.amounts import record_count
 from klamm_cli.text.escapes import unescape
 from klamm_cli.text.record_lines import RecordLine, line_parser
@@ -97,6 +98,7 @@ def produce(
         list[str] | None,
         typer.Option("--config", metavar="NAME=VALUE", help="Set a producer setting by its Kafka name; repeatable."),
     ] = None,
+    validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -106,7 +108,6 @@ def produce(
     Each line is a record. The command stops at the first line or record that is rejected. The records that were
     acknowledged before it stay. The separator and --null accept the escapes \t, \r, \0, \\, \xHH (a byte) and \uHHHH
     (a character)."""
-    from klamm import Producer
     from klamm.producer.config import ProducerConfig
 
     settings: dict[str, object] = {
@@ -120,22 +121,17 @@ def produce(
     with _source(file) as source:
         with connected(bootstrap, timeout) as admin:
             partition_count = _partition_count(admin, topic)
-        with one_line_errors(bootstrap), Producer(settings) as producer, _bar(source, file) as bar:
+            if partition_count is None and validate_only:
+                check_creation(admin, topic)
+        opened = (_checking if validate_only else _sending)(topic, settings, tally)
+        with one_line_errors(bootstrap), opened as send, _bar(source, file) as bar:
             began_s, sent_bytes = time.monotonic(), 0
             for number, raw in enumerate(_raw_lines(source), 1):
                 try:
                     line = parse(raw)
                     to = partition if line.partition is None else line.partition
                     _check_partition(topic, to, partition_count)
-                    producer.send(
-                        topic,
-                        line.value,
-                        line.key,
-                        partition=to,
-                        timestamp_ms=line.timestamp_ms,
-                        headers=line.headers,
-                        on_delivery=tally,
-                    )
+                    send(line, to)
                 except KlammError as error:
                     tally.refuse(error, f"line {number}: ")
                 if tally.failure is not None:
@@ -143,9 +139,10 @@ def produce(
                 sent_bytes += len(raw)
                 if number % _REFRESH_RECORDS == 0:
                     bar.show(sent_bytes, f"{record_count(number)}, {number / (time.monotonic() - began_s):,.0f}/s")
-            producer.flush()
-    if as_json:
-        print_json({"topic": topic, "records": tally.delivered})
+    if as_json or validate_only:
+        document = {"topic": topic, "records": tally.delivered}
+        line_of_all = f"would produce {record_count(tally.delivered)} to {topic}"
+        print_change(document, line_of_all, as_json=as_json, validate_only=validate_only)
     else:
         print_message(f"{record_count(tally.delivered)} acknowledged by {topic}")
     if tally.failure is not None:
@@ -154,6 +151,47 @@ def produce(
             with connected(bootstrap, timeout) as admin:
                 text += f"; {describe_limits(admin, topic, settings)}"
         fail(text, status_of(tally.failure))
+
+
+_Send = Callable[[RecordLine, int | None], None]
+"""Sends a record to a partition, or checks it."""
+
+
+@contextlib.contextmanager
+def _sending(topic: str, settings: dict[str, object], tally: _Tally) -> Iterator[_Send]:
+    """Yields a function that produces a record. Waits at the end until all records are acknowledged or refused."""
+    from klamm import Producer
+
+    with Producer(settings) as producer:
+
+        def send(line: RecordLine, partition: int | None) -> None:
+            producer.send(
+                topic,
+                line.value,
+                line.key,
+                partition=partition,
+                timestamp_ms=line.timestamp_ms,
+                headers=line.headers,
+                on_delivery=tally,
+            )
+
+        yield send
+        producer.flush()
+
+
+@contextlib.contextmanager
+def _checking(topic: str, settings: dict[str, object], tally: _Tally) -> Iterator[_Send]:
+    """Yields a function that makes the producer's checks of a record, and sends nothing."""
+    from klamm.producer.config import ProducerConfig
+    from klamm.producer.intake import Intake
+
+    intake = Intake(ProducerConfig.parse(settings))
+
+    def check(line: RecordLine, partition: int | None) -> None:
+        intake.prepare(topic, line.value, line.key, line.timestamp_ms, line.headers)
+        tally(None, None)
+
+    yield check
 
 
 def _parser(key_separator: str | None, null: str | None, *, json_lines: bool) -> Callable[[bytes], RecordLine]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from klamm.config import ClientConfig
 from klamm.consumer.config import ConsumerConfig
@@ -62,32 +62,71 @@ brokers, which have no effect there. A server refuses only a name that Kafka doe
 old one of Kafka's, the error message shows the new one."""
 _NUMBERS: Final = {str(LONG_MAX): "2^63-1", str(INT_MAX): "2^31-1", render(sys.float_info.max): "no limit"}
 
+_CLIENTS: Final[Mapping[str, type[ClientConfig]]] = {"Producers": ProducerConfig, "Consumers": ConsumerConfig}
+
 Cells = Mapping[str, str]
 """Cells of a row by the titles of their columns."""
 
 
 def reference() -> str:
     """Returns the whole reference page, without a line break at its end."""
-    lines = [
-        _HEAD,
-        *_table("Topics", "", dict(sorted(TOPIC_CONFIGS.items())), _topic_columns),
-        *_table("Every server", "", _known(ServiceConfig), _server_columns),
-        *_table("Brokers and coordinators", "", _new(MemberConfig, ServiceConfig), _server_columns),
-        *_table("Brokers", "", _new(BrokerConfig, MemberConfig), _broker_columns),
-        *_table("Controllers", "", _new(ControllerConfig, ServiceConfig), _server_columns),
-        *_table("Coordinators", "", _new(CoordinatorConfig, MemberConfig), _server_columns),
-        *_broker_configs_without_effect(),
-        *_table("Every client", _names_without_effect(ClientConfig), _known(ClientConfig), _server_columns),
-        *_table(
-            "Producers", _names_without_effect(ProducerConfig), _new(ProducerConfig, ClientConfig), _server_columns
-        ),
-        *_table(
-            "Consumers", _names_without_effect(ConsumerConfig), _new(ConsumerConfig, ClientConfig), _server_columns
-        ),
-        *_table("Spark's source", _SOURCE, _known(SourceSettings), _server_columns),
-        *_table("Spark's sink", _SINK, _known(SinkSettings), _server_columns),
-    ]
+    lines = [_HEAD]
+    for one in _server_sections():
+        lines += _table(*one)
+    lines += _broker_configs_without_effect()
+    for one in _client_sections():
+        lines += _table(*one)
     return "\n".join(lines).rstrip("\n")
+
+
+def document() -> dict[str, list[dict[str, Any]]]:
+    """Returns all settings with an effect, by the titles of the sections."""
+    sections = (*_server_sections(), *_client_sections())
+    return {one.title: [_described(setting) for setting in one.settings.values()] for one in sections}
+
+
+def _described(setting: Setting) -> dict[str, Any]:
+    return {
+        "name": setting.name,
+        "documentation": setting.documentation,
+        "type": setting.type.value,
+        "required": setting.is_required,
+        "default": None if setting.is_required else setting.default_text(),
+        "valid": None if setting.validator is None else setting.validator.expected,
+        "update_mode": setting.update_mode.value,
+        "follows": [synonym.name for synonym in setting.synonyms],
+        "per_listener": setting.per_listener,
+    }
+
+
+class _Section(NamedTuple):
+    """A section of the page with a table of settings."""
+
+    title: str
+    text: str
+    settings: Mapping[str, Setting]
+    columns_of: Callable[[Setting], Cells]
+
+
+def _server_sections() -> tuple[_Section, ...]:
+    return (
+        _Section("Topics", "", dict(sorted(TOPIC_CONFIGS.items())), _topic_columns),
+        _Section("Every server", "", _known(ServiceConfig), _server_columns),
+        _Section("Brokers and coordinators", "", _new(MemberConfig, ServiceConfig), _server_columns),
+        _Section("Brokers", "", _new(BrokerConfig, MemberConfig), _broker_columns),
+        _Section("Controllers", "", _new(ControllerConfig, ServiceConfig), _server_columns),
+        _Section("Coordinators", "", _new(CoordinatorConfig, MemberConfig), _server_columns),
+    )
+
+
+def _client_sections() -> tuple[_Section, ...]:
+    of_clients = ((name, owner, _names_without_effect(owner)) for name, owner in _CLIENTS.items())
+    return (
+        _Section("Every client", _names_without_effect(ClientConfig), _known(ClientConfig), _server_columns),
+        *(_Section(name, text, _new(owner, ClientConfig), _server_columns) for name, owner, text in of_clients),
+        _Section("Spark's source", _SOURCE, _known(SourceSettings), _server_columns),
+        _Section("Spark's sink", _SINK, _known(SinkSettings), _server_columns),
+    )
 
 
 def _known(owner: type[Any]) -> dict[str, Setting]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from klamm.errors import BrokerError, ErrorCode, raise_first
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from klamm_cli.dry_run.configs import broker_config
 from klamm_cli.text.amounts import counted, record_count
 
 if TYPE_CHECKING:
@@ -17,12 +18,18 @@ if TYPE_CHECKING:
 
 def check_deletion(admin: Admin, names: Sequence[str]) -> dict[str, TopicDescription]:
     """Returns the topics. Raises the errors with which the controller would refuse to delete them."""
-    if _is_disabled(admin):
+    if broker_config(admin, "delete.topic.enable") == "false":
         disabled = ErrorCode.TOPIC_DELETION_DISABLED
         raise_first([disabled.exception(f"{name}: delete.topic.enable is false") for name in names])
     described = admin.describe_topics(names)
     raise_first(list(deletion_errors(names, described.values())))
     return described
+
+
+def check_creation(admin: Admin, topic: str) -> None:
+    """Raises the error of a producer for a topic that does not exist, unless the first record would create it."""
+    if broker_config(admin, "auto.create.topics.enable") == "false":
+        raise ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.exception(f"topic {topic!r} does not exist")
 
 
 def deletion_errors(names: Sequence[str], topics: Iterable[TopicDescription]) -> Iterable[BrokerError]:
@@ -55,18 +62,3 @@ def _contents(topic: TopicDescription, records: int) -> str:
     text = f"{counted(len(topic.partitions), 'partition')}, {record_count(records)}"
     without_leader = sum(each.leader < 0 for each in topic.partitions)
     return f"{text} and those of {counted(without_leader, 'partition')} without a leader" if without_leader else text
-
-
-def _is_disabled(admin: Admin) -> bool:
-    from klamm.admin import ConfigResource, ConfigResourceType
-
-    name = "delete.topic.enable"
-    live = [each.node_id for each in admin.describe_cluster().brokers if not each.fenced]
-    if not live:
-        return False
-    resource = ConfigResource(ConfigResourceType.BROKER, str(live[0]))
-    try:
-        described = admin.describe_configs([resource], names=[name])[resource]
-    except BrokerError:  # The user may not be allowed to read the configs.
-        return False
-    return name in described and described[name].value == "false"

@@ -90,6 +90,22 @@ def test_an_invalid_add_scram_option_is_refused_and_creates_nothing(klamm, tmp_p
     assert not (tmp_path / "new").exists()
 
 
+def test_a_dry_run_writes_nothing_and_refuses_what_format_refuses(klamm, tmp_path, password_file):
+    admin = f"SCRAM-SHA-512=[name=admin,password-file={password_file}]"
+    new = tmp_path / "new" / "controller"
+    assert klamm.ok("format", new, "--add-scram", admin, "--dry-run").out == f"{new} would begin with 'admin'\n"
+    assert not new.parent.exists()
+    document = {"directory": str(new), "users": [{"user": "admin", "mechanism": "SCRAM-SHA-512"}]}
+    for options, is_dry in ((["--dry-run"], True), ([], False)):
+        written = klamm.ok("format", new, "--add-scram", admin, "--json", *options)
+        assert written.document == {**document, "validate_only": is_dry}
+    for directory in (new, password_file, password_file / "below"):
+        refused = [klamm.refused(1, "format", directory, "--add-scram", admin, *each) for each in (["--dry-run"], [])]
+        assert refused[0] == refused[1]
+    missing = "SCRAM-SHA-512=[name=admin,password-file=/no/such/file]"
+    assert "No such file" in klamm.refused(USAGE, "format", tmp_path / "x", "--add-scram", missing, "--dry-run")
+
+
 @pytest.mark.slow
 def test_formatted_users_of_three_controllers_survive_elections_and_snapshots(klamm, tmp_path, password_file):
     with quorum_processes(tmp_path, metadata_log_max_record_bytes_between_snapshots="5000") as quorum:

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from klamm import Producer, TopicPartition
-from tests.support.cli_runner import values
+from tests.support.cli_runner import KlammCommand, values
+from tests.support.klamm_process import running_cluster
 from tests.support.reading import read_all
 
 FAILED, USAGE = 1, 2
@@ -22,7 +23,11 @@ def test_produced_lines_are_consumed_unchanged(klamm, topic):
 
 def test_a_file_is_produced(klamm, topic, tmp_path):
     (tmp_path / "lines").write_bytes(b"a\r\nb\r\n\xff\xfe\n")
-    assert klamm.ok("produce", topic, "--file", tmp_path / "lines", "--json").document == {"topic": topic, "records": 3}
+    assert klamm.ok("produce", topic, "--file", tmp_path / "lines", "--json").document == {
+        "topic": topic,
+        "records": 3,
+        "validate_only": False,
+    }
     consumed = klamm.ok("consume", topic, "--from", "beginning", "--exit", "--json").documents
     assert sorted(each.get("value", "") + each.get("value_base64", "") for each in consumed) == ["//4=", "a", "b"]
 
@@ -164,3 +169,34 @@ def test_wrong_produce_commands_are_refused_with_the_reason(klamm, topic, argume
 def test_producing_to_a_topic_that_does_not_exist_creates_it_and_says_so(klamm, name):
     assert f"there is no topic {name} yet" in klamm.ok("produce", name, stdin="a\n").err
     assert values(klamm, name) == ["a"]
+
+
+def test_a_dry_run_checks_the_records_and_produces_none(klamm, topic):
+    assert klamm.ok("produce", topic, "--dry-run", stdin="a\nb\n").out == f"would produce 2 records to {topic}\n"
+    document = {"topic": topic, "records": 2, "validate_only": True}
+    assert klamm.ok("produce", topic, "--dry-run", "--json", stdin="a\nb\n").document == document
+    assert values(klamm, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "stdin"),
+    [
+        (("--json-lines",), '{"value": "a"}\nnot JSON\n'),
+        (("--key-separator", ":"), "a:b\nc\n"),
+        (("--partition", 3), "a\n"),
+        (("--config", "max.request.size=1000"), "a" * 2000 + "\n"),
+        (("--acks", "many"), "a\n"),
+    ],
+)
+def test_a_dry_run_refuses_the_records_that_produce_refuses(klamm, topic, options, stdin):
+    dry, real = (klamm("produce", topic, *options, *each, stdin=stdin) for each in (["--dry-run"], []))
+    assert dry.status == real.status != 0
+    assert dry.err.splitlines()[-1] == real.err.splitlines()[-1]
+
+
+def test_a_dry_run_refuses_a_missing_topic_that_nothing_creates(tmp_path):
+    with running_cluster(tmp_path, {"auto.create.topics.enable": "false"}) as cluster:
+        klamm = KlammCommand(cluster.bootstrap)
+        settings = ("--config", "max.block.ms=100")
+        dry, real = (klamm("produce", "gone", *settings, *each, stdin="a\n") for each in (["--dry-run"], []))
+        assert dry.status == real.status == 1, (dry, real)

@@ -22,6 +22,7 @@ from klamm.wire.v1.metadata_pb2 import ClusterSecretRecord, MetadataBatch, Metad
 from klamm_server.metadata.image_records import credential_record
 
 _FILE: Final = "bootstrap.records"
+_TEMPORARY: Final = f"{_FILE}.tmp"
 _SALT_BYTES: Final = 32
 _LOCK: Final = ".lock"
 """A controller creates this file when it locks the directory, so the file does not show that a log exists."""
@@ -51,11 +52,10 @@ def user_records(users: Sequence[NewUser]) -> list[MetadataRecord]:
 def write_bootstrap_records(directory: Path, records: Sequence[MetadataRecord]) -> None:
     """Writes the bootstrap records, and creates the directory if there is none. Raises KlammError if the directory is
     not empty or cannot be written."""
-    temporary = directory / f"{_FILE}.tmp"
+    temporary = directory / _TEMPORARY
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if found := sorted(path.name for path in directory.iterdir() if path.name not in (_LOCK, temporary.name)):
-            raise KlammError(f"the directory {directory} is not empty: it has {', '.join(found[:3])}")
+        check_empty(directory)
         temporary.unlink(missing_ok=True)
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(MetadataBatch(records=records).SerializeToString(deterministic=True))
@@ -64,6 +64,12 @@ def write_bootstrap_records(directory: Path, records: Sequence[MetadataRecord]) 
         temporary.replace(directory / _FILE)
     except OSError as error:
         raise KlammError(f"the directory {directory} cannot be written: {error.strerror}") from error
+
+
+def check_empty(directory: Path) -> None:
+    """Raises KlammError if the directory has files of a controller. Raises OSError if it cannot be read."""
+    if found := sorted(path.name for path in directory.iterdir() if path.name not in (_LOCK, _TEMPORARY)):
+        raise KlammError(f"the directory {directory} is not empty: it has {', '.join(found[:3])}")
 
 
 def read_bootstrap_records(directory: Path) -> tuple[MetadataRecord, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -133,3 +134,32 @@ def test_certs_show_refuses_a_file_without_a_certificate(klamm, tmp_path: Path, 
         klamm("certs", "show", str(tmp_path / "missing"))[2]
         == f"klamm: {tmp_path}/missing: No such file or directory\n"
     )
+
+
+def test_a_dry_run_of_certs_dev_writes_nothing(klamm, tmp_path: Path) -> None:
+    directory = tmp_path / "certs"
+    files = DevFiles(directory)
+    status, out, _ = klamm("certs", "dev", "--dir", str(directory), "--dry-run")
+    assert (status, directory.exists()) == (0, False)
+    assert out.startswith(f"would write these files:\nservers: ssl.keystore.location={files.node}\n")
+    expected = {
+        "ssl.keystore.location": [str(files.node)],
+        "ssl.truststore.location": str(files.ca),
+        "client_properties": str(files.client_properties),
+    }
+    for options, is_dry in ((["--dry-run"], True), ([], False)):
+        _, out, _ = klamm("certs", "dev", "--dir", str(directory), "--json", *options)
+        assert json.loads(out) == {**expected, "validate_only": is_dry}
+
+
+def test_a_dry_run_of_certs_dev_refuses_what_certs_dev_refuses(klamm, tmp_path: Path) -> None:
+    broken = DevFiles(tmp_path / "broken")
+    broken.directory.mkdir()
+    broken.ca_key.write_text("no key")
+    broken.ca.write_text("no certificate")
+    file = tmp_path / "file"
+    file.touch()
+    for directory in (broken.directory, file):
+        dry, real = (klamm("certs", "dev", "--dir", str(directory), *options) for options in (["--dry-run"], []))
+        assert dry == real
+        assert real[0] != 0

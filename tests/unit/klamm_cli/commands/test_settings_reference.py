@@ -77,3 +77,12 @@ def test_the_documentation_of_a_setting_ends_with_a_full_stop(owner: str) -> Non
     for name, setting in ALL[owner].items():
         assert setting.documentation.endswith("."), name
         assert not setting.takes_effect or setting.update_mode is not UpdateMode.READ_ONLY, name
+
+
+def test_configs_docs_prints_json_with_the_settings_of_the_page():
+    sections = KlammCommand("127.0.0.1:1").ok("configs", "docs", "--json").document
+    assert {one["name"] for one in sections["Topics"]} == set(TOPIC_CONFIGS)
+    names = {one["name"] for settings in sections.values() for one in settings}
+    assert names == set(re.findall(r"^\| `([^`]+)`", PAGE.read_text(), re.MULTILINE))
+    (segment,) = [one for one in sections["Topics"] if one["name"] == "segment.bytes"]
+    assert (segment["default"], segment["follows"]) == ("1073741824", ["log.segment.bytes"])
