@@ -16,6 +16,7 @@ from klamm_cli.console.coercion import convert_only_what_must_be
 from klamm_cli.console.command_config import offer_command_config
 from klamm_cli.console.completion import install_completion, prepare_completion, show_completion, with_shell
 from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.folding import folded
 from klamm_cli.console.streams import is_broken_pipe
 
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
@@ -143,7 +144,7 @@ def run() -> int:
 
         if not isinstance(error, ConfigError):
             raise
-        typer.echo(f"klamm: {printable(str(error))}", err=True)
+        typer.echo(folded(f"klamm: {printable(str(error))}", sys.stderr), err=True)
         return ExitStatus.USAGE
     return status
 
@@ -153,5 +154,6 @@ def _print_usage(error: Any) -> ExitStatus:
         typer.echo(error.format_message())
     else:
         command = error.ctx.command_path if error.ctx is not None else "klamm"
-        typer.echo(f"klamm: {error.format_message().rstrip('.')} (see `{command} --help`)", err=True)
+        text = f"klamm: {error.format_message().rstrip('.')} (see `{command} --help`)"
+        typer.echo(folded(text, sys.stderr), err=True)
     return ExitStatus.USAGE

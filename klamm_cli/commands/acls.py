@@ -23,8 +23,8 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
-    print_lines,
     print_rows,
+    print_sentences,
 )
 
 app = new_app("List, add, remove and check access control list entries.")
@@ -210,7 +210,7 @@ def check(
     if as_json:
         print_json({"allowed": decision.is_allowed, "rule": _rule(decision)})
     else:
-        print_lines(f"{answer}: {_rule(decision)}")
+        print_sentences(f"{answer}: {_rule(decision)}")
     if not decision.is_allowed:
         raise typer.Exit(ExitStatus.DENIED)
 

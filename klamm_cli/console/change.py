@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from klamm_cli.console.output import print_json, print_lines
+from klamm_cli.console.output import print_json, print_sentences
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the change and show it, but change nothing.")]
 
@@ -18,7 +18,7 @@ def print_change(document: Mapping[str, Any], *lines: str, as_json: bool, valida
     if as_json:
         print_json({**document, "validate_only": validate_only})
     elif lines:
-        print_lines(*lines)
+        print_sentences(*lines)
 
 
 def tense(validate_only: bool, past: str, verb: str) -> str:

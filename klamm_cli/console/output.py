@@ -21,6 +21,7 @@ from klamm.printable import printable, printable_json
 from klamm_cli.console.bootstrap_option import BOOTSTRAP_VARIABLE
 from klamm_cli.console.colors import BOLD, PLAIN, color_of, colored, is_colored
 from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.folding import folded
 from klamm_cli.console.table import table_lines
 
 Bootstrap = Annotated[
@@ -70,18 +71,23 @@ def _json(document: Any, indent: int | None = None) -> str:
 
 
 def print_lines(*lines: str) -> None:
-    """Prints lines to stdout."""
+    """Prints lines to stdout as they are, such as commands to copy."""
     typer.echo("\n".join(map(printable, lines)))
 
 
+def print_sentences(*lines: str) -> None:
+    """Prints sentences to stdout. A terminal gets them with line breaks between words."""
+    typer.echo("\n".join(folded(printable(line), sys.stdout) for line in lines))
+
+
 def print_state(word: str, *lines: str) -> None:
-    """Prints lines to stdout in the colour of a state's word, such as "degraded"."""
-    typer.echo("\n".join(colored(printable(line), word) for line in lines))
+    """Prints sentences to stdout in the colour of a state's word, such as "degraded"."""
+    typer.echo("\n".join(colored(folded(printable(line), sys.stdout), word) for line in lines))
 
 
 def print_message(text: str) -> None:
     """Prints a line for people to stderr, because stdout is for results."""
-    typer.echo(printable(text), err=True)
+    typer.echo(folded(printable(text), sys.stderr), err=True)
 
 
 def fail(text: str, status: ExitStatus = ExitStatus.FAILED) -> NoReturn:
