@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm.errors import KlammError
+from klamm.model import TopicPartition
+from klamm_cli.commands.moving import Moving, wait_for_moves
 from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
@@ -166,7 +168,6 @@ def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
 
 
 BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER", show_default=False)]
-_LOOK_EVERY_S = 1.0
 
 
 @app.command("decommission", epilog=examples("klamm cluster decommission 3", "klamm cluster decommission 3 --no-wait"))
@@ -185,7 +186,8 @@ def decommission(
     with connected(bootstrap, timeout) as admin:
         left = admin.decommission_broker(broker_id, validate_only=validate_only)
         if wait and not validate_only:
-            left = _wait_until_empty(admin, broker_id, left)
+            _wait_until_empty(admin, broker_id)
+            left = 0
     partitions = f"replicas of {counted(left, 'partition')}"
     if left and validate_only:
         line = f"would move the {partitions} off broker {broker_id}"
@@ -197,17 +199,19 @@ def decommission(
     print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
-def _wait_until_empty(admin: Admin, broker_id: int, left: int) -> int:
-    """Waits until the broker has no replicas, and returns 0. `left` partitions have some at the beginning."""
-    before = None
-    while left:
-        if left != before:
-            print_message(f"broker {broker_id} still has replicas of {counted(left, 'partition')}")
-        before = left
-        time.sleep(_LOOK_EVERY_S)
-        # Repeat the request, because a topic that was created since the last one may have replicas on the broker.
-        left = admin.decommission_broker(broker_id)
-    return left
+def _wait_until_empty(admin: Admin, broker_id: int) -> None:
+    """Waits until the broker has no replicas."""
+
+    def find_moving() -> Moving:
+        return {
+            TopicPartition(name, each.partition): each
+            for name, topic in admin.list_topics(include_internal=True).items()
+            for each in topic.partitions
+            if broker_id in each.removing_replicas
+        }
+
+    # Repeat the request, because a topic that was created since the last one may have replicas on the broker.
+    wait_for_moves(admin, lambda: admin.decommission_broker(broker_id), find_moving)
 
 
 @app.command("unregister", epilog=examples("klamm cluster unregister 3"))

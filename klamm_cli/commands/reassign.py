@@ -10,6 +10,7 @@ import typer
 
 from klamm.errors import raise_first
 from klamm.model import TopicPartition
+from klamm_cli.commands.moving import Moving, wait_for_moves
 from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
@@ -22,9 +23,9 @@ from klamm_cli.console.output import (
     Timeout,
     fail,
     print_json,
-    print_lines,
     print_message,
     print_rows,
+    print_sentences,
 )
 from klamm_cli.dry_run.reassignments import cancellation_errors, reassignment_errors
 from klamm_cli.text.amounts import counted
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 app = new_app("Move partitions to other brokers; change replication factors.")
 
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the partitions are moved.")]
 PlanFile = Annotated[
     str, typer.Argument(metavar="FILE", help="The plan, as `klamm reassign generate` prints it; - is standard input.")
 ]
@@ -105,6 +107,7 @@ def execute(
             " command again to change it.",
         ),
     ] = None,
+    wait: Wait = False,
     validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -113,7 +116,8 @@ def execute(
     """Start to move partitions according to a plan.
 
     The command prints the plan that moves them back. A throttle stays until `klamm reassign verify` finds that all
-    moves are done, or until `klamm reassign cancel` removes it."""
+    moves are done, or until `klamm reassign cancel` removes it. --wait shows the progress. After Ctrl-C, the moves
+    continue."""
     from klamm.admin.replication_throttle import throttle_changes
 
     plan = read_plan(file)
@@ -135,12 +139,17 @@ def execute(
     if as_json:
         print_change({**back, "throttle": throttle}, as_json=True, validate_only=validate_only)
     elif validate_only:
-        print_lines(*(f"would move {tp} from {_ids_text(before[tp])} to {_ids_text(plan[tp])}" for tp in sorted(plan)))
+        print_sentences(
+            *(f"would move {tp} from {_ids_text(before[tp])} to {_ids_text(plan[tp])}" for tp in sorted(plan))
+        )
     else:
         if throttle is not None:
             print_message(f"at most {throttle} bytes per second: klamm reassign verify removes that when all are moved")
         print_message(f"{len(plan)} partitions are being moved: klamm reassign verify shows how far they are")
         print_json(back)
+    if wait and not validate_only:
+        with connected(bootstrap, timeout) as admin:
+            _wait(admin, plan)
 
 
 PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Keep the throttles.")]
@@ -149,6 +158,7 @@ PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="K
 @app.command("verify", epilog=examples("klamm reassign verify plan.json"))
 def verify(
     file: PlanFile,
+    wait: Wait = False,
     preserve_throttles: PreserveThrottles = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -162,6 +172,9 @@ def verify(
     with connected(bootstrap, timeout) as admin:
         partitions = _partitions(admin, plan)
         _refuse_unknown(plan, partitions)
+        if wait:
+            _wait(admin, plan)
+            partitions = _partitions(admin, plan)
         ongoing = admin.list_partition_reassignments()
         log_dirs = admin.describe_log_dirs() if ongoing else {}
         rows = [
@@ -226,6 +239,16 @@ def _partitions(admin: Admin, plan: Iterable[TopicPartition]) -> dict[TopicParti
     return {
         TopicPartition(name, each.partition): each for name, topic in described.items() for each in topic.partitions
     }
+
+
+def _wait(admin: Admin, plan: Iterable[TopicPartition]) -> None:
+    """Waits until no partition of the plan is being moved."""
+
+    def find_moving() -> Moving:
+        ongoing = admin.list_partition_reassignments(plan)
+        return {tp: each for tp, each in _partitions(admin, ongoing).items() if tp in ongoing}
+
+    wait_for_moves(admin, lambda: len(admin.list_partition_reassignments(plan)), find_moving)
 
 
 def _refuse_unknown(plan: Iterable[TopicPartition], known: Iterable[TopicPartition]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from klamm.model import TopicPartition
+from klamm_cli.commands.waiting import Report
 from klamm_cli.console.change import DryRun
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -22,9 +24,10 @@ from klamm_cli.console.output import (
     fail,
     print_json,
     print_lines,
-    print_message,
     print_rows,
+    print_sentences,
 )
+from klamm_cli.status.copies import Amount, Replicas, bytes_read, current_replicas
 from klamm_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -75,7 +78,7 @@ def scrub(
         found = _run(admin, topics, partitions, brokers) if starts else _describe(admin, topics, partitions, brokers)
     if validate_only and not as_json:
         replicas = counted(sum(map(len, found.values())), "replica")
-        print_lines(f"would read {replicas} on {counted(len(found), 'broker')}")
+        print_sentences(f"would read {replicas} on {counted(len(found), 'broker')}")
         return
     if as_json:
         print_json([_row(broker_id, one) for broker_id, scrubs in sorted(found.items()) for one in scrubs])
@@ -116,18 +119,7 @@ def _run(
     }
     began_ms = round(time.time() * 1000)
     asked = admin.scrub_logs(partitions, brokers, topics=topics)
-    total, said = sum(map(len, asked.values())), ""
-    while True:
-        found = _describe(admin, topics, partitions, list(asked))
-        waiting = sum(one.asked for scrubs in found.values() for one in scrubs)
-        damaged = sum(len(one.unrepaired) for scrubs in found.values() for one in scrubs)
-        text = f"{total - waiting} of {total} replicas read, {damaged} damaged segments"
-        if text != said:
-            print_message(text)
-            said = text
-        if not waiting:
-            break
-        time.sleep(_POLL_S)
+    found = _wait(admin, topics, partitions, asked)
     # A broker that was restarted has forgotten its requested scrubs.
     unread = [
         f"{one.tp} on broker {broker_id}"
@@ -138,6 +130,37 @@ def _run(
     if unread:
         fail(f"not read to the end, for the broker was started again: {', '.join(unread[:10])}; run it again")
     return {broker_id: [_since(one, began_ms) for one in scrubs] for broker_id, scrubs in found.items()}
+
+
+def _wait(
+    admin: Admin,
+    topics: Sequence[str],
+    partitions: Sequence[TopicPartition],
+    asked: Mapping[int, Sequence[TopicPartition]],
+) -> Scrubs:
+    """Waits until the brokers have read the replicas that they were asked to read, and returns their scrubs."""
+    total = sum(map(len, asked.values()))
+
+    @cache
+    def replicas() -> Replicas:
+        return current_replicas(admin.describe_log_dirs(list(asked)))
+
+    with Report() as report:
+        while True:
+            found = _describe(admin, topics, partitions, list(asked))
+            waiting = sum(one.asked for scrubs in found.values() for one in scrubs)
+            damaged = sum(len(one.unrepaired) for scrubs in found.values() for one in scrubs)
+            text = f"{total - waiting} of {total} replicas read, {damaged} damaged"
+            report.show(text, partial(_amount_read, asked, found, replicas))
+            if not waiting:
+                return found
+            time.sleep(_POLL_S)
+
+
+def _amount_read(
+    asked: Mapping[int, Sequence[TopicPartition]], found: Scrubs, replicas: Callable[[], Replicas]
+) -> Amount:
+    return bytes_read(asked, found, replicas())
 
 
 def _since(one: ScrubDescription, began_ms: int) -> ScrubDescription:

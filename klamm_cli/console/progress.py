@@ -23,10 +23,16 @@ class ProgressBar:
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task(what, total=total)
 
-    def show(self, completed: float, details: str = "") -> None:
-        """Shows that `completed` of the total is done, with details such as a rate."""
+    @property
+    def is_shown(self) -> bool:
+        """True if there is a terminal that shows the bar."""
+        return self._bar is not None
+
+    def show(self, completed: float, details: str = "", *, total: float | None = None) -> None:
+        """Shows that `completed` of the total is done, with details such as a rate. `total` replaces the total."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=completed, description=f"{self._what} {details}".rstrip())
+            description = f"{self._what} {details}".strip()
+            self._bar.update(self._task, completed=completed, total=total, description=description)
 
     def __enter__(self) -> Self:
         if self._bar is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe
 from tests.support.cli_runner import KlammCommand
+from tests.support.cli_terminal import on_terminal
 from tests.support.waiting import wait_until
 
 SEGMENT_BYTES = 1024 * 1024
@@ -126,6 +128,8 @@ def test_damage_of_a_follower_and_of_a_leader_is_found_and_repaired(cluster: Bro
     assert describe(admin, "orders").partitions[0].leader_epoch > 0
     wait_until(lambda: len(describe(admin, "orders").partitions[0].isr) == 3, cluster.logs)
     assert read_all(cluster, "orders") == [value(number) for number in range(COUNT)]
+    shown = on_terminal(klamm, "log", "scrub", "orders:0")
+    assert re.search(r"\d of 3 replicas read, 0 damaged, [\d.]+ \w+/s", shown)
     again = klamm.ok("log", "scrub", "orders:0", "--json").document
     assert [one["damages"] for one in again] == [[], [], []], "what was repaired before is not told again"
     status = klamm.ok("log", "scrub", "--status", "orders", "--json").document

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pathlib
+import pty
 import signal
 from collections.abc import Iterator
 
@@ -13,6 +16,7 @@ from klamm.admin import PartitionDescription
 from klamm.model import EARLIEST_TIMESTAMP
 from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe
 from tests.support.cli_runner import KlammCommand
+from tests.support.cli_terminal import read_terminal, start
 from tests.support.waiting import patience, wait_until
 
 RECORDS = [b"record %d" % number for number in range(300)]
@@ -164,7 +168,7 @@ def throttles(klamm: KlammCommand, name: str) -> set[str]:
 
 
 def test_a_throttled_reassignment_is_slow_and_does_not_delay_others(
-    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand, tmp_path: pathlib.Path
 ) -> None:
     make_slow(cluster, admin, "throttled")
     make_topic(cluster, admin, "free", (1,))
@@ -177,9 +181,20 @@ def test_a_throttled_reassignment_is_slow_and_does_not_delay_others(
     assert (row["state"], row["replicas"]) == ("moving", [2])
     assert row["copied"] < 50
     assert len(throttles(klamm, "throttled")) == 4
-    klamm.ok("reassign", "execute", "-", "--throttle", 10**9, stdin=plan)
-    wait(cluster, admin, "throttled", {2})
-    wait_until(lambda: not admin.list_partition_reassignments(), cluster.logs)
+    (tmp_path / "plan.json").write_text(plan)
+    leader, follower = pty.openpty()
+    with start(klamm, "reassign", "verify", str(tmp_path / "plan.json"), "--wait", stderr=follower) as verifying:
+        os.close(follower)
+        assert "0 of 1 partition moved, " in read_terminal(leader, b"B/s")
+        klamm.ok("reassign", "execute", "-", "--throttle", 10**9, stdin=plan)
+        wait(cluster, admin, "throttled", {2})
+        read_terminal(leader, b"\0")
+        assert verifying.wait(patience()) == 0
+        assert verifying.stdout is not None
+        shown = verifying.stdout.read().decode()
+    os.close(leader)
+    assert shown.splitlines()[1].split() == ["throttled", "0", "complete", "2", "100"]
+    assert admin.list_partition_reassignments() == {}
     (row,) = klamm.ok("reassign", "verify", "-", "--json", stdin=plan).document
     assert (row["state"], row["copied"]) == ("complete", 100)
     assert throttles(klamm, "throttled") == set()
@@ -259,8 +274,9 @@ def test_a_reassignment_ends_while_a_replica_that_stays_is_dead(
     cluster.kill(2)
     wait_until(lambda: describe(admin, "half-dead").partitions[0].isr == (1,), cluster.logs)
     plan = plan_of("half-dead", 2, 3)
-    klamm.ok("reassign", "execute", "-", stdin=plan)
-    wait_until(lambda: not admin.list_partition_reassignments(), cluster.logs)
+    moved = klamm.ok("reassign", "execute", "-", "--wait", stdin=plan)
+    assert moved.document["partitions"][0]["replicas"] == [1, 2]
+    assert admin.list_partition_reassignments() == {}
     (partition,) = describe(admin, "half-dead").partitions
     assert (partition.replicas, partition.isr, partition.leader) == ((2, 3), (3,), 3)
     (row,) = klamm.ok("reassign", "verify", "-", "--json", stdin=plan).document

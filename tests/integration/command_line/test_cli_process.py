@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
-import sys
-import time
 
 import pytest
 
 from tests.support.cli_runner import KlammCommand
+from tests.support.cli_terminal import on_terminal, read_terminal, start
 from tests.support.klamm_process import running_cluster
 from tests.support.waiting import patience
 
@@ -29,47 +26,6 @@ def klamm(tmp_path_factory):
         command.ok("topics", "create", "numbers", "--partitions", 1)
         command.ok("produce", "numbers", stdin="\n".join(map(str, range(20_000))))
         yield command
-
-
-@contextlib.contextmanager
-def start(klamm, *arguments, **options):
-    """Starts the command, and kills it at the end if it still runs."""
-    environment = {**os.environ, "KLAMM_BOOTSTRAP": klamm.bootstrap, "COLUMNS": "80"}
-    command = [sys.executable, "-m", "klamm", *arguments]
-    with subprocess.Popen(
-        command, env=environment, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def read_terminal(descriptor, until):
-    """Reads a terminal, colours included, until the text has `until` or the writer has closed its end."""
-    seen = b""
-    deadline = time.monotonic() + patience()
-    while until not in seen:
-        assert select.select([descriptor], [], [], deadline - time.monotonic())[0], f"{until!r} not in {seen!r}"
-        try:
-            chunk = os.read(descriptor, 65_536)
-        except OSError:  # Linux reports a closed other end as this error
-            chunk = b""
-        if not chunk:
-            break
-        seen += chunk
-    return seen.decode()
-
-
-def on_terminal(klamm, *arguments, **options):
-    """Runs a command whose output is a terminal of 80 columns. Returns the output without colours."""
-    leader, follower = pty.openpty()
-    with start(klamm, *arguments, **{"stdout": follower, "stderr": follower, **options}) as process:
-        os.close(follower)
-        text = read_terminal(leader, b"\0")
-        assert process.wait(patience()) == 0, text
-    os.close(leader)
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
 def test_consume_ends_silently_when_its_output_pipe_is_closed(klamm):
@@ -246,6 +202,14 @@ def test_consume_to_a_file_shows_progress_on_a_terminal(klamm, tmp_path):
     os.close(leader)
     assert re.search(r"consuming [\d,]+ records, [\d,]+/s .*%", text)
     assert (tmp_path / "out").stat().st_size == 60_000
+
+
+def test_a_message_on_a_narrow_terminal_keeps_addresses_whole(klamm):
+    address = "127.0.0.1:1"
+    shown = on_terminal(klamm, "topics", "list", "-b", ",".join([address] * 5), columns=60, status=3)
+    assert max(map(len, shown.splitlines())) <= 60
+    assert shown.count(address) == 5
+    assert "`klamm up`" in shown
 
 
 def test_tables_fit_a_terminal_of_80_columns_with_names_in_one_piece(klamm):

@@ -1,0 +1,38 @@
+"""Waits until partitions have moved to other brokers, and shows how far they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from klamm.model import TopicPartition
+from klamm_cli.commands.waiting import Report
+from klamm_cli.status.copies import Amount, Copying, bytes_left, current_replicas
+from klamm_cli.text.amounts import counted
+
+if TYPE_CHECKING:
+    from klamm import Admin
+    from klamm.admin import PartitionDescription
+
+Moving = Mapping[TopicPartition, "PartitionDescription"]
+"""The partitions that are being moved."""
+_LOOK_EVERY_S: Final = 1.0
+
+
+def wait_for_moves(admin: Admin, count_left: Callable[[], int], find_moving: Callable[[], Moving]) -> None:
+    """Waits until no partition is left to be moved. On a terminal, the progress is that of the partitions that are
+    being moved."""
+    copying = Copying()
+
+    def amount() -> Amount:
+        moving = find_moving()
+        log_dirs = admin.describe_log_dirs(topics={tp.topic for tp in moving}) if moving else {}
+        return copying.amount(bytes_left(moving.items(), current_replicas(log_dirs)))
+
+    most = 0
+    with Report() as report:
+        while left := count_left():
+            most = max(most, left)
+            report.show(f"{most - left} of {counted(most, 'partition')} moved", amount)
+            time.sleep(_LOOK_EVERY_S)
