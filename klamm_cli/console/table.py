@@ -1,7 +1,7 @@
 """Formats tables as plain text for terminals, files and pipes. A table of thousands of rows takes milliseconds.
 
 If the terminal is too narrow, the widest columns are folded. No text is cut or left out. An address is never folded, so
-that it can be copied.
+that it can be copied. Nor is a number, because its parts would be read as numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, Final
 from klamm.printable import printable
 
 _GAP: Final = "  "
+_NARROW_GAP: Final = " "
+"""The gap between columns if they do not fit otherwise."""
 _NARROWEST_COLUMN: Final = 4
 _ADDRESS: Final = re.compile(r"[\w.\-\[\]:]+:\d{1,5}")
 
@@ -37,8 +39,13 @@ def table_lines(
     numeric = [bool(rows) and all(isinstance(row[index], _NUMERIC) for row in rows) for index in shown]
     cells = [[_cell(row[index]) for row in rows] for index in shown]
     widths = [max(map(_columns_of, (header, *of_column))) for header, of_column in zip(headers, cells, strict=True)]
-    least = [_least_width(header, of_column) for header, of_column in zip(headers, cells, strict=True)]
-    fitted = widths if width is None else _fit(widths, least, width - len(_GAP) * (len(widths) - 1))
+    least = [
+        _least_width(header, of_column, is_number)
+        for header, of_column, is_number in zip(headers, cells, numeric, strict=True)
+    ]
+    gap_count = len(widths) - 1
+    gap = _GAP if width is None or sum(least) + len(_GAP) * gap_count <= width else _NARROW_GAP
+    fitted = widths if width is None else _fit(widths, least, width - len(gap) * gap_count)
     table = [[header, *of_column] for header, of_column in zip(headers, cells, strict=True)]
     heights = [1] * (len(rows) + 1)
     if fitted != widths:
@@ -47,7 +54,7 @@ def table_lines(
     if color_of is not None:
         for of_column, index in zip(padded, shown, strict=True):
             _color(of_column, [color_of(columns[index], row[index]) for row in rows], heights)
-    return [_GAP.join(line).rstrip() for line in zip(*padded, strict=True)]
+    return [gap.join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
 def _color(cells: list[str], colors: Sequence[str], heights: Sequence[int]) -> None:
@@ -86,14 +93,15 @@ def _columns_of_character(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _least_width(header: str, cells: Sequence[str]) -> int:
-    """Returns the width below which the words of the header or an address would be broken."""
-    return max([_NARROWEST_COLUMN, *map(len, header.split()), *map(_columns_of, filter(_ADDRESS.fullmatch, cells))])
+def _least_width(header: str, cells: Sequence[str], is_number: bool) -> int:
+    """Returns the width below which a word of the header, a number or an address would be broken."""
+    whole = cells if is_number else filter(_ADDRESS.fullmatch, cells)
+    return max([_NARROWEST_COLUMN, *map(len, header.split()), *map(_columns_of, whole)])
 
 
 def _fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Returns widths that fit into `room`, by making the widest columns narrower, down to their `least` width. The
-    first column, a name, shrinks only while it takes over half of `room`."""
+    first column, a name, shrinks only while it takes over half of `room`, or if no other column can."""
     fitted = list(widths)
     while (excess := sum(fitted) - room) > 0:
         foldable = [
@@ -101,6 +109,8 @@ def _fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
             for index, each in enumerate(fitted)
             if each > least[index] and (index or each > room // 2 or len(fitted) == 1)
         ]
+        if not foldable and fitted and fitted[0] > least[0]:
+            foldable = [0]
         if not foldable:
             break
         widest = max(foldable, key=lambda index: fitted[index])
@@ -125,7 +135,7 @@ def _fold(table: Sequence[Sequence[str]], widths: Sequence[int]) -> tuple[list[l
 
 
 def _fold_cell(text: str, width: int) -> list[str]:
-    """Folds the text between words. A word longer than `width` is broken anywhere."""
+    """Folds the text between words. A word longer than `width` is broken after "/" or ",", or else anywhere."""
     parts: list[str] = []
     while _columns_of(text) > width:
         end = used = 0
@@ -135,7 +145,8 @@ def _fold_cell(text: str, width: int) -> list[str]:
                 break
             end += 1
         space = text.rfind(" ", 1, end + 1)
-        end = space if space > 0 else max(end, 1)
+        mark = max(text.rfind(each, 1, end) for each in "/,")
+        end = space if space > 0 else (mark + 1 or max(end, 1))
         parts.append(text[:end].rstrip())
         text = text[end:].lstrip()
     return [*parts, text]

@@ -38,6 +38,18 @@ def test_a_name_stays_in_one_piece_while_it_leaves_half_of_the_width():
     assert max(map(len, lines)) <= 40
 
 
+def test_a_narrow_terminal_folds_paths_between_names_and_no_numbers():
+    rows = [("orders", 20469012, "/data/broker-1/orders-0")]
+    assert table_lines(COLUMNS, rows, width=30) == [
+        "NAME    SIZE BYTES  NOTE",
+        "orders    20469012  /data/",
+        "                    broker-1/",
+        "                    orders-0",
+    ]
+    assert table_lines(COLUMNS, rows, width=20)[2:4] == ["orde  20469012  /dat", "rs              a/"]
+    assert table_lines(COLUMNS, rows, width=18)[2:4] == ["orde 20469012 /dat", "rs            a/"]
+
+
 def test_characters_of_two_columns_and_of_none_are_counted():
     lines = table_lines(("name", "note"), [("日本", "x"), ("e\u0301", "x"), ("ab", "x")])
     assert lines == ["NAME  NOTE", "日本  x", "e\u0301     x", "ab    x"]
@@ -48,7 +60,9 @@ def test_control_characters_in_a_name_are_escaped():
 
 
 @given(
-    rows=st.lists(st.tuples(st.text(max_size=30), st.integers() | st.none(), st.text(max_size=60)), max_size=5),
+    rows=st.lists(
+        st.tuples(st.text(max_size=30), st.integers(-99_999, 999_999) | st.none(), st.text(max_size=60)), max_size=5
+    ),
     width=st.integers(24, 100),
 )
 def test_folded_tables_keep_all_text_and_fit_the_width(rows, width):
