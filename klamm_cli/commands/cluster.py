@@ -30,7 +30,7 @@ from klamm_cli.console.output import (
     print_rows,
     print_state,
 )
-from klamm_cli.dry_run.servers import check_added_voter, check_registered, check_removed_voter
+from klamm_cli.dry_run.servers import check_added_voter, check_removed_voter, find_registered
 from klamm_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -227,11 +227,14 @@ def unregister(
     A broker that still runs registers again."""
     with connected(bootstrap, timeout) as admin:
         if validate_only:
-            check_registered(admin.describe_cluster(), broker_id)
+            broker = find_registered(admin.describe_cluster(), broker_id)
+            lines = [f"would unregister broker {broker_id}"]
+            if not broker.fenced:
+                lines.append("the broker still runs, so it would register again")
         else:
             admin.unregister_broker(broker_id)
-    line = f"{tense(validate_only, 'unregistered', 'unregister')} broker {broker_id}"
-    print_change({"unregistered": broker_id}, line, as_json=as_json, validate_only=validate_only)
+            lines = [f"unregistered broker {broker_id}"]
+    print_change({"unregistered": broker_id}, *lines, as_json=as_json, validate_only=validate_only)
 
 
 ControllerId = Annotated[

@@ -29,6 +29,7 @@ from klamm_cli.console.output import (
 from klamm_cli.dry_run.groups import deletion_errors, offset_deletion_errors, removal_errors, reset_errors
 from klamm_cli.status.group_positions import read_positions
 from klamm_cli.status.unread_records import LogBounds, unread
+from klamm_cli.text.amounts import counted
 from klamm_cli.text.positions import POSITION_HELP, offsets_at, parse_position
 
 _STATES: Final = {
@@ -284,10 +285,13 @@ def remove_members(
         fail("name members with --instance, or all with --all", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
         if validate_only:
-            raise_first(list(removal_errors(admin.describe_groups([group])[group], instance or ())))
+            described = admin.describe_groups([group])[group]
+            raise_first(list(removal_errors(described, instance or ())))
+            everyone = f"all members ({len(described.members)})"
         else:
             admin.remove_group_members(group, None if everybody else instance, reason=reason)
-    whom = "all members" if everybody else ", ".join(instance or ())
+            everyone = "all members"
+    whom = everyone if everybody else ", ".join(instance or ())
     document = {"group": group, "removed": "all" if everybody else instance}
     line = f"{tense(validate_only, 'removed', 'remove')} {whom}"
     print_change(document, line, as_json=as_json, validate_only=validate_only)
@@ -312,9 +316,11 @@ def delete(
                 if group not in there:
                     print_message(f"there is no group {group}")
             groups = [group for group in groups if group in there]
+        lines = [f"deleted {', '.join(groups)}"] if groups else []
         if validate_only:
             raise_first(list(deletion_errors(admin.describe_groups(groups).values())))
+            offsets = {group: counted(len(admin.list_group_offsets(group)), "partition") for group in groups}
+            lines = [f"would delete group {group}: offsets of {count}" for group, count in offsets.items()]
         elif groups:
             admin.delete_groups(groups)
-    lines = [f"{tense(validate_only, 'deleted', 'delete')} {', '.join(groups)}"] if groups else []
     print_change({"deleted": groups}, *lines, as_json=as_json, validate_only=validate_only)

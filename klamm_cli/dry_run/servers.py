@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from klamm.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from klamm.admin import ClusterDescription, QuorumDescription
+    from klamm.admin import ClusterDescription, QuorumDescription, ServerDescription
 
 
-def check_registered(cluster: ClusterDescription, broker_id: int) -> None:
-    """Raises the error of a request to unregister a broker that is not registered."""
-    if all(each.node_id != broker_id for each in cluster.brokers):
+def find_registered(cluster: ClusterDescription, broker_id: int) -> ServerDescription:
+    """Returns the broker. Raises the error of a request to unregister a broker that is not registered."""
+    found = next((each for each in cluster.brokers if each.node_id == broker_id), None)
+    if found is None:
         raise ErrorCode.BROKER_ID_NOT_REGISTERED.exception(f"broker {broker_id} is not registered")
+    return found
 
 
 def check_added_voter(quorum: QuorumDescription, controller_id: int) -> None:

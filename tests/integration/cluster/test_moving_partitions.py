@@ -302,6 +302,9 @@ def test_a_stopped_broker_hands_over_its_partitions_and_leads_again_after_an_ele
     cluster.brokers[1].start()
     wait(cluster, admin, "led", {1, 2, 3})
     assert describe(admin, "led").partitions[0].leader != 1
+    (row,) = klamm.ok("topics", "elect-leaders", "led", "--json", "--dry-run").document
+    assert (row["partition"], row["result"]) == (0, "would be elected")
+    assert describe(admin, "led").partitions[0].leader != 1
     (row,) = klamm.ok("topics", "elect-leaders", "led", "--json").document
     assert (row["partition"], row["result"]) == (0, "elected")
     assert [each.leader for each in describe(admin, "led").partitions] == [1, 2, 3]
@@ -328,6 +331,13 @@ def test_an_unclean_election_happens_only_on_request_and_is_counted_and_logged(
     header = klamm.ok("topics", "describe", "unclean").out.splitlines()[0]
     assert header.split()[3:9] == ["REPLICAS", "ISR", "ELR", "LAST", "KNOWN", "ELR"]
     before = cluster.controller_metric("klamm_unclean_leader_elections_total")
+    dry, real = (klamm("topics", "elect-leaders", "unclean", "--json", *each) for each in (["--dry-run"], []))
+    assert dry.status == real.status == 1
+    assert dry.document == real.document
+    assert "PREFERRED_LEADER_NOT_AVAILABLE" in dry.document[0]["result"]
+    (row,) = klamm.ok("topics", "elect-leaders", "unclean", "--unclean", "--json", "--dry-run").document
+    assert row["result"] == "would be elected"
+    assert describe(admin, "unclean").partitions[0].leader == -1
     (row,) = klamm.ok("topics", "elect-leaders", "unclean", "--unclean", "--json").document
     assert row["result"] == "elected"
     (row,) = klamm.ok("topics", "describe", "unclean", "--json").document
@@ -355,6 +365,8 @@ def test_a_decommissioned_broker_has_no_replicas_and_can_be_unregistered(
     assert document == {"broker": 3, "partitions_left": 0, "validate_only": False}
     wait(cluster, admin, "leaves", {1, 2})
     assert read(cluster, "leaves", len(RECORDS)) == sorted(RECORDS)
+    running = klamm.ok("cluster", "unregister", 3, "--dry-run").out
+    assert running == "would unregister broker 3\nthe broker still runs, so it would register again\n"
     cluster.brokers[3].end(signal.SIGTERM)
     assert klamm.ok("cluster", "unregister", 3, "--dry-run").out == "would unregister broker 3\n"
     document = {"unregistered": 3, "validate_only": False}

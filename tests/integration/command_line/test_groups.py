@@ -111,7 +111,9 @@ def test_a_dry_run_deletes_no_offsets_and_no_group(klamm, topic):
     assert klamm.ok(*offsets).out == f"would delete the offsets of {topic}-1\n"
     document = klamm.ok(*offsets, "--json").document
     assert document == {"group": topic, "deleted": [f"{topic}-1"], "validate_only": True}
-    assert klamm.ok("groups", "delete", topic, "--dry-run").out == f"would delete {topic}\n"
+    assert (
+        klamm.ok("groups", "delete", topic, "--dry-run").out == f"would delete group {topic}: offsets of 3 partitions\n"
+    )
     assert klamm.ok("groups", "describe", topic, "--json").document == before
 
 
@@ -128,7 +130,7 @@ def test_a_dry_run_refuses_to_change_a_group_with_members(klamm, topic):
             for options in (["--dry-run"], []):
                 assert code in klamm.refused(FAILED, "groups", *words, *options)
         assert klamm.ok("groups", "remove-members", topic, "--instance", "a", "--dry-run").out == "would remove a\n"
-        assert klamm.ok("groups", "remove-members", topic, "--all", "--dry-run").out == "would remove all members\n"
+        assert klamm.ok("groups", "remove-members", topic, "--all", "--dry-run").out == "would remove all members (1)\n"
         (member,) = klamm.ok("groups", "describe", topic, "--members", "--json").document
     assert member["instance"] == "a"
 
