@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from klamm import Admin, NewTopic, Producer, TopicPartition
@@ -13,7 +15,8 @@ from klamm.errors import (
     UnknownTopicOrPartitionError,
 )
 from tests.support.cli_runner import KlammCommand
-from tests.support.klamm_process import running_cluster
+from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.waiting import patience
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +120,36 @@ def test_a_transaction_that_its_coordinator_knows_is_not_hanging(klamm, producer
     for options in (["--dry-run"], []):
         assert "no hanging" in klamm.refused(1, "transactions", "abort", *hanging, *options)
     producer.commit_transaction()
+
+
+def test_a_hanging_transaction_is_aborted_but_not_by_a_dry_run(tmp_path):
+    """The coordinator loses its log, and forgets the transaction."""
+    cluster = KlammProcess(tmp_path)
+    cluster.start()
+    klamm = KlammCommand(cluster.bootstrap)
+    producer = Producer(bootstrap_servers=cluster.bootstrap, transactional_id="forgotten")
+    try:
+        klamm.ok("topics", "create", "lost", "--partitions", 1)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("lost", b"x").result(patience())
+        cluster.stop()
+        for directory in cluster.data_dir.glob("**/__transaction_state-*"):
+            shutil.rmtree(directory)
+        cluster.start()
+        find = ("transactions", "find-hanging", "--json", "--max-transaction-timeout-ms", 0)
+        abort = ("transactions", "abort", "--hanging-in", "lost:0", "--start-offset", 0, *find[3:])
+        assert klamm.ok(*abort, "--dry-run").out == "would abort the transaction in lost-0 that begins at 0\n"
+        assert [(row["topic"], row["start_offset"]) for row in klamm.ok(*find).document] == [("lost", 0)]
+        expected = {"aborted": None, "partition": "lost-0", "start_offset": 0, "validate_only": False}
+        assert klamm.ok(*abort, "--json").document == expected
+        assert klamm.ok(*find).document == []
+        refused = [klamm.refused(1, *abort, *options) for options in (["--dry-run"], [])]
+        assert refused == ["klamm: lost-0 has no hanging transaction that begins at 0"] * 2
+    finally:
+        if cluster.started:
+            cluster.stop()
+        producer.close(0)
 
 
 def test_unknown_transactional_ids_and_partitions_are_refused(admin, klamm):
