@@ -170,7 +170,7 @@ def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
 BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER", show_default=False)]
 
 
-@app.command("decommission", epilog=examples("klamm cluster decommission 3", "klamm cluster decommission 3 --no-wait"))
+@app.command("decommission", epilog=examples("klamm cluster decommission 3 --dry-run", "klamm cluster decommission 3"))
 def decommission(
     broker_id: BrokerId,
     wait: Annotated[bool, typer.Option(help="Wait until the broker has no replicas.")] = True,

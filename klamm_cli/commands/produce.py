@@ -141,8 +141,8 @@ def produce(
                     bar.show(sent_bytes, f"{record_count(number)}, {number / (time.monotonic() - began_s):,.0f}/s")
     if as_json or validate_only:
         document = {"topic": topic, "records": tally.delivered}
-        line_of_all = f"would produce {record_count(tally.delivered)} to {topic}"
-        print_change(document, line_of_all, as_json=as_json, validate_only=validate_only)
+        summary = f"would produce {record_count(tally.delivered)} to {topic}"
+        print_change(document, summary, as_json=as_json, validate_only=validate_only)
     else:
         print_message(f"{record_count(tally.delivered)} acknowledged by {topic}")
     if tally.failure is not None:

@@ -94,7 +94,12 @@ def generate(
     print_json(plan_document(plan))
 
 
-@app.command("execute", epilog=examples("klamm reassign execute plan.json --throttle 10000000"))
+@app.command(
+    "execute",
+    epilog=examples(
+        "klamm reassign execute plan.json --dry-run", "klamm reassign execute plan.json --throttle 10000000"
+    ),
+)
 def execute(
     file: PlanFile,
     throttle: Annotated[

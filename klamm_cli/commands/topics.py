@@ -301,7 +301,7 @@ def add_partitions(
 
 @app.command(
     "delete",
-    epilog=examples("klamm topics delete orders", "klamm topics delete orders orders-clean --if-exists"),
+    epilog=examples("klamm topics delete orders --dry-run", "klamm topics delete orders orders-clean --if-exists"),
 )
 def delete(
     names: Names,

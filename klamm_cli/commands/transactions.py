@@ -173,14 +173,15 @@ def abort(
 
 
 def _abort(admin: Admin, transactional_id: str, *, fence: bool, validate_only: bool) -> list[str]:
-    """Aborts the open transaction of an id, and returns the partitions that the transaction may have written to."""
+    """Aborts the open transaction of an id. With `validate_only`, only checks that there is one. Returns the partitions
+    that the transaction may have written to."""
     described = admin.describe_transactions([transactional_id])[transactional_id]
-    if not fence:
-        check_open(described)
-    if not validate_only and fence:
+    if fence and not validate_only:
         admin.fence_producers([transactional_id])
     elif not validate_only:
         admin.abort_transaction(transactional_id)
+    elif not fence:
+        check_open(described)
     return [str(tp) for tp in described.partitions]
 
 
