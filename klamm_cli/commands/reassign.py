@@ -28,11 +28,12 @@ from klamm_cli.console.output import (
     print_sentences,
 )
 from klamm_cli.dry_run.reassignments import cancellation_errors, reassignment_errors
+from klamm_cli.status.copies import Replicas, current_replicas
 from klamm_cli.text.amounts import counted
 from klamm_cli.text.reassignment_plan import plan_document, read_plan
 
 if TYPE_CHECKING:
-    from klamm.admin import Admin, LogDirDescription, PartitionDescription
+    from klamm.admin import Admin, PartitionDescription
 
 app = new_app("Move partitions to other brokers; change replication factors.")
 
@@ -150,7 +151,7 @@ def execute(
     else:
         if throttle is not None:
             print_message(f"at most {throttle} bytes per second: klamm reassign verify removes that when all are moved")
-        print_message(f"{len(plan)} partitions are being moved: klamm reassign verify shows how far they are")
+        print_message(f"began to move {counted(len(plan), 'partition')}: klamm reassign verify shows the progress")
         print_json(back)
     if wait and not validate_only:
         with connected(bootstrap, timeout) as admin:
@@ -181,9 +182,9 @@ def verify(
             _wait(admin, plan)
             partitions = _partitions(admin, plan)
         ongoing = admin.list_partition_reassignments()
-        log_dirs = admin.describe_log_dirs() if ongoing else {}
+        replicas = current_replicas(admin.describe_log_dirs() if ongoing else {})
         rows = [
-            (*tp, _state(partitions[tp], wanted), partitions[tp].target_replicas, _copied(tp, partitions[tp], log_dirs))
+            (*tp, _state(partitions[tp], wanted), partitions[tp].target_replicas, _copied(tp, partitions[tp], replicas))
             for tp, wanted in sorted(plan.items())
         ]
         if not ongoing and not preserve_throttles:
@@ -268,26 +269,18 @@ def _state(partition: PartitionDescription, wanted: tuple[int, ...]) -> str:
     return _MOVING if partition.adding_replicas or partition.removing_replicas else _COMPLETE
 
 
-def _copied(
-    tp: TopicPartition, partition: PartitionDescription, log_dirs: dict[int, tuple[LogDirDescription, ...]]
-) -> int | None:
-    """Returns the progress of the replica that has copied least, in percent. Returns None if `log_dirs` lacks the
+def _copied(tp: TopicPartition, partition: PartitionDescription, replicas: Replicas) -> int | None:
+    """Returns the progress of the replica that has copied least, in percent. Returns None if `replicas` lacks the
     leader's replica."""
     if not partition.adding_replicas:
         return 100
-    replicas = {
-        broker: replica
-        for broker, described in log_dirs.items()
-        for log_dir in described
-        for replica in log_dir.replicas
-        if replica.tp == tp and not replica.is_future
-    }
-    leader = replicas.get(partition.leader)
+    leader = replicas.get((partition.leader, tp))
     if leader is None:
         return None
     start, total = leader.log_start_offset, leader.log_end_offset - leader.log_start_offset
-    ends = [replicas[each].log_end_offset if each in replicas else 0 for each in partition.adding_replicas]
-    return 100 * max(0, min(min(ends) - start, total)) // total if total else 100
+    added = (replicas.get((each, tp)) for each in partition.adding_replicas)
+    least = min(0 if each is None else each.log_end_offset for each in added)
+    return 100 * max(0, min(least - start, total)) // total if total else 100
 
 
 def _unthrottle(admin: Admin, topics: Iterable[str]) -> None:

@@ -6,8 +6,8 @@ import re
 import shutil
 from typing import Final, TextIO
 
-_WORD: Final = re.compile(r"`[^`]*`\S*|\S+")
-"""A word that stays in one piece. A command in backquotes is one, so that it can be copied."""
+_WORD: Final = re.compile(r"( *)(`[^`]*`\S*|\S+)")
+"""A word that stays in one piece, after the gap before it. A command in backquotes is one, so that it can be copied."""
 
 
 def folded(line: str, stream: TextIO) -> str:
@@ -23,20 +23,19 @@ def fold(line: str, width: int) -> str:
         return line
     indent = line[: len(line) - len(line.lstrip(" "))]
     parts: list[str] = []
-    current = indent
-    for word in _WORD.findall(line):
-        for piece, gap in _pieces(word, width - len(indent)):
-            joined = current + (gap if current != indent else "") + piece
-            if len(joined) > width and current != indent:
+    current = ""
+    for gap, word in _WORD.findall(line):
+        for piece in _pieces(word, width - len(indent)):
+            joined = current + gap + piece
+            if len(joined) > width and current:
                 parts.append(current)
                 joined = indent + piece
-            current = joined
+            current, gap = joined, ""
     return "\n".join([*parts, current])
 
 
-def _pieces(word: str, width: int) -> list[tuple[str, str]]:
-    """Returns the word, or its parts between commas if it is too long, each with the gap before it."""
+def _pieces(word: str, width: int) -> list[str]:
+    """Returns the word, or its parts between commas if it is too long."""
     if len(word) <= width or word.startswith("`"):
-        return [(word, " ")]
-    first, *others = re.split(r"(?<=,)", word)
-    return [(first, " "), *((each, "") for each in others if each)]
+        return [word]
+    return [piece for piece in re.split(r"(?<=,)", word) if piece]
