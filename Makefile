@@ -141,10 +141,11 @@ $(VENV)/.docs: $(VENV)/.ready docs/requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r docs/requirements.lock
 	@touch $@
 
-reference: setup  ## Writes the pages of docs/reference and the types of settings again, which are made from the code.
+reference: setup  ## Writes the pages of docs/reference again, types of settings and docstrings, which are made from the code.
 	$(BIN)/klamm configs docs > docs/reference/settings.md
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.setting_types
+	$(BIN)/python -m tools.facade_docstrings
 
 docs: $(VENV)/.docs  ## Builds the documentation site into build/site; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --clean

@@ -1,9 +1,4 @@
-"""Gives the reference the docstrings that synchronous clients take over from the asynchronous ones, and shows the
-parameters that a docstring explains as a table.
-
-`klamm.threads.facade.documented_by` copies them when a program runs. The reference reads the sources and runs nothing,
-so this extension of griffe (mkdocs.yml) does the same with what it read.
-"""
+"""Shows the parameters that a docstring explains as a table."""
 
 from __future__ import annotations
 
@@ -15,16 +10,11 @@ import griffe
 from tools.docs_parameters import with_parameter_tables
 
 
-class FacadeDocstrings(griffe.Extension):  # type: ignore[misc]  # griffe is there for `make docs` alone
-    """Fills in the docstrings of classes that are decorated by `documented_by`."""
+class ParameterTables(griffe.Extension):  # type: ignore[misc]  # griffe is there for `make docs` alone
+    """Turns the explained parameters of each function into a table."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Called when a package has been read as a whole."""
-        for owner in _classes(pkg):
-            for decorator in owner.decorators:
-                if decorator.callable_path.endswith(".documented_by"):
-                    source = pkg.modules_collection[_source_path(owner, decorator)]
-                    _copy(source, owner)
         for owner in _classes(pkg):
             for function in owner.functions.values():
                 if not function.is_alias and function.docstring is not None:
@@ -40,17 +30,3 @@ def _classes(module: griffe.Module) -> Iterator[griffe.Class]:
     for each in module.modules.values():
         if not each.is_alias:
             yield from _classes(each)
-
-
-def _source_path(owner: griffe.Class, decorator: griffe.Decorator) -> str:
-    """The full name of the class that the decorator is given."""
-    name = str(decorator.value).partition("(")[2].rstrip(")")
-    assert owner.parent is not None
-    return owner.parent.resolve(name)
-
-
-def _copy(source: Any, target: griffe.Class) -> None:
-    known = source.all_members
-    for name, method in target.functions.items():
-        if method.docstring is None and not name.startswith("_") and name in known:
-            method.docstring = known[name].docstring

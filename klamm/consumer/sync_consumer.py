@@ -25,7 +25,6 @@ from klamm.errors import ClosedError, ConcurrentAccessError
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from klamm.threads.caller_thread import CallerThread
-from klamm.threads.facade import documented_by
 from klamm.threads.loop_thread import LoopThread
 from klamm.type_variables import KeyT, ValueT
 
@@ -37,7 +36,6 @@ T = TypeVar("T")
 _LONGEST_WAIT_S = 1e6
 
 
-@documented_by(AsyncConsumer)
 class Consumer(Generic[KeyT, ValueT]):
     """Reads records of topics. Each method does the same as that of AsyncConsumer, but waits for the result.
 
@@ -72,23 +70,43 @@ class Consumer(Generic[KeyT, ValueT]):
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
+        """Subscribes to topics by name, or to all topics whose whole name matches `pattern`. The members of the group
+        share the partitions.
+
+        Replaces the previous subscription with the next poll. With group.protocol=consumer, the coordinator matches a
+        pattern that is given as text, in RE2's syntax. The consumer itself matches a compiled pattern. Raises
+        ConfigError without a group.id and for illegal names or patterns, and IllegalStateError after `assign`."""
         self._call(lambda: self._async.subscribe(topics, pattern=pattern, listener=listener))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Consumes exactly these partitions, without group management. Partitions that were assigned before keep their
+        position.
+
+        Raises IllegalStateError after `subscribe`."""
         self._call(lambda: self._async.assign(partitions))
 
     def unsubscribe(self) -> None:
+        """Ends the subscription or the assignment. After `subscribe`, the consumer also leaves the group."""
         self._run(self._async.unsubscribe)
 
     def subscription(self) -> frozenset[str]:
+        """Returns the subscribed topics. With a pattern, these are the topics that match it."""
         return self._call(self._async.subscription)
 
     def assignment(self) -> frozenset[TopicPartition]:
+        """Returns the partitions that are consumed now."""
         return self._call(self._async.assignment)
 
     # --- records
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records[KeyT, ValueT]:
+        """Returns available records. If there are none, waits up to `timeout_ms` for the first records. Returns at most
+        `max_records` records, by default `max.poll.records`.
+
+        Within a poll, the consumer takes part in rebalances, starts automatic commits, and calls the rebalance listener
+        and on.position.reset. Raises NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError (with
+        auto.offset.reset=none), RecordDeserializationError, CorruptRecordError and BatchTooLargeError. Also raises the
+        exceptions of the listener and of on.position.reset, and the group's error if it refused this member."""
         core = self._core
         limit = limit_of(core.config, max_records)
         with self._access():
@@ -133,6 +151,10 @@ class Consumer(Generic[KeyT, ValueT]):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         timeout_ms: int | None = None,
     ) -> None:
+        """Commits `offsets`, or by default the positions of all assigned partitions, and waits for the result.
+
+        Raises CommitFailedError if the group has given the partitions to other members. Raises RebalanceInProgressError
+        during a rebalance (poll first), and IllegalStateError without a group.id."""
         self._run(self._async.commit, offsets, timeout_ms)
         self._run_callbacks()
 
@@ -141,72 +163,106 @@ class Consumer(Generic[KeyT, ValueT]):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
+        """Commits like `commit`, but returns immediately and does not retry. Calls `callback(offsets, error or None)`
+        afterwards."""
         self._call(lambda: self._async.commit_async(offsets, callback))
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Returns the committed offset of the group for each of `partitions`, or None where nothing is committed."""
         return self._run(self._async.committed, partitions, timeout_ms)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
+        """Returns this consumer's identity in its group, for `Producer.send_offsets_to_transaction`.
+
+        Raises ConfigError without group.id."""
         return self._call(self._async.group_metadata)
 
     # --- positions
 
     def position(self, tp: TopicPartition, timeout_ms: int | None = None) -> int:
+        """Returns the offset of the next record. Waits until the offset is known. Raises TimeoutError, and the errors
+        of `poll`."""
         return self._run(self._async.position, tp, timeout_ms)
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Moves the position: the next record of `tp` is the one at `offset`, or the first record after it.
+
+        If `offset` has a leader epoch, the consumer checks that the record before it is still in the log. If it is not,
+        the consumer continues as after a log truncation (KIP-320)."""
         self._call(lambda: self._async.seek(tp, offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Moves the positions to the first available records, by default of all assigned partitions."""
         self._call(lambda: self._async.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Moves the positions to the end of the log, by default of all assigned partitions."""
         self._call(lambda: self._async.seek_to_end(*partitions))
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Moves the positions to the first records at or after `timestamp_ms`, or to the end of the log if there are
+        none. The default is all assigned partitions."""
         self._call(lambda: self._async.seek_to_timestamp(timestamp_ms, *partitions))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Returns the first offset at or after each time, or None if there is none. Partitions need not be assigned."""
         return self._run(self._async.offsets_for_times, timestamps, timeout_ms)
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
+        """Returns the first offset of each partition. Partitions need not be assigned."""
         return self._run(self._async.beginning_offsets, partitions, timeout_ms)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
+        """Returns the end offset of each partition: one past the last offset that this isolation.level may read.
+        Partitions need not be assigned."""
         return self._run(self._async.end_offsets, partitions, timeout_ms)
 
     def pause(self, *partitions: TopicPartition) -> None:
+        """Pauses partitions: polls return none of their records until `resume`. A partition that is revoked loses its
+        pause."""
         self._call(lambda: self._async.pause(*partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Ends the pause of partitions. They continue where they were paused."""
         self._call(lambda: self._async.resume(*partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
+        """Returns the partitions that are paused now."""
         return self._call(self._async.paused)
 
     def lag(self, tp: TopicPartition) -> int | None:
+        """Returns the number of records between the position and the end of the log, as of the last fetch. Returns None
+        if it is not known yet."""
         return self._call(lambda: self._async.lag(tp))
 
     # --- the rest
 
     def partitions_for(self, topic: str) -> frozenset[int] | None:
+        """Returns the topic's partition numbers, or None if the topic does not exist."""
         return self._run(self._async.partitions_for, topic)
 
     def wakeup(self) -> None:
+        """Makes the waiting call raise WakeupError. If no call waits, the next call that would wait raises it. Any
+        thread may call this."""
         self._async.wakeup()
 
     def metrics(self) -> dict[str, float]:
+        """Returns the consumer's metrics under Kafka's names, for example `records-consumed-total`."""
         return self._call(self._async.metrics)
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS, *, leave: bool | None = None) -> None:
+        """Closes the consumer. First commits if commits are automatic, calls the rebalance listener, and leaves the
+        group.
+
+        `leave`: whether a static member leaves the group too. By default only dynamic members leave."""
         self._run(self._async.close, timeout_ms, leave=leave)
         self._run_callbacks()
 

@@ -211,8 +211,8 @@ class Producer(Generic[KeyT, ValueT]):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Begins a transaction for `with producer.transaction(): ...`. Commits it at the end, or aborts it after an
-        exception.
+        """Begins a transaction for `with producer.transaction(): ...`. Commits it at the end, or aborts it after
+        an exception.
 
         The exception of the block, or of the commit, is raised after the abort. A commit that timed out is not aborted:
         call `commit_transaction` again."""
