@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 from klamm.config import DEFAULT_PORT
 from tests.support.klamm_process import KlammProcess
@@ -27,6 +28,25 @@ def blocks(page: str, language: str) -> list[str]:
     return found
 
 
+_CODE = r"(?:(?! *```).*\n)*"
+_SHOWN = re.compile(
+    rf"^( *)```(?:python)?\n({_CODE})\1```\n(?:(?! *```|#).*\n)*\1```text\n({_CODE})\1```$", re.MULTILINE
+)
+"""A block of code, sentences without a heading, and a block of text."""
+
+
+def shown(page: str) -> list[tuple[str, str]]:
+    """Returns each code block of a page after which the section shows a text, and this text: what the code prints."""
+    found = _SHOWN.findall((ROOT / page).read_text())
+    assert found, f"{page} shows no output"
+    return [(textwrap.dedent(code), textwrap.dedent(output)) for _, code, output in found]
+
+
+def masked(output: str) -> list[str]:
+    """Returns the lines of an output whose figures differ from run to run: without the figures and widths, sorted."""
+    return sorted(re.sub(r" +", " ", re.sub(r"\d+(\.\d+)?", "0", line)) for line in output.splitlines())
+
+
 def steps(page: str) -> list[tuple[str, str]]:
     """Returns a page's programs, each with the name to save it by, and its commands, each with an empty name."""
     found = []
@@ -40,7 +60,9 @@ def steps(page: str) -> list[tuple[str, str]]:
     return found
 
 
-def run(cluster: KlammProcess, command: list[str], directory: pathlib.Path, text: str = "") -> str:
+def run(
+    cluster: KlammProcess, command: list[str], directory: pathlib.Path, text: str = "", *, errors: int = subprocess.PIPE
+) -> str:
     """Runs the command in the directory, so that it writes nothing into the project. Returns its output."""
     environment = {
         **os.environ,
@@ -52,11 +74,12 @@ def run(cluster: KlammProcess, command: list[str], directory: pathlib.Path, text
         input=text,
         env=environment,
         cwd=directory,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         check=False,
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}"
     return ended.stdout
 
 
@@ -69,6 +92,11 @@ def on_its_port(cluster: KlammProcess, program: str) -> str:
 def run_shell(cluster: KlammProcess, directory: pathlib.Path, script: str) -> str:
     """Runs the script. Each command ends the shell if it fails, and the shell prints each command."""
     return run(cluster, ["bash", "-e", "-u", "-x", "-o", "pipefail"], directory, script)
+
+
+def on_terminal(cluster: KlammProcess, directory: pathlib.Path, script: str) -> str:
+    """Runs the script. Returns what a terminal would show: the texts of both streams."""
+    return run(cluster, ["bash", "-e", "-u", "-o", "pipefail"], directory, script, errors=subprocess.STDOUT)
 
 
 def run_python(cluster: KlammProcess, directory: pathlib.Path, program: str) -> str:

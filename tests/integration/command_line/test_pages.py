@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
-from tests.support.pages import ROOT, blocks, on_its_port, run, run_python, run_shell
+from tests.support.pages import ROOT, blocks, masked, on_its_port, on_terminal, run, run_python, run_shell, shown
 from tests.support.ports import free_port
 from tests.support.waiting import patience
 
@@ -38,19 +38,42 @@ def test_the_shell_commands_of_the_readme_work(cluster, tmp_path):
     assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in targets)
 
 
-def test_the_script_of_the_command_line_guide_works(cluster, tmp_path):
-    (script,) = blocks(f"{GUIDES}/use-the-command-line.md", "")
-    output = run_shell(cluster, tmp_path, script)
-    assert "alice\t3 apples" in output
+def test_the_first_commands_of_the_site_print_what_it_shows(cluster, tmp_path):
+    ((commands, output),) = shown("docs/index.md")
+    assert on_terminal(cluster, tmp_path, commands) == output
+
+
+@pytest.mark.parametrize("page", [f"{GUIDES}/start-on-a-laptop.md", f"{TUTORIAL}/1-start-a-cluster.md"])
+def test_klamm_up_prints_the_line_that_the_pages_show(page, tmp_path):
+    ((commands, line),) = shown(page)
+    *_, command = commands.splitlines()
+    up = [*command.split(), "--port", "0", "--kafka-port", "0"]
+    assert up[:2] == ["klamm", "up"]
+    with subprocess.Popen(
+        [sys.executable, "-m", *up], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        printed = process.stdout.readline()
+        process.terminate()
+        assert process.wait(patience()) == 0
+    assert masked(printed) == masked(line)
+
+
+def test_the_scripts_of_the_command_line_guide_work(cluster, tmp_path):
+    page = f"{GUIDES}/use-the-command-line.md"
+    for commands, output in shown(page):
+        assert masked(on_terminal(cluster, tmp_path, commands)) == masked(output)
+    *first, rest = blocks(page, "")
+    assert first == [commands for commands, _ in shown(page)]
+    output = run_shell(cluster, tmp_path, rest)
     assert re.search(r"^orders +0 +1 +1 +1 +0 +\d", output, re.MULTILINE)
     assert re.search(r"^retention\.ms +604800000 +DYNAMIC_TOPIC", output, re.MULTILINE)
     assert output.endswith("deleted billing\ndeleted orders\n")
 
 
 def test_the_commands_and_the_program_of_the_guide_to_topics_work(cluster, tmp_path):
-    commands = blocks(f"{GUIDES}/manage-topics.md", "")[0]
-    output = run_shell(cluster, tmp_path, commands)
-    assert output.endswith("deleted orders\n")
+    ((commands, output),) = shown(f"{GUIDES}/manage-topics.md")
+    assert on_terminal(cluster, tmp_path, commands) == output
     (program,) = blocks(f"{GUIDES}/manage-topics.md", "python")
     run_python(cluster, tmp_path, program)
     assert "orders" not in run(cluster, ["klamm", "topics", "list"], tmp_path)
@@ -61,9 +84,18 @@ def test_the_commands_and_the_program_of_the_guide_to_positions_work(cluster, tm
     run(cluster, ["klamm", "consume", "orders", "--group", "billing", "--from", "beginning", "--exit"], tmp_path)
     reading, resetting = blocks(f"{GUIDES}/choose-where-to-read.md", "")
     assert run_shell(cluster, tmp_path, reading) == "one\ntwo\n" * 3
-    assert "orders" in run_shell(cluster, tmp_path, resetting)
-    (program,) = blocks(f"{GUIDES}/choose-where-to-read.md", "python")
-    assert re.findall(r"b'\w+'", run_python(cluster, tmp_path, program)) == ["b'one'", "b'two'"]
+    (program, read), (commands, reset) = shown(f"{GUIDES}/choose-where-to-read.md")
+    assert commands == resetting
+    assert on_terminal(cluster, tmp_path, commands) == reset
+    assert masked(run_python(cluster, tmp_path, program)) == masked(read)
+
+
+def test_the_guide_to_lags_shows_a_group_that_is_behind(cluster, tmp_path):
+    run(cluster, ["klamm", "produce", "orders"], tmp_path, "1\n2\n")
+    run(cluster, ["klamm", "consume", "orders", "--group", "billing", "--from", "beginning", "--exit"], tmp_path)
+    run(cluster, ["klamm", "produce", "orders"], tmp_path, "3\n4\n5\n")
+    ((command, output),) = shown(f"{GUIDES}/group-lags.md")
+    assert on_terminal(cluster, tmp_path, command) == output
 
 
 def test_the_python_programs_of_the_readme_work(cluster, tmp_path):
@@ -78,12 +110,12 @@ def test_the_python_programs_of_the_readme_work(cluster, tmp_path):
 def test_the_programs_of_the_python_client_guide_work(cluster, tmp_path):
     page = f"{GUIDES}/use-the-python-client.md"
     synchronous, asynchronous, of_confluent, transactional, typed = blocks(page, "python")
-    (shown,) = blocks(page, "text")
-    assert run_python(cluster, tmp_path, synchronous) == shown
+    (_, printed), (command, shouted) = shown(page)
+    assert run_python(cluster, tmp_path, synchronous) == printed
     run_python(cluster, tmp_path, transactional)
-    assert consume(cluster, tmp_path, "shouts", "--isolation-level", "read_committed") == "/HOME\n"
+    assert on_terminal(cluster, tmp_path, command) == shouted
     assert run_python(cluster, tmp_path, typed) == "/docs\n"
-    written, read = shown.splitlines(keepends=True)
+    written, read = printed.splitlines(keepends=True)
     assert run_python(cluster, tmp_path, asynchronous) == written.replace(" 0\n", " 1\n") + read
     assert run_kafka_client(cluster, tmp_path, of_confluent) == written.replace(" 0\n", " 2\n") + read
 
@@ -134,9 +166,12 @@ def test_the_spark_programs_of_the_pages_work(cluster, tmp_path):
     output = run(cluster, [sys.executable, "-"], tmp_path, program.replace("/tmp/", f"{tmp_path}/"))
     counts = [int(count) for count in re.findall(r"^\| *\S.*\| *(\d+)\|$", output, re.MULTILINE)]
     assert sum(counts) == 4 + (4 + 1000), "the second run adds only the new clicks to the table"
-    assert "None {'minOffsetsBehindLatest': '0', " in output, "the listener prints how far a query is behind"
+    (command, pages), (_, behind) = shown(f"{GUIDES}/read-and-write-with-spark.md")
+    assert behind in output, "the listener prints how far a query is behind"
     assert keys(consume(cluster, tmp_path, "visits", "--key")) == ["/blog", "/docs", "/docs", "no page"]
-    assert keys(consume(cluster, tmp_path, "page-views", "--key")) == ["/blog", "/docs", "/docs"]
+    assert masked(on_terminal(cluster, tmp_path, command)) == masked(pages)
+    (_, shown_table) = shown(f"{TUTORIAL}/5-make-a-table-with-spark.md")[0]
+    assert set(masked(shown_table)) <= set(masked(output))
 
 
 def keys(output: str) -> list[str]:
