@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from klamm.version import __version__
-from tools import docs_cookbook, docs_plots, docs_tabs
+from tools import docs_cookbook, docs_plots, docs_tables, docs_tabs
 
 SECTIONS: Final = ("Tutorial", "How to", "Cookbook", "Reference", "Explanation", "Decisions")
 """The titles that MkDocs gives the folders, in the order of the menu."""
@@ -154,6 +154,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     page.meta.setdefault("search", {"boost": search_boost(page.file.src_uri)})
     markdown = docs_tabs.with_tabs(docs_plots.with_plots(markdown))
     return without_links_out(_to_cookbook(markdown), page.file.src_uri)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Changes a page's HTML after the index of the search was made of it."""
+    return docs_tables.with_breaks(output)
 
 
 def _to_cookbook(markdown: str) -> str:

@@ -18,7 +18,7 @@ from klamm_broker.kafka.requests import SPOKEN
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "kafka-protocol.md"
 BEGIN: Final = "<!-- versions: begin -->"
 END: Final = "<!-- versions: end -->"
-HEAD: Final = ("| API | key | Klamm | Kafka | what differs |", "| --- | --- | --- | --- | --- |")
+HEAD: Final = ("| API | key | Klamm | Kafka | what differs |", "| --- | ---: | --- | --- | --- |")
 NOTHING: Final = "-"
 _REQUEST: Final = re.compile(r"common/message/\w+Request\.json")
 _COMMENT: Final = re.compile(r"//.*")
