@@ -174,12 +174,13 @@ def refuse_at_end() -> None:
 
 
 def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Logs an error of the loop, except one harmless message.
+    """Logs an error of the loop, except two harmless messages of gRPC, which has one queue for all event loops.
 
     gRPC wakes all event loops of a process when one of them has work. The loops that find no wake-up to read get
-    EAGAIN, which would be logged each time."""
+    EAGAIN. The loop that reads the wake-up may also find the end of a cancelled call whose own loop is closed."""
     exception = context.get("exception")
-    if isinstance(exception, BlockingIOError) and "PollerCompletionQueue" in str(context.get("handle")):
+    is_harmless = isinstance(exception, BlockingIOError) or str(exception) == "Event loop is closed"
+    if is_harmless and "PollerCompletionQueue" in str(context.get("handle")):
         return
     loop.default_exception_handler(context)
 

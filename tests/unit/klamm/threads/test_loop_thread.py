@@ -77,6 +77,16 @@ class PollerCompletionQueue:
         raise ValueError("a real one")
 
 
+class LatePollerCompletionQueue(PollerCompletionQueue):
+    """A queue with the end of a call whose event loop was closed before."""
+
+    def __init__(self, closed: asyncio.AbstractEventLoop) -> None:
+        self._closed = closed
+
+    def _handle_events(self) -> None:
+        self._closed.call_soon_threadsafe(int)
+
+
 def _reported_by(callback: Any) -> list[dict[str, Any]]:
     reported: list[dict[str, Any]] = []
 
@@ -97,6 +107,11 @@ def test_only_grpcs_wake_up_errors_are_not_logged() -> None:
     def raise_elsewhere() -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
+    closed = asyncio.new_event_loop()
+    closed.close()
+
+    assert _reported_by(LatePollerCompletionQueue(closed)._handle_events) == []
+    assert len(_reported_by(lambda: closed.call_soon_threadsafe(int))) == 1
     assert _reported_by(PollerCompletionQueue()._handle_events) == []
     assert len(_reported_by(PollerCompletionQueue()._fail_otherwise)) == 1
     assert len(_reported_by(raise_elsewhere)) == 1
