@@ -129,11 +129,14 @@ class ProducerEngine:
         """True while a transaction is neither committed nor aborted."""
         return self._transaction is not None and self._transaction.is_open
 
-    def no_room(self, size_bytes: int) -> BufferExhaustedError:
-        """Returns the error for a record for which `place` found no memory within `max.block.ms`."""
+    def no_room(self, size_bytes: int, *, waits: bool = True) -> BufferExhaustedError:
+        """Returns the error for a record for which `place` found no memory. `waits` says whether the caller has waited
+        for `max.block.ms`."""
+        waited = f" within max.block.ms={self.config.max_block_ms}" if waits else ""
+        advice = "" if waits else ". A callback or destructor on the producer's own thread does not wait"
         return BufferExhaustedError(
-            f"no room for {size_bytes} bytes within max.block.ms={self.config.max_block_ms}:"
-            f" {self.accumulator.available_bytes} of buffer.memory={self.config.buffer_memory} bytes are free"
+            f"no room for {size_bytes} bytes{waited}: {self.accumulator.available_bytes} of"
+            f" buffer.memory={self.config.buffer_memory} bytes are free{advice}"
         )
 
     async def topic(self, name: str, partition: int = 0, *, timeout_ms: int) -> TopicQueues:

@@ -277,8 +277,9 @@ class Producer(Generic[KeyT, ValueT]):
             try:
                 while (placed := place()) is None:
                     remaining_ms = deadline_ms - monotonic_ms()
-                    if remaining_ms <= 0 or self._loop.is_current():
-                        raise self._engine.no_room(size_bytes)
+                    waits = not self._loop.is_current()
+                    if remaining_ms <= 0 or not waits:
+                        raise self._engine.no_room(size_bytes, waits=waits)
                     waiters.add(waiter)
                     self._room.wait(remaining_ms / 1000)
                 return placed

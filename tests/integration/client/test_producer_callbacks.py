@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.errors import ErrorCode, IllegalStateError
+from klamm.errors import BufferExhaustedError, ErrorCode, IllegalStateError
 from klamm.producer import AsyncProducer, Producer, ProducerInterceptor, ProducerRecord, RecordMetadata
 from tests.support.scripted_broker import Answer, ScriptedCluster
 from tests.support.scripted_producer import numbered, producing
@@ -51,6 +51,25 @@ def test_a_callback_may_send_but_not_block() -> None:
 
         assert len(errors) == 3
         assert cluster.values("t") == [b"first", b"second"]
+
+
+def test_a_callback_that_finds_no_memory_gets_an_error_without_waiting() -> None:
+    errors: list[BufferExhaustedError] = []
+    with producing(buffer_memory=100_000, max_block_ms=1_000_000_000) as (producer, _):
+
+        def on_delivery(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            try:
+                while True:
+                    producer.send("t", bytes(1_000))
+            except BufferExhaustedError as exhausted:
+                errors.append(exhausted)
+
+        producer.send("t", b"first", on_delivery=on_delivery).result(patience())
+        producer.flush(patience())
+
+    (error,) = errors
+    assert "max.block.ms" not in str(error)
+    assert str(error).endswith("bytes are free. A callback or destructor on the producer's own thread does not wait")
 
 
 class Recorder(ProducerInterceptor):
