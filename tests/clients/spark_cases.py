@@ -92,6 +92,13 @@ def columns(door: Door) -> Any:
     return [list(row) for row in found.orderBy("offset").collect()]
 
 
+@case("columns", "a time in nanoseconds, which Spark's timestamps cannot hold", FAILS)
+def too_late(door: Door) -> Any:
+    topic = door.topic(**{"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)})
+    door.produce(topic, "v", timestamp=1_700_000_000_000_000_000)
+    return outcome(lambda: door.frame(subscribe=topic).selectExpr("cast(timestamp as double) time").collect())
+
+
 @case(
     "`.schema(...)`",
     "only two columns",
