@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import gc
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from klamm import Admin, AsyncConsumer, AsyncProducer, NewTopic, Producer, TopicPartition
+from klamm import Admin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, Producer, TopicPartition
 from klamm.errors import ClosedError, IllegalStateError
 from tests.support.klamm_process import running_cluster
 from tests.support.waiting import patience
@@ -171,3 +172,52 @@ def test_a_client_refuses_another_event_loop(cluster: str, topic: str, is_closed
         asyncio.run(use())
     else:
         asyncio.run(make_and_use())
+
+
+async def poll_briefly(consumer: AsyncConsumer) -> None:
+    assert not await consumer.poll(1)
+
+
+async def cancel_the_next_record(consumer: AsyncConsumer) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await anext(consumer)
+
+
+@pytest.mark.parametrize("wait", [poll_briefly, cancel_the_next_record])
+def test_short_waits_of_an_idle_consumer_leave_nothing_behind(
+    cluster: str, topic: str, wait: Callable[[AsyncConsumer], Awaitable[None]]
+) -> None:
+    rounds = 500
+
+    async def run() -> None:
+        async with consumer_of(cluster, topic) as consumer:
+            assert await next_values(consumer) == [b"first"]
+            for _ in range(rounds):
+                await wait(consumer)
+            before = object_count()
+            for _ in range(rounds):
+                await wait(consumer)
+            assert object_count() < before + rounds / 2
+
+    asyncio.run(run())
+
+
+def test_short_waits_of_an_idle_consumer_of_threads_leave_nothing_behind(cluster: str, topic: str) -> None:
+    rounds = 500
+    with Consumer(bootstrap_servers=cluster, group_id=topic, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        while not consumer.poll(1_000):
+            pass
+        for _ in range(rounds):
+            assert not consumer.poll(1)
+        before = object_count()
+        for _ in range(rounds):
+            assert not consumer.poll(1)
+        assert object_count() < before + rounds / 2
+
+
+def object_count() -> int:
+    """Returns the number of objects that are in use."""
+    gc.collect()
+    return len(gc.get_objects())
