@@ -146,7 +146,7 @@ class Admin:
 
     def decommission_broker(self, broker_id: int, *, validate_only: bool = False, timeout_ms: int | None = None) -> int:
         """Begins to move all replicas from a broker to other live brokers. Returns the number of partitions that still
-        have to move.
+        have to move. With `validate_only`, begins no move.
 
         Call the method again until it returns 0, because topics may have been created meanwhile. Raises
         InvalidReplicationFactorError if there are too few other brokers."""
