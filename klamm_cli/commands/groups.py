@@ -87,7 +87,8 @@ def describe(
 ) -> None:
     """Show a group's offsets, lag and owners by partition.
 
-    LAG is how many records the group has still to read. LOST is how many records were deleted (by retention, for
+    All partitions of the topics are shown in which the group has members or offsets. One without a committed offset
+    begins where the members' auto.offset.reset says. LAG is how many records the group has still to read. LOST is how many records were deleted (by retention, for
     example) before the group read them. Kafka's kafka-consumer-groups shows the sum of both as LAG."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_groups([group])[group]
@@ -95,11 +96,14 @@ def describe(
             _print_members(description, as_json)
             return
         owners = {tp: member.client_id for member in description.members for tp in member.assignment}
-        found = read_positions(admin, [group], _led(admin), also=owners)
+        led = _led(admin)
+        topics = {tp.topic for tp in (*owners, *admin.list_group_offsets(group))}
+        shown = {tp for tp in led if tp.topic in topics}
+        found = read_positions(admin, [group], led, also=shown)
     committed = found.committed.get(group, {})
     rows = [
         _lag_row(tp, committed.get(tp), found.bounds.get(tp), owners.get(tp))
-        for tp in sorted(owners.keys() | committed.keys())
+        for tp in sorted(owners.keys() | committed.keys() | shown)
     ]
     columns = ("topic", "partition", "committed", "end_offset", "lag", "lost", "owner")
     if as_json:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
 from klamm_cli.console.assignments import parse_assignments
 from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
@@ -35,6 +35,7 @@ app = new_app("Create, list, describe, extend and delete topics; elect leaders."
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Skip topics that do not exist.")]
 _FROM_CLUSTER = -1
+_GROUPS_SHOWN = 3
 _TopicExistsError = EXCEPTIONS[ErrorCode.TOPIC_ALREADY_EXISTS]
 _UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -272,13 +273,19 @@ def _foresee(
     }
 
 
-@app.command("add-partitions", epilog=examples("klamm topics add-partitions orders 12"))
+@app.command(
+    "add-partitions",
+    epilog=examples("klamm topics add-partitions orders 12", "klamm topics add-partitions orders 12 --force"),
+)
 def add_partitions(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
     total: Annotated[
         int, typer.Argument(metavar="TOTAL", help="The number of partitions after the change.", show_default=False)
     ],
     if_exists: IfExists = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Add them although groups have unread records with keys.")
+    ] = False,
     validate_only: DryRun = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -286,10 +293,15 @@ def add_partitions(
 ) -> None:
     """Add partitions to a topic.
 
-    After that, a key may go to another partition than before."""
+    After that, a key may go to another partition than before. The command refuses this while a group has unread
+    records with keys. With --force, that group may read later records of a key before the earlier ones."""
     with connected(bootstrap, timeout) as admin:
         try:
-            admin.create_partitions({name: total}, validate_only=validate_only)
+            admin.create_partitions({name: total}, validate_only=True)
+            if not force:
+                _refuse_unread_keys(admin, bootstrap, name)
+            if not validate_only:
+                admin.create_partitions({name: total})
         except _UnknownTopicError:
             if not if_exists:
                 raise
@@ -297,6 +309,23 @@ def add_partitions(
             return
     line = f"{name} {tense(validate_only, 'has', 'have')} {counted(total, 'partition')}"
     print_change({"topic": name, "partitions": total}, line, as_json=as_json, validate_only=validate_only)
+
+
+def _refuse_unread_keys(admin: Admin, bootstrap: str, topic: str) -> None:
+    from klamm_cli.status.unread_keys import groups_with_unread_keys
+
+    try:
+        counts = groups_with_unread_keys(admin, bootstrap, topic)
+    except KlammError as error:
+        fail(f"cannot see whether groups have unread records with keys in {topic}: {error}; --force skips this check")
+    if counts:
+        named = list(counts.items())[:_GROUPS_SHOWN]
+        groups = ", ".join(f"{group} ({counted(count, 'record')})" for group, count in named)
+        more = f" and {len(counts) - len(named)} more" if len(counts) > len(named) else ""
+        fail(
+            f"groups have unread records with keys in {topic}: {groups}{more}. A key may go to another partition, and"
+            " they would read its records out of order. Try again when they have read them, or use --force"
+        )
 
 
 @app.command(

@@ -130,3 +130,17 @@ def test_a_dry_run_refuses_deletions_if_the_cluster_deletes_no_topics(tmp_path):
         klamm.ok("topics", "create", "kept")
         refused = [klamm.refused(FAILED, "topics", "delete", "kept", *options) for options in (["--dry-run"], [])]
     assert refused == ["klamm: TOPIC_DELETION_DISABLED: kept: delete.topic.enable is false"] * 2
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_partitions_are_not_added_while_a_group_has_unread_keys(klamm, topic, dry_run):
+    klamm.ok("produce", topic, "--partition", 0, "--key-separator", ":", stdin="a:1\nb:2\n")
+    klamm.ok("consume", topic, "--group", topic, "--from", "beginning", "--exit")
+    klamm.ok("produce", topic, "--partition", 0, stdin="no key\n")
+    klamm.ok("topics", "add-partitions", topic, 4)
+    klamm.ok("produce", topic, "--partition", 0, "--key-separator", ":", stdin="a:3\n")
+    said = klamm.refused(FAILED, "topics", "add-partitions", topic, 5, *dry_run)
+    assert f"groups have unread records with keys in {topic}: {topic} (2 records)" in said
+    assert partitions(klamm, topic) == 4
+    klamm.ok("topics", "add-partitions", topic, 5, "--force", *dry_run)
+    assert partitions(klamm, topic) == (4 if dry_run else 5)

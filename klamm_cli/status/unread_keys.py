@@ -1,0 +1,87 @@
+"""Finds the groups that have still to read records with keys in a topic.
+
+If such a topic gets more partitions, a key may go to another partition. Its new records are then read beside its old
+ones, which the group has not read yet, and in any order.
+
+Keys are looked for in the newest records of each partition, and no further back: who writes records with keys usually
+does so always.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+from klamm.model import TopicPartition
+from klamm_cli.console.command_config import client_settings
+from klamm_cli.status.group_positions import Positions, read_positions
+from klamm_cli.status.unread_records import LogBounds, unread
+
+if TYPE_CHECKING:
+    from klamm import Admin, Consumer
+
+NEWEST_RECORDS: Final = 100
+"""How many of the newest records of each partition are read."""
+_READ_S: Final = 5.0
+"""How long they are read at most. A partition without an answer counts as one without keys."""
+
+
+def groups_with_unread_keys(admin: Admin, bootstrap: str, topic: str) -> dict[str, int]:
+    """Returns how many records each group has still to read in the partitions in which it has unread records with keys.
+    Groups without such records are left out. Raises KlammError."""
+    led = {TopicPartition(topic, one.partition) for one in admin.describe_topics([topic])[topic].partitions}
+    positions = read_positions(admin, admin.list_groups(), led)
+    behind = _behind(positions, led)
+    return unread_by_group(positions, _newest_keys(bootstrap, behind) if behind else {})
+
+
+def unread_by_group(positions: Positions, newest_keys: Mapping[TopicPartition, int]) -> dict[str, int]:
+    """Returns the unread records of each group in partitions whose newest record with a key the group has not read.
+    `newest_keys` has that record's offset. Pure."""
+    counts: dict[str, int] = {}
+    for group_id, committed in sorted(positions.committed.items()):
+        for tp, newest in newest_keys.items():
+            offset = committed.get(tp)
+            found = None if offset is None else unread(offset, positions.bounds[tp])
+            if found is not None and offset is not None and offset <= newest:
+                counts[group_id] = counts.get(group_id, 0) + found.lag
+    return counts
+
+
+def _behind(positions: Positions, led: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
+    """Returns the bounds of the partitions of the topic in which some group has unread records."""
+    behind: dict[TopicPartition, LogBounds] = {}
+    for committed in positions.committed.values():
+        for tp, offset in committed.items():
+            bounds = positions.bounds.get(tp)
+            found = None if bounds is None or tp not in led else unread(offset, bounds)
+            if bounds is not None and found is not None and found.lag:
+                behind[tp] = bounds
+    return behind
+
+
+def _newest_keys(bootstrap: str, wanted: Mapping[TopicPartition, LogBounds]) -> dict[TopicPartition, int]:
+    """Returns the offset of the newest record with a key in each partition that has one among its newest records."""
+    from klamm import Consumer
+    from klamm.consumer.config import ConsumerConfig
+
+    settings = {**client_settings(bootstrap, ConsumerConfig), "auto.offset.reset": "earliest"}
+    with Consumer(settings) as consumer:
+        consumer.assign(wanted)
+        for tp, bounds in wanted.items():
+            consumer.seek(tp, max(bounds.start, bounds.end - NEWEST_RECORDS))
+        return _read_keys(consumer, wanted)
+
+
+def _read_keys(
+    consumer: Consumer[bytes, bytes], wanted: Mapping[TopicPartition, LogBounds]
+) -> dict[TopicPartition, int]:
+    newest: dict[TopicPartition, int] = {}
+    remaining = set(wanted)
+    deadline_s = time.monotonic() + _READ_S
+    while remaining and (left_s := deadline_s - time.monotonic()) > 0:
+        for tp, records in consumer.poll(round(left_s * 1000)).items():
+            newest.update((tp, record.offset) for record in records if record.key is not None)
+        remaining = {tp for tp in remaining if consumer.position(tp) < wanted[tp].end}
+    return newest
