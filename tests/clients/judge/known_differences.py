@@ -518,6 +518,15 @@ KNOWN: Sequence[Difference] = (
     ),
     Difference(
         ApiKey.OFFSET_FETCH,
+        ("of an unknown partition",),
+        "*committed_offset",
+        "0",
+        "-1",
+        "A partition that was added after the group had begun is read from its beginning (decision 66). The"
+        " coordinator may not know it yet.",
+    ),
+    Difference(
+        ApiKey.OFFSET_FETCH,
         ("of all of an open transaction, stable",),
         "*error_code",
         "unstable_offset_commit",

@@ -8,6 +8,7 @@ every requested partition. `begin` answers without waiting if it can. Otherwise 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_broker.handlers.isolation import reads_committed
 from klamm_broker.handlers.parkers import ClientHost, parker_of, unknown_host
 from klamm_broker.handlers.topic_rights import refused_topics
+from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
 from klamm_broker.io import metrics
 from klamm_broker.io.record_file import RecordFile
 from klamm_broker.io.record_reader import Buffer, Copy, RecordReader
@@ -81,7 +83,7 @@ class FetchHandler:
     async def fetch(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Buffer]]:
         """Waits until `min_bytes` are available or `max_wait_ms` is over. Returns the located records and their
         bytes."""
-        return await self._read(query, await self._awaited(query, self._locate(query)), self._records.read)
+        return await self._read(query, await self._awaited(query, await self._located(query)), self._records.read)
 
     async def next(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Buffer]]:
         """Returns the next records of a stream, as soon as there are any. Raises QueueFullError if the client's
@@ -122,13 +124,13 @@ class FetchHandler:
             return found
         missing_bytes = min(query.min_bytes, query.max_bytes) - found.size_bytes
         has_waited = await self._wait(query, found, missing_bytes, query.max_wait_ms)
-        return self._locate(query) if has_waited else found
+        return await self._located(query) if has_waited else found
 
     async def _next(self, query: FetchQuery) -> LocatedFetch:
         """Waits for the first byte without a time limit, and then up to `max_wait_ms` for `min_bytes`."""
         may_wait_for_more = query.max_wait_ms > 0
         while True:
-            found = self._locate(query)
+            found = await self._located(query)
             missing_bytes = min(query.min_bytes, query.max_bytes) - found.size_bytes
             if found.is_urgent or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
                 return found
@@ -144,16 +146,30 @@ class FetchHandler:
                 )
 
     def _locate(self, query: FetchQuery) -> LocatedFetch:
-        max_bytes = min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
-        # Check each time, so that a client that lost its right gets an error at the end of a long poll.
-        refused: AbstractSet[str] = frozenset()
-        if CALLER.get() is not None:
-            refused = refused_topics(AclOperation.READ, {one.topic_partition.topic for one in query.cursors})
-        return self._reader.locate(query.cursors, max_bytes, query.terms, refused)
+        return self._reader.locate(query.cursors, self._room_bytes(query), query.terms, _refused(query))
+
+    async def _located(self, query: FetchQuery) -> LocatedFetch:
+        """Locates the records, those of many partitions in several turns of the event loop."""
+        cursors = query.cursors
+        if len(cursors) <= TURN_PARTITIONS_MAX:
+            return self._locate(query)
+        room_bytes, refused = self._room_bytes(query), _refused(query)
+        found = None
+        for start in range(0, len(cursors), TURN_PARTITIONS_MAX):
+            part = cursors[start : start + TURN_PARTITIONS_MAX]
+            found = self._reader.locate(part, room_bytes, query.terms, refused, found)
+            await asyncio.sleep(0)
+        assert found is not None
+        return found
+
+    def _room_bytes(self, query: FetchQuery) -> int:
+        return min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
 
     async def _wait(self, query: FetchQuery, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> bool:
         """Waits for `missing_bytes`. Returns False at once if the client's user has no place to wait."""
         awaited = found.awaited
+        # What another turn of the event loop changes is seen when the operation is first tried.
+        await end_long_turn(awaited)
         keys = [one.partition.topic_partition for one in awaited]
         parker = parker_of(query.client_host, keys)
         return await self._fetches.wait(
@@ -178,6 +194,14 @@ class FetchHandler:
                 found = self._locate(query)
         _count(found)
         return found, records
+
+
+def _refused(query: FetchQuery) -> AbstractSet[str]:
+    """Returns the topics that the caller may not read. The handler asks before each read, so that a client that lost
+    its right gets an error at the end of a long poll."""
+    if CALLER.get() is None:
+        return frozenset()
+    return refused_topics(AclOperation.READ, {one.topic_partition.topic for one in query.cursors})
 
 
 def _count(found: LocatedFetch) -> None:

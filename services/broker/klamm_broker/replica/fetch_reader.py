@@ -115,10 +115,12 @@ class FetchReader:
         max_bytes: int,
         terms: ReaderTerms,
         refused: AbstractSet[str] = frozenset(),
+        located: LocatedFetch | None = None,
     ) -> LocatedFetch:
         """Locates the records for each of `cursors`. They have at most `max_bytes`, unless the first batch is larger.
-        `refused` are the topics that the caller may not read."""
-        fetch = LocatedFetch(answers=[], slices=[], awaited=[], size_bytes=0, errors=[])
+        `refused` are the topics that the caller may not read. `located` is the result for earlier cursors of the same
+        fetch, and gets the new ones as well."""
+        fetch = located or LocatedFetch(answers=[], slices=[], awaited=[], size_bytes=0, errors=[])
         for cursor in cursors:
             try:
                 if refused and cursor.topic_partition.topic in refused:
