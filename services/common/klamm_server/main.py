@@ -31,7 +31,7 @@ from klamm_server.config.server_config import (
     load_layers,
     log_effective,
 )
-from klamm_server.metrics.process_metrics import measure_event_loop
+from klamm_server.metrics.process_metrics import measure_event_loop, name_server
 from klamm_server.net.listeners import Listener, SecurityProtocol
 from klamm_server.rpc.node_guard import NodeGuard
 from klamm_server.rpc.server import RpcServer
@@ -177,6 +177,7 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         servers_listener=config.servers_listener(),
         is_migrating=config.security_migration_enable,
     )
+    name_server(config.ROLE.value, config.node_id)
     metrics = _serve_metrics(config) if config.metrics_port else None
     measuring = watch(asyncio.create_task(measure_event_loop(), name="event-loop-lag")) if metrics else None
     watching = [watch(asyncio.create_task(tls.watch(), name="certificates"))]

@@ -214,6 +214,9 @@ class TestValues:
             'sum(klamm_broker_kafka_requests_total{api="PRODUCE"}) > bool 0': 1,
             'klamm_broker_request_seconds_count{listener="KAFKA", api="Produce", phase="total"} > bool 0': 1,
             "sum(klamm_metrics_truncated)": 0,
+            'sum(klamm_server_info{role="controller"})': 3,
+            'sum(klamm_server_info{role="broker"})': 1,
+            'sum(klamm_server_info{role="coordinator"})': 1,
         }
         for query, value in expected.items():
             found = watched.prometheus.until(lambda query=query: watched.prometheus.one(query), value)

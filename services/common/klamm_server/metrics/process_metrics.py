@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from klamm.version import __version__
 from klamm_server.metrics.instruments import gauge, gauges, histograms
 
 _QUEUE_BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
@@ -42,6 +43,18 @@ def watch_event_queue_length(queue: str, length: Callable[[], int]) -> None:
     anything.
     """
     _QUEUE_LENGTH.labels(queue).set_function(length)
+
+
+_SERVER_INFO = gauges(
+    "klamm_server_info",
+    "1 for the server of this process. process_start_time_seconds has the time of its start.",
+    ["version", "role", "node_id"],
+)
+
+
+def name_server(role: str, node_id: int) -> None:
+    """Reports the version, the role and the id of the server that this process runs."""
+    _SERVER_INFO.labels(__version__, role, str(node_id)).set(1)
 
 
 LOOP_CHECK_S: Final = 0.02

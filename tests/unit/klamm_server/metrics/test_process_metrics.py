@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from klamm.version import __version__
 from klamm_server.metrics import instruments, process_metrics
 from klamm_server.metrics.instruments import Readings, counter, counters, histogram
 from klamm_server.metrics.metrics_server import MetricsServer
@@ -18,6 +19,7 @@ from klamm_server.metrics.process_metrics import (
     LOOP_CHECK_S,
     event_queue_observer,
     measure_event_loop,
+    name_server,
     watch_disk,
     watch_event_queue_length,
 )
@@ -52,6 +54,17 @@ def test_queue_metrics_are_served_in_seconds() -> None:
     assert samples['klamm_event_queue_wait_seconds_bucket{le="0.1",queue="metrics-test"}'] == 1
     assert samples['klamm_event_queue_handle_seconds_sum{queue="metrics-test"}'] == 0.005
     assert samples["process_resident_memory_bytes"] > 0
+
+
+def test_the_server_of_the_process_has_a_name() -> None:
+    name_server("controller", 7)
+    server = MetricsServer("127.0.0.1", 0)
+    try:
+        samples = _scrape(server.port)
+    finally:
+        server.close()
+    assert samples[f'klamm_server_info{{node_id="7",role="controller",version="{__version__}"}}'] == 1
+    assert samples["process_start_time_seconds"] > 0
 
 
 def test_a_counter_counts_each_combination_of_labels_by_itself() -> None:
