@@ -87,9 +87,10 @@ def describe(
 ) -> None:
     """Show a group's offsets, lag and owners by partition.
 
-    All partitions of the topics are shown in which the group has members or offsets. One without a committed offset
-    begins where the members' auto.offset.reset says. LAG is how many records the group has still to read. LOST is how many records were deleted (by retention, for
-    example) before the group read them. Kafka's kafka-consumer-groups shows the sum of both as LAG."""
+    The command shows all partitions of the topics in which the group has members or offsets. In one without a
+    committed offset, a member begins where its auto.offset.reset says. LAG is how many records the group has still to
+    read. LOST is how many records were deleted (by retention, for example) before the group read them. Kafka's
+    kafka-consumer-groups shows the sum of both as LAG."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_groups([group])[group]
         if members:
