@@ -3,8 +3,8 @@
 If such a topic gets more partitions, a key may go to another partition. Its new records are then read beside its old
 ones, which the group has not read yet, and in any order.
 
-Keys are looked for in the newest records of each partition, and no further back: who writes records with keys usually
-does so always.
+The search reads the newest records of each partition, and no others. A producer that writes keys usually writes them
+with all its records.
 """
 
 from __future__ import annotations
