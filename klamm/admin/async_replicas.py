@@ -107,7 +107,7 @@ class ReplicaOperations:
         have to move. With `validate_only`, begins no move.
 
         Call the method again until it returns 0, because topics may have been created meanwhile. Raises
-        InvalidReplicationFactorError if there are too few other brokers."""
+        BrokerIdNotRegisteredError, or InvalidReplicationFactorError if there are too few other brokers."""
         cluster = decode.cluster_description(
             await self._calls.controller(
                 AdminStub.describe_cluster, controller_pb2.DescribeClusterRequest(), timeout_ms
@@ -124,6 +124,8 @@ class ReplicaOperations:
         }
         hosted = sum(broker_id in each.replicas for topic in topics for each in topic.partitions)
         others = [each for each in cluster.brokers if each.node_id != broker_id]
+        if not hosted and len(others) == len(cluster.brokers):
+            raise ErrorCode.BROKER_ID_NOT_REGISTERED.exception(f"broker {broker_id} is not registered")
         plan = plan_reassignment(
             target,
             {each.node_id: each.rack for each in others},

@@ -149,7 +149,7 @@ class Admin:
         have to move. With `validate_only`, begins no move.
 
         Call the method again until it returns 0, because topics may have been created meanwhile. Raises
-        InvalidReplicationFactorError if there are too few other brokers."""
+        BrokerIdNotRegisteredError, or InvalidReplicationFactorError if there are too few other brokers."""
         return self._run(self._async.decommission_broker, broker_id, validate_only=validate_only, timeout_ms=timeout_ms)
 
     def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: int | None = None) -> None:

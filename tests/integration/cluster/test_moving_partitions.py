@@ -374,6 +374,8 @@ def test_a_decommissioned_broker_has_no_replicas_and_can_be_unregistered(
     assert [broker.node_id for broker in admin.describe_cluster().brokers] == [1, 2]
     refused = [klamm.refused(1, "cluster", "unregister", 3, *options) for options in (["--dry-run"], [])]
     assert refused == ["klamm: BROKER_ID_NOT_REGISTERED: broker 3 is not registered"] * 2
+    refused = [klamm.refused(1, "cluster", "decommission", 3, *options) for options in (["--dry-run"], [])]
+    assert refused == ["klamm: BROKER_ID_NOT_REGISTERED: broker 3 is not registered"] * 2
     for name in ("narrow", "wide"):
         make_topic(cluster, admin, name, (1, 2))
     refused = [klamm.refused(1, "cluster", "decommission", 2, *options) for options in (["--dry-run"], [])]
