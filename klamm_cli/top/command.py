@@ -80,8 +80,9 @@ def top(
 
     Records are counted by offsets. Bytes in are the growth of the leaders' logs (compressed, as on disk), or the
     brokers' own count with --metrics. Bytes out are known only with --metrics. COMMITTED/S is the number of records
-    per second that all groups have committed. LAG/S is how fast a group's lag grows. The command watches at most 2,000
-    partitions and 50 groups, and a line shows how many it leaves out."""
+    per second that all groups have committed. LAG/S is how fast a group's lag grows. Both need three commits of the
+    group. With --once, LAG/S needs an --interval of 15 seconds. The command watches at most 2,000 partitions and 50
+    groups, and a line shows how many it leaves out."""
     from klamm_cli.top.metrics_text import parse_endpoint
     from klamm_cli.top.watcher import Scope, Watcher
 
@@ -118,16 +119,19 @@ def _watch(watcher: Watcher, interval_s: float, limit: int, bootstrap: str) -> N
     from rich.console import Console
     from rich.live import Live
 
-    from klamm_cli.top.rates import frame
+    from klamm_cli.top.group_history import GroupHistory
+    from klamm_cli.top.rates import frame, lag_of
 
     console = Console()
     before, shown, trouble = None, None, ""
+    history = GroupHistory()
     lags: dict[str, deque[int]] = {}
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             try:
                 after = watcher.sample()
-                shown = shown if before is None else frame(before, after, limit=limit)
+                history.add(after, {name: lag_of(group, after) for name, group in after.groups.items()})
+                shown = shown if before is None else frame(before, after, limit=limit, history=history)
                 before, trouble = after, ""
                 if shown is not None:
                     _note_lags(lags, shown)

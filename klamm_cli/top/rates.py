@@ -13,6 +13,7 @@ from typing import Any
 
 from klamm.model import TopicPartition
 from klamm_cli.status.unread_records import LogBounds, total_lag
+from klamm_cli.top.group_history import SILENT_S, GroupHistory
 from klamm_cli.top.sample import GroupPositions, Sample
 
 _MIB = 1024 * 1024
@@ -54,13 +55,16 @@ GROUP_COLUMNS = ("group", "state", "lag", "committed_s", "lag_s")
 ENDPOINT_COLUMNS = ("endpoint", "requests_s", "in_mib_s", "out_mib_s")
 
 
-def frame(before: Sample, after: Sample, *, limit: int) -> Frame:
-    """Returns the rates between two samples, with at most `limit` topics, brokers and groups."""
+def frame(before: Sample, after: Sample, *, limit: int, history: GroupHistory | None = None) -> Frame:
+    """Returns the rates between two samples, with at most `limit` topics, brokers and groups.
+
+    The rates of groups come from `history`. Without it, they are those between the two samples, and the lag has a rate
+    only if the samples are so far apart that the commits in between do not matter."""
     interval_s = max(after.at_s - before.at_s, 1e-9)
     records = {tp: _grown(before.ends.get(tp), end) / interval_s for tp, end in after.ends.items()}
     log_bytes = {tp: rate for tp in after.log_bytes if (rate := _bytes_s(before, after, tp, interval_s)) is not None}
     topics = _topics(before, after, records, log_bytes, interval_s)
-    groups = [_group(name, before, after, interval_s) for name in after.groups]
+    groups = [_group(name, before, after, interval_s, history) for name in after.groups]
     return Frame(
         topics=sorted(topics, key=lambda row: (-row["records_s"], row["topic"]))[:limit],
         brokers=sorted(_brokers(after, records, log_bytes), key=lambda row: row["broker"])[:limit],
@@ -162,20 +166,31 @@ def _brokers(
     ]
 
 
-def _group(name: str, before: Sample, after: Sample, interval_s: float) -> dict[str, Any]:
-    now, was = after.groups[name], before.groups.get(name)
-    lag = _lag(now, after)
-    committed = sum(_grown(was.committed.get(tp) if was else None, offset) for tp, offset in now.committed.items())
+def _group(name: str, before: Sample, after: Sample, interval_s: float, history: GroupHistory | None) -> dict[str, Any]:
+    committed_s, lag_s = _group_rates(name, before, after, interval_s) if history is None else _known(history, name)
     return {
         "group": name,
-        "state": now.state,
-        "lag": lag,
-        "committed_s": round(committed / interval_s, 1),
-        "lag_s": None if was is None else round((lag - _lag(was, before)) / interval_s, 1),
+        "state": after.groups[name].state,
+        "lag": lag_of(after.groups[name], after),
+        "committed_s": None if committed_s is None else round(committed_s, 1),
+        "lag_s": None if lag_s is None else round(lag_s, 1),
     }
 
 
-def _lag(group: GroupPositions, sample: Sample) -> int:
+def _known(history: GroupHistory, name: str) -> tuple[float | None, float | None]:
+    return history.rates(name) or (None, None)
+
+
+def _group_rates(name: str, before: Sample, after: Sample, interval_s: float) -> tuple[float | None, float | None]:
+    now, was = after.groups[name], before.groups.get(name)
+    committed = sum(_grown(was.committed.get(tp) if was else None, offset) for tp, offset in now.committed.items())
+    if was is None or interval_s < SILENT_S:
+        return committed / interval_s, None
+    return committed / interval_s, (lag_of(now, after) - lag_of(was, before)) / interval_s
+
+
+def lag_of(group: GroupPositions, sample: Sample) -> int:
+    """Returns the lag of a group in a sample."""
     bounds = {tp: LogBounds(sample.starts.get(tp, 0), end) for tp, end in sample.ends.items() if tp in group.committed}
     return total_lag(group.committed, bounds)
 

@@ -53,7 +53,9 @@ def test_the_rates_of_a_broker_are_those_of_the_partitions_that_it_leads():
 
 
 def test_a_group_has_its_lag_its_commit_rate_and_the_change_of_its_lag():
-    assert rates().groups == [{"group": "g", "state": "Stable", "lag": 6, "committed_s": 14.0, "lag_s": -2.0}]
+    group = {"group": "g", "state": "Stable", "lag": 6}
+    assert rates().groups == [{**group, "committed_s": 14.0, "lag_s": None}]
+    assert rates(after={"at_s": 120.0}).groups == [{**group, "committed_s": 1.4, "lag_s": -0.2}]
 
 
 def test_lag_leaves_out_records_that_were_deleted_unread():
