@@ -11,10 +11,11 @@ has none. The record goes when the group neither reads the topic nor has offsets
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klamm.model import TopicPartition
+from klamm.setting import INT_MAX
 from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import EARLIEST, GroupSettings
@@ -64,30 +65,35 @@ class Growth:
         """Returns the durable offsets of `partitions`, in order, or all of the group if it is None. Partitions without
         an offset are new if they are younger than the group. All of the group include the new ones."""
         stored = self._state.offsets.of_group(group_id)
+        known = self._known_counts(group_id)
         if partitions is None:
-            partitions = sorted({*stored, *self._younger(group_id)})
+            partitions = sorted({*stored, *self._younger(known)})
         return [
             _fetched(partition, value)
             if (value := stored.get(partition)) is not None
-            else FetchedOffset(partition=partition, is_new=self._is_younger(group_id, partition))
+            else FetchedOffset(
+                partition=partition, is_new=partition.partition >= known.get(partition.topic, INT_MAX + 1)
+            )
             for partition in partitions
         ]
 
-    def _is_younger(self, group_id: str, partition: TopicPartition) -> bool:
-        value = self._state.topics.newest_of_group(group_id).get(partition.topic) if self._is_on else None
-        if value is None:
-            return False
-        info = self._topics().get(partition.topic)
-        return partition.partition >= value.known_count(None if info is None else info.topic_id)
-
-    def _younger(self, group_id: str) -> Iterator[TopicPartition]:
+    def _known_counts(self, group_id: str) -> dict[str, int]:
+        """Returns how many partitions of each topic are older than the group."""
         if not self._is_on:
-            return
+            return {}
         topics = self._topics()
-        for name, value in self._state.topics.newest_of_group(group_id).items():
+        found = self._state.topics.newest_of_group(group_id).items()
+        return {
+            name: value.known_count(None if (info := topics.get(name)) is None else info.topic_id)
+            for name, value in found
+        }
+
+    def _younger(self, known: Mapping[str, int]) -> Iterator[TopicPartition]:
+        topics = self._topics()
+        for name, count in known.items():
             info = topics.get(name)
             if info is not None:
-                for number in range(value.known_count(info.topic_id), info.partition_count):
+                for number in range(count, info.partition_count):
                     yield TopicPartition(name, number)
 
     # Records
