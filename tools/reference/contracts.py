@@ -34,6 +34,10 @@ The calls that Klamm's own clients and servers make. Any gRPC client can use the
 reflection, so `grpcurl` lists them too. The error of a partition, group or topic is an
 [error code](../errors.md) in the body; a gRPC status is about the transport. Fields are added and never renumbered.
 All lists of a client's request together have at most 10,000 items; otherwise the status is INVALID_ARGUMENT.
+
+A client leaves out what it does not know, such as a leader epoch, a generation or a time-out. The comment of an
+`optional` field says what its absence means. `acks` of Produce is different: without it, the value is 0, and the broker
+reports no outcome.
 """
 
 

@@ -159,6 +159,7 @@ class BrokerServer:
             CallThrottle(self._quotas, self._clock, knows_callers=self._gate is not None),
             scrubber=self._storage.scrubber,
             controllers=self._controllers_active_first,
+            request_timeout_ms=config.request_timeout_ms,
         )
         self._kafka = KafkaDoor(
             config,

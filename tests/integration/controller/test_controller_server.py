@@ -26,6 +26,7 @@ from klamm.wire.v1.controller_pb2 import (
     NewTopic,
     RegisterBrokerRequest,
     RegisterCoordinatorRequest,
+    ReplicaAssignment,
     WatchMetadataRequest,
 )
 from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
@@ -128,6 +129,19 @@ def test_the_admin_api_end_to_end(tmp_path):
             assert cluster.controller_id == 1
             assert [(n.node_id, n.endpoint.port) for n in cluster.controllers] == [(1, running.port)]
             assert [(n.node_id, n.fenced) for n in cluster.brokers] == [(1, False)]
+
+    asyncio.run(run())
+
+
+def test_a_new_topic_without_numbers_gets_the_clusters_defaults(tmp_path):
+    async def run():
+        async with controller(tmp_path, num_partitions="3") as running:
+            await running.add_broker()
+            by_hand = NewTopic(name="b", assignments=[ReplicaAssignment(broker_ids=[1])])
+            response = await running.admin.create_topics(CreateTopicsRequest(topics=[NewTopic(name="a"), by_hand]))
+            assert [(one.error_code, one.partition_count) for one in response.topics] == [(0, 3), (0, 1)]
+            none = CreateTopicsRequest(topics=[NewTopic(name="c", partition_count=0)])
+            assert (await running.admin.create_topics(none)).topics[0].error_code == ErrorCode.INVALID_PARTITIONS
 
     asyncio.run(run())
 

@@ -369,3 +369,16 @@ def test_many_commits_at_once_share_batches(tmp_path: Path, commit_count: int) -
             assert await committed(running, 3) == commit_count - 1
 
     asyncio.run(scenario())
+
+
+def test_a_client_outside_the_group_commits_without_a_generation_and_a_leader_epoch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as running:
+            offset = GroupOffset(topic="t", partition=0, offset=5)
+            request = OffsetCommitRequest(group_id=GROUP, offsets=[offset])
+            assert error_of(await running.ask(GROUP, "offset_commit", request)) == 0
+            wanted = OffsetFetchRequest(group_id=GROUP, topics=[TopicPartitions(topic="t", partitions=[0])])
+            [stored] = (await running.ask(GROUP, "offset_fetch", wanted)).offsets
+            assert (stored.offset, stored.leader_epoch) == (5, -1)
+
+    asyncio.run(scenario())

@@ -25,6 +25,7 @@ from klamm.wire.v1.coordinator_pb2 import (
     ListTransactionsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    TxnOffsetCommitRequest,
 )
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.write_memory import WriteMemory
@@ -365,5 +366,25 @@ def test_groups_and_transactional_ids_have_shards_of_their_own(tmp_path: Path) -
             assert {topic for topic, _ in image_of(running).shards} == {TRANSACTION_STATE_TOPIC}
             await running.coordinator_of(ID)
             assert {topic for topic, _ in image_of(running).shards} == {TRANSACTION_STATE_TOPIC, GROUP_METADATA_TOPIC}
+
+    asyncio.run(scenario())
+
+
+def test_a_new_producer_leaves_out_the_producer_id_and_the_generation(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as running:
+            request = InitTransactionalIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
+            begun = await ask(running, "init_producer_id", request)
+            again = await ask(running, "init_producer_id", request)
+            assert (begun.error_code, again.error_code) == (0, 0)
+            assert (again.producer_id, again.producer_epoch) == (begun.producer_id, begun.producer_epoch + 1)
+            commit = TxnOffsetCommitRequest(
+                transactional_id=ID,
+                producer_id=again.producer_id,
+                producer_epoch=again.producer_epoch,
+                group_id="readers",
+                offsets=[GroupOffset(topic="t", partition=0, offset=5)],
+            )
+            assert error_of(await running.ask("readers", "txn_offset_commit", commit)) == 0
 
     asyncio.run(scenario())

@@ -26,6 +26,7 @@ from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
+from klamm_server.rpc.absent_fields import given, or_unknown
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.event_queue import QueueFullError
@@ -40,6 +41,11 @@ only hold memory."""
 STREAMS_PER_CONNECTION_MAX: Final = 1_000
 """The most fetch streams of one connection. Otherwise, one client could keep the event loop busy when all its streams
 wake up."""
+
+_ANY_SIZE: Final = 2**31 - 1
+"""The limit of a request without one. The broker's `fetch.max.bytes` applies to every response."""
+_PARTITION_BYTES: Final = 1024**2
+"""The limit of a partition without one: the default of `max.partition.fetch.bytes`."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
@@ -59,7 +65,7 @@ class FetchRpc:
         """The number of open streams of each connection, by its address."""
 
     async def fetch(self, request: FetchRequest, context: CallContext) -> bytes:
-        query = _query(request, context, request.max_bytes, rack=request.rack_id)
+        query = _query(request, context, given(request, "max_bytes", _ANY_SIZE), rack=request.rack_id)
         caller = self._caller(request)
         if caller is not None:
             await caller.wait_turn(CONSUMER_BYTE_RATE)
@@ -92,7 +98,8 @@ class FetchRpc:
                 del self._streams[peer]
 
     async def _stream(self, request: FetchRequest, context: CallContext) -> AsyncGenerator[bytes, None]:
-        query = _query(request, context, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
+        max_bytes = min(given(request, "max_bytes", _ANY_SIZE), STREAM_MESSAGE_BYTES_MAX)
+        query = _query(request, context, max_bytes)
         while query.cursors:
             caller = self._caller(request)
             await end_long_turn(query.cursors)
@@ -130,17 +137,18 @@ async def _charged(work: Coroutine[Any, Any, T], caller: ThrottledCaller | None)
 
 def _query(request: FetchRequest, context: CallContext, max_bytes: int, *, rack: str = "") -> FetchQuery:
     """Returns the query of a request. Raises InvalidRequestError."""
+    # Only a 0 may be absent, so that most partitions do without the calls of `given` and `or_unknown`.
     cursors = [
         FetchCursor(
             TopicPartition(one.topic, one.partition),
             one.fetch_offset,
-            max(0, one.max_bytes),
-            one.current_leader_epoch,
-            one.last_fetched_epoch,
+            max(0, one.max_bytes or given(one, "max_bytes", _PARTITION_BYTES)),
+            one.current_leader_epoch or or_unknown(one, "current_leader_epoch"),
+            one.last_fetched_epoch or or_unknown(one, "last_fetched_epoch"),
         )
         for one in request.partitions
     ]
-    terms = reader_terms(request.replica_id, request.isolation_level, rack)
+    terms = reader_terms(or_unknown(request, "replica_id"), request.isolation_level, rack)
     return FetchQuery(cursors, request.max_wait_ms, request.min_bytes, max_bytes, terms, client_host(context))
 
 

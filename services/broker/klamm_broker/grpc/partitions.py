@@ -11,11 +11,13 @@ from klamm_broker.handlers.delete_records import DeletedRecords, DeleteRecordsHa
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
 from klamm_broker.handlers.list_offsets import ListedOffset, ListOffsetsHandler, OffsetQuery
 from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQuery, OffsetForLeaderEpochHandler
+from klamm_server.rpc.absent_fields import given, or_unknown
 from klamm_server.runtime.loop_slices import each_in_turns
 
 
 class PartitionsRpc:
-    """Handles ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers."""
+    """Handles ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers. `request_timeout_ms` is the
+    time-out of a deletion that names none."""
 
     def __init__(
         self,
@@ -23,15 +25,18 @@ class PartitionsRpc:
         epochs: OffsetForLeaderEpochHandler,
         deletions: DeleteRecordsHandler,
         producers: DescribeProducersHandler,
+        *,
+        request_timeout_ms: int,
     ) -> None:
         self._offsets = offsets
         self._epochs = epochs
         self._deletions = deletions
         self._producers = producers
+        self._request_timeout_ms = request_timeout_ms
 
     async def list_offsets(self, request: pb.ListOffsetsRequest, context: object) -> pb.ListOffsetsResponse:
         queries = (
-            OffsetQuery(one.topic, one.partition, one.timestamp_ms, one.current_leader_epoch)
+            OffsetQuery(one.topic, one.partition, one.timestamp_ms, or_unknown(one, "current_leader_epoch"))
             for one in request.partitions
         )
         listed = await self._offsets.finish(
@@ -43,15 +48,16 @@ class PartitionsRpc:
         self, request: pb.OffsetForLeaderEpochRequest, context: object
     ) -> pb.OffsetForLeaderEpochResponse:
         ends = self._epochs.offsets_for_leader_epochs(
-            EpochQuery(one.topic, one.partition, one.current_leader_epoch, one.leader_epoch)
+            EpochQuery(one.topic, one.partition, or_unknown(one, "current_leader_epoch"), one.leader_epoch)
             for one in request.partitions
         )
         return pb.OffsetForLeaderEpochResponse(partitions=await each_in_turns(_epoch_end, ends))
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, context: CallContext) -> pb.DeleteRecordsResponse:
         deletions = [RecordDeletion(one.topic, one.partition, one.before_offset) for one in request.partitions]
+        timeout_ms = given(request, "timeout_ms", self._request_timeout_ms)
         deleted = await self._deletions.delete_records(
-            deletions, timeout_ms=request.timeout_ms, client_host=client_host(context)
+            deletions, timeout_ms=timeout_ms, client_host=client_host(context)
         )
         return pb.DeleteRecordsResponse(partitions=await each_in_turns(_deleted, deleted))
 

@@ -18,6 +18,7 @@ from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
 from klamm_broker.replica.broker_directory import BrokerDirectory
+from klamm_server.rpc.absent_fields import given
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.rpc.item_limits import check_items
 from klamm_server.runtime.charged import charged
@@ -30,18 +31,25 @@ class ProduceRpc:
     """Handles Produce and ProduceStream.
 
     A message that is no valid produce request is refused as a whole: wrong framing, sizes that do not add up, or a
-    partition that is named twice."""
+    partition that is named twice. `request_timeout_ms` is the time-out of a request that names none."""
 
     def __init__(
-        self, handler: ProduceHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: CallThrottle
+        self,
+        handler: ProduceHandler,
+        brokers: BrokerDirectory,
+        memory: RequestMemory,
+        throttle: CallThrottle,
+        *,
+        request_timeout_ms: int,
     ) -> None:
         self._handler = handler
         self._throttle = throttle
         self._brokers = brokers
         self._memory = memory
+        self._request_timeout_ms = request_timeout_ms
 
     async def produce(self, request: bytes, context: CallContext) -> ProduceResponse:
-        produce, client_id = _decode(request, context)
+        produce, client_id = _decode(request, context, self._request_timeout_ms)
         caller = self._caller(produce, client_id)
         try:
             if caller is not None:
@@ -59,7 +67,7 @@ class ProduceRpc:
     ) -> AsyncIterator[ProduceResponse]:
         """Answers each request before it reads the next one. This is the stream's back-pressure."""
         async for request in requests:
-            produce, client_id = _decode(request, context)
+            produce, client_id = _decode(request, context, self._request_timeout_ms)
             await self._memory.wait_take(len(request))
             try:
                 response = await self._respond(produce, self._caller(produce, client_id), len(request))
@@ -95,7 +103,7 @@ class ProduceRpc:
         )
 
 
-def _decode(request: bytes, context: CallContext) -> tuple[Produce, str]:
+def _decode(request: bytes, context: CallContext, request_timeout_ms: int) -> tuple[Produce, str]:
     """Returns the request, and its client's id. Raises InvalidRequestError if the bytes are not a produce request, and
     as `check_items`."""
     header, records = decode_framed(request, ProduceHeader)
@@ -107,7 +115,7 @@ def _decode(request: bytes, context: CallContext) -> tuple[Produce, str]:
     partitions = [_partition_records(one, part) for one, part in zip(header.partitions, parts, strict=True)]
     produce = Produce(
         header.acks,
-        header.timeout_ms,
+        given(header, "timeout_ms", request_timeout_ms),
         header.transactional_id,
         partitions,
         client_host=client_host(context),

@@ -30,7 +30,8 @@ ResponseT = TypeVar("ResponseT")
 
 
 class BrokerServicer:
-    """The servicer for `RpcServer.add_service(BROKER, ...)`. While `is_open` is False, every call gets UNAVAILABLE."""
+    """The servicer for `RpcServer.add_service(BROKER, ...)`. While `is_open` is False, every call gets UNAVAILABLE.
+    `request_timeout_ms` is the time-out of requests that name none."""
 
     def __init__(
         self,
@@ -41,16 +42,20 @@ class BrokerServicer:
         *,
         scrubber: LogScrubber,
         controllers: Callable[[], Sequence[Sequence[Listener]]],
+        request_timeout_ms: int,
     ) -> None:
         self.is_open = False
         self._throttle = throttle
-        produce = ProduceRpc(handlers.produce, replicas.brokers, memory, throttle)
+        produce = ProduceRpc(
+            handlers.produce, replicas.brokers, memory, throttle, request_timeout_ms=request_timeout_ms
+        )
         fetch = FetchRpc(handlers.fetch, replicas.brokers, memory, throttle)
         partitions = PartitionsRpc(
             handlers.list_offsets,
             handlers.offset_for_leader_epoch,
             handlers.delete_records,
             handlers.describe_producers,
+            request_timeout_ms=request_timeout_ms,
         )
         producers = ProducersRpc(handlers.init_producer_id, handlers.write_txn_markers)
         log_dirs = LogDirsRpc(handlers.log_dirs)

@@ -247,7 +247,10 @@ class BrokerConfig(MemberConfig):
         doc="How long a broker retries to add a partition to a transaction. After that, the producer must retry.",
     )
     request_timeout_ms: int = integer(
-        30_000, at_least=1, doc="How long a transaction marker may take to reach all in-sync replicas."
+        30_000,
+        at_least=1,
+        doc="How long a transaction marker may take to reach all in-sync replicas. It is also the time-out of Produce"
+        " and DeleteRecords requests over gRPC that name none.",
     )
     producer_id_expiration_ms: int = integer(
         DAY_MS,

@@ -32,6 +32,7 @@ from klamm_controller.metadata.topics import TopicCreation, handle_delete_topics
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.mutations import EXCEEDED, Mutations
 from klamm_controller.rpc.rights import Permitted, may_create, may_delete
+from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may, may_be_shown
 
@@ -51,7 +52,7 @@ class TopicsRpcs:
 
     async def create_topics(self, request: CreateTopicsRequest, context: CallContext) -> CreateTopicsResponse:
         permitted: Permitted[NewTopic, CreatedTopic] = await Permitted.of(
-            request.topics,
+            await each_in_turns(_with_defaults, request.topics),
             lambda topic: may_create(topic.name),
             lambda topic: CreatedTopic(name=topic.name, error_code=_DENIED, error_message=_DENIED.text),
         )
@@ -135,6 +136,13 @@ class TopicsRpcs:
             return response
 
         return await self._gateway.answer(decided(), DescribeTopicsResponse)
+
+
+def _with_defaults(topic: NewTopic) -> NewTopic:
+    """Returns the topic with the number for the cluster's default, UNKNOWN, where the client left it out."""
+    topic.partition_count = or_unknown(topic, "partition_count")
+    topic.replication_factor = or_unknown(topic, "replication_factor")
+    return topic
 
 
 def _shown(created: CreatedTopic) -> CreatedTopic:

@@ -33,6 +33,7 @@ from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.users import user_of
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.security.session import may, may_be_shown, require
 
 
@@ -66,7 +67,7 @@ class OffsetsRpc:
             check_group_id(request.group_id)
             rules = self._shards.of_key(request.group_id).rules
             stored = rules.offsets
-            _refuse_stale(stored.fetch_error(request.group_id, request.member_id, request.member_epoch))
+            _refuse_stale(stored.fetch_error(request.group_id, request.member_id, or_unknown(request, "member_epoch")))
             if request.require_stable:
                 _refuse_unstable(stored.unstable(request.group_id, partitions))
         except BrokerError as error:
@@ -118,7 +119,7 @@ class OffsetsRpc:
         return lambda reply_id: CommitOffsets(
             reply_id=reply_id,
             group_id=request.group_id,
-            generation_id=request.generation_id,
+            generation_id=or_unknown(request, "generation_id"),
             member_id=request.member_id,
             instance_id=request.group_instance_id or None,
             offsets=offsets,
@@ -132,7 +133,7 @@ def offsets_to_commit(image: MetadataImage, offsets: Iterable[GroupOffset]) -> t
         CommitOffset(
             partition=TopicPartition(one.topic, one.partition),
             offset=one.offset,
-            leader_epoch=one.leader_epoch,
+            leader_epoch=or_unknown(one, "leader_epoch"),
             metadata=one.metadata,
             error=_refusal(image, one),
         )

@@ -43,6 +43,7 @@ from klamm_coordinator.transaction.states import TxnState
 from klamm_coordinator.transaction_shard.rules import TransactionRules
 from klamm_coordinator.transaction_shard.settings import TransactionSettings
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.loop_slices import each_in_turns
 from klamm_server.security.session import may, may_be_shown, require
@@ -74,8 +75,9 @@ class TransactionsRpc:
             check_transactional_id(request.transactional_id)
             self._check_timeout(request.transaction_timeout_ms)
             expected = None
-            if request.producer_id != NO_PRODUCER_ID:
-                expected = check_producer(request.producer_id, request.producer_epoch)
+            producer_id = or_unknown(request, "producer_id")
+            if producer_id != NO_PRODUCER_ID:
+                expected = check_producer(producer_id, or_unknown(request, "producer_epoch"))
             shard = self._shards.of_key(request.transactional_id)
             user = user_of(context, request.client_host)
             await self._wait_for_producer_ids()

@@ -28,6 +28,7 @@ from klamm_coordinator.rpc.offsets import offsets_to_commit
 from klamm_coordinator.rpc.users import user_of
 from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.rpc.txn_markers import check_marker
 from klamm_server.runtime.few_at_once import few_at_once
 from klamm_server.security.session import require
@@ -118,7 +119,7 @@ class TxnOffsetsRpc:
             lambda reply_id: CommitOffsets(
                 reply_id=reply_id,
                 group_id=request.group_id,
-                generation_id=request.generation_id,
+                generation_id=or_unknown(request, "generation_id"),
                 member_id=request.member_id,
                 instance_id=request.group_instance_id or None,
                 offsets=offsets,

@@ -17,6 +17,8 @@ from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
 from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQuery
 from klamm_broker.log.producers.producer_state import ProducerDescription
 
+REQUEST_TIMEOUT_MS = 30_000
+
 
 class Scripted:
     """A handler that records its calls under the names of its methods, and gives the prepared answers."""
@@ -40,7 +42,7 @@ class Scripted:
 
 
 def rpc(handler: Any) -> PartitionsRpc:
-    return PartitionsRpc(handler, handler, handler, handler)
+    return PartitionsRpc(handler, handler, handler, handler, request_timeout_ms=REQUEST_TIMEOUT_MS)
 
 
 def test_list_offsets_passes_every_field_of_the_request_and_the_response() -> None:
@@ -94,3 +96,11 @@ def test_describe_producers_passes_every_field_of_the_request_and_the_response()
         current_txn_start_offset=6,
     )
     assert list(found) == [pb.PartitionProducers(topic="flights", partition=2, producers=[described])]
+
+
+def test_delete_records_without_a_timeout_waits_for_the_brokers_timeout() -> None:
+    handler = Scripted([])
+    for request in (pb.DeleteRecordsRequest(), pb.DeleteRecordsRequest(timeout_ms=0)):
+        asyncio.run(rpc(handler).delete_records(request, None))
+        waits = 0 if request.HasField("timeout_ms") else REQUEST_TIMEOUT_MS
+        assert handler.terms["timeout_ms"] == waits

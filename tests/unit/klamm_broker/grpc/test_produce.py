@@ -64,7 +64,7 @@ def rpc(handler: Any, memory: RequestMemory | None = None, **quotas: float) -> P
     limits = ClientQuotas(WindowSpan())
     limits.apply({(("client-id", "slow"),): quotas} if quotas else {})
     throttle = CallThrottle(limits, SystemClock(), knows_callers=False)
-    return ProduceRpc(handler, BrokerDirectory(), memory or RequestMemory(10**6), throttle)
+    return ProduceRpc(handler, BrokerDirectory(), memory or RequestMemory(10**6), throttle, request_timeout_ms=30_000)
 
 
 @pytest.mark.parametrize("waits", [False, True])
