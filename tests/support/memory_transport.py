@@ -49,15 +49,19 @@ class MemoryTransport:
             raise _UNREACHABLE
         handler = listener.handlers.get(method.path)
         if handler is None:
-            raise CallFailed(Status.UNIMPLEMENTED, method.path)
+            text = None if listener.refusal is None else listener.refusal(method.path, listener.name)
+            raise CallFailed(Status.UNIMPLEMENTED, text or method.path)
         return listener, handler
 
 
 class MemoryListener:
     """One listener of a server, and the calls it answers."""
 
-    def __init__(self, name: str, handlers: Sequence[Handler]) -> None:
+    def __init__(
+        self, name: str, handlers: Sequence[Handler], refusal: Callable[[str, str], str | None] | None
+    ) -> None:
         self.name = name
+        self.refusal = refusal
         self.handlers = {handler.method.path: handler for handler in handlers}
         self.calls: set[asyncio.Task[Any]] = set()
 
@@ -85,9 +89,10 @@ class MemoryServer:
         handlers: Sequence[Handler],
         tls: ServerTls | None = None,
         callers: Callers | None = None,
+        refusal: Callable[[str, str], str | None] | None = None,
     ) -> int:
         assert tls is None, "there is nothing to read along"
-        self._ports.append(self._transport.add(port, MemoryListener(listener, handlers)))
+        self._ports.append(self._transport.add(port, MemoryListener(listener, handlers, refusal)))
         return self._ports[-1]
 
     async def report_health(self, is_serving: bool) -> None:

@@ -35,6 +35,9 @@ reflection, so `grpcurl` lists them too. The error of a partition, group or topi
 [error code](../errors.md) in the body; a gRPC status is about the transport. Fields are added and never renumbered.
 All lists of a client's request together have at most 10,000 items; otherwise the status is INVALID_ARGUMENT.
 
+Each kind of server has its own services: brokers have Broker, controllers have Admin, and coordinators have
+Coordinator. A call at another kind of server is UNIMPLEMENTED, and its text has the addresses of the right servers.
+
 A client leaves out what it does not know, such as a leader epoch, a generation or a time-out. The comment of an
 `optional` field says what its absence means. `acks` of Produce is different: without it, the value is 0, and the broker
 reports no outcome.

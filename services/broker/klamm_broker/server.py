@@ -67,6 +67,7 @@ from klamm_server.net.listeners import Listener, SecurityProtocol
 from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.other_services import KnownServers, Role
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import Clock, SystemClock
 from klamm_server.runtime.faults import watch
@@ -190,6 +191,7 @@ class BrokerServer:
             await self._storage.open(cluster_id)
 
     def register(self, rpc: RpcServer) -> None:
+        rpc.add_role(Role.BROKER, KnownServers(lambda: self._replicas.image, self._controllers_active_first))
         rpc.add_service(BROKER, self._servicer, self._gate)
         rpc.add_service(REPLICATION, self._replication.servicer, self._gate)
 
@@ -377,9 +379,7 @@ class BrokerServer:
 
     def _controllers_active_first(self) -> list[tuple[Listener, ...]]:
         """Returns the listeners of each controller that clients dial, the active controller's first."""
-        active = self._registration.controller if self._registration is not None else ""
-        addresses = sorted(self._controllers.current, key=lambda address: "{}:{}".format(*address) != active)
-        return [self._controllers.listeners(address) for address in addresses]
+        return self._controllers.active_first("" if self._registration is None else self._registration.controller)
 
     def _make_registration(self, listeners: Sequence[Listener]) -> Registration:
         config = self._config

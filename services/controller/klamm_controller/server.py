@@ -58,6 +58,7 @@ from klamm_server.metrics.process_metrics import event_queue_observer, watch_dis
 from klamm_server.net.listeners import Listener
 from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.other_services import KnownServers, Role
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import Clock, SystemClock
 from klamm_server.runtime.event_queue import EventQueue
@@ -279,6 +280,7 @@ class _Node:
         topics = TopicsRpcs(gateway, policy, random.Random(), self._make_mutations(policy))
         quorum = QuorumRpcs(gateway, self._brokers, self._coordinators)
         logs = ReplicaLogs()
+        rpc.add_role(Role.CONTROLLER, KnownServers(lambda: self._controller.committed))
         rpc.add_service(
             ADMIN,
             AdminServicer(

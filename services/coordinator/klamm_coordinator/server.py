@@ -26,6 +26,7 @@ from klamm_server.net.listeners import Listener
 from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.other_services import KnownServers, Role
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import Clock, SystemClock
 from klamm_server.runtime.faults import watch
@@ -98,7 +99,11 @@ class CoordinatorServer:
         """Adds the Coordinator service to `rpc`. The service answers NOT_COORDINATOR until shards are assigned."""
         quotas = ClientQuotas(WindowSpan(self._config.quota_window_num, 1000 * self._config.quota_window_size_seconds))
         throttle = CallThrottle(quotas, self._clock, newest=lambda: self._link.image.client_quotas)
+        rpc.add_role(Role.COORDINATOR, KnownServers(lambda: self._link.image, self._controllers_active_first))
         rpc.add_service(COORDINATOR, self._servicer, self._gate, throttle)
+
+    def _controllers_active_first(self) -> list[tuple[Listener, ...]]:
+        return self._controllers.active_first("" if self._registration is None else self._registration.controller)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
         """Starts the coordinator, and returns when it is registered and unfenced. Clients and servers connect to

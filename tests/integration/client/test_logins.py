@@ -38,9 +38,13 @@ from klamm.wire.v1.broker_pb2 import FetchRequest, ListOffsetsRequest, ListOffse
 from klamm.wire.v1.broker_rpc import BROKER
 from klamm.wire.v1.common_pb2 import DescribeServerRequest
 from klamm.wire.v1.common_rpc import SERVER
+from klamm.wire.v1.controller_pb2 import DescribeClusterRequest
+from klamm.wire.v1.controller_rpc import ADMIN
 from klamm_server.config.sasl_settings import ListenerSaslSettings
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.net.listeners import Listener, SecurityProtocol
 from klamm_server.rpc import before_login, own_services
+from klamm_server.rpc.other_services import KnownServers, Role
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.logins.logins import Logins
@@ -113,6 +117,9 @@ class ClockAhead(SystemClock):
         return super().wall_ms() + self.ahead_ms
 
 
+ELSEWHERE = "/klamm.v1.Admin/DescribeCluster"
+"""The path of a call that the server does not have."""
+CONTROLLER_OUT = Listener("OUT", SecurityProtocol.GRPC, "controller", 9_093)
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
@@ -134,6 +141,7 @@ class World:
     async def serving(self) -> AsyncIterator[World]:
         rpc = RpcServer(max_message_bytes=2**20, max_concurrent_rpcs=100)
         rpc.add_service(BROKER, self.broker)
+        rpc.add_role(Role.BROKER, KnownServers(MetadataImage.empty, lambda: [[CONTROLLER_OUT]]))
         self.port = await rpc.start("localhost", 0, "OUT", self.tls, self.logins.at("OUT"))
         try:
             yield self
@@ -248,7 +256,7 @@ def test_every_call_except_health_is_refused_without_a_login_before_its_request_
             health = health_pb2_grpc.HealthStub(channel)
             await health.Check(health_pb2.HealthCheckRequest(service="liveness"), timeout=patience())
             for said in (None, (("authorization", "Klamm AAAA"),), (("authorization", "Bearer x"),)):
-                for path in (*(method.path for method in (*BROKER.methods, *SERVER.methods)), REFLECTION):
+                for path in (*(method.path for method in (*BROKER.methods, *SERVER.methods)), REFLECTION, ELSEWHERE):
                     # The call never sends a request, so the server waits for none and none is in flight when the call
                     # ends.
                     call = channel.stream_stream(path)(metadata=said, timeout=patience())
@@ -256,6 +264,15 @@ def test_every_call_except_health_is_refused_without_a_login_before_its_request_
                         await call.read()
                     assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED, path
             assert not world.broker.callers
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_has_logged_in_learns_where_another_service_is() -> None:
+    async def scenario() -> None:
+        async with World().serving() as world, world.dialling() as connection:
+            with pytest.raises(BrokerError, match=r"call a controller \(controller:9093\)"):
+                await connection.stub(ADMIN).describe_cluster(DescribeClusterRequest())
 
     asyncio.run(scenario())
 
@@ -283,11 +300,12 @@ def test_a_stolen_session_is_refused_on_another_connection() -> None:
                 with pytest.raises(SaslAuthenticationError):
                     await describe(thief)
             async with aio.insecure_channel(world.address) as channel:
-                # The call sends no request. Otherwise it may end with INTERNAL while its request is in flight.
-                asked = channel.stream_stream(REFLECTION)(metadata=(("authorization", stolen),), timeout=patience())
-                with pytest.raises(aio.AioRpcError) as failed:
-                    await asked.read()
-                assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED
+                for path in (REFLECTION, ELSEWHERE):
+                    # The call sends no request. Otherwise it may end with INTERNAL while its request is in flight.
+                    asked = channel.stream_stream(path)(metadata=(("authorization", stolen),), timeout=patience())
+                    with pytest.raises(aio.AioRpcError) as failed:
+                        await asked.read()
+                    assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED
             await owner.close()
 
     asyncio.run(scenario())

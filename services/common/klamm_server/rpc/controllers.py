@@ -51,6 +51,12 @@ class Controllers:
         servers dial."""
         return self._listeners.get(address) or plain_listeners(*address)
 
+    def active_first(self, active: str) -> list[tuple[Listener, ...]]:
+        """Returns the listeners of each controller that clients dial. Those of the controller at `active`, host:port,
+        come first."""
+        addresses = sorted(self.current, key=lambda address: "{}:{}".format(*address) != active)
+        return [self.listeners(address) for address in addresses]
+
     def following(self, address: Address) -> Address:
         """Returns the controller to try after the one at `address` has failed."""
         to_try = self.to_try

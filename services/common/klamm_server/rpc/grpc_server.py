@@ -102,8 +102,9 @@ class GrpcServer:
         handlers: Sequence[Handler],
         tls: ServerTls | None = None,
         callers: Callers | None = None,
+        refusal: Callable[[str, str], str | None] | None = None,
     ) -> int:
-        server = self._make_server(listener, handlers, tls, callers)
+        server = self._make_server(listener, handlers, tls, callers, refusal)
         held = await asyncio.to_thread(bound_sockets, bind, port)
         try:
             addresses, bound_port = _addresses(bind, held)
@@ -132,7 +133,12 @@ class GrpcServer:
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
 
     def _make_server(
-        self, listener: str, handlers: Sequence[Handler], tls: ServerTls | None, callers: Callers | None
+        self,
+        listener: str,
+        handlers: Sequence[Handler],
+        tls: ServerTls | None,
+        callers: Callers | None,
+        refusal: Callable[[str, str], str | None] | None,
     ) -> aio.Server:
         server = aio.server(
             interceptors=[*([] if callers is None else [Doorkeeper(callers)]), *server_interceptors()],
@@ -157,7 +163,42 @@ class GrpcServer:
         self._names.update(by_service)
         names = [HEALTH, reflection.SERVICE_NAME, *by_service]
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(FairReflection(names, callers), server)
+        if refusal is not None:
+            # The last handlers: gRPC asks them only about calls that no other handler has.
+            server.add_generic_rpc_handlers((_Refusals(listener, shows_certificates, callers, refusal),))
         return server
+
+
+class _Refusals(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Refuses the calls for which `refusal` returns a text. It does not read their requests."""
+
+    def __init__(
+        self,
+        listener: str,
+        shows_certificates: bool,
+        callers: Callers | None,
+        refusal: Callable[[str, str], str | None],
+    ) -> None:
+        self._listener = listener
+        self._shows_certificates = shows_certificates
+        self._callers = callers
+        self._refusal = refusal
+
+    def service(self, handler_call_details: Any) -> Any:
+        path = handler_call_details.method
+        text = self._refusal(path, self._listener)
+        if text is None:
+            return None
+
+        async def refuse(requests: Any, context: Any) -> AsyncIterator[Any]:
+            if self._callers is not None:
+                await self._callers.session(context)
+            await abort(context, CallFailed(Status.UNIMPLEMENTED, text))
+            yield
+
+        return grpc.stream_stream_rpc_method_handler(
+            _guard_stream(path, self._listener, self._shows_certificates, refuse)
+        )
 
 
 def _credentials(tls: ServerTls) -> grpc.ServerCredentials:

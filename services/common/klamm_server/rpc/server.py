@@ -19,6 +19,7 @@ from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.item_limits import with_item_limit
 from klamm_server.rpc.node_guard import NodeGuard
+from klamm_server.rpc.other_services import KnownServers, OtherServices, Role
 from klamm_server.rpc.transport import Handler, ServerLimits, ServerTransport
 from klamm_server.runtime.faults import watch
 from klamm_server.runtime.self_description import ServerServicer
@@ -61,6 +62,7 @@ class RpcServer:
         self._server = (transport or GrpcServerTransport()).server(limits)
         self._guard = guard
         self._servers_listener = servers_listener
+        self._other_services = OtherServices(servers_listener)
         self._room = CallRoom(max_concurrent_rpcs)
         self._handlers: list[Handler] = []
         self._running: list[asyncio.Task[None]] = []
@@ -92,6 +94,11 @@ class RpcServer:
             guarded = answer if self._guard is None else self._guard.guarded(method, answer)
             self._handlers.append(Handler(method, guarded))
 
+    def add_role(self, role: Role, known: KnownServers) -> None:
+        """Notes that this process has a server of that kind, which knows these servers. If a client calls a service
+        of another kind, the error names them."""
+        self._other_services.add(role, known)
+
     async def start(
         self,
         bind: str,
@@ -110,13 +117,15 @@ class RpcServer:
             # Without an authorizer, any client could read the users' credentials by these calls.
             handlers = [each for each in handlers if not is_between_servers(each.method.path)]
         if logins is None:
-            return await self._server.listen(bind, port, listener, handlers, tls)
+            return await self._server.listen(bind, port, listener, handlers, tls, refusal=self._other_services.refusal)
         # Import here, because few listeners have logins.
         from klamm_server.rpc.call_logins import CallLogins
 
         callers = CallLogins(logins)
         self._running.append(watch(asyncio.create_task(callers.run(), name=f"logins-{listener}")))
-        return await self._server.listen(bind, port, listener, callers.handlers(handlers), tls, callers)
+        return await self._server.listen(
+            bind, port, listener, callers.handlers(handlers), tls, callers, self._other_services.refusal
+        )
 
     async def report_health(self, wait_serving: Callable[[bool], Awaitable[None]]) -> None:
         """Reports health until it is cancelled. It is SERVING after `wait_serving(True)` returns, until

@@ -71,9 +71,13 @@ class TransportServer(Protocol):
         handlers: Sequence[Handler],
         tls: ServerTls | None = None,
         callers: Callers | None = None,
+        refusal: Callable[[str, str], str | None] | None = None,
     ) -> int:
         """Serves calls at every address of `bind`, which may be empty, with encryption if there is `tls`. Returns the
         port, which is selected if `port` is 0. Only `callers` may use the transport's own services, except health.
+
+        A call without a handler ends with UNIMPLEMENTED and the text that `refusal` returns for its path and the
+        listener, or with the transport's own text for None.
 
         In the context of a handler, `klamm_server.net.listeners.CAME_BY` is `listener`. The exception of a handler
         reaches the caller as `klamm_server.rpc.refusals.failure_of` returns it. Raises KlammError if an address cannot

@@ -40,7 +40,9 @@ def test_a_listener_of_clients_lacks_the_calls_between_servers(servers_listener:
         def server(self, limits: Any) -> Any:
             return SimpleNamespace(listen=self.listen)
 
-        async def listen(self, bind: str, port: int, listener: str, handlers: Sequence[Handler], tls: Any) -> int:
+        async def listen(
+            self, bind: str, port: int, listener: str, handlers: Sequence[Handler], tls: Any, *, refusal: Any
+        ) -> int:
             served = {handler.method.name for handler in handlers}
             assert "describe_server" in served
             assert ("replica_fetch" in served) == is_served
