@@ -57,6 +57,10 @@ class SerializationError(KlammError, TypeError):
     """A key, value or header is not bytes, and no serializer made it so."""
 
 
+class PartitionerError(KlammError):
+    """The partitioner of `partitioner.class` raised an exception, or chose a partition that the topic does not have."""
+
+
 class DeliveryTimeoutError(KlammError):
     """A record was not acknowledged within `delivery.timeout.ms`; whether it was written is unknown."""
 

@@ -1,7 +1,8 @@
 """Selects the partition of a record if its sender names none.
 
-Pure; randomness is an argument. Each topic of each producer has one Partitioner. `update` sets the topic's partitions,
-and `choose` selects one for each record. Keys hash as in Kafka's clients: murmur2 of the serialized key, modulo the
+Pure; randomness is an argument. Each topic of each producer has one BuiltInPartitioner. `update` sets the topic's
+partitions, and `choose` selects one for each record. A `Partitioner` is written by a user, and sees all topics of its
+producer. The producer asks it first. Keys hash as in Kafka's clients: murmur2 of the serialized key, modulo the
 number of all partitions. So the same key goes to the same partition, no matter which client sends it. Records without a
 key stay with one partition for `batch.size` bytes. This makes full batches, and over time an even distribution
 (KIP-480, KIP-794)."""
@@ -11,18 +12,54 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
-PartitionFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""A user's partition function: `(key, all_partitions, available_partitions) -> partition`, as in kafka-python."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """A partition of a topic, as a Partitioner sees it."""
+
+    partition: int
+    """The partition's number."""
+    leader: int | None
+    """The node id of the broker that leads the partition, or None if the partition has no leader."""
+    leader_rack: str | None
+    """The `broker.rack` of the leader. None if the leader has no rack, or if the partition is not available."""
+    is_available: bool
+    """True if the partition has a live leader. Records for another partition wait until it has one."""
 
 
-class Partitioner(Protocol):
+class Partitioner:
+    """The base class of partitioners that users write, for `partitioner.class`. Override `partition`.
+
+    Use a partitioner in one producer only. The producer calls `partition` in each thread that sends."""
+
+    def partition(self, topic: str, key: Any, value: Any, partitions: Sequence[PartitionInfo]) -> int | None:
+        """Returns the number of the partition for a record whose sender names none.
+
+        key, value: as the sender passed them, before serialization. partitions: all partitions of the topic, in the
+        order of their numbers. The sequence is the same object until the metadata change. If the method returns None,
+        the `default` partitioner selects the partition. If it raises an exception, or returns a number that the topic
+        does not have, `send` raises PartitionerError. It must not block, because AsyncProducer calls it on the event
+        loop."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called once, after the producer has closed. It runs on the producer's event loop, so it must be quick. An
+        exception is logged."""
+
+
+PartitionFunction = Callable[[str, Any, Any, Sequence[PartitionInfo]], int | None]
+"""A function with the arguments and the result of `Partitioner.partition`."""
+
+
+class BuiltInPartitioner(Protocol):
     """Selects partitions of one topic."""
 
     def update(self, partition_count: int, preferred: Sequence[int]) -> None:
@@ -122,19 +159,3 @@ class RandomPartitioner:
 
     def choose(self, key: bytes | None, size_bytes: int) -> int:
         return self._rng.choice(self._preferred)
-
-
-class CustomPartitioner:
-    """Selects the partition that a user's function returns. The producer checks that the partition exists."""
-
-    def __init__(self, function: PartitionFunction) -> None:
-        self._function = function
-        self._all: Sequence[int] = (0,)
-        self._preferred: Sequence[int] = (0,)
-
-    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
-        self._all = range(partition_count)
-        self._preferred = preferred
-
-    def choose(self, key: bytes | None, size_bytes: int) -> int:
-        return self._function(key, self._all, self._preferred)

@@ -44,6 +44,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "KeyT": "klamm.type_variables",
     "Literal": "typing",
     "PartitionFunction": "klamm.partitioner",
+    "Partitioner": "klamm.partitioner",
     "PositionReset": "klamm.consumer.position_reset",
     "ProducerInterceptor": "klamm.producer.interceptors",
     "Sequence": "collections.abc",

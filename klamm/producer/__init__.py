@@ -10,7 +10,8 @@ Producer | AsyncProducer   the facades; `intake` checks and serializes the argum
 
 from __future__ import annotations
 
-from klamm.errors import SerializationError
+from klamm.errors import PartitionerError, SerializationError
+from klamm.partitioner import Partitioner, PartitionInfo, key_partition
 from klamm.producer.async_producer import AsyncProducer
 from klamm.producer.config import ProducerConfig
 from klamm.producer.future import AsyncRecordFuture, RecordFuture
@@ -21,6 +22,9 @@ from klamm.producer.record import ProducerRecord, RecordMetadata
 __all__ = [
     "AsyncProducer",
     "AsyncRecordFuture",
+    "PartitionInfo",
+    "Partitioner",
+    "PartitionerError",
     "Producer",
     "ProducerConfig",
     "ProducerInterceptor",
@@ -28,4 +32,5 @@ __all__ = [
     "RecordFuture",
     "RecordMetadata",
     "SerializationError",
+    "key_partition",
 ]

@@ -32,7 +32,7 @@ from types import TracebackType
 from klamm.errors import ClosedError, DeliveryTimeoutError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.ordered_set import OrderedSet
-from klamm.partitioner import Partitioner
+from klamm.partitioner import BuiltInPartitioner, PartitionInfo
 from klamm.producer.batch import Batch
 from klamm.producer.config import ProducerConfig
 from klamm.producer.result import BatchResult, DeliveryCallback
@@ -80,10 +80,15 @@ class TopicQueues:
     """The queues of one topic's partitions, and the partitioner that selects one."""
 
     def __init__(
-        self, name: str, partitioner: Partitioner, queue_of: Callable[[TopicPartition], PartitionQueue] = PartitionQueue
+        self,
+        name: str,
+        partitioner: BuiltInPartitioner,
+        queue_of: Callable[[TopicPartition], PartitionQueue] = PartitionQueue,
     ) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
+        self.infos: Sequence[PartitionInfo] = ()
+        """The partitions as the user's partitioner sees them. Empty if the producer has none."""
         self._partitioner = partitioner
         self._queue_of = queue_of
 

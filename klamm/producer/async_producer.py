@@ -21,6 +21,7 @@ from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord, RecordMetadata
 from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
+from klamm.producer.user_partitioner import UserPartitioner
 from klamm.type_variables import KeyT, ValueT
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class AsyncProducer(Generic[KeyT, ValueT]):
         if partition is not None:
             check_partition(partition)
         record, size_bytes = self._intake.prepare(topic, value, key, timestamp_ms, headers)
+        if self._engine.partitioner is not None and partition is None:
+            partition = await self._choose(self._engine.partitioner, topic, key, value)
         deadline_ms = monotonic_ms() + self._config.max_block_ms
         queue = await self._queue(topic, partition, record[1], size_bytes)
         while True:
@@ -203,6 +206,12 @@ class AsyncProducer(Generic[KeyT, ValueT]):
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def _choose(self, partitioner: UserPartitioner, topic: str, key: Any, value: Any) -> int | None:
+        """Returns the user's choice of a partition. Waits for metadata if the topic is not known."""
+        queues = self._engine.topics.get(topic)
+        infos = await self._engine.infos(topic) if queues is None else queues.infos
+        return partitioner.choose(topic, key, value, infos)
 
     async def _queue(self, topic: str, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue:
         queues = self._engine.topics.get(topic)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from klamm.config import ClientConfig, parse_acks
 from klamm.errors import ConfigError
 from klamm.kafka_names.without_effect import OF_PRODUCERS
-from klamm.partitioner import PartitionFunction
+from klamm.partitioner import Partitioner, PartitionFunction
 from klamm.producer.interceptors import ProducerInterceptor
 from klamm.records import CompressionType
 from klamm.serializers import Serializer, parse_serializer
@@ -26,11 +26,16 @@ def _parse_compression(value: Any) -> CompressionType:
     return CompressionType.from_name(value)
 
 
-def _parse_partitioner(value: Any) -> str | PartitionFunction:
-    if value in PARTITIONERS or callable(value):
-        chosen: str | PartitionFunction = value
+def _parse_partitioner(value: Any) -> str | Partitioner | PartitionFunction:
+    is_function = callable(value) and not isinstance(value, type)
+    if value in PARTITIONERS or is_function or isinstance(value, Partitioner):
+        chosen: str | Partitioner | PartitionFunction = value
         return chosen
-    raise ValueError(f"one of {', '.join(PARTITIONERS)}, or a function (key, all, available) -> partition")
+    names = ", ".join(PARTITIONERS)
+    raise ValueError(
+        f"one of {names}, a Partitioner object (not a class), or a function (topic, key, value, partitions) ->"
+        " partition"
+    )
 
 
 def _parse_interceptors(value: Any) -> tuple[ProducerInterceptor, ...]:
@@ -137,12 +142,12 @@ class ProducerConfig(ClientConfig):
         doc="The coordinator aborts a transaction that is open for longer than this. The limit is"
         " `transaction.max.timeout.ms`.",
     )
-    partitioner_class: str | PartitionFunction = custom(
+    partitioner_class: str | Partitioner | PartitionFunction = custom(
         "default",
         _parse_partitioner,
-        accepts="Literal['default', 'round_robin', 'random'] | PartitionFunction",
-        doc="`default` (hash of the key, else sticky), `round_robin`, `random`, or a function `(key,"
-        " all_partitions, available_partitions) -> partition`.",
+        accepts="Literal['default', 'round_robin', 'random'] | Partitioner | PartitionFunction",
+        doc="`default` (hash of the key, else sticky), `round_robin`, `random`, a Partitioner object (not a class), or"
+        " a function `(topic, key, value, partitions) -> partition`.",
     )
     partitioner_ignore_keys: bool = boolean(False, doc="Whether records with a key are spread like those without one.")
     partitioner_rack_aware: bool = boolean(

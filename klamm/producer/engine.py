@@ -25,9 +25,9 @@ from klamm.errors import (
 )
 from klamm.forgotten import close_if_forgotten
 from klamm.partitioner import (
-    CustomPartitioner,
+    BuiltInPartitioner,
     DefaultPartitioner,
-    Partitioner,
+    PartitionInfo,
     RandomPartitioner,
     RoundRobinPartitioner,
 )
@@ -42,6 +42,7 @@ from klamm.producer.sender import Sender, monotonic_ms
 from klamm.producer.transaction_manager import TransactionManager
 from klamm.producer.transaction_state import TransactionState
 from klamm.producer.user_calls import UserCalls
+from klamm.producer.user_partitioner import UserPartitioner, partition_infos
 from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 
 
@@ -65,6 +66,9 @@ class ProducerEngine:
         self.topics: dict[str, TopicQueues] = {}
         self.calls = UserCalls()
         self.interceptors = InterceptorChain(config.interceptor_classes, self.calls)
+        chosen = config.partitioner_class
+        self.partitioner = None if isinstance(chosen, str) else UserPartitioner(chosen, self.calls)
+        """The user's partitioner, or None without one."""
         self.accumulator = Accumulator(config, lambda: call_on_loop(self.wake), self.calls)
         self._rng = random.Random()
         self._metrics = ProducerMetrics()
@@ -160,15 +164,16 @@ class ProducerEngine:
         return await self._client.retrying(look_up, timeout_ms=timeout_ms)
 
     async def queue(self, topic: str, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue:
-        """Returns the queue for a record whose topic or partition was not known yet. Raises the errors of `topic`.
-
-        Raises IllegalStateError if the partitioner selects a partition that does not exist."""
+        """Returns the queue for a record whose topic or partition was not known yet. Raises the errors of `topic`."""
         queues = await self.topic(topic, partition or 0, timeout_ms=self.config.max_block_ms)
         with self.lock:
             queue = queues.queue_for(partition, key, size_bytes)
-        if queue is None:
-            raise IllegalStateError(f"the partitioner chose none of the {len(queues.queues)} of topic {topic!r}")
+        assert queue is not None, (topic, partition)
         return queue
+
+    async def infos(self, topic: str) -> Sequence[PartitionInfo]:
+        """Returns the topic's partitions as the user's partitioner sees them. Raises the errors of `topic`."""
+        return (await self.topic(topic, timeout_ms=self.config.max_block_ms)).infos
 
     def named(self, client: str) -> str:
         """Returns the text for the producer's `repr`."""
@@ -214,6 +219,13 @@ class ProducerEngine:
         return f"{count} record(s) were not acknowledged, and are lost if the event loop ends now" if count else ""
 
     async def _close(self, timeout_s: float | None) -> None:
+        try:
+            await self._close_parts(timeout_s)
+        finally:
+            if self.partitioner is not None:
+                self.partitioner.close()
+
+    async def _close_parts(self, timeout_s: float | None) -> None:
         if self._transactions is not None:
             await self._transactions.close(timeout_s)
         with self.lock:
@@ -239,6 +251,8 @@ class ProducerEngine:
         if topic is None:
             topic = self.topics[name] = TopicQueues(name, self._partitioner(), self.accumulator.queue_of)
         topic.update(len(view.partitions_of(name)), self._preferred(view, name))
+        if self.partitioner is not None:
+            topic.infos = partition_infos(view, name)
         return topic
 
     def _preferred(self, view: ClusterView, name: str) -> Sequence[int]:
@@ -248,18 +262,15 @@ class ProducerEngine:
             available = tuple(nearby) or available
         return [each.partition for each in available]
 
-    def _partitioner(self) -> Partitioner:
+    def _partitioner(self) -> BuiltInPartitioner:
         match self.config.partitioner_class:
             case "round_robin":
                 return RoundRobinPartitioner()
             case "random":
                 return RandomPartitioner(rng=self._rng)
-            case "default":
+            case _:
                 return DefaultPartitioner(
                     sticky_bytes=self.config.batch_size - HEADER_SIZE_BYTES,
                     ignore_keys=self.config.partitioner_ignore_keys,
                     rng=self._rng,
                 )
-            case function:
-                assert callable(function), function
-                return CustomPartitioner(function)

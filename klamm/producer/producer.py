@@ -26,6 +26,7 @@ from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord
 from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
+from klamm.producer.user_partitioner import UserPartitioner
 from klamm.records import PackedRecords, RawRecord
 from klamm.threads.loop_thread import LoopThread, refuse_at_end
 from klamm.type_variables import KeyT, ValueT
@@ -71,6 +72,7 @@ class Producer(Generic[KeyT, ValueT]):
         self._topics = self._engine.topics
         self._append = self._engine.append
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
+        self._partitioner = self._engine.partitioner
         self._loop.call_soon(self._engine.start)
         process_end.watch(self._engine)
         self._engine.close_if_forgotten(self, self._loop.loop, "Producer")
@@ -95,7 +97,7 @@ class Producer(Generic[KeyT, ValueT]):
 
         Raises these errors before anything is buffered: InvalidTopicError, UnknownTopicOrPartitionError (also for a
         topic that does not appear within `max.block.ms`), SerializationError, MessageTooLargeError,
-        BufferExhaustedError, NoBrokerError, IllegalStateError (closed, or no transaction begun),
+        BufferExhaustedError, NoBrokerError, PartitionerError, IllegalStateError (closed, or no transaction begun),
         AbortableTransactionError, FatalProducerError."""
         if self._interceptors:
             topic, value, key, partition, timestamp_ms, headers = self._interceptors.on_send(
@@ -104,6 +106,8 @@ class Producer(Generic[KeyT, ValueT]):
         if partition is not None:
             check_partition(partition)
         record, size_bytes = self._intake.prepare(topic, value, key, timestamp_ms, headers)
+        if self._partitioner is not None and partition is None:
+            partition = self._choose(self._partitioner, topic, key, value)
         queues = self._topics.get(topic)
         queue = None
         if queues is not None:
@@ -119,14 +123,17 @@ class Producer(Generic[KeyT, ValueT]):
         """Buffers records that are already encoded. They become a batch of their own, which is sent without waiting for
         other records.
 
-        partition: by default the partitioner selects one, as for a record without a key. Serializers and interceptors
-        do not see the records. Raises the errors of `send`, and IllegalStateError if the producer has interceptors."""
+        partition: by default the partitioner selects one, as for a record without a key and value. Serializers and
+        interceptors do not see the records. Raises the errors of `send`, and IllegalStateError if the producer has
+        interceptors."""
         self._require_usable()
         if self._interceptors:
             raise IllegalStateError("send_packed: interceptor.classes would not see these records")
         if partition is not None:
             check_partition(partition)
         size_bytes = self._intake.check_packed(topic, records)
+        if self._partitioner is not None and partition is None:
+            partition = self._choose(self._partitioner, topic, None, None)
         queues = self._topics.get(topic)
         queue = None
         if queues is not None:
@@ -250,6 +257,14 @@ class Producer(Generic[KeyT, ValueT]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _choose(self, partitioner: UserPartitioner, topic: str, key: Any, value: Any) -> int | None:
+        """Returns the user's choice of a partition. Waits for metadata if the topic is not known."""
+        self._require_usable()
+        with self._lock:
+            queues = self._topics.get(topic)
+        infos = self._loop.run(self._engine.infos, topic) if queues is None else queues.infos
+        return partitioner.choose(topic, key, value, infos)
 
     def _send_slowly(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, Literal
 
-from klamm.partitioner import PartitionFunction
+from klamm.partitioner import Partitioner, PartitionFunction
 from klamm.producer.interceptors import ProducerInterceptor
 from klamm.serializers import SerdeName
 from klamm.setting_types import ClientSettings
@@ -64,9 +64,10 @@ class ProducerSettings(ClientSettings, Generic[KeyT, ValueT], total=False):
     transaction_timeout_ms: int
     """The coordinator aborts a transaction that is open for longer than this. The limit is
     `transaction.max.timeout.ms`. In milliseconds. Default: 60000. Name in a mapping: `transaction.timeout.ms`."""
-    partitioner_class: Literal["default", "round_robin", "random"] | PartitionFunction
-    """`default` (hash of the key, else sticky), `round_robin`, `random`, or a function `(key, all_partitions,
-    available_partitions) -> partition`. Default: default. Name in a mapping: `partitioner.class`."""
+    partitioner_class: Literal["default", "round_robin", "random"] | Partitioner | PartitionFunction
+    """`default` (hash of the key, else sticky), `round_robin`, `random`, a Partitioner object (not a class), or a
+    function `(topic, key, value, partitions) -> partition`. Default: default. Name in a mapping:
+    `partitioner.class`."""
     partitioner_ignore_keys: bool
     """Whether records with a key are spread like those without one. Default: false. Name in a mapping:
     `partitioner.ignore.keys`."""

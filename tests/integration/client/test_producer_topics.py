@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klamm.errors import EXCEPTIONS, ErrorCode, IllegalStateError, NoBrokerError
+from klamm.errors import EXCEPTIONS, ErrorCode, NoBrokerError
 from klamm.producer import Producer
 from tests.support.ports import closed_port
 from tests.support.scripted_broker import ScriptedCluster
@@ -49,14 +49,6 @@ def test_a_missing_partition_is_refused_and_accepted_once_it_exists() -> None:
         cluster.topics["t"].append(cluster.topics["t"][0].__class__(leader=0))
 
         assert producer.send("t", b"v", partition=2).result(patience()).partition == 2
-
-
-def test_a_partitioner_that_returns_an_invalid_partition_raises_an_error() -> None:
-    with (
-        producing(2, partitioner_class=lambda key, all_, available: 7) as (producer, _),
-        pytest.raises(IllegalStateError, match="partitioner chose none of the 2"),
-    ):
-        producer.send("t", b"v")
 
 
 def test_send_raises_no_broker_error_when_no_broker_is_reachable() -> None:

@@ -120,6 +120,12 @@ def test_the_programs_of_the_python_client_guide_work(cluster, tmp_path):
     assert run_kafka_client(cluster, tmp_path, of_confluent) == written.replace(" 0\n", " 2\n") + read
 
 
+def test_the_partitioner_of_the_guide_sends_to_a_partition(cluster, tmp_path):
+    (program,) = blocks(f"{GUIDES}/choose-partitions.md", "python")
+    run_python(cluster, tmp_path, program)
+    assert consume(cluster, tmp_path, "visits", "--key") == 'alice\t{"country":"cn","page":"/home"}\n'
+
+
 def run_kafka_client(cluster, directory: pathlib.Path, program: str) -> str:
     assert "localhost:9092" in program
     return run(cluster, [sys.executable, "-"], directory, program.replace("localhost:9092", cluster.kafka_bootstrap))

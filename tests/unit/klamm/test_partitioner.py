@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from aiokafka.partitioner import murmur2 as aiokafka_murmur2
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.partitioner import (
-    CustomPartitioner,
     DefaultPartitioner,
     RandomPartitioner,
     RoundRobinPartitioner,
@@ -126,17 +124,3 @@ def test_the_random_partitioner_uses_only_available_partitions() -> None:
     partitioner.update(4, [1, 2])
 
     assert {partitioner.choose(b"k", 1) for _ in range(50)} == {1, 2}
-
-
-def test_a_custom_partitioner_gets_the_key_and_all_and_available_partitions() -> None:
-    seen: list[tuple[bytes | None, list[int], list[int]]] = []
-
-    def choose_last(key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]) -> int:
-        seen.append((key, list(all_partitions), list(available)))
-        return all_partitions[-1]
-
-    partitioner = CustomPartitioner(choose_last)
-    partitioner.update(3, [1])
-
-    assert partitioner.choose(b"k", 1) == 2
-    assert seen == [(b"k", [0, 1, 2], [1])]

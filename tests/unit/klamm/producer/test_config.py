@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from klamm.errors import ConfigError
+from klamm.partitioner import Partitioner
 from klamm.producer import ProducerConfig
 from klamm.producer.interceptors import ProducerInterceptor
 from klamm.records import CompressionType
@@ -31,6 +32,7 @@ def test_acks_may_be_all_or_a_number_or_text(given: object, acks: int) -> None:
         ({"compression.type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
         ({"compression.gzip.level": 10}, "-1 to 9"),
         ({"partitioner.class": "best"}, "default, round_robin, random"),
+        ({"partitioner.class": Partitioner}, r"a Partitioner object \(not a class\)"),
         ({"interceptor.classes": [object()]}, "ProducerInterceptor"),
         ({"interceptor.classes": "a.b.C"}, "ProducerInterceptor"),
         ({"key.serializer": "avro"}, "a function or one of"),
@@ -92,7 +94,7 @@ def test_the_compression_level_is_that_of_the_chosen_compression_type(
 def test_interceptors_and_partitioner_are_objects() -> None:
     interceptor = ProducerInterceptor()
     config = ProducerConfig.parse(
-        {"interceptor.classes": [interceptor], "partitioner.class": lambda key, all_, available: 0}
+        {"interceptor.classes": [interceptor], "partitioner.class": lambda topic, key, value, partitions: 0}
     )
 
     assert config.interceptor_classes == (interceptor,)
