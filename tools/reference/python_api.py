@@ -35,6 +35,13 @@ _PAGES: Final = {
         "All have the [settings](../settings.md#consumers) of Kafka's consumer.",
         "klamm.consumer",
     ),
+    "idempotence.md": _Page(
+        "Idempotent processing",
+        "`klamm.idempotence` applies the effect of each record to a database once. [The "
+        "guide](../../how-to/process-each-record-once.md) shows how.",
+        "klamm.idempotence",
+        ("ProcessedOffsets", "ProcessedIds", "RedisProcessedIds"),
+    ),
     "admin.md": _Page(
         "Administration",
         "`Admin` is for threads, `AsyncAdmin` for asyncio. They do what the [command line](../command-line.md) does.",

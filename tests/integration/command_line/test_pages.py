@@ -126,6 +126,13 @@ def test_the_partitioner_of_the_guide_sends_to_a_partition(cluster, tmp_path):
     assert consume(cluster, tmp_path, "visits", "--key") == 'alice\t{"country":"cn","page":"/home"}\n'
 
 
+def test_the_program_of_the_guide_to_databases_counts_each_payment_once(cluster, tmp_path):
+    ((program, output),) = shown(f"{GUIDES}/process-each-record-once.md")
+    assert run_python(cluster, tmp_path, program) == output
+    again = program.replace('(b"10", b"20", b"30")', '(b"5",)')
+    assert run_python(cluster, tmp_path, again) == "65\n"
+
+
 def run_kafka_client(cluster, directory: pathlib.Path, program: str) -> str:
     assert "localhost:9092" in program
     return run(cluster, [sys.executable, "-"], directory, program.replace("localhost:9092", cluster.kafka_bootstrap))
