@@ -21,9 +21,10 @@ BUILD_TIMEOUT_S = 900
 
 
 class GoProgram:
-    """The program of one Go module in `tests/clients`."""
+    """A program of one Go module in `tests/clients`: that of the module itself, or of another `package`."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, package: str = ".") -> None:
+        self._package = package
         self._sources = ROOT / "tests" / "clients" / folder
         self._built = ROOT / "build" / folder
         self._program = self._built / "clients"
@@ -41,7 +42,7 @@ class GoProgram:
     def _build_if_changed(self) -> None:
         go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:{USUAL_DIRECTORY}")
         if go is None:
-            pytest.skip("go not found: the sarama tests need Go's toolchain")
+            pytest.skip("go not found: these tests need Go's toolchain")
         # A toolchain that go.mod does not accept must not fetch another one.
         environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
         asked, found = self._from_go_mod(r"^go (\S+)"), _version_of(go, environment)
@@ -52,7 +53,7 @@ class GoProgram:
             if self._program.exists() and self._program.stat().st_mtime >= newest:
                 return
             # A work tree of git needs no git program for this build.
-            build = [go, "build", "-buildvcs=false", "-o", str(self._program), "."]
+            build = [go, "build", "-buildvcs=false", "-o", str(self._program), self._package]
             run_build(build, timeout_s=BUILD_TIMEOUT_S, folder=self._sources, environment=environment)
             # Go leaves a program as it is if only comments changed.
             self._program.touch()
@@ -67,6 +68,8 @@ SARAMA = GoProgram("go")
 """The newest sarama, with all that a client does."""
 SARAMA_1_45 = GoProgram("go_sarama_1_45")
 """sarama 1.45.0, which leaves the largest timestamp of a batch unset."""
+
+GRPCURL = GoProgram("go_grpcurl", "github.com/fullstorydev/grpcurl/cmd/grpcurl")
 
 
 def _version_of(go: str, environment: dict[str, str]) -> str:

@@ -31,8 +31,8 @@ HEAD: Final = """# gRPC API
 
 The calls that Klamm's own clients and servers make. Any gRPC client can use them: the contracts are in
 `proto/klamm/v1`, and these pages are made from them and their comments (`python -m tools.reference`). A server has
-reflection, so `grpcurl` lists them too. The error of a partition, group or topic is an
-[error code](../errors.md) in the body; a gRPC status is about the transport. Fields are added and never renumbered.
+reflection, so [grpcurl](../../how-to/call-with-grpcurl.md) lists them too. The error of a partition, group or topic is
+an [error code](../errors.md) in the body; a gRPC status is about the transport. Fields are added and never renumbered.
 All lists of a client's request together have at most 10,000 items; otherwise the status is INVALID_ARGUMENT.
 
 Each kind of server has its own services: brokers have Broker, controllers have Admin, and coordinators have
