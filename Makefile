@@ -65,7 +65,7 @@ fresh-seeds: setup  ## Simulations and property tests with new random seeds; a f
 	TEST_SEED=random $(PYTEST) tests/unit -m hypothesis --numprocesses $(JOBS)
 
 clients: setup  ## Kafka's clients and programs against the Kafka listener, and tables of them; CLIENTS=--table writes them into docs.
-	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat
+	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat pg_ctlcluster:postgresql
 	$(PYTEST) tests/clients $(CLIENTS)
 
 pipelines-test: setup  ## The data pipelines at length: a year of flights, killed drivers, a Spark standalone cluster.

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from klamm import ConsumerRecord
@@ -15,9 +16,11 @@ from tests.support.consumer_records import consumer_record
 from tests.support.postgres import programs, running_postgres
 from tests.support.waiting import patience, wait_until
 
-psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; it is no dependency of Klamm")
 BIN_DIR = programs()
-pytestmark = pytest.mark.skipif(BIN_DIR is None, reason="this machine has no PostgreSQL")
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.skipif(BIN_DIR is None, reason="there is no PostgreSQL; `make clients` installs it"),
+]
 
 Processed = ProcessedOffsets | ProcessedIds
 
