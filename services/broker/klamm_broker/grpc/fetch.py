@@ -26,7 +26,7 @@ from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
-from klamm_server.rpc.absent_fields import given, or_unknown
+from klamm_server.rpc.absent_fields import UNKNOWN, given, or_unknown
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.event_queue import QueueFullError
@@ -137,14 +137,14 @@ async def _charged(work: Coroutine[Any, Any, T], caller: ThrottledCaller | None)
 
 def _query(request: FetchRequest, context: CallContext, max_bytes: int, *, rack: str = "") -> FetchQuery:
     """Returns the query of a request. Raises InvalidRequestError."""
-    # Only a 0 may be absent, so that most partitions do without the calls of `given` and `or_unknown`.
+    # A request may have thousands of partitions. Only a 0 may be absent, and HasField here is faster than `or_unknown`.
     cursors = [
         FetchCursor(
             TopicPartition(one.topic, one.partition),
             one.fetch_offset,
             max(0, one.max_bytes or given(one, "max_bytes", _PARTITION_BYTES)),
-            one.current_leader_epoch or or_unknown(one, "current_leader_epoch"),
-            one.last_fetched_epoch or or_unknown(one, "last_fetched_epoch"),
+            one.current_leader_epoch or (0 if one.HasField("current_leader_epoch") else UNKNOWN),
+            one.last_fetched_epoch or (0 if one.HasField("last_fetched_epoch") else UNKNOWN),
         )
         for one in request.partitions
     ]
