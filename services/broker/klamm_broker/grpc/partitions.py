@@ -9,8 +9,10 @@ from klamm.wire.v1 import broker_pb2 as pb
 from klamm_broker.grpc.client_hosts import client_host
 from klamm_broker.handlers.delete_records import DeletedRecords, DeleteRecordsHandler, RecordDeletion
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
-from klamm_broker.handlers.list_offsets import ListedOffset, ListOffsetsHandler, OffsetQuery
+from klamm_broker.handlers.list_offsets import LateLookup, ListedOffset, ListOffsetsHandler, OffsetQuery
 from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQuery, OffsetForLeaderEpochHandler
+from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
+from klamm_broker.log.segment.check_budget import CheckBudget
 from klamm_server.rpc.absent_fields import given, or_unknown
 from klamm_server.runtime.loop_slices import each_in_turns
 
@@ -35,13 +37,16 @@ class PartitionsRpc:
         self._request_timeout_ms = request_timeout_ms
 
     async def list_offsets(self, request: pb.ListOffsetsRequest, context: object) -> pb.ListOffsetsResponse:
-        queries = (
-            OffsetQuery(one.topic, one.partition, one.timestamp_ms, or_unknown(one, "current_leader_epoch"))
-            for one in request.partitions
-        )
-        listed = await self._offsets.finish(
-            self._offsets.list_offsets(queries, isolation_level=request.isolation_level)
-        )
+        budget = CheckBudget()
+        begun: list[ListedOffset | LateLookup] = []
+        for start in range(0, len(request.partitions) or 1, TURN_PARTITIONS_MAX):
+            queries = (
+                OffsetQuery(one.topic, one.partition, one.timestamp_ms, or_unknown(one, "current_leader_epoch"))
+                for one in request.partitions[start : start + TURN_PARTITIONS_MAX]
+            )
+            begun += self._offsets.list_offsets(queries, isolation_level=request.isolation_level, budget=budget)
+            await end_long_turn(request.partitions)
+        listed = await self._offsets.finish(begun)
         return pb.ListOffsetsResponse(partitions=await each_in_turns(_listed, listed))
 
     async def offset_for_leader_epoch(
@@ -64,9 +69,8 @@ class PartitionsRpc:
     async def describe_producers(
         self, request: pb.DescribeProducersRequest, context: object
     ) -> pb.DescribeProducersResponse:
-        described = self._producers.describe_producers(
-            TopicPartition(one.topic, number) for one in request.topics for number in one.partitions
-        )
+        named = (TopicPartition(one.topic, number) for one in request.topics for number in one.partitions)
+        described = await each_in_turns(self._producers.describe, named)
         return pb.DescribeProducersResponse(partitions=await each_in_turns(_producers, described))
 
 

@@ -33,9 +33,10 @@ class DescribeProducersHandler:
 
     def describe_producers(self, partitions: Iterable[TopicPartition]) -> list[PartitionProducers]:
         """Returns one answer per partition, in the same order."""
-        return [self._describe(one) for one in partitions]
+        return [self.describe(one) for one in partitions]
 
-    def _describe(self, name: TopicPartition) -> PartitionProducers:
+    def describe(self, name: TopicPartition) -> PartitionProducers:
+        """Returns the answer for one partition."""
         try:
             if problem := topic_name_problem(name.topic):
                 raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(problem)

@@ -70,11 +70,14 @@ class ListOffsetsHandler:
         self._replicas = replicas
         self._thread = thread
 
-    def list_offsets(self, queries: Iterable[OffsetQuery], *, isolation_level: int) -> list[ListedOffset | LateLookup]:
-        """Returns one answer per query, in the same order. The caller hands lookups that are late to `finish`. Raises
-        InvalidRequestError for an unknown isolation level."""
+    def list_offsets(
+        self, queries: Iterable[OffsetQuery], *, isolation_level: int, budget: CheckBudget | None = None
+    ) -> list[ListedOffset | LateLookup]:
+        """Returns one answer per query, in the same order. The caller hands lookups that are late to `finish`. If it
+        asks for one request several times, all share a `budget`. Raises InvalidRequestError for an unknown isolation
+        level."""
         read_committed = reads_committed(isolation_level)
-        budget = CheckBudget()
+        budget = budget or CheckBudget()
         return [self._list(one, read_committed, budget) for one in queries]
 
     async def finish(self, answers: Sequence[ListedOffset | LateLookup]) -> list[ListedOffset]:

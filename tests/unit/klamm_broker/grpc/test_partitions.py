@@ -28,14 +28,18 @@ class Scripted:
         self.given: list[Any] = []
         self.terms: dict[str, int] = {}
 
-    def list_offsets(self, queries: Iterable[Any], **terms: int) -> list[Any]:
-        self.given, self.terms = list(queries), terms
+    def list_offsets(self, queries: Iterable[Any], **terms: Any) -> list[Any]:
+        self.given, self.terms = [*self.given, *queries], terms
         return self.answers
+
+    def describe(self, name: Any) -> Any:
+        self.given.append(name)
+        return self.answers[len(self.given) - 1]
 
     async def finish(self, answers: list[Any]) -> list[Any]:
         return answers
 
-    offsets_for_leader_epochs = describe_producers = list_offsets
+    offsets_for_leader_epochs = list_offsets
 
     async def delete_records(self, deletions: Iterable[Any], **terms: int) -> list[Any]:
         return self.list_offsets(deletions, **terms)
@@ -55,7 +59,8 @@ def test_list_offsets_passes_every_field_of_the_request_and_the_response() -> No
     asked = pb.ListOffsetsPartition(topic="flights", partition=2, timestamp_ms=-3, current_leader_epoch=4)
     request = pb.ListOffsetsRequest(isolation_level=1, partitions=[asked])
     found = asyncio.run(rpc(handler).list_offsets(request, None)).partitions
-    assert (handler.given, handler.terms) == ([OffsetQuery("flights", 2, -3, 4)], {"isolation_level": 1})
+    assert handler.given == [OffsetQuery("flights", 2, -3, 4)]
+    assert handler.terms["isolation_level"] == 1
     assert list(found) == [
         pb.ListedOffset(topic="flights", partition=2, offset=5, timestamp_ms=6, leader_epoch=7),
         pb.ListedOffset(topic="w", error_code=3, error_message="no", offset=-1, timestamp_ms=-1, leader_epoch=-1),
@@ -83,7 +88,8 @@ def test_delete_records_passes_every_field_of_the_request_and_the_response() -> 
 
 
 def test_describe_producers_passes_every_field_of_the_request_and_the_response() -> None:
-    handler = Scripted([PartitionProducers("flights", 2, producers=[ProducerDescription(1, 2, 3, 4, 5, 6)])])
+    producers = [ProducerDescription(1, 2, 3, 4, 5, 6)]
+    handler = Scripted([PartitionProducers("flights", 2, producers=producers), PartitionProducers("flights", 3)])
     request = pb.DescribeProducersRequest(topics=[TopicPartitions(topic="flights", partitions=[2, 3])])
     found = asyncio.run(rpc(handler).describe_producers(request, None)).partitions
     assert handler.given == [TopicPartition("flights", 2), TopicPartition("flights", 3)]
@@ -95,7 +101,10 @@ def test_describe_producers_passes_every_field_of_the_request_and_the_response()
         coordinator_epoch=5,
         current_txn_start_offset=6,
     )
-    assert list(found) == [pb.PartitionProducers(topic="flights", partition=2, producers=[described])]
+    assert list(found) == [
+        pb.PartitionProducers(topic="flights", partition=2, producers=[described]),
+        pb.PartitionProducers(topic="flights", partition=3),
+    ]
 
 
 def test_delete_records_without_a_timeout_waits_for_the_brokers_timeout() -> None:
