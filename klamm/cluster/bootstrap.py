@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from klamm.client_task import client_task
 from klamm.errors import KlammError
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ async def first_answer(
     try:
         while (address := next(remaining, None)) is not None or asked:
             if address is not None:
-                asked.append(asyncio.ensure_future(ask(address)))
+                asked.append(client_task(_ask(ask, address), name=f"klamm-ask-{address}"))
             timeout_s = None if address is None else patience_s
             ended, _ = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             for task in [task for task in asked if task in ended]:
@@ -42,3 +43,7 @@ async def first_answer(
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def _ask(ask: Callable[[str], Awaitable[T]], address: str) -> T:
+    return await ask(address)

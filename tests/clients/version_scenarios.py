@@ -228,7 +228,7 @@ def log_dirs(wire: KafkaWire, name: str) -> Any:
 
 def offsets_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
     """Commits and fetches offsets by topic id, by an id that no topic has, and for all topics."""
-    topic_id = create_topic(wire, name, configs=KEPT)
+    topic_id = create_topic(wire, name, partition_count=2, configs=KEPT)
     find_coordinator(wire, name, GROUP)
 
     def commit(*ids: uuid.UUID | None, partition: int = 0) -> Any:

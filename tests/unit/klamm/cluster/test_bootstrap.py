@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from klamm.client_task import client_task
 from klamm.cluster.bootstrap import first_answer
 from klamm.errors import KlammError, NoBrokerError
 from tests.support.loop_time import run_without_waiting
@@ -91,3 +92,17 @@ def test_another_error_is_raised() -> None:
     calls: Callable[[str], Awaitable[str]] = ask
     with pytest.raises(ValueError, match="a"):
         asyncio.run(first_answer(["a", "b"], calls, patience_s=PATIENCE_S))
+
+
+def test_a_framework_that_cancels_all_tasks_does_not_see_the_calls() -> None:
+    servers = Servers({"a": 3600, "b": 1.0})
+
+    async def main() -> str | None:
+        asking = client_task(servers.first(), name="asking")
+        await asyncio.sleep(1.5)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        answer, _ = await asking
+        return answer
+
+    assert run_without_waiting(main()) == "b"
