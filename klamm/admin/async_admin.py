@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ConfigResource,
         CreatedTopic,
         GroupDescription,
+        GroupLagDescription,
         GroupListing,
         LogDirDescription,
         NewTopic,
@@ -318,6 +319,29 @@ class AsyncAdmin(
 
         described = await until_first_error(describe(group_id) for group_id in group_ids)
         return {group.group_id: group for group in described}
+
+    async def describe_group_lag(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, GroupLagDescription]:
+        """Returns the lag of each group in records and in time, by id. Returns also how many records it lost, and how
+        long retention keeps the unread ones. Raises GroupIdNotFoundError."""
+
+        async def describe(group_id: str) -> GroupLagDescription:
+            request = coordinator_pb2.DescribeGroupLagRequest(group_ids=[group_id])
+            response = await self._calls.coordinator(group_id, CoordinatorStub.describe_group_lag, request, timeout_ms)
+            return decode.group_lag(response.groups[0])
+
+        described = await until_first_error(describe(group_id) for group_id in group_ids)
+        return {group.group_id: group for group in described}
+
+    async def forget_lost_records(
+        self, group_id: str, topics: Iterable[str] = (), *, timeout_ms: int | None = None
+    ) -> int:
+        """Sets the counts of the records that a group lost to 0, for `topics` or for all. Returns the sum of the counts
+        before. Raises GroupIdNotFoundError."""
+        request = coordinator_pb2.ForgetLostRecordsRequest(group_id=group_id, topics=topics)
+        response = await self._calls.coordinator(group_id, CoordinatorStub.forget_lost_records, request, timeout_ms)
+        return response.lost_count
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Deletes groups with their offsets. Raises NonEmptyGroupError if a group has members, and

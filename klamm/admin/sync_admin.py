@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         CreatedTopic,
         ElectionType,
         GroupDescription,
+        GroupLagDescription,
         GroupListing,
         HangingTransaction,
         LedgerListing,
@@ -314,6 +315,18 @@ class Admin:
         """Returns the descriptions of the groups by id, with their members and the members' assignments. Raises
         GroupIdNotFoundError."""
         return self._run(self._async.describe_groups, group_ids, timeout_ms=timeout_ms)
+
+    def describe_group_lag(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, GroupLagDescription]:
+        """Returns the lag of each group in records and in time, by id. Returns also how many records it lost, and how
+        long retention keeps the unread ones. Raises GroupIdNotFoundError."""
+        return self._run(self._async.describe_group_lag, group_ids, timeout_ms=timeout_ms)
+
+    def forget_lost_records(self, group_id: str, topics: Iterable[str] = (), *, timeout_ms: int | None = None) -> int:
+        """Sets the counts of the records that a group lost to 0, for `topics` or for all. Returns the sum of the counts
+        before. Raises GroupIdNotFoundError."""
+        return self._run(self._async.forget_lost_records, group_id, topics, timeout_ms=timeout_ms)
 
     def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Deletes groups with their offsets. Raises NonEmptyGroupError if a group has members, and

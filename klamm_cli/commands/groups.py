@@ -1,13 +1,14 @@
-"""`klamm groups`: lists, describes (with lag) and deletes consumer groups, resets and deletes their offsets, and
-removes members."""
+"""`klamm groups`: lists, describes (with lag) and deletes consumer groups, resets and deletes their offsets, forgets
+what they lost, and removes members."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from klamm.admin.types.groups import PartitionLagDescription
 from klamm.errors import raise_first
 from klamm.model import TopicPartition
 from klamm_cli.console.change import DryRun, print_change, tense
@@ -27,9 +28,8 @@ from klamm_cli.console.output import (
     print_rows,
 )
 from klamm_cli.dry_run.groups import deletion_errors, offset_deletion_errors, removal_errors, reset_errors
-from klamm_cli.status.group_positions import read_positions
-from klamm_cli.status.unread_records import LogBounds, unread
-from klamm_cli.text.amounts import counted
+from klamm_cli.status.group_lag import in_words
+from klamm_cli.text.amounts import counted, duration, record_count
 from klamm_cli.text.positions import POSITION_HELP, offsets_at, parse_position
 
 _STATES: Final = {
@@ -89,24 +89,19 @@ def describe(
 
     The command shows all partitions of the topics in which the group has members or offsets. In one without a
     committed offset, a member begins where its auto.offset.reset says. LAG is how many records the group has still to
-    read. LOST is how many records were deleted (by retention, for example) before the group read them. Kafka's
-    kafka-consumer-groups shows the sum of both as LAG."""
+    read. BEHIND is the age of the next one. LOST is how many records were deleted (by retention, for example) before
+    the group read them, since the group began or since `klamm groups forget-lost`. Kafka's kafka-consumer-groups shows
+    LAG by offsets, with what is lost and with the markers of transactions."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_groups([group])[group]
         if members:
             _print_members(description, as_json)
             return
-        owners = {tp: member.client_id for member in description.members for tp in member.assignment}
-        led = _led(admin)
-        topics = {tp.topic for tp in (*owners, *admin.list_group_offsets(group))}
-        shown = {tp for tp in led if tp.topic in topics}
-        found = read_positions(admin, [group], led, also=shown)
-    committed = found.committed.get(group, {})
-    rows = [
-        _lag_row(tp, committed.get(tp), found.bounds.get(tp), owners.get(tp))
-        for tp in sorted(owners.keys() | committed.keys() | shown)
-    ]
-    columns = ("topic", "partition", "committed", "end_offset", "lag", "lost", "owner")
+        lag = admin.describe_group_lag([group])[group]
+    owners = {tp: member.client_id for member in description.members for tp in member.assignment}
+    by_tp = {one.tp: one for one in lag.partitions}
+    by_tp |= {tp: PartitionLagDescription(tp=tp) for tp in owners.keys() - by_tp.keys()}
+    shown = [by_tp[tp] for tp in sorted(by_tp)]
     if as_json:
         print_json(
             {
@@ -116,14 +111,42 @@ def describe(
                 **_progress(description),
                 "assignor": description.assignor,
                 "members": len(description.members),
-                "partitions": [dict(zip(columns, row, strict=True)) for row in rows],
+                "partitions": [_lag_document(one, owners.get(one.tp)) for one in shown],
             }
         )
         return
     progress = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in _progress(description).items())
     by = f", assigned by {description.assignor}" if description.assignor else ""
-    print_message(f"group {group}: {description.type}, {description.state}, {progress}{by}")
-    print_rows(columns, rows, as_json=False)
+    print_message(f"group {group}: {description.type}, {description.state}, {progress}{by}; {in_words(lag)}")
+    columns = ("topic", "partition", "committed", "end_offset", "lag", "behind", "lost", "owner")
+    print_rows(columns, [_lag_row(one, owners.get(one.tp)) for one in shown], as_json=False)
+
+
+def _lag_row(one: PartitionLagDescription, owner: str | None) -> tuple[str | int | None, ...]:
+    behind = None if one.behind_ms is None else duration(one.behind_ms) if one.lag else "0"
+    lost = None if one.lag is None and not one.lost_count else one.lost_count
+    return *one.tp, one.committed_offset, one.high_watermark, one.lag, behind, lost, owner
+
+
+def _lag_document(one: PartitionLagDescription, owner: str | None) -> dict[str, Any]:
+    return {
+        "topic": one.tp.topic,
+        "partition": one.tp.partition,
+        "committed": one.committed_offset,
+        "end_offset": one.high_watermark,
+        "lag": one.lag,
+        "behind_ms": one.behind_ms,
+        "lost": one.lost_count,
+        "owner": owner,
+        "error": one.error,
+        "unchanged_since_ms": one.unchanged_since_ms,
+        "next_deletion_ms": one.next_deletion_ms,
+        "catch_up_ms": one.catch_up_ms,
+        "consumed_per_s": one.consumed_per_s,
+        "produced_per_s": one.produced_per_s,
+        "held_by_producer_id": one.held_by_producer_id,
+        "held_since_ms": one.held_since_ms,
+    }
 
 
 def _progress(description: GroupDescription) -> dict[str, int]:
@@ -132,25 +155,6 @@ def _progress(description: GroupDescription) -> dict[str, int]:
     if description.type == "classic":
         return {"generation": description.generation_id}
     return {"group_epoch": description.group_epoch, "assignment_epoch": description.assignment_epoch}
-
-
-def _led(admin: Admin) -> set[TopicPartition]:
-    """Returns the partitions with a leader, because only a leader can return offsets. A group may also have committed
-    offsets of deleted topics."""
-    return {
-        TopicPartition(name, each.partition)
-        for name, topic in admin.list_topics(include_internal=True).items()
-        for each in topic.partitions
-        if each.leader >= 0
-    }
-
-
-def _lag_row(
-    tp: TopicPartition, committed: int | None, bounds: LogBounds | None, owner: str | None
-) -> tuple[str | int | None, ...]:
-    found = None if committed is None or bounds is None else unread(committed, bounds)
-    end_offset = None if bounds is None else bounds.end
-    return *tp, committed, end_offset, *((None, None) if found is None else found), owner
 
 
 def _print_members(description: GroupDescription, as_json: bool) -> None:
@@ -299,6 +303,34 @@ def remove_members(
     whom = everyone if everybody else ", ".join(instance or ())
     document = {"group": group, "removed": "all" if everybody else instance}
     line = f"{tense(validate_only, 'removed', 'remove')} {whom}"
+    print_change(document, line, as_json=as_json, validate_only=validate_only)
+
+
+@app.command(
+    "forget-lost", epilog=examples("klamm groups forget-lost billing", "klamm groups forget-lost billing -t orders")
+)
+def forget_lost(
+    group: Group,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only in this topic; repeatable.")
+    ] = None,
+    validate_only: DryRun = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Set the counts of the records that a group lost to 0.
+
+    A group has lost the records that were deleted before it read them. They cannot be read any more. The command only
+    ends the report of `klamm cluster status`."""
+    with connected(bootstrap, timeout) as admin:
+        if validate_only:
+            lags = admin.describe_group_lag([group])[group].partitions
+            count = sum(one.lost_count for one in lags if not topic or one.tp.topic in topic)
+        else:
+            count = admin.forget_lost_records(group, topic or ())
+    line = f"{tense(validate_only, 'forgot', 'forget')} that the group lost {record_count(count)}"
+    document = {"group": group, "topics": topic or [], "lost": count}
     print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 

@@ -16,26 +16,7 @@ from klamm.admin.types import (
     TopicDescription,
 )
 from klamm.model import TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLag:
-    """The lag of a group, over all partitions for which it has committed an offset."""
-
-    group_id: str
-    type: str
-    state: str
-    lag: int
-    """The number of records that the group has still to read."""
-    partitions: int
-    lost: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The number of records that were deleted before the group read them, by partition. Partitions without such records
-    are left out."""
-
-    @property
-    def lost_count(self) -> int:
-        """The number of records that the group has lost in all partitions."""
-        return sum(self.lost.values())
+from klamm_cli.status.group_lag import GroupLag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,8 @@ from klamm.admin.types import (
 )
 from klamm.errors import KlammError
 from klamm.model import TopicPartition
-from klamm_cli.status.facts import ClusterFacts, GroupLag, OpenTransaction
-from klamm_cli.status.group_positions import read_positions
-from klamm_cli.status.unread_records import LogBounds, lost_by_partition, total_lag
+from klamm_cli.status.facts import ClusterFacts, OpenTransaction
+from klamm_cli.status.group_lag import GroupLag, describe_each, group_lag
 
 if TYPE_CHECKING:
     from klamm import Admin
@@ -59,7 +58,7 @@ def gather(admin: Admin, deadline_s: float) -> ClusterFacts:
         log_dirs = [parts.begin(_Asking.log_dirs, broker_id) for broker_id in live]
         damaged = [parts.begin(_Asking.damaged, broker_id) for broker_id in live]
         configs = parts.begin(_Asking.configs_if_known, topics)
-        groups = parts.begin(_Asking.groups, topics)
+        groups = parts.begin(_Asking.groups)
         transactions = parts.begin(_Asking.open_transactions_if_known)
         hanging = parts.begin(_Asking.hanging, topics)
     described, listed = configs.result(), groups.result()
@@ -150,12 +149,12 @@ class _Asking:
             return {}
         return self.part("configs of topics", lambda: self.configs(topics)) or {}
 
-    def groups(self, topics: Mapping[str, TopicDescription] | None) -> tuple[list[GroupLag] | None, int] | None:
+    def groups(self) -> tuple[list[GroupLag] | None, int] | None:
         """Returns the lag of groups, and how many groups were left out."""
         listed = self.part("groups", lambda: self.admin.list_groups(timeout_ms=self.timeout_ms))
-        if listed is None or topics is None:
+        if listed is None:
             return None
-        groups = self.part("lag", lambda: self.lags(list(listed.values())[:GROUPS_MAX], topics))
+        groups = self.part("lag", lambda: self.lags(list(listed.values())[:GROUPS_MAX]))
         return groups, max(0, len(listed) - GROUPS_MAX)
 
     def open_transactions_if_known(self) -> list[OpenTransaction] | None:
@@ -180,11 +179,11 @@ class _Asking:
                 found[resource.name] = {name: entry.value for name, entry in entries.items()}
         return found
 
-    def lags(self, groups: Iterable[GroupListing], topics: Mapping[str, TopicDescription]) -> list[GroupLag]:
+    def lags(self, groups: Iterable[GroupListing]) -> list[GroupLag]:
         """Returns the lag of each group. Groups that lost records come first, then those with the most lag."""
         listed = {group.group_id: group for group in groups}
-        found = read_positions(self.admin, listed, set(_led(topics)), timeout_ms=self.timeout_ms)
-        lags = [group_lag(listed[group_id], offsets, found.bounds) for group_id, offsets in found.committed.items()]
+        described = describe_each(self.admin, listed, timeout_ms=lambda: self.timeout_ms)
+        lags = [group_lag(listed[one.group_id], one) for one in described]
         return sorted(lags, key=lambda each: (-each.lost_count, -each.lag, each.group_id))
 
     def open_transactions(self) -> list[OpenTransaction]:
@@ -194,20 +193,6 @@ class _Asking:
         now_ms = round(time.time() * 1000)
         found = [_open(one, now_ms) for one in described.values() if one.start_time_ms >= 0]
         return sorted(found, key=lambda each: -each.open_ms)
-
-
-def group_lag(
-    group: GroupListing, committed: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, LogBounds]
-) -> GroupLag:
-    """Returns the lag of one group. Partitions whose bounds are not known do not count."""
-    return GroupLag(
-        group_id=group.group_id,
-        type=group.type,
-        state=group.state,
-        lag=total_lag(committed, bounds),
-        partitions=len(committed.keys() & bounds.keys()),
-        lost=lost_by_partition(committed, bounds),
-    )
 
 
 def _open(one: TransactionDescription, now_ms: int) -> OpenTransaction:

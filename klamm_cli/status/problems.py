@@ -6,12 +6,14 @@ so is a group that lost records: retention deleted them before the group read th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klamm.admin.types import ClusterDescription, QuorumDescription, QuorumReplicaKind
 from klamm.model import TopicPartition
 from klamm_cli.status.facts import ClusterFacts
+from klamm_cli.status.group_lag import GroupLag
+from klamm_cli.text.amounts import duration
 
 LISTED_MAX: Final = 10
 """The largest number of partitions, or of other names, in one sentence."""
@@ -180,27 +182,67 @@ def _of_transactions(facts: ClusterFacts) -> Iterator[Problem]:
         )
 
 
+DELETED_SOON_MS: Final = 2 * 3_600_000
+"""Unread records that retention deletes within this time are a problem."""
+STANDS_MS: Final = 10 * 60_000
+"""A group without members whose offsets have not changed for this long does not read any more."""
+
 _LOST_ADVICE: Final = (
-    "start the group's consumers: they go on at the first record that is left, or where auto.offset.reset says; keep"
-    " records longer (retention.ms, retention.bytes); if nobody needs the group, delete it: `klamm groups delete`"
+    "keep records longer (retention.ms, retention.bytes), or make the consumers faster; `klamm groups forget-lost` sets"
+    " the count to 0; if nobody needs the group, delete it: `klamm groups delete`"
 )
+_DELETED_SOON_ADVICE: Final = (
+    "raise retention.ms or retention.bytes of the topic (`klamm configs alter`), then start the group's consumers or"
+    " make them faster"
+)
+_NO_MEMBERS_ADVICE: Final = "start the group's consumers; if nobody needs the group, delete it: `klamm groups delete`"
 
 
 def _of_groups(facts: ClusterFacts) -> Iterator[Problem]:
-    losers = [each for each in facts.groups or () if each.lost]
-    for group in losers[:LISTED_MAX]:
-        where = name_some([f"{tp} ({lost})" for tp, lost in group.lost.items()])
-        yield Problem(
-            f"group {group.group_id} lost {_count(group.lost_count, 'record')}, deleted before the group read them:"
-            f" {where}",
-            _LOST_ADVICE,
-        )
-    if others := losers[LISTED_MAX:]:
-        yield Problem(
-            f"{_count(len(others), 'more group')} lost records, deleted before the groups read them:"
-            f" {name_some([each.group_id for each in others])}",
-            _LOST_ADVICE,
-        )
+    groups = facts.groups or ()
+    losers = [each for each in groups if each.lost]
+    yield from _listed(losers, _lost, "lost records, deleted before the groups read them", _LOST_ADVICE)
+    doomed = [each for each in groups if each.deletion_ms is not None and each.deletion_ms < DELETED_SOON_MS]
+    doomed.sort(key=lambda each: each.deletion_ms or 0)
+    yield from _listed(doomed, _deleted_soon, "have unread records that retention deletes soon", _DELETED_SOON_ADVICE)
+    left = [each for each in groups if each not in doomed and _is_left(each)]
+    yield from _listed(left, _without_members, "have unread records and no members", _NO_MEMBERS_ADVICE)
+
+
+def _listed(
+    groups: Sequence[GroupLag], tell: Callable[[GroupLag], str], tell_others: str, advice: str
+) -> Iterator[Problem]:
+    """Yields a problem for each of the first groups, and one for all others together."""
+    for group in groups[:LISTED_MAX]:
+        yield Problem(f"group {group.group_id} {tell(group)}", advice)
+    if others := groups[LISTED_MAX:]:
+        names = name_some([each.group_id for each in others])
+        yield Problem(f"{_count(len(others), 'more group')} {tell_others}: {names}", advice)
+
+
+def _lost(group: GroupLag) -> str:
+    where = name_some([f"{tp} ({lost})" for tp, lost in group.lost.items()])
+    return f"lost {_count(group.lost_count, 'record')}, deleted before the group read them: {where}"
+
+
+def _deleted_soon(group: GroupLag) -> str:
+    members = " and no members" if group.state == "Empty" else ""
+    return (
+        f"has {_count(group.lag, 'unread record')}{members}; retention deletes the first ones in"
+        f" {duration(group.deletion_ms or 0)}: {name_some(group.doomed)}"
+    )
+
+
+def _is_left(group: GroupLag) -> bool:
+    """Returns True if the group has no members, and its lag stands."""
+    return group.state == "Empty" and group.unchanged_ms is not None and group.unchanged_ms >= STANDS_MS
+
+
+def _without_members(group: GroupLag) -> str:
+    return (
+        f"has no members and {_count(group.lag, 'unread record')}, and has committed nothing for"
+        f" {duration(group.unchanged_ms or 0)}"
+    )
 
 
 def _count(number: int, noun: str) -> str:

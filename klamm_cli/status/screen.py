@@ -29,7 +29,7 @@ def tables(facts: ClusterFacts) -> list[Table]:
             ("broker", "path", "state", "replicas", "used_mib", "free_mib", "disk_used_percent"),
             _disks(facts),
         ),
-        ("groups", ("group", "type", "state", "partitions", "lag", "lost"), _groups(facts)),
+        ("groups", ("group", "type", "state", "partitions", "lag", "behind_s", "lost"), _groups(facts)),
     ]
     return [table for table in found if table[2]]
 
@@ -173,6 +173,6 @@ def _disks(facts: ClusterFacts) -> list[tuple[Any, ...]]:
 
 def _groups(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     return [
-        (each.group_id, each.type, each.state, each.partitions, each.lag, each.lost_count)
+        (each.group_id, each.type, each.state, each.partitions, each.lag, each.behind_ms // 1000, each.lost_count)
         for each in (facts.groups or ())[:GROUPS_SHOWN]
     ]

@@ -10,16 +10,16 @@ with all its records.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.model import TopicPartition
 from klamm_cli.console.command_config import client_settings
-from klamm_cli.status.group_positions import Positions, read_positions
-from klamm_cli.status.unread_records import LogBounds, unread
+from klamm_cli.status.group_lag import describe_each
 
 if TYPE_CHECKING:
     from klamm import Admin, Consumer
+    from klamm.admin import GroupLagDescription
 
 NEWEST_RECORDS: Final = 100
 """How many of the newest records of each partition are read."""
@@ -27,38 +27,38 @@ _READ_S: Final = 5.0
 """How long they are read at most. A partition without an answer counts as one without keys."""
 
 
+class LogBounds(NamedTuple):
+    """The offsets between which a partition can be read."""
+
+    start: int
+    """The log start offset."""
+    end: int
+    """The offset after the last record that can be read: the high watermark."""
+
+
 def groups_with_unread_keys(admin: Admin, bootstrap: str, topic: str) -> dict[str, int]:
     """Returns how many records each group has still to read in the partitions in which it has unread records with keys.
     Groups without such records are left out. Raises KlammError."""
-    led = {TopicPartition(topic, one.partition) for one in admin.describe_topics([topic])[topic].partitions}
-    positions = read_positions(admin, admin.list_groups(), led)
-    behind = _behind(positions, led)
-    return unread_by_group(positions, _newest_keys(bootstrap, behind) if behind else {})
+    groups = list(describe_each(admin, admin.list_groups()))
+    behind = {
+        one.tp: LogBounds(one.log_start_offset, one.high_watermark)
+        for group in groups
+        for one in group.partitions
+        if one.lag and one.tp.topic == topic and one.log_start_offset is not None and one.high_watermark is not None
+    }
+    return unread_by_group(groups, _newest_keys(bootstrap, behind) if behind else {})
 
 
-def unread_by_group(positions: Positions, newest_keys: Mapping[TopicPartition, int]) -> dict[str, int]:
+def unread_by_group(groups: Iterable[GroupLagDescription], newest_keys: Mapping[TopicPartition, int]) -> dict[str, int]:
     """Returns the unread records of each group in partitions whose newest record with a key the group has not read.
     `newest_keys` has that record's offset. Pure."""
     counts: dict[str, int] = {}
-    for group_id, committed in sorted(positions.committed.items()):
-        for tp, newest in newest_keys.items():
-            offset = committed.get(tp)
-            found = None if offset is None else unread(offset, positions.bounds[tp])
-            if found is not None and offset is not None and offset <= newest:
-                counts[group_id] = counts.get(group_id, 0) + found.lag
+    for group in groups:
+        for one in group.partitions:
+            newest, offset = newest_keys.get(one.tp), one.committed_offset
+            if one.lag and newest is not None and offset is not None and offset <= newest:
+                counts[group.group_id] = counts.get(group.group_id, 0) + one.lag
     return counts
-
-
-def _behind(positions: Positions, led: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-    """Returns the bounds of the partitions of the topic in which some group has unread records."""
-    behind: dict[TopicPartition, LogBounds] = {}
-    for committed in positions.committed.values():
-        for tp, offset in committed.items():
-            bounds = positions.bounds.get(tp)
-            found = None if bounds is None or tp not in led else unread(offset, bounds)
-            if bounds is not None and found is not None and found.lag:
-                behind[tp] = bounds
-    return behind
 
 
 def _newest_keys(bootstrap: str, wanted: Mapping[TopicPartition, LogBounds]) -> dict[TopicPartition, int]:

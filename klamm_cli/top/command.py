@@ -80,9 +80,10 @@ def top(
 
     Records are counted by offsets. Bytes in are the growth of the leaders' logs (compressed, as on disk), or the
     brokers' own count with --metrics. Bytes out are known only with --metrics. COMMITTED/S is the number of records
-    per second that all groups have committed. LAG/S is how fast a group's lag grows. Both need three commits of the
-    group. With --once, LAG/S needs an --interval of 15 seconds. The command watches at most 2,000 partitions and 50
-    groups, and a line shows how many it leaves out."""
+    per second that all groups have committed. BEHIND is the age of the oldest record that a group has still to read.
+    LAG/S is how fast a group's lag grows. The rates need three commits of the group. With --once, LAG/S needs an
+    --interval of 15 seconds. The command watches at most 2,000 partitions and 50 groups, and a line shows how many it
+    leaves out."""
     from klamm_cli.top.metrics_text import parse_endpoint
     from klamm_cli.top.watcher import Scope, Watcher
 
@@ -120,7 +121,7 @@ def _watch(watcher: Watcher, interval_s: float, limit: int, bootstrap: str) -> N
     from rich.live import Live
 
     from klamm_cli.top.group_history import GroupHistory
-    from klamm_cli.top.rates import frame, lag_of
+    from klamm_cli.top.rates import frame
 
     console = Console()
     before, shown, trouble = None, None, ""
@@ -130,7 +131,7 @@ def _watch(watcher: Watcher, interval_s: float, limit: int, bootstrap: str) -> N
         while True:
             try:
                 after = watcher.sample()
-                history.add(after, {name: lag_of(group, after) for name, group in after.groups.items()})
+                history.add(after, {name: group.lag for name, group in after.groups.items()})
                 shown = shown if before is None else frame(before, after, limit=limit, history=history)
                 before, trouble = after, ""
                 if shown is not None:
@@ -174,10 +175,18 @@ def _headline(found: Frame) -> str:
 
 def _tables(found: Frame, lags: Mapping[str, Sequence[int]]) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
     """Returns the tables that have rows. Groups have their `lags` over time, if they are known."""
+    from klamm_cli.text.amounts import duration
     from klamm_cli.text.sparkline import sparkline
     from klamm_cli.top.rates import BROKER_COLUMNS, ENDPOINT_COLUMNS, GROUP_COLUMNS, TOPIC_COLUMNS
 
-    groups = [{**row, "lag over time": sparkline(lags.get(row["group"], ()))} for row in found.groups]
+    groups = [
+        {
+            **row,
+            "behind": duration(row["behind_ms"]) if row["lag"] else "0",
+            "lag over time": sparkline(lags.get(row["group"], ())),
+        }
+        for row in found.groups
+    ]
     group_columns = (*GROUP_COLUMNS, "lag over time") if lags else GROUP_COLUMNS
 
     tables = (

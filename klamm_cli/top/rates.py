@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.model import TopicPartition
-from klamm_cli.status.unread_records import LogBounds, total_lag
 from klamm_cli.top.group_history import SILENT_S, GroupHistory
-from klamm_cli.top.sample import GroupPositions, Sample
+from klamm_cli.top.sample import Sample
 
 _MIB = 1024 * 1024
 
@@ -51,7 +50,7 @@ class Frame:
 
 TOPIC_COLUMNS = ("topic", "partitions", "records_s", "in_mib_s", "out_mib_s", "committed_s")
 BROKER_COLUMNS = ("broker", "leaders", "records_s", "in_mib_s")
-GROUP_COLUMNS = ("group", "state", "lag", "committed_s", "lag_s")
+GROUP_COLUMNS = ("group", "state", "lag", "behind", "committed_s", "lag_s")
 ENDPOINT_COLUMNS = ("endpoint", "requests_s", "in_mib_s", "out_mib_s")
 
 
@@ -171,7 +170,8 @@ def _group(name: str, before: Sample, after: Sample, interval_s: float, history:
     return {
         "group": name,
         "state": after.groups[name].state,
-        "lag": lag_of(after.groups[name], after),
+        "lag": after.groups[name].lag,
+        "behind_ms": after.groups[name].behind_ms,
         "committed_s": None if committed_s is None else round(committed_s, 1),
         "lag_s": None if lag_s is None else round(lag_s, 1),
     }
@@ -186,13 +186,7 @@ def _group_rates(name: str, before: Sample, after: Sample, interval_s: float) ->
     committed = sum(_grown(was.committed.get(tp) if was else None, offset) for tp, offset in now.committed.items())
     if was is None or interval_s < SILENT_S:
         return committed / interval_s, None
-    return committed / interval_s, (lag_of(now, after) - lag_of(was, before)) / interval_s
-
-
-def lag_of(group: GroupPositions, sample: Sample) -> int:
-    """Returns the lag of a group in a sample."""
-    bounds = {tp: LogBounds(sample.starts.get(tp, 0), end) for tp, end in sample.ends.items() if tp in group.committed}
-    return total_lag(group.committed, bounds)
+    return committed / interval_s, (now.lag - was.lag) / interval_s
 
 
 def _endpoint(name: str, before: Sample, after: Sample, interval_s: float) -> dict[str, Any]:

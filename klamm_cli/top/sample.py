@@ -10,10 +10,14 @@ from klamm.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPositions:
-    """The state and the committed offsets of one group, in the topics that are watched."""
+    """The state, the committed offsets and the lag of one group, in the topics that are watched."""
 
     state: str
     committed: Mapping[TopicPartition, int]
+    lag: int
+    """The number of records that the group has still to read."""
+    behind_ms: int = 0
+    """The age of the oldest of them, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +44,6 @@ class Sample:
     """The size of each leader's log on its disk, by partition. Partitions whose leader did not return the size are left
     out."""
     groups: Mapping[str, GroupPositions]
-    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The log start offset of each partition that a group has committed an offset of."""
     metrics: Mapping[str, Counters] = field(default_factory=dict)
     """The counters of the endpoints that answered, by endpoint."""
     health: str = ""

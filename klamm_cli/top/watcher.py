@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.admin.types import ClusterDescription, TopicDescription
 from klamm.errors import KlammError
-from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from klamm.model import LATEST_TIMESTAMP, TopicPartition
 from klamm_cli.top.metrics_text import read_metrics
 from klamm_cli.top.sample import Counters, GroupPositions, Sample
 
@@ -102,14 +102,12 @@ class Watcher:
             self._catalog_s = None  # A topic may have been deleted, so read the catalog again.
             raise
         silent: list[str] = []
-        groups = self._positions(silent)
         return Sample(
             at_s=time.monotonic(),
             ends={tp: one.offset for tp, one in ends.items()},
             leaders=dict(self._leaders),
             log_bytes=self._log_bytes(silent),
-            groups=groups,
-            starts=self._starts(groups, silent),
+            groups=self._positions(silent),
             metrics=self._metrics(silent),
             health=self._health[0],
             is_healthy=self._health[1],
@@ -153,28 +151,22 @@ class Watcher:
         found: dict[str, GroupPositions] = {}
         for name, state in self._groups.items():
             try:
-                offsets = self._admin.list_group_offsets(name, timeout_ms=self._timeout_ms)
+                described = self._admin.describe_group_lag([name], timeout_ms=self._timeout_ms)[name]
             except KlammError as error:
                 # One error is enough for one sample, because each further request may time out. The next sample asks
                 # for all groups again.
                 silent.append(f"group {name}: {error}")
                 break
-            watched = {tp: one.offset for tp, one in offsets.items() if tp in self._leaders}
-            if watched:
-                found[name] = GroupPositions(state=state, committed=watched)
+            watched = [one for one in described.partitions if one.tp in self._leaders]
+            committed = {one.tp: one.committed_offset for one in watched if one.committed_offset is not None}
+            if committed:
+                found[name] = GroupPositions(
+                    state=state,
+                    committed=committed,
+                    lag=sum(one.lag or 0 for one in watched),
+                    behind_ms=max(one.behind_ms or 0 for one in watched),
+                )
         return found
-
-    def _starts(self, groups: Mapping[str, GroupPositions], silent: list[str]) -> dict[TopicPartition, int]:
-        """Returns the log start offset of each partition that a group has committed an offset of."""
-        wanted = {tp for group in groups.values() for tp in group.committed}
-        try:
-            found = self._admin.list_offsets(
-                dict.fromkeys(sorted(wanted), EARLIEST_TIMESTAMP), timeout_ms=self._timeout_ms
-            )
-        except KlammError as error:
-            silent.append(f"log start offsets: {error}")
-            return {}
-        return {tp: one.offset for tp, one in found.items()}
 
     def _metrics(self, silent: list[str]) -> dict[str, Counters]:
         found = {}

@@ -192,6 +192,12 @@ def _coordinator(things: KafkaThings) -> Iterator[Case]:
         needs=(0, 2),
         shows=lambda answer: bool(answer.offsets),
     )
+    yield _case(
+        f"{service}/DescribeGroupLag",
+        "",
+        coordinator.DescribeGroupLagRequest(group_ids=[CLASSIC]),
+        shows=lambda answer: bool(answer.groups[0].partitions),
+    )
     # Another partition than that of the offset, without which the group would end.
     other = TopicPartitions(topic=CANARY, partitions=[5])
     yield _case(f"{service}/OffsetDelete", "", coordinator.OffsetDeleteRequest(group_id=CLASSIC, topics=[other]))

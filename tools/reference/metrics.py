@@ -45,8 +45,9 @@ shows the first {SERIES_MAX:,} series, and sets `klamm_metrics_truncated` to 1 f
 `process_*` and `python_gc_*` metrics are those of Prometheus' own client for Python.
 
 [Alerts](alerts.md) lists the rules for alerts. The lag of a group is `klamm:group_lag:records`, a rule of Prometheus.
-It combines the brokers' offsets with the offsets that coordinators store. Records that were deleted before a group read
-them count in `klamm:group_lost:records` instead.
+Coordinators ask the brokers for it (`klamm_coordinator_group_unread_records`), and for its age
+(`klamm_coordinator_group_behind_seconds`). Records that were deleted before a group read them count in
+`klamm_coordinator_group_lost_records` instead.
 """
 
 

@@ -12,7 +12,7 @@ from klamm.lazy_names import lazy_names
 if TYPE_CHECKING:
     from klamm.admin.decode.cluster import cluster_description
     from klamm.admin.decode.configs import config_entry, config_resource
-    from klamm.admin.decode.groups import consumer_group_description, group_description, group_listing
+    from klamm.admin.decode.groups import consumer_group_description, group_description, group_lag, group_listing
     from klamm.admin.decode.ledgers import ledger_listing
     from klamm.admin.decode.log_dirs import log_dir
     from klamm.admin.decode.quorum import quorum_description
@@ -30,6 +30,7 @@ _MODULES: Final = {
     "consumer_group_description": "klamm.admin.decode.groups",
     "created_topic": "klamm.admin.decode.topics",
     "group_description": "klamm.admin.decode.groups",
+    "group_lag": "klamm.admin.decode.groups",
     "group_listing": "klamm.admin.decode.groups",
     "ledger_listing": "klamm.admin.decode.ledgers",
     "log_dir": "klamm.admin.decode.log_dirs",
@@ -52,6 +53,7 @@ __all__ = [
     "consumer_group_description",
     "created_topic",
     "group_description",
+    "group_lag",
     "group_listing",
     "ledger_listing",
     "log_dir",

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from klamm.admin.types.groups import GroupDescription, GroupListing, MemberDescription
+from typing import Any, Final
+
+from klamm.admin.types.groups import (
+    GroupDescription,
+    GroupLagDescription,
+    GroupListing,
+    MemberDescription,
+    PartitionLagDescription,
+)
 from klamm.consumer.assignors.consumer_protocol import ConsumerProtocolError, decode_assignment, decode_subscription
 from klamm.model import TopicPartition
 from klamm.wire.v1 import coordinator_pb2
@@ -78,3 +86,43 @@ def _consumer_member(message: coordinator_pb2.DescribedConsumerMember) -> Member
 
 def _partitions_of(assignment: coordinator_pb2.ConsumerAssignment) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(one.topic, number) for one in assignment.topics for number in one.partitions)
+
+
+_KNOWN_OR_NONE: Final = (
+    "committed_offset",
+    "committed_ms",
+    "unchanged_since_ms",
+    "log_start_offset",
+    "high_watermark",
+    "last_stable_offset",
+    "lag",
+    "behind_ms",
+    "next_deletion_ms",
+    "catch_up_ms",
+    "consumed_per_s",
+    "consumed_before_per_s",
+    "produced_per_s",
+    "produced_before_per_s",
+    "held_by_producer_id",
+    "held_since_ms",
+)
+"""The optional fields of a PartitionLag, which its description has under the same names."""
+
+
+def group_lag(message: coordinator_pb2.GroupLag) -> GroupLagDescription:
+    return GroupLagDescription(
+        group_id=message.group_id,
+        time_ms=message.time_ms,
+        partitions=tuple(_partition_lag(each) for each in message.partitions),
+        rebalances_per_hour=message.rebalances_per_hour if message.HasField("rebalances_per_hour") else None,
+    )
+
+
+def _partition_lag(message: coordinator_pb2.PartitionLag) -> PartitionLagDescription:
+    known: dict[str, Any] = {name: getattr(message, name) for name in _KNOWN_OR_NONE if message.HasField(name)}
+    return PartitionLagDescription(
+        tp=TopicPartition(message.topic, message.partition),
+        error=message.error_message if message.error_code else "",
+        lost_count=message.lost_count,
+        **known,
+    )

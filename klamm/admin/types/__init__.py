@@ -29,7 +29,13 @@ if TYPE_CHECKING:
         ConfigResourceType,
         ConfigSource,
     )
-    from klamm.admin.types.groups import GroupDescription, GroupListing, MemberDescription
+    from klamm.admin.types.groups import (
+        GroupDescription,
+        GroupLagDescription,
+        GroupListing,
+        MemberDescription,
+        PartitionLagDescription,
+    )
     from klamm.admin.types.ledgers import LedgerListing, OpenPart
     from klamm.admin.types.log_dirs import LogDirDescription, ReplicaDescription, TopicPartitionReplica
     from klamm.admin.types.quorum import QuorumDescription, QuorumReplicaKind, ReplicaOfQuorum
@@ -73,6 +79,7 @@ _MODULES: Final = {
     "DamagedSegment": "klamm.admin.types.scrubs",
     "ElectionType": "klamm.admin.types.replicas",
     "GroupDescription": "klamm.admin.types.groups",
+    "GroupLagDescription": "klamm.admin.types.groups",
     "GroupListing": "klamm.admin.types.groups",
     "HangingTransaction": "klamm.admin.types.transactions",
     "LedgerListing": "klamm.admin.types.ledgers",
@@ -81,6 +88,7 @@ _MODULES: Final = {
     "NewTopic": "klamm.admin.types.topics",
     "OpenPart": "klamm.admin.types.ledgers",
     "PartitionDescription": "klamm.admin.types.topics",
+    "PartitionLagDescription": "klamm.admin.types.groups",
     "PartitionReassignment": "klamm.admin.types.replicas",
     "PatternType": "klamm.acls",
     "ProducerState": "klamm.admin.types.transactions",
@@ -124,6 +132,7 @@ __all__ = [
     "DamagedSegment",
     "ElectionType",
     "GroupDescription",
+    "GroupLagDescription",
     "GroupListing",
     "HangingTransaction",
     "LedgerListing",
@@ -132,6 +141,7 @@ __all__ = [
     "NewTopic",
     "OpenPart",
     "PartitionDescription",
+    "PartitionLagDescription",
     "PartitionReassignment",
     "PatternType",
     "ProducerState",

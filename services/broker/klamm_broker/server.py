@@ -25,6 +25,7 @@ from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
 from klamm_broker.grpc.servicer import BrokerServicer
 from klamm_broker.handlers.delete_records import DeleteRecordsHandler
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler
+from klamm_broker.handlers.describe_unread import DescribeUnreadHandler
 from klamm_broker.handlers.fetch import FetchHandler
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
 from klamm_broker.handlers.handlers import Handlers
@@ -335,6 +336,7 @@ class BrokerServer:
             init_producer_id=InitProducerIdHandler(self._producer_ids),
             write_txn_markers=WriteTxnMarkersHandler(replicas, self._produces, timeout_ms=config.request_timeout_ms),
             describe_producers=DescribeProducersHandler(replicas),
+            describe_unread=DescribeUnreadHandler(replicas, self._lookups, self._clock.wall_ms),
         )
 
     def _watch_gauges(self) -> None:

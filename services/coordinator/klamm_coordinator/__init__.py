@@ -13,6 +13,7 @@ Each module or package may import only those below it:
     transaction/        the rules of transactions                                                         pure
     classic/            a classic group's members and rebalances                                          pure
     groups/             code that the rules of both kinds of groups share                                 pure
+    lag/                what groups have still to read, and the history of their offsets                  pure
     records/            the stored records of groups, in Kafka's schemas                                  pure
     runtime/            the runtime that runs the rules of any kind of shard                              pure
 

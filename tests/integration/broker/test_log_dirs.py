@@ -172,7 +172,9 @@ def test_invalid_log_dir_moves_are_refused(cluster: BrokerCluster, admin: Admin,
         assert "'/nowhere' is not a log directory of this broker" in nowhere
         elsewhere = klamm.refused(1, "log-dirs", "move", "refused", 0, "--broker", 2, "--to", target, *options)
         assert "refused-0 has no replica on broker 2" in elsewhere
-        unknown = klamm.refused(3, "log-dirs", "move", "refused", 0, "--broker", 9, "--to", target, *options)
+        # The broker may be starting, so the command waits for it.
+        to_broker_9 = ("--broker", 9, "--to", target, "--timeout", 1)
+        unknown = klamm.refused(3, "log-dirs", "move", "refused", 0, *to_broker_9, *options)
         assert "broker 9 is not among the live brokers" in unknown
 
 

@@ -27,7 +27,9 @@ def test_consume_with_a_group_commits_the_printed_records_and_continues_after_th
     assert (by_partition[1]["committed"], by_partition[1]["end_offset"], by_partition[1]["lag"]) == (2, 3, 1)
     assert klamm.ok("consume", topic, *group, "--exit").out.split() == ["c"]
     assert klamm.ok("consume", topic, *group, "--exit").out == ""
-    assert [topic, "1", "3", "3", "0", "0", "-"] in klamm.ok("groups", "describe", topic).rows
+    described = klamm.ok("groups", "describe", topic)
+    assert [topic, "1", "3", "3", "0", "0", "0", "-"] in described.rows
+    assert "has read everything" in described.err
     assert [topic, "classic", "Empty", "consumer"] in klamm.ok("groups", "list").rows
     assert topic in klamm.ok("groups", "list", "--state", "empty").out
     assert topic not in klamm.ok("groups", "list", "--state", "Stable").out

@@ -52,7 +52,7 @@ def test_cluster_status_reports_a_healthy_cluster_without_problems(klamm):
     state = "healthy" if document["healthy"] else "degraded"
     assert klamm("cluster", "status").out.startswith(f"cluster {document['cluster_id']}: {state}")
     assert [each["role"] for each in document["controllers"]] == ["leader"]
-    shop = {"group": "shop", "type": "classic", "state": "Empty", "partitions": 1, "lag": 0, "lost": 0}
+    shop = {"group": "shop", "type": "classic", "state": "Empty", "partitions": 1, "lag": 0, "behind_s": 0, "lost": 0}
     assert document["groups"] == [shop]
     assert document["log_dirs"][0]["state"] == "online"
 
@@ -82,6 +82,10 @@ def test_records_that_are_deleted_before_a_group_reads_them_degrade_the_cluster(
         assert said in ended.document["problems"]
         assert ended.document["groups"][0]["lost"] == 5
         assert len(klamm.ok("consume", "lossy", "--group", "late", "--from", "beginning", "--exit").out.split()) == 3
+        assert said in klamm("cluster", "status", "--json").document["problems"], "the loss is not forgotten"
+        would = klamm.ok("groups", "forget-lost", "late", "--dry-run").out
+        assert "would forget that the group lost 5 records" in would
+        assert klamm.ok("groups", "forget-lost", "late", "-t", "lossy", "--json").document["lost"] == 5
         assert said not in klamm("cluster", "status", "--json").document["problems"]
     finally:
         klamm.ok("groups", "delete", "late")

@@ -84,6 +84,8 @@ def requests(name: str) -> dict[str, tuple[Any, ErrorCode]]:
         "consumer_group_heartbeat": (pb.ConsumerGroupHeartbeatRequest(group_id=name), GROUP),
         "consumer_group_describe": (pb.ConsumerGroupDescribeRequest(group_ids=[name]), GROUP),
         "describe_groups": (pb.DescribeGroupsRequest(group_ids=[name]), GROUP),
+        "describe_group_lag": (pb.DescribeGroupLagRequest(group_ids=[name]), GROUP),
+        "forget_lost_records": (pb.ForgetLostRecordsRequest(group_id=name), GROUP),
         "delete_groups": (pb.DeleteGroupsRequest(group_ids=[name]), GROUP),
         "offset_commit": (commit(name, "t"), GROUP),
         "offset_fetch": (pb.OffsetFetchRequest(group_id=name, topics=partitions), GROUP),
@@ -118,6 +120,12 @@ LISTS = {
 }
 
 
+OF_SERVERS = {
+    "write_txn_markers": common.WriteTxnMarkersRequest(),
+    "tell_log_starts": pb.TellLogStartsRequest(),
+}
+
+
 async def set_up(running: Cluster) -> None:
     """Creates a group and a transactional id."""
     await allow(running, *(entry(AclOperation.ALL, resource_type) for resource_type in ALL_TYPES))
@@ -136,7 +144,7 @@ def test_an_answer_without_an_acl_does_not_tell_whether_the_group_or_id_exists(t
                 assert CANARY in str(await listed(stub, call, request)) or call == "list_ledgers"
             await allow(running)
             there, missing = requests(CANARY), requests(MISSING)
-            assert {*there, *LISTS, "write_txn_markers"} == {method.name for method in COORDINATOR.methods}
+            assert {*there, *LISTS, *OF_SERVERS} == {method.name for method in COORDINATOR.methods}
             for call, (request, code) in there.items():
                 answer = await getattr(stub, call)(request)
                 assert error_of(answer) == code, call
@@ -144,9 +152,10 @@ def test_an_answer_without_an_acl_does_not_tell_whether_the_group_or_id_exists(t
                 assert str(answer).replace(CANARY, MISSING) == str(other), call
             for call, request in LISTS.items():
                 assert CANARY not in str(await listed(stub, call, request)), call
-            with pytest.raises(aio.AioRpcError) as refused:
-                await stub.write_txn_markers(common.WriteTxnMarkersRequest())
-            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            for call, request in OF_SERVERS.items():
+                with pytest.raises(aio.AioRpcError) as refused:
+                    await getattr(stub, call)(request)
+                assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED, call
 
     asyncio.run(run())
 

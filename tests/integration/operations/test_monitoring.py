@@ -202,7 +202,7 @@ class TestValues:
             f'sum(klamm:group_lag:records{{group="{GROUP}"}})': sum(in_group.values()),
             f'klamm:group_lag:records{{group="{GROUP}", partition="0"}}': in_group[0],
             f'klamm:group_topic_lag:records{{group="{QUERY_GROUP}"}}': ends[0] - QUERY_OFFSET,
-            "sum(klamm:group_lost:records)": 0,
+            "sum(klamm:group_below_start:records)": 0,
             "sum(klamm:group_lost_in_4h:records)": 0,
             f'klamm_coordinator_group_members{{group="{GROUP}"}}': 1,
             f'klamm_coordinator_group_members{{group="{QUERY_GROUP}"}}': 0,

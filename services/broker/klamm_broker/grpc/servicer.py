@@ -15,6 +15,7 @@ from klamm_broker.grpc.partitions import PartitionsRpc
 from klamm_broker.grpc.produce import ProduceRpc
 from klamm_broker.grpc.producers import ProducersRpc
 from klamm_broker.grpc.scrubs import ScrubsRpc
+from klamm_broker.grpc.unread import UnreadRpc
 from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.io.metrics import REQUESTS
 from klamm_broker.io.request_memory import RequestMemory
@@ -60,6 +61,7 @@ class BrokerServicer:
         producers = ProducersRpc(handlers.init_producer_id, handlers.write_txn_markers)
         log_dirs = LogDirsRpc(handlers.log_dirs)
         scrubs = ScrubsRpc(scrubber)
+        unread = UnreadRpc(handlers.describe_unread)
         metadata = MetadataRpc(handlers.missing_topics, lambda: replicas.image, controllers)
         find_coordinator = FindCoordinatorRpc(handlers.coordinator_finder)
         self.produce = self._unary("Produce", produce.produce)
@@ -70,6 +72,7 @@ class BrokerServicer:
         self.delete_records = self._limited("DeleteRecords", partitions.delete_records)
         self.offset_for_leader_epoch = self._limited("OffsetForLeaderEpoch", partitions.offset_for_leader_epoch)
         self.describe_producers = self._limited("DescribeProducers", partitions.describe_producers)
+        self.describe_unread = self._limited("DescribeUnread", unread.describe_unread)
         self.describe_log_dirs = self._limited("DescribeLogDirs", log_dirs.describe_log_dirs)
         self.alter_replica_log_dirs = self._limited("AlterReplicaLogDirs", log_dirs.alter_replica_log_dirs)
         self.scrub_logs = self._limited("ScrubLogs", scrubs.scrub_logs)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from klamm_broker.handlers.delete_records import DeleteRecordsHandler
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler
+from klamm_broker.handlers.describe_unread import DescribeUnreadHandler
 from klamm_broker.handlers.fetch import FetchHandler
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
 from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
@@ -32,3 +33,4 @@ class Handlers:
     init_producer_id: InitProducerIdHandler
     write_txn_markers: WriteTxnMarkersHandler
     describe_producers: DescribeProducersHandler
+    describe_unread: DescribeUnreadHandler

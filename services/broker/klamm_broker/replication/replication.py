@@ -30,6 +30,7 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import SessionWatch
 from klamm_broker.replication.alter_partition_sender import AlterPartitionSender
 from klamm_broker.replication.full_disks import FullDisks
+from klamm_broker.replication.log_start_teller import LogStartTeller
 from klamm_broker.replication.offline_replica_reporter import OfflineReplicaReporter
 from klamm_broker.replication.partition_metrics import watch_partitions
 from klamm_broker.replication.replica_fetch import ReplicaFetchRpc
@@ -102,6 +103,7 @@ class Replication:
             broker_epoch=broker_epoch,
             is_active=lambda: self.replicas.brokers.is_eligible(config.node_id),
         )
+        self._log_starts = LogStartTeller(self.replicas, transport, self._own)
         self._full_disks = FullDisks(disk, self.replicas, self.resignations, clock)
         self._fetchers = ReplicaFetchers(
             self._make_fetcher, streams_per_leader=config.num_replica_fetchers, watch=watch
@@ -116,6 +118,7 @@ class Replication:
         self._spawn("offline-replicas", self._offline.run())
         self._spawn("resignations", self.resignations.run())
         self._spawn("leaderless-logs", self._leaderless.run())
+        self._spawn("log-starts", self._log_starts.run())
         self._spawn("full-disks", self._full_disks.run({one.log_dir for one in self._logs.hosted.all()}))
         self._spawn("isr-expiration", self._expire())
 
@@ -133,6 +136,7 @@ class Replication:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for calls in (self._calls, self._offline_calls, self._resignation_calls, self._log_calls):
             await calls.close()
+        await self._log_starts.close()
         for purgatory in (self.fetches, self.produces, self.deletions):
             purgatory.close()
 
@@ -158,6 +162,7 @@ class Replication:
     def on_log_start(self, topic_partition: TopicPartition) -> None:
         self.deletions.check_and_complete(topic_partition)
         self._sessions.on_change(topic_partition)
+        self._log_starts.note(topic_partition)
 
     def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
         self._changes.submit(partition, change)
@@ -186,6 +191,7 @@ class Replication:
         """Called after newer metadata were applied to the replicas."""
         self._sessions.on_image()
         self._leaderless.on_image()
+        self._log_starts.on_image()
         self._apply_quotas()
         if len(self.deletions):
             # Deletions may wait for brokers that are fenced now.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
 from klamm_coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat
 from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
@@ -16,6 +19,40 @@ class TopicsDeleted:
     topics: frozenset[str]
 
 
+class LogStart(NamedTuple):
+    """The log start offset of a partition in which a group has an offset."""
+
+    group_id: str
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartsFound:
+    """The leaders told the starts of logs that lie behind committed offsets."""
+
+    found: tuple[LogStart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetLosses:
+    """A request to set the counts of lost records of a group to 0."""
+
+    reply_id: int
+    group_id: str
+    topics: frozenset[str]
+    """The topics whose counts are set. All topics of the group if it is empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetLossesReply:
+    """ForgetLosses' answer."""
+
+    error: ErrorCode = ErrorCode.NONE
+    lost_count: int = 0
+    """The sum of the counts before."""
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -26,5 +63,6 @@ Request = (
     | DeleteOffsets
     | DeleteGroups
     | EndTransaction
+    | ForgetLosses
 )
-GroupEvent = Request | TopicsDeleted
+GroupEvent = Request | TopicsDeleted | LogStartsFound

@@ -77,6 +77,10 @@ class Growth:
             for partition in partitions
         ]
 
+    def topics_of(self, group_id: str) -> Collection[str]:
+        """Returns the topics to which the members of a group subscribe."""
+        return self._readers(group_id).topics
+
     def _known_counts(self, group_id: str) -> dict[str, int]:
         """Returns how many partitions of each topic are older than the group."""
         if not self._is_on:

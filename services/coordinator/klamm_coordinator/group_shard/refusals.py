@@ -12,6 +12,7 @@ from dataclasses import replace
 from klamm.errors import ErrorCode
 from klamm_coordinator.classic.messages import HeartbeatReply, JoinReply, LeaveReply, SyncReply
 from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeatReply
+from klamm_coordinator.group_shard.events import ForgetLossesReply
 from klamm_coordinator.offsets.messages import (
     CommitReply,
     DeleteGroupsReply,
@@ -29,6 +30,7 @@ Reply = (
     | DeleteGroupsReply
     | EndTransactionReply
     | ConsumerGroupHeartbeatReply
+    | ForgetLossesReply
 )
 _TOLD: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -64,6 +66,8 @@ def refused(reply: Reply, broker_error: ErrorCode) -> Reply:
         case CommitReply() | DeleteOffsetsReply():
             error = _offsets_error(broker_error)
             return replace(reply, errors=tuple(code or error for code in reply.errors))
+        case ForgetLossesReply():
+            return ForgetLossesReply(error=error)
         case EndTransactionReply():
             return EndTransactionReply(error=_offsets_error(broker_error))
         case _:

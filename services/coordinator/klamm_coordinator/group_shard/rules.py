@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, assert_never
 
 from klamm.errors import ErrorCode
-from klamm.model import NO_PRODUCER_ID
+from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm_coordinator.classic.follow_ups import AssignmentStored, StaticMemberStored
 from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
@@ -33,8 +33,9 @@ from klamm_coordinator.consumer.timers import (
 )
 from klamm_coordinator.group_shard import deletion
 from klamm_coordinator.group_shard.deletion import GroupsDeleted, OffsetExpiryTimer
-from klamm_coordinator.group_shard.events import GroupEvent, TopicsDeleted
+from klamm_coordinator.group_shard.events import ForgetLosses, GroupEvent, LogStartsFound, TopicsDeleted
 from klamm_coordinator.group_shard.growth import Growth
+from klamm_coordinator.group_shard.losses import Losses
 from klamm_coordinator.group_shard.refusals import Reply, refused, requester_error
 from klamm_coordinator.group_shard.replayer import GroupReplayer
 from klamm_coordinator.group_shard.state import GroupShardState
@@ -46,6 +47,7 @@ from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, Dele
 from klamm_coordinator.offsets.rules import OffsetRules
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey
 from klamm_coordinator.records.group_topic_schema import GroupTopicKey
+from klamm_coordinator.records.lost_records_schema import LostRecordsKey
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
 from klamm_coordinator.runtime.accounts import Accounts
 from klamm_coordinator.runtime.log_write import LogWrite
@@ -87,6 +89,7 @@ class GroupRules:
         self.consumers = ConsumerGroups(state.consumer_groups, self.classic, has_offsets, settings, accounts)
         self.offsets = OffsetRules(state.offsets, state.topics, self.classic, self.consumers, settings, accounts)
         self.growth = Growth(state, self.classic, settings, topics)
+        self.losses = Losses(state)
         self.write_timeout_ms = settings.commit_timeout_ms
         self._settings = settings
         self._to_expire: list[str] = []
@@ -111,6 +114,24 @@ class GroupRules:
         ]
         return listed
 
+    def has(self, group_id: str) -> bool:
+        """Returns True if the group exists."""
+        return group_id in self.classic.groups or self.consumers.has(group_id)
+
+    def generations(self) -> list[tuple[str, int]]:
+        """Returns the generation of every classic group, and the group epoch of every consumer group, by group id."""
+        found = [(group.group_id, group.generation_id) for group in self.classic.groups.values()]
+        return [*found, *((group.group_id, group.epoch) for group in self.state.consumer_groups.values())]
+
+    def partitions_of(self, group_id: str, topics: Topics) -> set[TopicPartition]:
+        """Returns all partitions of the topics that the group reads, or in which it has offsets."""
+        found = set(self.state.offsets.of_group(group_id))
+        for name in {*self.growth.topics_of(group_id), *(partition.topic for partition in found)}:
+            info = topics.get(name)
+            if info is not None:
+                found.update(TopicPartition(name, number) for number in range(info.partition_count))
+        return found
+
     # Loading
 
     def replayer(self) -> GroupReplayer:
@@ -130,6 +151,7 @@ class GroupRules:
         self.consumers.start(turn)
         self.offsets.start()
         self.growth.start(turn)
+        self.losses.start(turn)
         turn.schedule(OffsetExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
 
     def close(self) -> None:
@@ -162,6 +184,10 @@ class GroupRules:
                 self.offsets.delete(event, turn)
             case DeleteGroups():
                 deletion.handle_delete_groups(event, self.classic, self.consumers, self.state, turn)
+            case ForgetLosses():
+                self.losses.forget(event, turn)
+            case LogStartsFound():
+                self.losses.count(event.found, turn)
             case TopicsDeleted():
                 deletion.delete_offsets_of_topics(event.topics, self.classic.groups, self.state, turn)
             case _:
@@ -214,6 +240,7 @@ class GroupRules:
         """Notes that the offsets in the write are in flight, and counts the memory that its records may take."""
         in_flight_bytes = self.state.offsets.begin(write.records, transactional=write.producer is not None)
         self.state.topics.begin(write.records)
+        self.state.lost.begin(write.records)
         if not in_flight_bytes and write.records and not isinstance(write.records[0].key, OffsetCommitKey):
             in_flight_bytes = sum(map(record_bytes, write.records))
         if in_flight_bytes:
@@ -232,6 +259,7 @@ class GroupRules:
     def _end_write(self, write: LogWrite[GroupRecord], *, is_appended: bool) -> None:
         self.state.offsets.end(write.records, transactional=write.producer is not None)
         self.state.topics.end(write.records)
+        self.state.lost.end(write.records)
         if not is_appended:
             return
         producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
@@ -240,18 +268,16 @@ class GroupRules:
             self.state.replay(record, producer_id)
             if producer_id < 0:
                 self.growth.heed(record)
+                self.losses.heed(record)
         if write.marker is not None:
             for group_id in self.state.end_transaction(producer_id, committed=write.marker.committed):
                 self.classic.forget_if_unused(group_id)
                 self.growth.heed_commits(group_id)
 
     def _knows(self, record: GroupRecord) -> bool:
-        """Returns True if the record belongs to a group that exists, or creates one. The topics of a group may be
-        stored after its deletion. They are then deleted as well."""
-        group_id = record.key.group_id
-        if isinstance(record.key, GroupTopicKey):
-            return True
-        return group_id in self.classic.groups or self.consumers.has(group_id)
+        """Returns True if the record belongs to a group that exists, or creates one. Topics and losses of a group may
+        be stored after its deletion. They are then deleted as well."""
+        return isinstance(record.key, GroupTopicKey | LostRecordsKey) or self.has(record.key.group_id)
 
     def refused(self, reply: Reply, broker_error: ErrorCode) -> Reply:
         """Returns the answer instead of `reply`, because the write failed or takes too long."""
@@ -282,6 +308,7 @@ class GroupRules:
         for group_id in {record.key.group_id for record in records}:
             self.classic.forget_if_unused(group_id)
         self.growth.update(turn)
+        self.losses.update(turn)
 
     def check_invariants(self, timers: Timers[TimerKey], writes: Collection[LogWrite[GroupRecord]]) -> None:
         """Asserts the invariants that the module's docstring lists."""

@@ -13,9 +13,11 @@ from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm_coordinator.consumer.group import ConsumerGroup
 from klamm_coordinator.groups.sizes import stored_group_bytes
 from klamm_coordinator.offsets.group_topics import GroupTopics
+from klamm_coordinator.offsets.lost_records import LostRecords
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey, ConsumerGroupValue, GroupEpochKey
 from klamm_coordinator.records.group_topic_schema import GroupTopicKey, GroupTopicValue
+from klamm_coordinator.records.lost_records_schema import LostRecordsKey, LostRecordsValue
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -39,6 +41,7 @@ class GroupShardState:
         self.offsets = ShardOffsets(self._accounts)
         self.topics = GroupTopics(self._accounts)
         """The partitions that topics had when the groups began to read them."""
+        self.lost = LostRecords(self._accounts)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -47,6 +50,7 @@ class GroupShardState:
             and self.consumer_groups == other.consumer_groups
             and self.offsets == other.offsets
             and self.topics == other.topics
+            and self.lost == other.lost
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -72,11 +76,15 @@ class GroupShardState:
                 self._accounts.add(group_id, -stored_group_bytes(self.groups.pop(group_id, None)))
             case GroupRecord(GroupTopicKey() as topic_key, GroupTopicValue() | None as topic_value):
                 self.topics.replay(topic_key, topic_value)
+            case GroupRecord(LostRecordsKey() as lost_key, LostRecordsValue() | None as lost_value):
+                self.lost.replay(lost_key, lost_value)
             case GroupRecord(GroupEpochKey(group_id), None):
                 gone = self.consumer_groups.pop(group_id, None)
                 self._accounts.add(group_id, 0 if gone is None else -gone.size_bytes)
             case GroupRecord(key, value) if isinstance(key, ConsumerGroupKey):
-                assert not isinstance(value, OffsetCommitValue | GroupMetadataValue | GroupTopicValue), record
+                assert not isinstance(
+                    value, OffsetCommitValue | GroupMetadataValue | GroupTopicValue | LostRecordsValue
+                ), record
                 self._replay_consumer_group(key, value)
             case _:
                 raise AssertionError(f"a key and value that do not belong together: {record}")
@@ -94,6 +102,7 @@ class GroupShardState:
         """Returns the bytes of each group's stored records and offsets, counted one by one, for tests."""
         sizes = Counter(self.offsets.sizes())
         sizes.update(self.topics.sizes())
+        sizes.update(self.lost.sizes())
         sizes.update({group_id: stored_group_bytes(group) for group_id, group in self.groups.items()})
         sizes.update({group_id: group.counted_bytes() for group_id, group in self.consumer_groups.items()})
         return sizes

@@ -97,6 +97,13 @@ class GroupSettings(ShardSettings):
         " client says, as in Kafka. With latest, records are then skipped whenever a topic grows.",
         name="group.new.partition.offset.reset",
     )
+    lag_interval_ms: int = long(
+        15_000,
+        at_least=1_000,
+        doc="How often the coordinator looks at how far each group is behind, for the metrics, the rates and the counts"
+        " of lost records. With very many offsets, it looks less often.",
+        name="group.lag.interval.ms",
+    )
     member_metadata_bytes_max: int = integer(
         262_144,
         at_least=1,

@@ -16,6 +16,7 @@ from klamm_coordinator.records.consumer_group_schemas import (
     Target,
 )
 from klamm_coordinator.records.group_topic_schema import GroupTopicKey
+from klamm_coordinator.records.lost_records_schema import LostRecordsKey
 from klamm_coordinator.records.schemas import GroupMetadataValue, GroupRecord, OffsetCommitKey, OffsetCommitValue
 
 GROUP_BYTES: Final = 1_600
@@ -30,6 +31,8 @@ PARTITION_BYTES: Final = 110
 """A partition in an assignment of the consumer protocol."""
 GROUP_TOPIC_BYTES: Final = 300
 """The partitions that a topic had when the group began to read it, without the topic's name."""
+LOST_RECORDS_BYTES: Final = 350
+"""What a group lost in a partition, without the topic's name."""
 OFFSET_BYTES: Final = 300
 """A committed offset, without the topic's name and the metadata."""
 
@@ -54,6 +57,11 @@ def offset_bytes(topic: str, metadata: str) -> int:
 def group_topic_bytes(topic: str) -> int:
     """Returns the bytes of a topic that a group reads."""
     return GROUP_TOPIC_BYTES + text_bytes(topic)
+
+
+def lost_records_bytes(topic: str) -> int:
+    """Returns the bytes of what a group lost in a partition."""
+    return LOST_RECORDS_BYTES + text_bytes(topic)
 
 
 def stored_group_bytes(value: GroupMetadataValue | None) -> int:
@@ -108,6 +116,8 @@ def record_bytes(record: GroupRecord) -> int:
         return offset_bytes(key.topic, value.metadata)
     if isinstance(key, GroupTopicKey) and value is not None:
         return group_topic_bytes(key.topic)
+    if isinstance(key, LostRecordsKey) and value is not None:
+        return lost_records_bytes(key.topic)
     match value:
         case GroupMetadataValue():
             return stored_group_bytes(value)

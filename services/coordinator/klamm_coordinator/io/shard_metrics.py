@@ -12,6 +12,7 @@ from typing import Final
 
 from klamm.ledger_ids import LedgerId
 from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.lag.group_lag import PartitionLag
 from klamm_coordinator.ledger.ledger import BatchLedger
 from klamm_coordinator.transaction_shard.rules import TransactionRules
 from klamm_server.metrics.instruments import Reading, Readings, gauge
@@ -29,6 +30,27 @@ _OFFSET = Readings(
     "Committed offset of a group, which is the next record to read.",
     ("group", "topic", "partition"),
 )
+_PARTITION_OF_GROUP: Final = ("group", "topic", "partition")
+_BEHIND = Readings(
+    "klamm_coordinator_group_behind_seconds",
+    "Age of the next record that a group has to read. 0 if it has read everything.",
+    _PARTITION_OF_GROUP,
+)
+_UNREAD = Readings(
+    "klamm_coordinator_group_unread_records",
+    "Records that a group has to read, without markers and records of aborted transactions.",
+    _PARTITION_OF_GROUP,
+)
+_LOST = Readings(
+    "klamm_coordinator_group_lost_records",
+    "Records that were deleted before a group read them, if there are any.",
+    _PARTITION_OF_GROUP,
+)
+_UNTIL_DELETION = Readings(
+    "klamm_coordinator_group_unread_deletion_seconds",
+    "Time until retention is expected to delete the next record that a group has to read, if it is.",
+    _PARTITION_OF_GROUP,
+)
 _TRANSACTIONS = Readings("klamm_coordinator_transactions", "Transactional ids by Kafka's names of states.", ("state",))
 _OLDEST = gauge("klamm_coordinator_oldest_transaction_seconds", "Time since the earliest open transaction began.")
 _LEDGER: Final = ("sink", "query")
@@ -45,11 +67,25 @@ _LEDGER_IDLE = Readings(
 )
 
 
-def watch_groups(shards: Callable[[], Sequence[GroupRules]]) -> None:
-    """Reports on the groups of `shards()`."""
+def watch_groups(
+    shards: Callable[[], Sequence[GroupRules]],
+    lags: Callable[[], Iterator[tuple[str, PartitionLag]]],
+    wall_ms: Callable[[], int],
+) -> None:
+    """Reports on the groups of `shards()`. `lags` returns what each group has to read in each partition."""
     _GROUPS.set_function(lambda: _groups(shards()))
     _MEMBERS.set_function(lambda: [reading for shard in shards() for reading in _members(shard)])
     _OFFSET.set_function(lambda: (reading for shard in shards() for reading in _offsets(shard)))
+
+    def of_lags(value: Callable[[PartitionLag], float | None]) -> Callable[[], Iterator[Reading]]:
+        return lambda: (
+            ((group_id, *lag.partition), number) for group_id, lag in lags() if (number := value(lag)) is not None
+        )
+
+    _BEHIND.set_function(of_lags(lambda one: None if one.behind_ms is None else one.behind_ms / 1000))
+    _UNREAD.set_function(of_lags(lambda one: one.lag))
+    _LOST.set_function(of_lags(lambda one: one.lost_count or None))
+    _UNTIL_DELETION.set_function(of_lags(lambda one: _seconds_until(one.unread.next_deletion_ms, wall_ms())))
 
 
 def watch_transactions(shards: Callable[[], Sequence[TransactionRules]], wall_ms: Callable[[], int]) -> None:
@@ -63,6 +99,10 @@ def watch_transactions(shards: Callable[[], Sequence[TransactionRules]], wall_ms
     _LEDGER_IDLE.set_function(
         lambda: [(name, max(0, wall_ms() - one.last_update_ms) / 1000) for _, name, one in _ledgers(shards())]
     )
+
+
+def _seconds_until(time_ms: int | None, now_ms: int) -> float | None:
+    return None if time_ms is None else max(0, time_ms - now_ms) / 1000
 
 
 def _groups(shards: Sequence[GroupRules]) -> Iterator[Reading]:
@@ -80,9 +120,9 @@ def _members(shard: GroupRules) -> Iterator[Reading]:
 def _offsets(shard: GroupRules) -> Iterator[Reading]:
     """Yields the committed offsets of all groups. Skips negative offsets, which have no lag: their groups begin where
     the members' reset policy says."""
-    for group_id, (topic, partition), offset in shard.state.offsets.committed():
-        if offset >= 0:
-            yield (group_id, topic, partition), offset
+    for group_id, (topic, partition), value in shard.state.offsets.committed():
+        if value.offset >= 0:
+            yield (group_id, topic, partition), value.offset
 
 
 def _states(shards: Sequence[TransactionRules]) -> Iterator[Reading]:

@@ -79,11 +79,11 @@ class ShardOffsets:
         """Returns the number of committed offsets."""
         return sum(map(len, self._committed.values()))
 
-    def committed(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """Yields the group id, partition and offset of every committed offset. Safe to call from another thread."""
+    def committed(self) -> Iterator[tuple[str, TopicPartition, OffsetCommitValue]]:
+        """Yields the group id, partition and value of every committed offset. Safe to call from another thread."""
         for group_id, encoded in list(self._committed.items()):
             for partition, value in list(encoded.items()):
-                yield group_id, partition, decode_offset_value(value).offset
+                yield group_id, partition, decode_offset_value(value)
 
     def of_group(self, group_id: str) -> GroupOffsets:
         """Returns the committed offsets of a group."""

@@ -4,7 +4,7 @@ Every key and value starts with its version (int16), which for keys is also its 
 
     key 0, 1   OffsetCommitKey    group string, topic string, partition int32
     key 2      GroupMetadataKey   group string
-    others     see consumer_group_schemas.py and group_topic_schema.py
+    others     see consumer_group_schemas.py, group_topic_schema.py and lost_records_schema.py
 
     OffsetCommitValue              0 1 2 3 4      GroupMetadataValue               0 1 2 3 4
     offset int64                   x x x x x      protocol_type string             x x x x x
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm.kafka_types.writer import KafkaWriter
-from klamm_coordinator.records import group_topic_schema
+from klamm_coordinator.records import group_topic_schema, lost_records_schema
 from klamm_coordinator.records.codec import SchemaError, SchemaReader
 from klamm_coordinator.records.consumer_group_schemas import (
     ConsumerGroupKey,
@@ -47,6 +47,13 @@ from klamm_coordinator.records.group_topic_schema import (
     decode_group_topic_value,
     encode_group_topic_key,
     encode_group_topic_value,
+)
+from klamm_coordinator.records.lost_records_schema import (
+    LostRecordsKey,
+    LostRecordsValue,
+    decode_lost_records_value,
+    encode_lost_records_key,
+    encode_lost_records_value,
 )
 
 OFFSET_COMMIT_KEY_VERSION = 1
@@ -81,7 +88,7 @@ class GroupMetadataKey(NamedTuple):
     group_id: str
 
 
-RecordKey = OffsetCommitKey | GroupMetadataKey | GroupTopicKey | ConsumerGroupKey
+RecordKey = OffsetCommitKey | GroupMetadataKey | GroupTopicKey | LostRecordsKey | ConsumerGroupKey
 
 
 class OffsetCommitValue(NamedTuple):
@@ -122,7 +129,7 @@ class GroupMetadataValue:
     members: tuple[ClassicMemberMetadata, ...]
 
 
-RecordValue = OffsetCommitValue | GroupMetadataValue | GroupTopicValue | ConsumerGroupValue
+RecordValue = OffsetCommitValue | GroupMetadataValue | GroupTopicValue | LostRecordsValue | ConsumerGroupValue
 
 
 class GroupRecord(NamedTuple):
@@ -141,6 +148,8 @@ def encode_key(key: RecordKey) -> bytes:
         return KafkaWriter().int16(GROUP_METADATA_KEY_VERSION).string(key.group_id).value()
     if isinstance(key, GroupTopicKey):
         return encode_group_topic_key(key)
+    if isinstance(key, LostRecordsKey):
+        return encode_lost_records_key(key)
     return encode_consumer_group_key(key)
 
 
@@ -155,6 +164,8 @@ def encode_value(value: RecordValue | None) -> bytes | None:
             return _encode_group_value(value)
         case GroupTopicValue():
             return encode_group_topic_value(value)
+        case LostRecordsValue():
+            return encode_lost_records_value(value)
         case _:
             return encode_consumer_group_value(value)
 
@@ -171,6 +182,8 @@ def decode_key(data: bytes) -> RecordKey | None:
         return GroupMetadataKey(reader.string())
     if version == group_topic_schema.KEY_VERSION:
         return GroupTopicKey(reader.string(), reader.string())
+    if version == lost_records_schema.KEY_VERSION:
+        return LostRecordsKey(reader.string(), reader.string(), reader.int32())
     return decode_consumer_group_key(version, reader)
 
 
@@ -182,6 +195,8 @@ def decode_value(key: RecordKey, data: bytes) -> RecordValue:
         return decode_group_value(data)
     if isinstance(key, GroupTopicKey):
         return decode_group_topic_value(data)
+    if isinstance(key, LostRecordsKey):
+        return decode_lost_records_value(data)
     return decode_consumer_group_value(key, data)
 
 

@@ -16,6 +16,7 @@ from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.group_shard.events import TopicsDeleted
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
+from klamm_coordinator.io.group_watch import GroupWatch
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.log_starts import LogStarts
 from klamm_coordinator.io.marker_orders import MarkerOrders
@@ -28,11 +29,13 @@ from klamm_coordinator.io.shard_metrics import watch_groups, watch_transactions
 from klamm_coordinator.io.shards import Shards, loaded
 from klamm_coordinator.io.topic_catalog import TopicCatalog
 from klamm_coordinator.io.txn_registry import TxnRegistry
+from klamm_coordinator.io.unread_records import UnreadAsker
 from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.calls import Calls
 from klamm_coordinator.rpc.classic_groups import ClassicGroupsRpc
 from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
+from klamm_coordinator.rpc.lag import LagRpc
 from klamm_coordinator.rpc.ledgers import LedgersRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.transactions import TransactionsRpc
@@ -51,6 +54,7 @@ from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.coordinator_channels import CoordinatorChannels
 from klamm_server.runtime.byte_shares import ByteShares
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.faults import watch
 from klamm_server.runtime.usable_memory import usable_memory_bytes
 
 RulesT = TypeVar("RulesT", bound=Rules)
@@ -117,11 +121,15 @@ class Coordinator:
             MarkerOrders(self._markers, self._supply),
         )
         self._topics = TopicCatalog(MetadataImage.empty())
+        asker = UnreadAsker(self._channels)
+        self._group_watch = GroupWatch(self.group_shards, asker, clock, interval_ms=config.lag_interval_ms)
+        self._watching = watch(asyncio.create_task(self._group_watch.run(), name="group-watch"))
         self.calls = Calls(
             groups=ClassicGroupsRpc(self.group_shards, lambda: self._topics, config),
             consumer_groups=ConsumerGroupsRpc(self.group_shards, lambda: self._topics, config, config.node_id),
             offsets=OffsetsRpc(self.group_shards, image, LogStarts(self._channels)),
             admin=GroupAdminRpc(self.group_shards, config.node_id),
+            lag=LagRpc(self.group_shards, self._group_watch, asker, lambda: self._topics, clock),
             txn_offsets=TxnOffsetsRpc(self.group_shards, registry, image),
             transactions=TransactionsRpc(
                 self.transaction_shards,
@@ -151,6 +159,8 @@ class Coordinator:
 
     async def close(self) -> None:
         """Releases every shard. After this, calls are answered with NOT_COORDINATOR."""
+        self._watching.cancel()
+        await asyncio.wait({self._watching})
         await asyncio.gather(*(shards.close() for shards in self._kinds))
         await self._markers.close()
         await self._supply.close()
@@ -174,7 +184,11 @@ class Coordinator:
         )
         GROUP_REFUSALS.set_function(lambda: self._group_shares.refused_count)
         TRANSACTION_REFUSALS.set_function(lambda: self._transaction_shares.refused_count)
-        watch_groups(lambda: [shard.rules for shard in loaded(self.group_shards)])
+        watch_groups(
+            lambda: [shard.rules for shard in loaded(self.group_shards)],
+            self._group_watch.lags,
+            self._clock.wall_ms,
+        )
         watch_transactions(self._transaction_rules, self._clock.wall_ms)
 
     def _transaction_rules(self) -> list[TransactionRules]:

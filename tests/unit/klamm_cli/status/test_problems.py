@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from klamm.admin.types import (
@@ -14,7 +16,7 @@ from klamm.admin.types import (
 )
 from klamm.model import TopicPartition
 from klamm_cli.status import problems as checked
-from klamm_cli.status.facts import GroupLag
+from klamm_cli.status.group_lag import GroupLag
 from klamm_cli.status.problems import name_some, used_percent
 from tests.support.status_world import controller, log_dir, partition, quorum, server, topic
 
@@ -132,6 +134,31 @@ def test_a_hanging_transaction_is_a_problem_and_an_open_one_is_not(facts):
 def group(name, **lost):
     by_partition = {TopicPartition(topic, 0): count for topic, count in lost.items()}
     return GroupLag(group_id=name, type="classic", state="Empty", lag=7, partitions=2, lost=by_partition)
+
+
+MINUTE, HOUR = 60_000, 3_600_000
+
+
+def test_unread_records_that_retention_deletes_within_two_hours_are_a_problem(facts):
+    doomed = dataclasses.replace(group("billing"), doomed=(TopicPartition("orders", 0),), deletion_ms=20 * MINUTE)
+    said = "group billing has 7 unread records and no members; retention deletes the first ones in 20 min: orders-0"
+    assert problems(facts(groups=(doomed,))) == [said]
+    later = dataclasses.replace(doomed, deletion_ms=2 * HOUR)
+    assert problems(facts(groups=(later,))) == []
+    sooner = dataclasses.replace(doomed, group_id="sooner", state="Stable", deletion_ms=MINUTE)
+    found = problems(facts(groups=(doomed, sooner)))
+    assert found[0].startswith("group sooner has 7 unread records; retention deletes the first ones in 60 s")
+    assert found[1] == said
+
+
+@pytest.mark.parametrize(
+    ("state", "unchanged_ms", "is_problem"),
+    [("Empty", 10 * MINUTE, True), ("Empty", 10 * MINUTE - 1, False), ("Empty", None, False), ("Stable", HOUR, False)],
+)
+def test_a_group_without_members_whose_lag_stands_is_a_problem(facts, state, unchanged_ms, is_problem):
+    left = dataclasses.replace(group("billing"), state=state, unchanged_ms=unchanged_ms)
+    said = "group billing has no members and 7 unread records, and has committed nothing for 10 min"
+    assert problems(facts(groups=(left,))) == ([said] if is_problem else [])
 
 
 def test_a_group_that_lost_records_is_a_problem_and_one_that_is_behind_is_not(facts):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-from klamm.admin.types import GroupListing
 from klamm.model import TopicPartition
-from klamm_cli.status.facts import GroupLag, OpenTransaction
-from klamm_cli.status.gather import group_lag
+from klamm_cli.status.facts import OpenTransaction
+from klamm_cli.status.group_lag import GroupLag
 from klamm_cli.status.problems import Problem
 from klamm_cli.status.screen import document, headline, summary, tables
-from klamm_cli.status.unread_records import LogBounds
 from tests.support.status_world import partition, server, topic
 
 
@@ -78,21 +76,18 @@ def test_the_headline_counts_the_problems(facts):
     assert headline(facts(), [Problem("a", "")] * 2) == "cluster the-id: degraded, 2 problems"
 
 
-GROUP = GroupListing(group_id="g", protocol_type="consumer", state="Empty", type="classic")
-
-
-def test_lag_counts_only_partitions_with_a_known_end_and_is_never_negative():
-    a, b, gone = (TopicPartition("t", number) for number in range(3))
-    lag = group_lag(GROUP, {a: 5, b: 9, gone: 1}, {a: LogBounds(0, 12), b: LogBounds(0, 7)})
-    assert (lag.lag, lag.partitions, lag.lost) == (7, 2, {})
-
-
-def test_lag_counts_only_records_that_are_still_there(facts):
-    a, b = (TopicPartition("t", number) for number in range(2))
-    lag = group_lag(GROUP, {a: 0, b: 4}, {a: LogBounds(5_025, 8_000), b: LogBounds(4, 5)})
-    assert (lag.lag, lag.lost) == (2_976, {a: 5_025})
+def test_groups_are_shown_with_their_lag_and_what_they_lost(facts):
+    lost = {TopicPartition("t", 0): 5_025}
+    lag = GroupLag(group_id="g", type="classic", state="Empty", lag=2_976, partitions=2, behind_ms=61_500, lost=lost)
     shown = facts(groups=(lag,))
-    assert rows(shown, "groups") == [
-        {"group": "g", "type": "classic", "state": "Empty", "partitions": 2, "lag": 2_976, "lost": 5_025}
-    ]
+    row = {
+        "group": "g",
+        "type": "classic",
+        "state": "Empty",
+        "partitions": 2,
+        "lag": 2_976,
+        "behind_s": 61,
+        "lost": 5_025,
+    }
+    assert rows(shown, "groups") == [row]
     assert "groups 1, behind 1, with records lost 1" in summary(shown)

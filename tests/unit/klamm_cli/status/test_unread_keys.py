@@ -1,16 +1,26 @@
 from __future__ import annotations
 
+from klamm.admin.types import GroupLagDescription, PartitionLagDescription
 from klamm.model import TopicPartition
-from klamm_cli.status.group_positions import Positions
 from klamm_cli.status.unread_keys import unread_by_group
-from klamm_cli.status.unread_records import LogBounds
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
-BOUNDS = {ONE: LogBounds(0, 100), TWO: LogBounds(50, 100)}
+ENDS = {ONE: 100, TWO: 60}
 
 
 def counts(committed, newest_keys):
-    return unread_by_group(Positions(committed=committed, bounds=BOUNDS), newest_keys)
+    groups = [
+        GroupLagDescription(
+            group_id=group_id,
+            time_ms=0,
+            partitions=tuple(
+                PartitionLagDescription(tp=tp, committed_offset=offset, lag=ENDS[tp] - offset if offset >= 0 else None)
+                for tp, offset in offsets.items()
+            ),
+        )
+        for group_id, offsets in committed.items()
+    ]
+    return unread_by_group(groups, newest_keys)
 
 
 def test_the_records_of_all_partitions_with_unread_keys_count():
@@ -26,4 +36,4 @@ def test_a_group_without_an_offset_or_with_a_negative_one_is_left_out():
 
 
 def test_partitions_without_keys_do_not_count():
-    assert counts({"g": {ONE: 0, TWO: 0}}, {TWO: 99}) == {"g": 50}
+    assert counts({"g": {ONE: 0, TWO: 10}}, {TWO: 99}) == {"g": 50}

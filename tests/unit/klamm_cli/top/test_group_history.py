@@ -16,7 +16,7 @@ def history(position, *, until_s, written_s=1_000, every_s=2.0):
     for number in range(int(until_s / every_s) + 1):
         at_s = number * every_s
         end, committed = round(written_s * at_s), round(position(at_s))
-        group = GroupPositions(state="Stable", committed={TP: committed})
+        group = GroupPositions(state="Stable", committed={TP: committed}, lag=end - committed)
         sample = Sample(at_s=at_s, ends={TP: end}, leaders={TP: 1}, log_bytes={}, groups={"g": group})
         found.add(sample, {"g": end - committed})
     return found

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
 from klamm_coordinator.io.shard_metrics import watch_groups, watch_transactions
+from klamm_coordinator.lag.group_lag import PartitionLag, Unread
 from klamm_server.metrics.prometheus import registry
 from tests.support.transaction_driver import LEDGER, TransactionDriver
 
@@ -13,7 +16,7 @@ def test_the_metrics_show_groups_with_members_and_offsets(make_driver):
     for partition, offset in enumerate((17, 5)):
         driver.commit(offset, partition=partition, group_id="alone")
     driver.commit(-1, partition=2, group_id="alone")
-    watch_groups(lambda: [driver.rules])
+    watch_groups(lambda: [driver.rules], lambda: iter(()), lambda: 0)
     found = registry().get_sample_value
     reset = {"group": "alone", "topic": "t", "partition": "2"}
     assert found("klamm_coordinator_group_offset", reset) is None, "it begins where a member's policy says"
@@ -25,6 +28,26 @@ def test_the_metrics_show_groups_with_members_and_offsets(make_driver):
     assert found("klamm_coordinator_groups", {"protocol": "classic", "state": "Empty"}) == 1
     assert found("klamm_coordinator_groups", {"protocol": "classic", "state": "PreparingRebalance"}) == 1
     assert found("klamm_coordinator_groups", {"protocol": "consumer", "state": "Stable"}) == 1
+
+
+def test_the_metrics_show_what_groups_have_to_read_and_what_they_lost():
+    now_ms = 1_700_000_000_000
+    unread = Unread(next_deletion_ms=now_ms + 90_000)
+    lags = [
+        ("a", PartitionLag(TopicPartition("t", 0), unread, lag=7, behind_ms=4_500, lost_count=3)),
+        ("a", PartitionLag(TopicPartition("t", 1), Unread(), lag=0, behind_ms=0)),
+        ("a", PartitionLag(TopicPartition("t", 2), Unread(ErrorCode.LEADER_NOT_AVAILABLE))),
+    ]
+    watch_groups(list, lambda: iter(lags), lambda: now_ms)
+
+    def found(name, partition):
+        labels = {"group": "a", "topic": "t", "partition": str(partition)}
+        return registry().get_sample_value(f"klamm_coordinator_group_{name}", labels)
+
+    assert [found("behind_seconds", number) for number in range(3)] == [4.5, 0, None]
+    assert [found("unread_records", number) for number in range(3)] == [7, 0, None]
+    assert [found("lost_records", number) for number in range(3)] == [3, None, None]
+    assert [found("unread_deletion_seconds", number) for number in range(3)] == [90, None, None]
 
 
 def test_the_metrics_show_transactions_by_state_and_the_age_of_the_oldest():

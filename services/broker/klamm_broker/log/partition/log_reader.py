@@ -17,6 +17,7 @@ from klamm_broker.log.segment.segment_files import FileSlice
 from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS
 from klamm_broker.log.segment.time_search import LargestSearch, OpenSearch, TimestampHit
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
+from klamm_broker.log.segment.unread_search import PART_BYTES, UnreadFound, UnreadSearch
 
 
 class FetchData(NamedTuple):
@@ -117,6 +118,19 @@ class LogReader:
             if is_all:
                 break
         return found
+
+    def open_unread_search(self, start_offset: int, end_offset: int) -> OpenSearch[UnreadFound]:
+        """Returns the search for unread records in the segment with `start_offset`, for a thread. `end_offset` is the
+        offset after the last record that counts. Raises as `locate`."""
+        segments = self._segments
+        segments.check_usable()
+        self._check_in_range(start_offset)
+        segment = segments.items[segments.slot_of(start_offset)]
+        part = segments.look_in(segment, lambda s: s.reader.part_from(start_offset, PART_BYTES))
+        part_end = segments.end_offset_of(segment) if part.end_offset is None else part.end_offset
+        aborted = self.aborted_between(start_offset, min(end_offset, part_end))
+        search = UnreadSearch(segments.disk, part.position, part.end, start_offset, end_offset, aborted)
+        return OpenSearch(search, segments.reading(segment.files.duplicate_fd), segments.end_offset_of(segment))
 
     # Offsets by time
 

@@ -1,12 +1,12 @@
 """Owns the start of a log: moves it, drops expired segments, and forecasts it.
 
-`retention.py` decides which segments expire, and `retention_forecast.py` which ones will expire.
+`retention.py` decides which segments expire, and `retention_forecast.py` which ones will expire and when.
 """
 
 from __future__ import annotations
 
 from klamm_broker.log.cleaning.retention import SegmentSummary, expired_count
-from klamm_broker.log.cleaning.retention_forecast import forecast_start
+from klamm_broker.log.cleaning.retention_forecast import forecast_deletion_ms, forecast_start
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache
 from klamm_broker.log.partition.log_flush import LogFlusher
 from klamm_broker.log.partition.log_segments import LogSegments
@@ -70,6 +70,13 @@ class LogRetention:
             log_start_offset=segments.start_offset,
             high_watermark=high_watermark,
         )
+
+    def forecast_deletion_ms(self, offset: int, *, now_ms: int) -> int | None:
+        """Returns when retention is expected to delete the record at `offset`, in milliseconds since the epoch, or None
+        if it is not expected to. Raises LogDirFailure."""
+        segments = self._segments
+        summaries = segments.reading(lambda: self._summaries(now_ms))
+        return forecast_deletion_ms(summaries, segments.config, now_ms=now_ms, offset=offset)
 
     def _summaries(self, now_ms: int) -> list[SegmentSummary]:
         """Returns the segments as the rules need them, oldest first. Raises OSError."""

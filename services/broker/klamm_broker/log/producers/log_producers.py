@@ -148,6 +148,10 @@ class LogProducers:
         """Returns the time of the last append of open transactions (`ProducerStates.open_transaction_last_ms`)."""
         return self._states.open_transaction_last_ms()
 
+    def earliest_open_producer_id(self) -> int | None:
+        """Returns the producer whose open transaction begins first, or None."""
+        return self._states.transactions.earliest_producer_id()
+
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of the first transaction that is undecided, or whose marker is not committed. None if there

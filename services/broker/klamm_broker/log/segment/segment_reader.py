@@ -16,6 +16,7 @@ from klamm_broker.log.segment.offset_index import CorruptIndexError, IndexEntry
 from klamm_broker.log.segment.segment_files import FileSlice, SegmentFiles
 from klamm_broker.log.segment.segment_indexes import SegmentIndexes
 from klamm_broker.log.segment.time_search import LargestSearch, TimeSearch
+from klamm_broker.log.segment.unread_search import SegmentPart
 
 
 class SegmentReader:
@@ -92,6 +93,15 @@ class SegmentReader:
         """Returns an offset above all batches before `position`, which is a batch boundary, or None if none is
         known."""
         return self._indexes.offsets.offset_from(position)
+
+    def part_from(self, offset: int, size_bytes: int) -> SegmentPart:
+        """Returns a part of at most `size_bytes` from the batch with `offset`, or one that is indexed before it."""
+        position = self._indexes.offsets.lookup(offset).position
+        if position + size_bytes < self._files.size_bytes:
+            end = self._indexes.offsets.floor_position(position + size_bytes)
+            if end > position:
+                return SegmentPart(position, end, self._indexes.offsets.offset_from(end))
+        return SegmentPart(position, self._files.size_bytes, None)
 
     # By time
 

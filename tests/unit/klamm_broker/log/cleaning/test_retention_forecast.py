@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm_broker.log.cleaning.retention import SegmentSummary, expired_count
-from klamm_broker.log.cleaning.retention_forecast import forecast_start, written_bytes
+from klamm_broker.log.cleaning.retention_forecast import (
+    GROWTH_MS,
+    forecast_deletion_ms,
+    forecast_start,
+    written_bytes,
+)
 from klamm_broker.log.log_config import LogConfig
 
 NOW, AHEAD = 10_000, 4_000
@@ -92,3 +97,40 @@ def test_whatever_retention_deletes_from_now_on_was_forecast(
     config = LogConfig(retention_bytes=retention_bytes, retention_ms=retention_ms)
     count = expired_count(found, config, now_ms=NOW + AHEAD, log_start_offset=0, high_watermark=mark)
     assert forecast(found, config, mark=mark) >= (found[count - 1].end_offset if count else 0)
+
+
+def deletion(offset: int, config: LogConfig) -> int | None:
+    return forecast_deletion_ms(THREE, config, now_ms=NOW, offset=offset)
+
+
+def test_by_time_a_record_is_deleted_with_its_segment_and_never_before_older_ones() -> None:
+    config = LogConfig(retention_ms=20_000)
+    assert [deletion(offset, config) for offset in (0, 9, 10, 29)] == [21_000, 21_000, 25_000, 29_000]
+    late = segments((10, 100, 9_000), (20, 100, 5_000))
+    assert forecast_deletion_ms(late, config, now_ms=NOW, offset=15) == 29_000
+
+
+def test_an_overdue_record_is_deleted_now() -> None:
+    assert deletion(0, LogConfig(retention_ms=2_000)) == NOW
+
+
+def test_by_size_the_log_is_assumed_to_grow_as_in_the_last_hour() -> None:
+    grown = written_bytes(THREE, NOW - GROWTH_MS)
+    assert grown == 200, "the first segment does not count, because its beginning is not known"
+    config = LogConfig(retention_ms=-1, retention_bytes=250)
+    assert deletion(0, config) == NOW + 50 * GROWTH_MS // grown
+    assert deletion(15, config) == NOW + 150 * GROWTH_MS // grown
+    assert deletion(0, LogConfig(retention_ms=-1, retention_bytes=200)) == NOW
+
+
+def test_the_earlier_of_both_limits_counts() -> None:
+    config = LogConfig(retention_ms=20_000, retention_bytes=250)
+    assert deletion(0, config) == 21_000
+
+
+def test_a_record_without_a_limit_or_without_growth_is_not_deleted() -> None:
+    assert deletion(0, LogConfig(retention_ms=-1)) is None
+    assert deletion(0, LogConfig(cleanup_policy=("compact",), retention_ms=1)) is None
+    idle = segments((10, 100, 100))
+    config = LogConfig(retention_ms=-1, retention_bytes=1_000)
+    assert forecast_deletion_ms(idle, config, now_ms=GROWTH_MS * 2, offset=0) is None

@@ -1,0 +1,52 @@
+"""Answers DescribeUnread over gRPC."""
+
+from __future__ import annotations
+
+from klamm.wire.v1 import broker_pb2 as pb
+from klamm_broker.handlers.describe_unread import (
+    DescribeUnreadHandler,
+    HoldingTransaction,
+    ReaderPosition,
+    UnreadRecords,
+)
+from klamm_server.runtime.loop_slices import each_in_turns
+
+
+class UnreadRpc:
+    """Handles DescribeUnread."""
+
+    def __init__(self, unread: DescribeUnreadHandler) -> None:
+        self._unread = unread
+
+    async def describe_unread(self, request: pb.DescribeUnreadRequest, context: object) -> pb.DescribeUnreadResponse:
+        positions = [ReaderPosition(one.topic, one.partition, one.offset) for one in request.positions]
+        described = await self._unread.describe_unread(positions)
+        return pb.DescribeUnreadResponse(partitions=await each_in_turns(_unread, described))
+
+
+def _unread(one: UnreadRecords) -> pb.UnreadRecords:
+    return pb.UnreadRecords(
+        topic=one.topic,
+        partition=one.partition,
+        error_code=one.error_code,
+        error_message=one.error_message,
+        log_start_offset=one.log_start_offset,
+        high_watermark=one.high_watermark,
+        last_stable_offset=one.last_stable_offset,
+        record_count=one.record_count,
+        next_timestamp_ms=_known(one.next_timestamp_ms),
+        next_deletion_ms=_known(one.next_deletion_ms),
+        held_by=None if one.held_by is None else _transaction(one.held_by),
+    )
+
+
+def _transaction(one: HoldingTransaction) -> pb.HoldingTransaction:
+    return pb.HoldingTransaction(
+        producer_id=one.producer_id,
+        first_offset=one.first_offset,
+        first_timestamp_ms=_known(one.first_timestamp_ms),
+    )
+
+
+def _known(time_ms: int) -> int | None:
+    return time_ms if time_ms >= 0 else None

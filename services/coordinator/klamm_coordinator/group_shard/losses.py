@@ -1,0 +1,102 @@
+"""Counts the records that were deleted before a group read them, and keeps the counts.
+
+The coordinator asks the leaders for the starts of their logs every few seconds. A committed offset below the start of
+the log means that the records between them are lost for the group. Without a record of that, the loss could not be seen
+any more after the group's next commit.
+
+The count goes with the committed offset: when it expires, or when the group or the topic is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from klamm.model import TopicPartition
+from klamm.ordered_set import OrderedSet
+from klamm_coordinator.group_shard.events import ForgetLosses, ForgetLossesReply, LogStart
+from klamm_coordinator.group_shard.state import GroupShardState
+from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
+from klamm_coordinator.lag.group_lag import uncounted_loss
+from klamm_coordinator.records.lost_records_schema import LostRecordsKey, LostRecordsValue
+from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
+
+RECORDS_PER_WRITE: Final = 1_000
+"""The most records of one write, so that each batch fits into `max.message.bytes`."""
+
+
+class Losses:
+    """Keeps the records about losses."""
+
+    def __init__(self, state: GroupShardState) -> None:
+        self._state = state
+        self._orphans: OrderedSet[LostRecordsKey] = OrderedSet()
+        """The losses whose offset was deleted since `update`."""
+
+    def start(self, turn: GroupTurn) -> None:
+        """Deletes losses without an offset after the shard was loaded."""
+        stored = self._state.lost.keys()
+        self._orphans.update(key for key in stored if _partition(key) not in self._state.offsets.of_group(key.group_id))
+        self.update(turn)
+
+    def count(self, found: Iterable[LogStart], turn: GroupTurn) -> None:
+        """Counts what groups lost. An offset that is being committed counts only afterwards."""
+        records = [record for one in found if (record := self._counted(one, turn)) is not None]
+        for record in records:
+            turn.note(f"group={record.key.group_id} lost records: {record.key} {record.value}")
+        _append(records, turn)
+
+    def _counted(self, found: LogStart, turn: GroupTurn) -> GroupRecord | None:
+        group_id, partition, start_offset = found
+        key = LostRecordsKey(group_id, *partition)
+        committed = self._state.offsets.of_group(group_id).get(partition)
+        is_undecided = self._state.offsets.is_undecided(group_id, partition) or self._state.lost.is_in_flight(key)
+        if committed is None or is_undecided:
+            return None
+        former = self._state.lost.of_group(group_id).get(partition) or LostRecordsValue(0, 0, 0)
+        lost_count = uncounted_loss(committed.offset, start_offset, former.counted_to)
+        if not lost_count:
+            return None
+        return GroupRecord(key, LostRecordsValue(former.lost_count + lost_count, start_offset, turn.now.wall_ms))
+
+    def forget(self, request: ForgetLosses, turn: GroupTurn) -> None:
+        """Sets the counts of a group to 0, in all topics or in those that the request names."""
+        losses = self._state.lost.of_group(request.group_id)
+        forgotten = {
+            partition: value
+            for partition, value in sorted(losses.items())
+            if not request.topics or partition.topic in request.topics
+        }
+        reply = ForgetLossesReply(lost_count=sum(value.lost_count for value in forgotten.values()))
+        records = tuple(
+            GroupRecord(LostRecordsKey(request.group_id, *partition), value._replace(lost_count=0))
+            for partition, value in forgotten.items()
+        )
+        if records:
+            turn.append(records, replies=((request.reply_id, reply),))
+        else:
+            turn.reply(request.reply_id, reply)
+
+    def heed(self, record: GroupRecord) -> None:
+        """Notes a record that was replayed, if it deletes an offset with a loss."""
+        key, value = record
+        if not isinstance(key, OffsetCommitKey) or value is not None:
+            return
+        if TopicPartition(key.topic, key.partition) in self._state.lost.of_group(key.group_id):
+            self._orphans.add(LostRecordsKey(*key))
+
+    def update(self, turn: GroupTurn) -> None:
+        """Deletes the losses whose offsets are gone."""
+        if self._orphans:
+            orphans, self._orphans = self._orphans, OrderedSet()
+            _append([GroupRecord(key, None) for key in orphans], turn)
+
+
+def _partition(key: LostRecordsKey) -> TopicPartition:
+    return TopicPartition(key.topic, key.partition)
+
+
+def _append(records: Sequence[GroupRecord], turn: GroupTurn) -> None:
+    for start in range(0, len(records), RECORDS_PER_WRITE):
+        part = tuple(records[start : start + RECORDS_PER_WRITE])
+        turn.append(part, then=NoteFailure(what=f"{len(part)} counts of lost records"))

@@ -1,0 +1,1 @@
+"""How far groups are behind, computed from the history of their offsets. Pure."""
