@@ -35,8 +35,9 @@ class Losses:
 
     def start(self, turn: GroupTurn) -> None:
         """Deletes losses without an offset after the shard was loaded."""
-        stored = self._state.lost.keys()
-        self._orphans.update(key for key in stored if _partition(key) not in self._state.offsets.of_group(key.group_id))
+        for key in self._state.lost.all_keys():
+            if _partition(key) not in self._state.offsets.of_group(key.group_id):
+                self._orphans.add(key)
         self.update(turn)
 
     def count(self, found: Iterable[LogStart], turn: GroupTurn) -> None:

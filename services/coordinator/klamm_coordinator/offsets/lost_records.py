@@ -40,7 +40,7 @@ class LostRecords:
         """Returns the stored losses of a group."""
         return self._stored.get(group_id, _NONE)
 
-    def keys(self) -> Iterator[LostRecordsKey]:
+    def all_keys(self) -> Iterator[LostRecordsKey]:
         """Yields the keys of all stored losses. Safe to call from another thread."""
         for group_id, losses in list(self._stored.items()):
             for partition in list(losses):
