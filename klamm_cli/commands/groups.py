@@ -11,6 +11,7 @@ import typer
 from klamm.admin.types.groups import PartitionLagDescription
 from klamm.errors import raise_first
 from klamm.model import TopicPartition
+from klamm_cli.commands.group_why import why
 from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.confirm import confirm
@@ -169,6 +170,9 @@ def _print_members(description: GroupDescription, as_json: bool) -> None:
         for each in description.members
     ]
     print_rows(columns, rows, as_json=as_json)
+
+
+app.command("why", epilog=examples("klamm groups why billing", "klamm groups why billing --json"))(why)
 
 
 @app.command(

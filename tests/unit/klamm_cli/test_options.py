@@ -36,6 +36,7 @@ WITHOUT_JSON = {
 }
 """The commands without --json, and why. `klamm up` is a server, and each pipeline has options of its own."""
 READING = {
+    "why",
     *("check", "describe", "docs", "dump", "find-hanging", "generate", "list", "quorum", "show", "status"),
     *("cluster", "consume", "doctor", "top"),
 }

@@ -1,0 +1,1 @@
+"""Finds out why a group is behind: `gather` asks the cluster, `causes` decides, `report` prints."""

@@ -1,0 +1,287 @@
+"""Decides why a group is behind: a tree of questions, the most certain causes first. Pure.
+
+A group is well while the oldest unread record is young. Each cause comes with the one thing to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from klamm.model import TopicPartition
+from klamm_cli.text.amounts import counted, duration, record_count
+from klamm_cli.why.facts import WhyFacts
+
+WELL_MS: Final = 30_000
+"""A group whose oldest unread record is younger than this keeps up."""
+SILENT_MS: Final = 20_000
+"""A group without members that has committed within this time is read by a program that joins no group, such as
+Spark."""
+STUCK_MS: Final = 60_000
+"""A member that has committed the same offset for this long makes no progress."""
+HELD_MS: Final = 30_000
+"""A transaction that has been open for this long holds readers back."""
+REBALANCES_PER_HOUR: Final = 20
+HOT_SHARE: Final = 0.5
+"""The part of a topic's records that makes a partition hot, if it is also twice the usual part of a partition."""
+SLOW_SHARE: Final = 0.6
+"""The part of a group's unread records that makes the member that reads them a slow one."""
+BURST_FACTOR: Final = 3
+SLOWER_FACTOR: Final = 2
+DELETED_SOON_MS: Final = 2 * 3_600_000
+
+
+class Cause(NamedTuple):
+    """A cause of lag or loss, and advice."""
+
+    kind: str
+    """A name for scripts, such as "hot-partition"."""
+    text: str
+    do: str
+    """A command or a setting."""
+
+
+def causes(facts: WhyFacts) -> list[Cause]:
+    """Returns the causes, the most certain one first. A group that is well has none."""
+    found = [*_lost(facts)]
+    if facts.behind_ms() >= WELL_MS or _held(facts):
+        found += next((some for some in (list(ask(facts)) for ask in _QUESTIONS) if some), [])
+    return [*found, *_deleted_soon(facts)]
+
+
+def hot_partition(facts: WhyFacts) -> TopicPartition | None:
+    """Returns the partition that gets most of the records of its topic, or None."""
+    for one in facts.behind():
+        share = _share_of_topic(facts, one.tp)
+        count = sum(tp.topic == one.tp.topic for tp in facts.written)
+        if count > 1 and share >= max(HOT_SHARE, min(0.9, 2 / count)):
+            return one.tp
+    return None
+
+
+def _share_of_topic(facts: WhyFacts, tp: TopicPartition) -> float:
+    total = sum(written.recent_count for other, written in facts.written.items() if other.topic == tp.topic)
+    return facts.written[tp].recent_count / total if total and tp in facts.written else 0.0
+
+
+def _lost(facts: WhyFacts) -> Iterator[Cause]:
+    losers = [one for one in facts.lag.partitions if one.lost_count]
+    if losers:
+        names = ", ".join(str(one.tp) for one in losers[:3])
+        more = f" and {len(losers) - 3} more" if len(losers) > 3 else ""
+        yield Cause(
+            "lost",
+            f"{record_count(facts.lag.lost_count)} were deleted before the group read them: {names}{more}",
+            "raise retention.ms or retention.bytes;"
+            f" `klamm groups forget-lost {facts.lag.group_id}` sets the count to 0",
+        )
+
+
+def _deleted_soon(facts: WhyFacts) -> Iterator[Cause]:
+    doomed = [(one.next_deletion_ms, one.tp) for one in facts.behind() if one.next_deletion_ms is not None]
+    if doomed:
+        deletion_ms, tp = min(doomed)
+        left_ms = max(0, deletion_ms - facts.lag.time_ms)
+        if left_ms < DELETED_SOON_MS:
+            yield Cause(
+                "deleted-soon",
+                f"retention deletes unread records in {duration(left_ms)}, first in {tp}",
+                f"`klamm configs alter --topic {tp.topic} --set retention.ms=...`, with a greater value",
+            )
+
+
+def _no_members(facts: WhyFacts) -> Iterator[Cause]:
+    if facts.members:
+        return
+    committed_ms = max((one.committed_ms or 0 for one in facts.lag.partitions), default=0)
+    silent_ms = facts.lag.time_ms - committed_ms
+    if silent_ms >= SILENT_MS:
+        yield Cause(
+            "no-members",
+            f"the group has no members, and has committed nothing for {duration(silent_ms)}",
+            "start the group's consumers, or the program that commits for it; their logs show why they ended",
+        )
+
+
+def _held(facts: WhyFacts) -> list[Cause]:
+    """Returns the transaction because of which readers with read_committed get no records."""
+    held = [
+        one
+        for one in facts.behind()
+        if one.held_since_ms is not None
+        and facts.lag.time_ms - one.held_since_ms >= HELD_MS
+        and one.committed_offset is not None
+        and one.last_stable_offset is not None
+        and one.committed_offset >= one.last_stable_offset
+    ]
+    if not held:
+        return []
+    first = min(held, key=lambda one: one.held_since_ms or 0)
+    age = duration(facts.lag.time_ms - (first.held_since_ms or 0))
+    count = sum(one.lag or 0 for one in held)
+    known = facts.transactions.get(first.held_by_producer_id or -1)
+    if known is None:
+        who, do = f"a transaction of producer id {first.held_by_producer_id}", "`klamm transactions find-hanging`"
+    else:
+        who = f"transaction {known.transactional_id!r}"
+        do = (
+            f"end it: `klamm transactions abort {known.transactional_id}`; its producer's transaction.timeout.ms"
+            f" is {duration(known.timeout_ms)}"
+        )
+    text = f"{who} has been open for {age}, and holds {record_count(count)} back in {first.tp}"
+    return [Cause("open-transaction", f"{text}: readers with read_committed wait for its end", do)]
+
+
+def _rebalances(facts: WhyFacts) -> Iterator[Cause]:
+    rate = facts.lag.rebalances_per_hour
+    if facts.members and rate is not None and rate >= REBALANCES_PER_HOUR:
+        yield Cause(
+            "rebalances",
+            f"the group is rebalanced again and again, {rate:.0f} times an hour: members come and go, or are removed",
+            "raise max.poll.interval.ms, or lower max.poll.records, so that members poll in time; read their logs",
+        )
+
+
+def _stuck(facts: WhyFacts) -> Iterator[Cause]:
+    owned = {tp for member in facts.members for tp in member.assignment}
+    stuck = [
+        one
+        for one in facts.behind()
+        if one.tp in owned
+        and one.unchanged_since_ms is not None
+        and facts.lag.time_ms - one.unchanged_since_ms >= STUCK_MS
+        and (one.behind_ms or 0) >= STUCK_MS
+    ]
+    if stuck:
+        first = stuck[0]
+        since = duration(facts.lag.time_ms - (first.unchanged_since_ms or 0))
+        others = f", and {counted(len(stuck) - 1, 'other partition')}" if len(stuck) > 1 else ""
+        yield Cause(
+            "stuck",
+            f"{first.tp} stays at offset {first.committed_offset} for {since}{others}: its record fails again and"
+            " again, or its consumer hangs",
+            f"look at the record: `klamm consume {first.tp.topic} -p {first.tp.partition} --from"
+            f" {first.committed_offset} -n 1`; read the consumer's log",
+        )
+
+
+def _hot(facts: WhyFacts) -> Iterator[Cause]:
+    tp = hot_partition(facts)
+    if tp is None:
+        return
+    share = _share_of_topic(facts, tp)
+    keys = "" if facts.sample is None or not facts.sample.keys else _hot_keys(facts)
+    yield Cause(
+        "hot-partition",
+        f"{tp} gets {share:.0%} of the records of its topic{keys}",
+        "choose keys that spread better, such as a key with a suffix; more consumers do not help one partition",
+    )
+
+
+def _hot_keys(facts: WhyFacts) -> str:
+    assert facts.sample is not None
+    first = facts.sample.keys[0]
+    return f"; key {first.key} has {first.share:.0%} of {record_count(facts.sample.record_count)} sampled there"
+
+
+def _idle(facts: WhyFacts) -> Iterator[Cause]:
+    idle = [member for member in facts.members if not member.assignment]
+    if idle and facts.description.state == "Stable":
+        count = len({tp for member in facts.members for tp in member.assignment})
+        yield Cause(
+            "idle-members",
+            f"{len(idle)} of {counted(len(facts.members), 'member')} have no partition, because there are only"
+            f" {counted(count, 'partition')}",
+            "make the processing faster, or add partitions (`klamm topics add-partitions`); more members do not help",
+        )
+
+
+def _slow_member(facts: WhyFacts) -> Iterator[Cause]:
+    lags = {name: sum(one.lag or 0 for one in parts) for name, parts in facts.by_member().items() if parts}
+    total = sum(lags.values())
+    if len(lags) < 2 or not total:
+        return
+    name = max(lags, key=lambda one: lags[one])
+    parts = facts.by_member()[name]
+    owned = sum(map(len, facts.by_member().values()))
+    if lags[name] / total < SLOW_SHARE or len(parts) / owned > 0.5:
+        return
+    member = next(one for one in facts.members if one.member_id == name)
+    speed = _speed(facts, name)
+    yield Cause(
+        "slow-member",
+        f"member {member.client_id or name} at {member.client_host} has {lags[name] / total:.0%} of the unread records"
+        f"{speed}",
+        "look at that process: its log, its CPU, what it calls;"
+        f" `klamm groups describe {facts.lag.group_id} --members`",
+    )
+
+
+def _speed(facts: WhyFacts, name: str) -> str:
+    def rate(member_id: str) -> float | None:
+        rates = [one.consumed_per_s for one in facts.by_member()[member_id]]
+        return None if None in rates else sum(one for one in rates if one is not None)
+
+    its_rate = rate(name)
+    others = [one for other in facts.by_member() if other != name and (one := rate(other)) is not None]
+    if its_rate is None or not others:
+        return ""
+    return f", and reads {its_rate:,.0f} records/s; the others read {sum(others) / len(others):,.0f}"
+
+
+def _burst(facts: WhyFacts) -> Iterator[Cause]:
+    known = [one for one in facts.written.values() if one.before_per_s is not None]
+    now, before = sum(one.per_s for one in known), sum(one.before_per_s or 0 for one in known)
+    if before and now >= BURST_FACTOR * before:
+        yield Cause(
+            "burst",
+            f"{now / before:.0f} times as many records are written as in the hour before: {now:,.0f} records/s, before"
+            f" {before:,.0f}",
+            "wait, if it ends soon; otherwise add consumers, at most one for each partition",
+        )
+
+
+def _slower(facts: WhyFacts) -> Iterator[Cause]:
+    known = [one for one in facts.lag.partitions if one.consumed_before_per_s is not None]
+    now = sum(one.consumed_per_s or 0 for one in known)
+    before = sum(one.consumed_before_per_s or 0 for one in known)
+    if before and now * SLOWER_FACTOR <= before:
+        yield Cause(
+            "slower",
+            f"the group reads {now:,.0f} records/s, in the hour before {before:,.0f}",
+            "look at the consumers, and at the systems that they call",
+        )
+
+
+def _too_slow(facts: WhyFacts) -> Iterator[Cause]:
+    behind = facts.behind()
+    known = [one for one in facts.lag.partitions if one.consumed_per_s is not None and one.produced_per_s is not None]
+    read, written = sum(one.consumed_per_s or 0 for one in known), sum(one.produced_per_s or 0 for one in known)
+    partitions = len({one.tp for one in facts.lag.partitions if one.committed_offset is not None})
+    readers = sum(bool(member.assignment) for member in facts.members)
+    if not known:
+        text = f"{record_count(facts.lag.lag)} wait in {counted(len(behind), 'partition')}; the rates are not known yet"
+        yield Cause("behind", text, "ask again in a minute")
+    elif read <= written:
+        text = f"the group reads {read:,.0f} records/s, and {written:,.0f} are written"
+        if readers and readers < partitions:
+            yield Cause("too-slow", text, f"add consumers: {readers} read {counted(partitions, 'partition')}")
+        else:
+            yield Cause("too-slow", text, "make the processing faster, or add partitions and consumers")
+    else:
+        text = f"the group catches up: it reads {read:,.0f} records/s, and {written:,.0f} are written"
+        yield Cause("catching-up", text, "wait")
+
+
+_QUESTIONS: Final[tuple[Callable[[WhyFacts], Iterator[Cause] | list[Cause]], ...]] = (
+    _no_members,
+    _held,
+    _rebalances,
+    _stuck,
+    _hot,
+    _idle,
+    _slow_member,
+    _burst,
+    _slower,
+    _too_slow,
+)
