@@ -8,8 +8,8 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
 QUICK := tests/unit tests/scenarios tests/sim tests/chaos
 
-# Of tests: one more than there are cores, for many tests wait for processes rather than for a core.
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Of tests: two more than there are cores, for many tests wait for processes rather than for a core.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

@@ -133,6 +133,12 @@ def test_the_program_of_the_guide_to_databases_counts_each_payment_once(cluster,
     assert run_python(cluster, tmp_path, again) == "65\n"
 
 
+@pytest.mark.parametrize("number", range(5), ids=["broadcast", "priority", "parts", "states", "precondition"])
+def test_the_programs_of_the_recipes_print_what_the_page_shows(cluster, tmp_path, number):
+    program, output = shown(f"{GUIDES}/recipes.md")[number]
+    assert run_python(cluster, tmp_path, program) == output
+
+
 def run_kafka_client(cluster, directory: pathlib.Path, program: str) -> str:
     assert "localhost:9092" in program
     return run(cluster, [sys.executable, "-"], directory, program.replace("localhost:9092", cluster.kafka_bootstrap))
