@@ -22,6 +22,7 @@ from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.io.unread_records import Position, UnreadAsker
 from klamm_coordinator.lag.group_lag import Committed, PartitionLag, Unread, partition_lag
 from klamm_coordinator.lag.histories import GroupHistories
+from klamm_server.metrics.instruments import SERIES_MAX
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.loop_slices import each_in_turns
 
@@ -48,8 +49,8 @@ class GroupWatch:
         self._lags: list[tuple[str, PartitionLag]] = []
 
     def lags(self) -> Iterator[tuple[str, PartitionLag]]:
-        """Yields the group and its lag for each committed offset of the newest look. Safe to call from another
-        thread."""
+        """Yields the group and its lag for the offsets of the newest look, as many as metrics may have. Safe to
+        call from another thread."""
         return iter(self._lags)
 
     async def run(self) -> None:
@@ -69,7 +70,9 @@ class GroupWatch:
         for (partition, _), unread in answers.items():
             if not unread.error_code:
                 self.histories.ends.note(partition, now_ms, unread.high_watermark)
-        found = await each_in_turns(lambda one: self._lag_of(one, answers[_position(one)]), watched)
+        # Readings shows no more series than that.
+        shown = watched[:SERIES_MAX]
+        found = await each_in_turns(lambda one: self._lag_of(one, answers[_position(one)]), shown)
         self._lags = [one for one in found if one is not None]
         self._count_losses(watched, answers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -49,7 +50,11 @@ class LagRpc:
     async def describe_group_lag(
         self, request: pb.DescribeGroupLagRequest, context: CallContext
     ) -> pb.DescribeGroupLagResponse:
-        return pb.DescribeGroupLagResponse(groups=[await self._describe(one) for one in request.group_ids])
+        described = []
+        for group_id in request.group_ids:
+            described.append(await self._describe(group_id))
+            await asyncio.sleep(0)
+        return pb.DescribeGroupLagResponse(groups=described)
 
     async def _describe(self, group_id: str) -> pb.GroupLag:
         try:
