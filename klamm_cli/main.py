@@ -9,7 +9,12 @@ import sys
 from typing import Final
 
 from klamm_cli.console.exit_status import ExitStatus
-from klamm_cli.console.interrupt import handle_interrupts, let_interrupts_kill, status_of_signal
+from klamm_cli.console.interrupt import (
+    handle_interrupts,
+    let_interrupts_kill,
+    repeat_swallowed_interrupts,
+    status_of_signal,
+)
 from klamm_cli.console.streams import end_output, failed, prepare_streams
 
 _GC_THRESHOLD: Final = 50_000
@@ -25,7 +30,8 @@ def main() -> None:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         logging.getLogger("klamm").addHandler(logging.NullHandler())
     try:
-        status = _run(sys.argv[1:])
+        with repeat_swallowed_interrupts():
+            status = _run(sys.argv[1:])
         let_interrupts_kill()
     except KeyboardInterrupt:
         status = ExitStatus.INTERRUPTED

@@ -5,6 +5,7 @@ The first of these signals ends the command in good order, and the second one ki
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,6 +19,9 @@ _STATUSES: Final = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitS
 def _raise() -> None:
     raise KeyboardInterrupt
 
+
+_AGAIN_S: Final = 0.01
+"""The time after which a swallowed KeyboardInterrupt is raised again."""
 
 _react: Callable[[], object] = _raise
 """The action of the first signal."""
@@ -52,6 +56,28 @@ def interrupt_calls(function: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         _react = before
+
+
+@contextmanager
+def repeat_swallowed_interrupts() -> Iterator[None]:
+    """Within the context, a KeyboardInterrupt that a destructor swallows is raised again a moment later.
+
+    The garbage collector may call a destructor at any instruction. Python only prints an exception that is raised in a
+    destructor, so the command would ignore the signal."""
+    before = sys.unraisablehook
+
+    def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            before(unraisable)
+            return
+        signal.signal(signal.SIGALRM, lambda number, frame: _react())
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+
+    sys.unraisablehook = on_unraisable
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
