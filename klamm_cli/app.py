@@ -24,7 +24,7 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 
 COMMANDS: Final = {
     "up": ("klamm_cli.commands.up_command", "Run a cluster on this machine."),
-    "topics": ("klamm_cli.commands.topics", "Create, list, describe, extend and delete topics; elect leaders."),
+    "topics": ("klamm_cli.commands.topics", "Create, list, describe, extend, size and delete topics; elect leaders."),
     "produce": ("klamm_cli.commands.produce", "Produce records from standard input or a file."),
     "consume": ("klamm_cli.commands.consume", "Print the records of a topic."),
     "groups": ("klamm_cli.commands.groups", "List, describe, reset and delete consumer groups."),
@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "certs": ("klamm_cli.commands.certs", "Make certificates for development; show what a certificate contains."),
     "doctor": ("klamm_cli.doctor.command", "Find problems of a cluster or a machine, and show what to do."),
     "top": ("klamm_cli.top.command", "Show the rates and lags of the cluster, until Ctrl-C."),
+    "perf": ("klamm_cli.perf.command", "Measure how fast this cluster is with your records."),
     "transactions": ("klamm_cli.commands.transactions", "List, describe and abort transactions; find hanging ones."),
     "ledgers": ("klamm_cli.commands.ledgers", "List, describe and delete the batch ledgers of queries."),
     "reassign": ("klamm_cli.commands.reassign", "Move partitions to other brokers; change replication factors."),

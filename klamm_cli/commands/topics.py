@@ -1,7 +1,8 @@
-"""`klamm topics`: create, list, describe, add partitions, elect leaders, delete."""
+"""`klamm topics`: create, list, describe, add partitions, size, elect leaders, delete."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,10 +20,14 @@ from klamm_cli.console.output import (
     Json,
     Timeout,
     fail,
+    print_json,
     print_message,
     print_rows,
+    print_sentences,
 )
+from klamm_cli.sizing import MB, Need, Size, size_of
 from klamm_cli.text.amounts import counted
+from klamm_cli.text.times import parse_duration_ms
 
 if TYPE_CHECKING:
     from klamm import Admin, NewTopic
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
     from klamm.errors import BrokerError
     from klamm.model import TopicPartition
 
-app = new_app("Create, list, describe, extend and delete topics; elect leaders.")
+app = new_app("Create, list, describe, extend, size and delete topics; elect leaders.")
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Skip topics that do not exist.")]
@@ -326,6 +331,127 @@ def _refuse_unread_keys(admin: Admin, bootstrap: str, topic: str) -> None:
             f"groups have unread records with keys in {topic}: {groups}{more}. A key may go to another partition, and"
             " they would read its records out of order. Try again when they have read them, or use --force"
         )
+
+
+@app.command(
+    "size",
+    epilog=examples(
+        "klamm topics size --target-mb-s 50 --record-bytes 5e3 --partition-mb-s 30",
+        "klamm topics size --target-mb-s 9 --record-bytes 200 --retention 7d --json",
+    ),
+)
+def size(
+    target_mb_s: Annotated[
+        float,
+        typer.Option(
+            "--target-mb-s",
+            metavar="MB",
+            min=0.001,
+            help="The MB/s of records at the busiest time, before compression.",
+            show_default=False,
+        ),
+    ],
+    record_bytes: Annotated[
+        float,
+        typer.Option(
+            "--record-bytes",
+            metavar="BYTES",
+            min=1,
+            help="The mean size of a record: its key, value and headers.",
+            show_default=False,
+        ),
+    ],
+    partition_mb_s: Annotated[
+        float | None,
+        typer.Option(
+            "--partition-mb-s",
+            metavar="MB",
+            min=0.001,
+            help="The MB/s that producers write to one partition, as `klamm perf produce` measures it [default: no"
+            " limit].",
+        ),
+    ] = None,
+    consumer_records_s: Annotated[
+        float | None,
+        typer.Option(
+            "--consumer-records-s",
+            metavar="NUMBER",
+            min=0.001,
+            help="How many records a second one consumer of your program processes [default: no limit].",
+        ),
+    ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option("--retention", metavar="TIME", help="How long records are kept, such as 12h or 7d, for the disk."),
+    ] = None,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor", "-r", metavar="NUMBER", min=1, help="The number of replicas of each partition."
+        ),
+    ] = 3,
+    groups: Annotated[
+        int, typer.Option("--groups", metavar="NUMBER", min=0, help="The number of groups that read the topic.")
+    ] = 1,
+    brokers: Annotated[
+        int,
+        typer.Option(
+            "--brokers",
+            metavar="NUMBER",
+            min=1,
+            help="The number of brokers. Each leads equally many partitions.",
+        ),
+    ] = 1,
+    stored_ratio: Annotated[
+        float,
+        typer.Option(
+            "--stored-ratio",
+            metavar="RATIO",
+            min=0.001,
+            help="The size after compression divided by the size before.",
+        ),
+    ] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Compute the partitions, disk and network of a topic.
+
+    The command asks no cluster. It needs one partition for each time that --partition-mb-s or --consumer-records-s goes
+    into the target, and rounds up to a multiple of --brokers. 1 MB is 1,000,000 bytes. The disk is that of all replicas
+    with 20 % to spare. The network is that of all brokers together."""
+    need = Need(
+        target_mb_s=target_mb_s,
+        record_bytes=record_bytes,
+        partition_mb_s=partition_mb_s,
+        consumer_records_s=consumer_records_s,
+        retention_s=None if retention is None else _seconds(retention),
+        replication_factor=replication_factor,
+        group_count=groups,
+        broker_count=brokers,
+        stored_ratio=stored_ratio,
+    )
+    result = size_of(need)
+    if as_json:
+        print_json({**asdict(need), **asdict(result)})
+    else:
+        print_sentences(*_size_sentences(result))
+
+
+def _seconds(retention: str) -> float:
+    duration_ms = parse_duration_ms(retention)
+    if duration_ms is None:
+        fail(f"--retention {retention!r}: expected a time such as 12h or 7d", ExitStatus.USAGE)
+    return duration_ms / 1000
+
+
+def _size_sentences(result: Size) -> list[str]:
+    disk = [] if result.disk_bytes is None else [f"disk: {result.disk_bytes / (1000 * MB):,.1f} GB, with 20 % to spare"]
+    return [
+        f"{counted(result.partitions, 'partition')}: {result.partitions_for_producers} for the producers,"
+        f" {result.partitions_for_consumers} for the consumers of {result.records_s:,.0f} records/s",
+        *disk,
+        f"network: {result.network_in_mb_s:,.1f} MB/s from producers, {result.network_replication_mb_s:,.1f} MB/s"
+        f" between brokers, {result.network_out_mb_s:,.1f} MB/s to consumers",
+    ]
 
 
 @app.command(

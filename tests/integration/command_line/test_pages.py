@@ -79,6 +79,11 @@ def test_the_commands_and_the_program_of_the_guide_to_topics_work(cluster, tmp_p
     assert "orders" not in run(cluster, ["klamm", "topics", "list"], tmp_path)
 
 
+def test_the_computed_topic_of_the_guide_to_measuring_is_that_of_the_command(cluster, tmp_path):
+    ((command, output),) = shown(f"{GUIDES}/measure-a-cluster.md")
+    assert on_terminal(cluster, tmp_path, command) == output
+
+
 def test_the_commands_and_the_program_of_the_guide_to_positions_work(cluster, tmp_path):
     run(cluster, ["klamm", "produce", "orders"], tmp_path, "one\ntwo\n")
     run(cluster, ["klamm", "consume", "orders", "--group", "billing", "--from", "beginning", "--exit"], tmp_path)

@@ -14,8 +14,8 @@ from tests.support.cli_runner import KlammCommand
 klamm = KlammCommand("127.0.0.1:1")
 
 VERBS = {
-    *("Abort", "Add", "Alter", "Cancel", "Change", "Create", "Delete", "Describe", "Elect", "Find", "Make"),
-    *("List", "Move", "Print", "Produce", "Remove", "Run", "Set", "Show", "Start", "Write"),
+    *("Abort", "Add", "Alter", "Cancel", "Change", "Compute", "Create", "Delete", "Describe", "Elect", "Find", "Make"),
+    *("List", "Measure", "Move", "Print", "Produce", "Remove", "Run", "Set", "Show", "Start", "Write"),
 }
 """A summary says what to do, as one tells the command."""
 

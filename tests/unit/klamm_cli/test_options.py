@@ -37,12 +37,15 @@ WITHOUT_JSON = {
 """The commands without --json, and why. `klamm up` is a server, and each pipeline has options of its own."""
 READING = {
     "why",
-    *("check", "describe", "docs", "dump", "find-hanging", "generate", "list", "quorum", "show", "status"),
+    *("check", "describe", "docs", "dump", "find-hanging", "generate", "list", "quorum", "show", "size", "status"),
     *("cluster", "consume", "doctor", "top"),
 }
 """The last words of the commands that change nothing. `consume` changes only the offsets of its own group."""
 WITHOUT_DRY_RUN = {
     ("reassign", "verify"): "--preserve-throttles lets it change nothing",
+    ("perf", "produce"): "it deletes the topics that it makes",
+    ("perf", "consume"): "it deletes the topics that it makes",
+    ("perf", "end-to-end"): "it deletes the topics that it makes",
     ("pipeline", "zip"): "it only writes the file that it names",
 }
 

@@ -60,10 +60,16 @@ def test_a_name_that_no_client_knows_is_refused_not_left_out(tmp_path: Path) -> 
 def test_commands_that_talk_to_a_cluster_have_the_option_and_others_do_not() -> None:
     group: Any = typer.main.get_command(app)
     context = group.make_context("klamm", ["topics", "list"])
-    for name, asks in (("topics", True), ("certs", False)):
+    talking = set()
+    for name in ("topics", "certs"):
         command = group.resolve_command(context, [name])[1]
         for each in command.commands.values():
-            assert any("--command-config" in param.opts for param in each.params) is asks, each.name
+            options = {option for param in each.params for option in param.opts}
+            assert ("--command-config" in options) is ("--bootstrap" in options), each.name
+            talking |= {(name, each.name)} if "--bootstrap" in options else set()
+    assert ("topics", "list") in talking
+    assert ("topics", "size") not in talking
+    assert "certs" not in {name for name, _ in talking}
 
 
 def test_an_invalid_command_config_file_ends_the_command_with_one_line(monkeypatch, capsys, tmp_path: Path) -> None:
