@@ -125,6 +125,9 @@ def _broker(things: KafkaThings) -> Iterator[Case]:
         yield _case(f"{service}/{name}", "in a transaction", in_transaction, needs=(0, 1))
         internal = _produce(GROUP_METADATA_TOPIC, batch())
         yield _case(f"{service}/{name}", "to an internal topic", internal, needs=(2,))
+    for about, topic, need in (("", CANARY, 0), ("to an internal topic", GROUP_METADATA_TOPIC, 1)):
+        plain = broker.ProduceRecordsRequest(topic=topic, partition=0, records=[broker.PlainRecord(value=b"plain")])
+        yield _case(f"{service}/ProduceRecords", about, plain, needs=(need,))
     deletion = broker.DeleteRecordsPartition(topic=CANARY, partition=0, before_offset=0)
     yield _case(f"{service}/DeleteRecords", "", broker.DeleteRecordsRequest(partitions=[deletion], timeout_ms=30_000))
 

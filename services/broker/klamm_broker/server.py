@@ -162,6 +162,7 @@ class BrokerServer:
             scrubber=self._storage.scrubber,
             controllers=self._controllers_active_first,
             request_timeout_ms=config.request_timeout_ms,
+            rng=self._rng,
         )
         self._kafka = KafkaDoor(
             config,

@@ -84,6 +84,9 @@ async def ask_all_of_topic(broker: RunningBroker, topic: str) -> dict[str, Any]:
     stub = broker.stub
     (fetched,) = split_fetch(await stub.fetch(fetch_request([(topic, 0, 0)])))
     produced = await stub.produce(produce_request([(topic, 0, batch())]))
+    records = [b.PlainRecord(key=b"%d" % number) for number in range(10)]
+    plain = await stub.produce_records(b.ProduceRecordsRequest(topic=topic, records=records))
+    elsewhere = await stub.produce_records(b.ProduceRecordsRequest(topic=topic, partition=7, records=records))
     streamed = stub.fetch_stream(fetch_request([(topic, 0, 0)]))
     first = split_fetch(await streamed.read())
     metadata = await stub.metadata(b.MetadataRequest(topics=[topic], allow_auto_topic_creation=True))
@@ -102,6 +105,7 @@ async def ask_all_of_topic(broker: RunningBroker, topic: str) -> dict[str, Any]:
     answers = {
         "fetch": fetched,
         "produce": produced,
+        "produce records": [plain, elsewhere],
         "fetch stream": first,
         "metadata": list(metadata.topics),
         "list offsets": offsets,

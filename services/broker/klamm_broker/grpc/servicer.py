@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from klamm_broker.grpc.log_dirs import LogDirsRpc
 from klamm_broker.grpc.metadata import MetadataRpc
 from klamm_broker.grpc.partitions import PartitionsRpc
 from klamm_broker.grpc.produce import ProduceRpc
+from klamm_broker.grpc.produce_records import ProduceRecordsRpc
 from klamm_broker.grpc.producers import ProducersRpc
 from klamm_broker.grpc.scrubs import ScrubsRpc
 from klamm_broker.grpc.unread import UnreadRpc
@@ -32,7 +34,8 @@ ResponseT = TypeVar("ResponseT")
 
 class BrokerServicer:
     """The servicer for `RpcServer.add_service(BROKER, ...)`. While `is_open` is False, every call gets UNAVAILABLE.
-    `request_timeout_ms` is the time-out of requests that name none."""
+    `request_timeout_ms` is the time-out of requests that name none. `rng` chooses partitions for records without a
+    key."""
 
     def __init__(
         self,
@@ -44,11 +47,21 @@ class BrokerServicer:
         scrubber: LogScrubber,
         controllers: Callable[[], Sequence[Sequence[Listener]]],
         request_timeout_ms: int,
+        rng: random.Random,
     ) -> None:
         self.is_open = False
         self._throttle = throttle
         produce = ProduceRpc(
             handlers.produce, replicas.brokers, memory, throttle, request_timeout_ms=request_timeout_ms
+        )
+        produce_records = ProduceRecordsRpc(
+            handlers.produce,
+            replicas,
+            memory,
+            throttle,
+            request_timeout_ms=request_timeout_ms,
+            clock=throttle.clock,
+            rng=rng,
         )
         fetch = FetchRpc(handlers.fetch, replicas.brokers, memory, throttle)
         partitions = PartitionsRpc(
@@ -66,6 +79,7 @@ class BrokerServicer:
         find_coordinator = FindCoordinatorRpc(handlers.coordinator_finder)
         self.produce = self._unary("Produce", produce.produce)
         self.produce_stream = self._stream("ProduceStream", produce.produce_stream)
+        self.produce_records = self._unary("ProduceRecords", produce_records.produce_records)
         self.fetch = self._unary("Fetch", fetch.fetch)
         self.fetch_stream = self._stream("FetchStream", fetch.fetch_stream)
         self.list_offsets = self._limited("ListOffsets", partitions.list_offsets)

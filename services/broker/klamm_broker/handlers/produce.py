@@ -160,12 +160,7 @@ class ProduceHandler:
         if not transactional_id and _is_any_of_transaction(produce.partitions):
             # No server has checked that the caller may write in this transaction (CVE-2018-17196).
             return self._all_denied(produce)
-        topics = {one.topic_partition.topic for one in produce.partitions}
-        refused = refused_topics(AclOperation.WRITE, topics - INTERNAL_TOPICS)
-        internal = topics & INTERNAL_TOPICS
-        if internal and not may_with_cluster(AclOperation.CLUSTER_ACTION):
-            # Only servers write internal topics.
-            refused |= internal
+        refused = unwritable_topics({one.topic_partition.topic for one in produce.partitions})
         if not refused:
             return produce, []
         denied = [one for one in produce.partitions if one.topic_partition.topic in refused]
@@ -356,6 +351,16 @@ class ProduceHandler:
             return answer
         leader, leader_epoch = leader_hint(self._replicas, answer.topic_partition)
         return answer._replace(current_leader=leader, current_leader_epoch=leader_epoch)
+
+
+def unwritable_topics(topics: set[str]) -> set[str]:
+    """Returns the topics that the caller may not write to. There must be a caller."""
+    refused = refused_topics(AclOperation.WRITE, topics - INTERNAL_TOPICS)
+    internal = topics & INTERNAL_TOPICS
+    if internal and not may_with_cluster(AclOperation.CLUSTER_ACTION):
+        # Only servers write internal topics.
+        refused |= internal
+    return refused
 
 
 def _failures(answers: Sequence[Produced]) -> list[Produced]:

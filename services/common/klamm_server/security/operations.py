@@ -132,6 +132,8 @@ _PRODUCE: Final = _check(
     # Internal topics. Kafka writes them without this API, and refuses them with INVALID_TOPIC_EXCEPTION.
     Need((Right(AclOperation.CLUSTER_ACTION, _CLUSTER),), refused_as=_TOPIC),
 )
+_PRODUCE_RECORDS: Final = Check(of_resources=_PRODUCE.of_resources[1:])
+"""The check of plain records, which have no transaction."""
 _CREATE_TOPICS: Final = _check(_CREATE_TOPIC, _shown_with((AclOperation.DESCRIBE_CONFIGS, _TOPIC)))
 _FETCH: Final = _check(_READ_TOPIC)
 _NAMED_TOPICS: Final = _check(_DESCRIBE_TOPIC)
@@ -173,6 +175,7 @@ _BROKER: Final = {
     "FindCoordinator": _FIND_COORDINATOR,
     "Produce": _PRODUCE,
     "ProduceStream": _PRODUCE,
+    "ProduceRecords": _PRODUCE_RECORDS,
     "InitProducerId": _check(_IDEMPOTENT),
     "Fetch": _FETCH,
     "FetchStream": _FETCH,

@@ -51,6 +51,7 @@ OTHERS = {
     "Broker/Metadata": ["DESCRIBE TOPIC", "show: DESCRIBE TOPIC", "CREATE CLUSTER or CREATE TOPIC"],
     "Broker/InitProducerId": ["WRITE TOPIC or IDEMPOTENT_WRITE CLUSTER"],
     "Broker/ProduceStream": ["WRITE TRANSACTIONAL_ID", "WRITE TOPIC", "CLUSTER_ACTION CLUSTER"],
+    "Broker/ProduceRecords": ["WRITE TOPIC", "CLUSTER_ACTION CLUSTER"],
     "Broker/FetchStream": ["READ TOPIC"],
     "Broker/DescribeUnread": ["DESCRIBE TOPIC"],
     "Broker/ScrubLogs": ["ALTER CLUSTER"],
