@@ -86,6 +86,12 @@ class Losses:
         if TopicPartition(key.topic, key.partition) in self._state.lost.of_group(key.group_id):
             self._orphans.add(LostRecordsKey(*key))
 
+    def heed_failure(self, records: Iterable[GroupRecord]) -> None:
+        """Notes records that were not written. A loss that was to be deleted is deleted again by the next `update`."""
+        for key, value in records:
+            if isinstance(key, LostRecordsKey) and value is None:
+                self._orphans.add(key)
+
     def update(self, turn: GroupTurn) -> None:
         """Deletes the losses whose offsets are gone."""
         if self._orphans:

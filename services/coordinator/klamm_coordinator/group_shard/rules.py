@@ -261,6 +261,7 @@ class GroupRules:
         self.state.topics.end(write.records)
         self.state.lost.end(write.records)
         if not is_appended:
+            self.losses.heed_failure(write.records)
             return
         producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
         for record in write.records:

@@ -117,6 +117,18 @@ def test_the_count_goes_with_the_topic(with_offset):
     assert lost(driver) == {}
 
 
+def test_a_count_whose_deletion_failed_is_deleted_later(with_offset):
+    driver = with_offset
+    starts_at(driver, 25)
+    driver.auto_ack = False
+    driver.delete_offsets(("t", 0))
+    driver.ack()
+    driver.nack(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert lost(driver) == {"t-0": 15}
+    driver.ack()
+    assert lost(driver) == {}
+
+
 def test_a_count_without_an_offset_is_deleted_when_the_shard_is_loaded(with_offset):
     driver = with_offset
     key = LostRecordsKey("gone", "t", 0)

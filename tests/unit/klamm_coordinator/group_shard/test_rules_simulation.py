@@ -13,8 +13,9 @@ import random
 import pytest
 
 from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
 from klamm_coordinator.classic.states import ClassicGroupState
-from klamm_coordinator.group_shard.events import TopicsDeleted
+from klamm_coordinator.group_shard.events import ForgetLosses, LogStart, LogStartsFound, TopicsDeleted
 from klamm_coordinator.group_shard.state import GroupShardState
 
 EVENTS = 1_500
@@ -133,6 +134,7 @@ class World:
         self.owners: dict[tuple[str, int, bytes], str] = {}
         """The member that was given a partition of (group, generation)."""
         self.next_offset = 0
+        self.log_start = 0
         self.promised: dict[tuple[str, int], int] = {}
         """The greatest offset that a commit of (group, client) was acknowledged with."""
         self.commits: dict[int, tuple[str, int, int]] = {}
@@ -209,7 +211,7 @@ class World:
     def outsider(self) -> None:
         """Uses a group for its offsets only, or begins to join it and leaves."""
         driver, rng = self.driver, self.rng
-        match rng.randrange(6):
+        match rng.randrange(8):
             case 0 | 1:
                 driver.commit(rng.randrange(100), group_id=OFFSETS_ONLY, partition=rng.randrange(3))
             case 2:
@@ -221,6 +223,15 @@ class World:
             case 5:
                 driver.commit(1, group_id=OFFSETS_ONLY, topic="doomed")
                 driver.step(TopicsDeleted(topics=frozenset({"doomed"})))
+            case 6:
+                self.log_start += rng.randrange(5)
+                found = [
+                    LogStart(group_id, TopicPartition("t", rng.randrange(3)), self.log_start)
+                    for group_id in (*GROUPS, OFFSETS_ONLY)
+                ]
+                driver.step(LogStartsFound(found=tuple(found)))
+            case 7:
+                driver.ask(ForgetLosses(reply_id=0, group_id=rng.choice(GROUPS), topics=frozenset()))
 
     def check(self) -> None:
         driver = self.driver
@@ -256,6 +267,10 @@ class World:
                 self.check()
             self.driver.advance(500)
         assert self.driver.rules.state == self.driver.replayed()
+        for key in self.driver.rules.state.lost.all_keys():
+            value = self.driver.rules.state.lost.of_group(key.group_id)[TopicPartition(key.topic, key.partition)]
+            assert 0 <= value.lost_count <= value.counted_to <= self.log_start, (key, value)
+            assert self.driver.offset(partition=key.partition, group_id=key.group_id) >= 0, (key, value)
 
 
 @pytest.mark.parametrize("seed", range(12))
