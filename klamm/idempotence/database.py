@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from klamm.consumer.record import ConsumerRecord
@@ -101,7 +101,23 @@ class Database:
         finally:
             cursor.close()
 
-    def require_open_transaction(self) -> None:
+    def apply(
+        self, effect: Effect, records: Iterable[ConsumerRecord[Any, Any]], *, mark: Callable[[Cursor, Any], bool]
+    ) -> int:
+        """Calls `effect(cursor, record)` for each record that gets a mark, all in one transaction. Returns the number
+        of these records. `mark` returns False for a record that has a mark already.
+
+        Raises as `transaction`, and IllegalStateError for an effect that ends the transaction."""
+        count = 0
+        with self.transaction() as cursor:
+            for record in records:
+                if mark(cursor, record):
+                    effect(cursor, record)
+                    self._require_open_transaction()
+                    count += 1
+        return count
+
+    def _require_open_transaction(self) -> None:
         """Raises IllegalStateError if an effect has ended the transaction, or has caught an SQL error in it."""
         status = self._status()
         if status in (_Status.IDLE, _Status.FAILED):

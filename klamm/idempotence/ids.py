@@ -66,14 +66,7 @@ class ProcessedIds:
         After an exception, none of the records is processed. The exception is raised. Raises
         IllegalStateError for a record without an id, for an open transaction of the connection, and for an effect that
         ends the transaction."""
-        count = 0
-        with self._database.transaction() as cursor:
-            for record in records:
-                if self._mark(cursor, record):
-                    effect(cursor, record)
-                    self._database.require_open_transaction()
-                    count += 1
-        return count
+        return self._database.apply(effect, records, mark=self._mark)
 
     def forget_before(self, before_ms: int) -> int:
         """Deletes the ids of records that were processed before a time, in milliseconds since the epoch. Returns their

@@ -64,14 +64,8 @@ class ProcessedOffsets:
         transaction of the connection, and for an effect that ends the transaction."""
         first = {record.topic_partition: record.offset for record in reversed(records)}
         self._require_no_gap(first)
-        count = 0
         try:
-            with self._database.transaction() as cursor:
-                for record in records:
-                    if self._mark(cursor, record):
-                        effect(cursor, record)
-                        self._database.require_open_transaction()
-                        count += 1
+            count = self._database.apply(effect, records, mark=self._mark)
         except BaseException:
             for tp, offset in first.items():
                 self._rolled_back[tp] = min(offset, self._rolled_back.get(tp, offset))

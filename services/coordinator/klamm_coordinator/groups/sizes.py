@@ -1,6 +1,6 @@
 """The memory that parts of a group take, in bytes: the bytes of names and data, and constants for the objects.
 
-The constants are upper bounds of what CPython takes, with the timers of a member.
+The constants are upper bounds of what CPython takes, with the timers of a member and the time at which it joined.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from klamm_coordinator.records.lost_records_schema import LostRecordsKey
 from klamm_coordinator.records.schemas import GroupMetadataValue, GroupRecord, OffsetCommitKey, OffsetCommitValue
 
 GROUP_BYTES: Final = 1_600
-MEMBER_BYTES: Final = 1_000
-CONSUMER_MEMBER_BYTES: Final = 1_300
+MEMBER_BYTES: Final = 1_150
+CONSUMER_MEMBER_BYTES: Final = 1_450
 STORED_MEMBER_BYTES: Final = 250
 PENDING_MEMBER_BYTES: Final = 400
 PROTOCOL_BYTES: Final = 200
