@@ -123,6 +123,7 @@ LISTS = {
 OF_SERVERS = {
     "write_txn_markers": common.WriteTxnMarkersRequest(),
     "tell_log_starts": pb.TellLogStartsRequest(),
+    "lowest_offsets": pb.LowestOffsetsRequest(),
 }
 
 

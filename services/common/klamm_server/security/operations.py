@@ -239,6 +239,7 @@ _COORDINATOR: Final = {
     "ConsumerGroupDescribe": _DESCRIBE_CONSUMER_GROUP,
     "OffsetCommit": _COMMIT,
     "OffsetFetch": _FETCH_OFFSETS,
+    "LowestOffsets": _SERVER,
     "OffsetDelete": _DELETE_OFFSETS,
     "ListGroups": _LIST_GROUPS,
     "DescribeGroups": _DESCRIBE_CLASSIC_GROUP,

@@ -53,6 +53,21 @@ class ForgetLossesReply:
     """The sum of the counts before."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmOwner:
+    """A request to prove that no later owner has claimed the shard's log. It appends the claim again, which the brokers
+    refuse if they know a later owner."""
+
+    reply_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmOwnerReply:
+    """ConfirmOwner's answer. Without an error, the state has every commit that was acknowledged before the request."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -64,5 +79,6 @@ Request = (
     | DeleteGroups
     | EndTransaction
     | ForgetLosses
+    | ConfirmOwner
 )
 GroupEvent = Request | TopicsDeleted | LogStartsFound

@@ -12,7 +12,7 @@ from dataclasses import replace
 from klamm.errors import ErrorCode
 from klamm_coordinator.classic.messages import HeartbeatReply, JoinReply, LeaveReply, SyncReply
 from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeatReply
-from klamm_coordinator.group_shard.events import ForgetLossesReply
+from klamm_coordinator.group_shard.events import ConfirmOwnerReply, ForgetLossesReply
 from klamm_coordinator.offsets.messages import (
     CommitReply,
     DeleteGroupsReply,
@@ -31,6 +31,7 @@ Reply = (
     | EndTransactionReply
     | ConsumerGroupHeartbeatReply
     | ForgetLossesReply
+    | ConfirmOwnerReply
 )
 _TOLD: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -63,6 +64,8 @@ def refused(reply: Reply, broker_error: ErrorCode) -> Reply:
             return JoinReply(error=error, member_id=reply.member_id)
         case LeaveReply():
             return LeaveReply(error=error)
+        case ConfirmOwnerReply():
+            return ConfirmOwnerReply(error=error)
         case CommitReply() | DeleteOffsetsReply():
             error = _offsets_error(broker_error)
             return replace(reply, errors=tuple(code or error for code in reply.errors))

@@ -33,11 +33,19 @@ from klamm_coordinator.consumer.timers import (
 )
 from klamm_coordinator.group_shard import deletion
 from klamm_coordinator.group_shard.deletion import GroupsDeleted, OffsetExpiryTimer
-from klamm_coordinator.group_shard.events import ForgetLosses, GroupEvent, LogStartsFound, TopicsDeleted
+from klamm_coordinator.group_shard.events import (
+    ConfirmOwner,
+    ConfirmOwnerReply,
+    ForgetLosses,
+    GroupEvent,
+    LogStartsFound,
+    TopicsDeleted,
+)
 from klamm_coordinator.group_shard.growth import Growth
 from klamm_coordinator.group_shard.losses import Losses
 from klamm_coordinator.group_shard.refusals import Reply, refused, requester_error
 from klamm_coordinator.group_shard.replayer import GroupReplayer
+from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.sizes import record_bytes
@@ -188,6 +196,8 @@ class GroupRules:
                 self.losses.forget(event, turn)
             case LogStartsFound():
                 self.losses.count(event.found, turn)
+            case ConfirmOwner():
+                turn.append((OFFSETS.claim,), replies=((event.reply_id, ConfirmOwnerReply()),))
             case TopicsDeleted():
                 deletion.delete_offsets_of_topics(event.topics, self.classic.groups, self.state, turn)
             case _:

@@ -59,7 +59,11 @@ class Shards(Generic[RulesT]):
     def of_key(self, key: str) -> ShardHost[RulesT]:
         """Returns the shard of a group id or transactional id. Raises NotCoordinatorError if this coordinator does not
         own it."""
-        return self.of_number(coordinator_shard(key, self._shard_count) if self._shard_count else -1)
+        return self.of_number(self.number_of(key))
+
+    def number_of(self, key: str) -> int:
+        """Returns the number of the shard of a group id or transactional id, or -1 while the topic does not exist."""
+        return coordinator_shard(key, self._shard_count) if self._shard_count else -1
 
     def of_number(self, number: int) -> ShardHost[RulesT]:
         """Returns the shard with that number. Raises NotCoordinatorError if this coordinator does not own it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.classic_groups import ClassicGroupsRpc
 from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
+from klamm_coordinator.rpc.holds import HoldsRpc
 from klamm_coordinator.rpc.lag import LagRpc
 from klamm_coordinator.rpc.ledgers import LedgersRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
@@ -21,6 +22,7 @@ class Calls:
     groups: ClassicGroupsRpc
     consumer_groups: ConsumerGroupsRpc
     offsets: OffsetsRpc
+    holds: HoldsRpc
     admin: GroupAdminRpc
     lag: LagRpc
     txn_offsets: TxnOffsetsRpc

@@ -35,6 +35,7 @@ from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.calls import Calls
 from klamm_coordinator.rpc.classic_groups import ClassicGroupsRpc
 from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
+from klamm_coordinator.rpc.holds import HoldsRpc
 from klamm_coordinator.rpc.lag import LagRpc
 from klamm_coordinator.rpc.ledgers import LedgersRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
@@ -128,6 +129,7 @@ class Coordinator:
             groups=ClassicGroupsRpc(self.group_shards, lambda: self._topics, config),
             consumer_groups=ConsumerGroupsRpc(self.group_shards, lambda: self._topics, config, config.node_id),
             offsets=OffsetsRpc(self.group_shards, image, LogStarts(self._channels)),
+            holds=HoldsRpc(self.group_shards),
             admin=GroupAdminRpc(self.group_shards, config.node_id),
             lag=LagRpc(self.group_shards, self._group_watch, asker, lambda: self._topics, clock),
             txn_offsets=TxnOffsetsRpc(self.group_shards, registry, image),

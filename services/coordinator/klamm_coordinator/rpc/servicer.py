@@ -34,6 +34,7 @@ class CoordinatorServicer:
         )
         self.offset_commit = self._counted("OffsetCommit", lambda calls: calls.offsets.offset_commit)
         self.offset_fetch = self._counted("OffsetFetch", lambda calls: calls.offsets.offset_fetch)
+        self.lowest_offsets = self._counted("LowestOffsets", lambda calls: calls.holds.lowest_offsets)
         self.offset_delete = self._counted("OffsetDelete", lambda calls: calls.offsets.offset_delete)
         self.list_groups = self._counted("ListGroups", lambda calls: calls.admin.list_groups)
         self.describe_groups = self._counted("DescribeGroups", lambda calls: calls.admin.describe_groups)

@@ -64,6 +64,7 @@ OTHERS = {
     "Coordinator/ForgetLostRecords": ["READ GROUP"],
     "Coordinator/TellLogStarts": ["CLUSTER_ACTION CLUSTER"],
     "Coordinator/AddPartitionsToTxn": ["WRITE TRANSACTIONAL_ID", "WRITE TOPIC"],
+    "Coordinator/LowestOffsets": ["CLUSTER_ACTION CLUSTER"],
     "Coordinator/PrepareTxn": ["WRITE TRANSACTIONAL_ID", "TWO_PHASE_COMMIT TRANSACTIONAL_ID"],
     "Coordinator/RegisterRun": ["WRITE TRANSACTIONAL_ID"],
     "Coordinator/DecideBatch": ["WRITE TRANSACTIONAL_ID"],
