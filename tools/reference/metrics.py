@@ -18,6 +18,7 @@ MEASURING: Final = (
     "klamm_server.security.server_tls",
     "klamm_broker.io.metrics",
     "klamm_broker.io.request_times",
+    "klamm_broker.maintenance.held_partitions",
     "klamm_broker.replication.partition_metrics",
     "klamm_controller.active.metrics",
     "klamm_controller.active.unclean",

@@ -39,6 +39,7 @@ from klamm_broker.handlers.produce import ProduceHandler
 from klamm_broker.handlers.transaction_guards import TransactionGuards
 from klamm_broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from klamm_broker.io.allocator import keep_request_memory
+from klamm_broker.io.hold_offsets import HoldOffsets
 from klamm_broker.io.metrics import watch_gauges
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.record_thread import RecordThread
@@ -139,6 +140,12 @@ class BrokerServer:
             self._transport,
             self._replication.address,
             receive_max_bytes=config.socket_request_max_bytes + ANSWER_OVERHEAD_BYTES,
+        )
+        self._hold_offsets = HoldOffsets(
+            self._transport,
+            lambda: self._replicas.image,
+            config.resolved_listeners().between_servers,
+            timeout_ms=config.broker_session_timeout_ms,
         )
         self._storage = self._make_storage()
         self._publisher = self._make_publisher()
@@ -244,6 +251,7 @@ class BrokerServer:
         await self._replica_records.close()
         await self._producer_ids.close()
         await self._transaction_registry.close()
+        await self._hold_offsets.close()
         for thread in (self._records, self._checks, self._lookups):
             thread.close()
         self._logins.close()
@@ -281,6 +289,7 @@ class BrokerServer:
             records=self._records,
             replica_records=self._replica_records,
             resigner=self._replication.resignations,
+            hold_offsets=self._hold_offsets,
             on_disk_full=self._replication.on_disk_full,
             disk=self._disk,
             clock=self._clock,

@@ -22,7 +22,12 @@ _NO_ROLES = (
     "Kafka's node must set it. Each server of Klamm has one role; a server reads it only from a file written for Kafka."
 )
 
+_HOLD = "Retention can wait for groups here."
+
 ONLY_HERE: Mapping[str, str] = {
+    "retention.hold.groups": _HOLD,
+    "retention.hold.max.bytes": _HOLD,
+    "retention.hold.max.ms": _HOLD,
     "unclean.recovery.strategy": "Unclean recovery (KIP-966) is not in Kafka yet.",
 }
 """Topic configs that Kafka does not have, and why Klamm does."""

@@ -358,6 +358,17 @@ KNOWN: Sequence[Difference] = (
         "nothing",
         "Kafka does not have unclean recovery (KIP-966) yet.",
     ),
+    *(
+        Difference(
+            ApiKey.CREATE_TOPICS,
+            _CREATES_A_TOPIC,
+            "topics.configs",
+            name,
+            "nothing",
+            "Retention can wait for groups here.",
+        )
+        for name in ("retention.hold.groups", "retention.hold.max.bytes", "retention.hold.max.ms")
+    ),
     Difference(
         ApiKey.CREATE_TOPICS,
         ("a name that collides",),

@@ -71,6 +71,15 @@ def test_the_scripts_of_the_command_line_guide_work(cluster, tmp_path):
     assert output.endswith("deleted billing\ndeleted orders\n")
 
 
+def test_the_commands_of_the_guide_to_held_records_work(cluster, tmp_path):
+    page = f"{GUIDES}/keep-unread-records.md"
+    ((commands, output),) = shown(page)
+    assert on_terminal(cluster, tmp_path, commands) == output
+    first, subtract = blocks(page, "")
+    assert first == commands
+    assert run_shell(cluster, tmp_path, subtract) == "altered retention.hold.groups\n"
+
+
 def test_the_commands_and_the_program_of_the_guide_to_topics_work(cluster, tmp_path):
     ((commands, output),) = shown(f"{GUIDES}/manage-topics.md")
     assert on_terminal(cluster, tmp_path, commands) == output

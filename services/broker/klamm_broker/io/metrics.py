@@ -47,6 +47,13 @@ _FULL_LOG_DIRS = gauge("klamm_broker_full_log_dirs", "Log directories without sp
 _PARTITIONS = gauge("klamm_broker_partitions", "Partition replicas that are online.")
 _PRODUCER_IDS = gauge("klamm_broker_producer_ids", "Idempotent producers that partitions remember, summed over them.")
 
+HOLD_UNREAD_DELETED = counters(
+    "klamm_broker_retention_hold_unread_deleted_records",
+    "Records that retention deleted because a bound of retention.hold was reached, although a group had not committed"
+    " past them, or no coordinator could tell.",
+    ["topic"],
+)
+
 _CLEANER_READ = counter("klamm_broker_log_cleaner_read_bytes", "Bytes of logs that compaction read.")
 _CLEANER_WRITTEN = counter("klamm_broker_log_cleaner_written_bytes", "Bytes of logs that compaction wrote.")
 _CLEANER_RUNS = counter("klamm_broker_log_cleaner_runs", "Logs compacted.")
@@ -154,7 +161,7 @@ def start_topic(topic: str) -> None:
 def forget_topic(topic: str) -> None:
     """Removes the counters of a deleted topic, so that they do not pile up in a cluster that creates and deletes many
     topics."""
-    for family in _BY_TOPIC:
+    for family in (*_BY_TOPIC, HOLD_UNREAD_DELETED):
         family.forget(topic)
 
 

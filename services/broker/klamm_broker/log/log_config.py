@@ -22,13 +22,15 @@ LOG_APPEND_TIME: Final = "LogAppendTime"
 class LogConfig(TopicConfig):
     """The effective settings of one topic, and values computed from them, which every append reads."""
 
-    __slots__ = ("is_compacted", "is_created", "is_dated", "is_plain", "roll_ms")
+    __slots__ = ("is_compacted", "is_created", "is_dated", "is_held", "is_plain", "roll_ms")
 
     is_compacted: bool
     is_created: bool
     """True if the producer's clock sets the timestamps."""
     is_dated: bool
     """True if a timestamp of the producer's clock may be too old."""
+    is_held: bool
+    """True if retention waits for groups (`retention.hold.groups`)."""
     is_plain: bool
     """True if records are stored as they come: with the producer's timestamps, whatever their age, with its
     compression, and also without keys."""
@@ -45,6 +47,7 @@ class LogConfig(TopicConfig):
         put(self, "is_compacted", is_compacted)
         put(self, "is_created", is_created)
         put(self, "is_dated", is_dated)
+        put(self, "is_held", bool(self.retention_hold_groups) and "delete" in self.cleanup_policy)
         put(
             self,
             "is_plain",

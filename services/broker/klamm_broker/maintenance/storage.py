@@ -15,6 +15,7 @@ from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.maintenance.held_retention import HeldRetention, OffsetSource
 from klamm_broker.maintenance.log_cleaner import LogCleaner
 from klamm_broker.maintenance.log_dir_moves import LogDirMoves
 from klamm_broker.maintenance.log_maintenance import LogMaintenance
@@ -39,6 +40,7 @@ class Storage:
         records: RecordReader,
         replica_records: RecordSource,
         resigner: Resigner,
+        hold_offsets: OffsetSource,
         on_disk_full: Callable[[LogDir], None],
         disk: Disk,
         clock: Clock,
@@ -49,6 +51,9 @@ class Storage:
         self._clock = clock
         self.maintenance = LogMaintenance(logs, replicas, config, clock, on_disk_full=on_disk_full)
         retire = self.maintenance.retire
+        self._held_retention = HeldRetention(
+            replicas, config, clock, offsets=hold_offsets, retire=retire, on_disk_full=on_disk_full
+        )
         self._cleaner = LogCleaner(logs, replicas, config, retire=retire, disk=disk, clock=clock)
         self.moves = LogDirMoves(
             logs,
@@ -106,6 +111,7 @@ class Storage:
     def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yields the background tasks with their names. The caller runs them until it cancels them."""
         yield "log-maintenance", self.maintenance.run()
+        yield "held-retention", self._held_retention.run()
         yield "log-dir-moves", self.moves.run()
         yield "log-scrubber", self.scrubber.run()
         if self._config.log_cleaner_enable:

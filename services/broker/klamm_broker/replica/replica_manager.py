@@ -255,6 +255,10 @@ class ReplicaManager:
         if partition.log.advance_log_start(before_offset, high_watermark=partition.high_watermark):
             self._observer.on_log_start(partition.topic_partition)
 
+    def on_log_start_moved(self, partition: Partition) -> None:
+        """Tells the followers and waiting requests that retention moved the log start offset of a held log."""
+        self._observer.on_log_start(partition.topic_partition)
+
     # Calls for followers and the controller
 
     def on_follower_fetch(self, partition: Partition, fetch: FollowerFetch) -> FetchOutcome:

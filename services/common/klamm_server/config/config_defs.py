@@ -72,14 +72,32 @@ def validate_topic_configs(configs: Mapping[str, str]) -> None:
 
     Raises InvalidConfigError."""
     values = {name: parse(name, text, TOPIC_CONFIGS) for name, text in configs.items()}
-    minimum = values.get("min.compaction.lag.ms", TOPIC_CONFIGS["min.compaction.lag.ms"].default)
-    maximum = values.get("max.compaction.lag.ms", TOPIC_CONFIGS["max.compaction.lag.ms"].default)
-    assert isinstance(minimum, int)
-    assert isinstance(maximum, int)
+    minimum, maximum = (_own_or_default(values, name) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms"))
     if minimum > maximum:
         raise ErrorCode.INVALID_CONFIG.exception(
             f"min.compaction.lag.ms={minimum} is greater than max.compaction.lag.ms={maximum}"
         )
+    if values.get("retention.hold.groups"):
+        for name, bound_name in _HOLD_BOUNDS:
+            _check_hold_bound(name, _own_or_default(values, name), bound_name, _own_or_default(values, bound_name))
+
+
+_HOLD_BOUNDS = (("retention.ms", "retention.hold.max.ms"), ("retention.bytes", "retention.hold.max.bytes"))
+"""The limits of retention, and the limits of a hold, which may not be smaller."""
+
+
+def _check_hold_bound(name: str, limit: int, bound_name: str, bound: int) -> None:
+    if 0 <= bound < limit:
+        raise ErrorCode.INVALID_CONFIG.exception(
+            f"{bound_name}={bound} is less than {name}={limit}: expected at least {limit}, or -1 for no limit"
+        )
+
+
+def _own_or_default(values: Mapping[str, Any], name: str) -> int:
+    """Returns the number that the topic sets, or the default."""
+    value = values.get(name, TOPIC_CONFIGS[name].default)
+    assert isinstance(value, int), (name, value)
+    return value
 
 
 def validate_broker_configs(configs: Mapping[str, str], *, all_brokers: bool) -> None:

@@ -39,6 +39,11 @@ _GZIP_LEVELS = Validator(
 )
 _THROTTLED = list_matching(r"\*|[0-9]+:[0-9]+", "* or a list of partition:broker")
 
+_HOLDING_GROUPS_MAX = 100
+_HOLDING_GROUPS = Validator(
+    expected=f"* or a list of at most {_HOLDING_GROUPS_MAX} different group ids",
+    accepts=lambda value: len(set(value)) == len(value) <= _HOLDING_GROUPS_MAX,
+)
 _NO_TIERED_STORAGE = Validator(expected="false: there is no tiered storage", accepts=lambda value: value is False)
 _NO_SHARE_GROUPS = Validator(expected="false: there are no share groups", accepts=lambda value: value is False)
 _DECOMPRESSED_MAX_BYTES = 2_147_483_639
@@ -72,6 +77,27 @@ class TopicConfig:
         synonyms=(Synonym("log.retention.bytes"),),
         doc="With cleanup.policy delete, the broker deletes the oldest segments while a partition holds"
         " more bytes than this. -1: no limit by size.",
+    )
+    retention_hold_groups: tuple[str, ...] = text_list(
+        (),
+        valid=_HOLDING_GROUPS,
+        doc="The groups that retention waits for: a list of group ids, or * for every group that has offsets in"
+        " the topic. Retention does not delete a segment until these groups have committed past it, or until"
+        " retention.hold.max.ms or retention.hold.max.bytes is reached. A group that is named and has not committed"
+        " an offset holds every record. Empty: retention waits for no group. Klamm only.",
+    )
+    retention_hold_max_ms: int = long(
+        14 * DAY_MS,
+        at_least=-1,
+        doc="With retention.hold.groups, the broker deletes a segment when its newest record is older than this,"
+        " even if a group has not read it. At least retention.ms. -1: no limit by age. Klamm only.",
+    )
+    retention_hold_max_bytes: int = long(
+        -1,
+        at_least=-1,
+        doc="With retention.hold.groups, the broker deletes the oldest of the segments that retention waits for while"
+        " a partition holds more bytes than this, even if a group has not read them. At least retention.bytes. -1:"
+        " no limit by size. Klamm only.",
     )
     delete_retention_ms: int = long(
         DAY_MS,

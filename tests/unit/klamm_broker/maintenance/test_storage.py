@@ -36,6 +36,7 @@ class Broker:
             records=RecordReader(disk, thread_count=1),
             replica_records=cast("Any", None),
             resigner=cast("Any", None),
+            hold_offsets=cast("Any", None),
             on_disk_full=lambda log_dir: None,
             disk=disk,
             clock=clock,

@@ -113,8 +113,11 @@ ONLY_IN_A_KIP = {"unclean.recovery.strategy"}
 """KIP-966 names it; Kafka 4.4 does not have it yet."""
 
 
+ONLY_HERE = {"retention.hold.groups", "retention.hold.max.ms", "retention.hold.max.bytes"}
+
+
 def test_every_topic_config_of_kafka_is_there_and_no_other() -> None:
-    assert TOPIC_CONFIGS.keys() - ONLY_IN_A_KIP == {row[0] for row in _rows(KAFKA_TOPIC_CONFIGS)}
+    assert TOPIC_CONFIGS.keys() - ONLY_IN_A_KIP - ONLY_HERE == {row[0] for row in _rows(KAFKA_TOPIC_CONFIGS)}
 
 
 @pytest.mark.parametrize(("name", "type_", "default", "broker_name"), _rows(KAFKA_TOPIC_CONFIGS))
@@ -253,6 +256,33 @@ def test_configs_of_a_topic_must_fit_together() -> None:
     validate_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
     with pytest.raises(InvalidConfigError, match=r"min\.compaction\.lag\.ms=6 is greater"):
         validate_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+
+
+HOLD = {"retention.hold.groups": "billing,audit"}
+
+
+def test_a_hold_may_not_end_before_retention() -> None:
+    validate_topic_configs({**HOLD, "retention.ms": "5", "retention.hold.max.ms": "5"})
+    validate_topic_configs({**HOLD, "retention.ms": "5", "retention.hold.max.ms": "-1"})
+    validate_topic_configs({**HOLD, "retention.ms": "-1", "retention.hold.max.ms": "5"})
+    with pytest.raises(
+        InvalidConfigError,
+        match=r"retention\.hold\.max\.ms=4 is less than retention\.ms=5: expected at least 5, or -1 for no limit",
+    ):
+        validate_topic_configs({**HOLD, "retention.ms": "5", "retention.hold.max.ms": "4"})
+    with pytest.raises(InvalidConfigError, match=r"retention\.hold\.max\.ms=1209600000 is less than retention\.ms="):
+        validate_topic_configs({**HOLD, "retention.ms": "2592000000"})
+    with pytest.raises(InvalidConfigError, match=r"retention\.hold\.max\.bytes=9 is less than retention\.bytes=10"):
+        validate_topic_configs({**HOLD, "retention.bytes": "10", "retention.hold.max.bytes": "9"})
+    validate_topic_configs({"retention.ms": "2592000000"})  # without a hold, its bounds do not count
+
+
+def test_a_hold_names_few_groups() -> None:
+    assert parse("retention.hold.groups", "*") == ("*",)
+    assert parse("retention.hold.groups", "billing, *") == ("billing", "*")
+    for text in ("a,a", ",".join(map(str, range(101))), "a,,b"):
+        with pytest.raises(InvalidConfigError, match=r"retention\.hold\.groups"):
+            parse("retention.hold.groups", text)
 
 
 def test_read_only_broker_configs_cannot_be_set_at_run_time() -> None:

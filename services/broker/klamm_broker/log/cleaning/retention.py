@@ -40,13 +40,37 @@ def expired_count(
     """Returns how many of the oldest segments may be deleted. If it is all of them, the caller must first roll the
     active segment."""
     deletable = _deletable_count(segments, high_watermark)
-    count = _below_start(segments[: min(deletable, len(segments) - 1)], log_start_offset)
+    count = below_start_count(segments, log_start_offset=log_start_offset, high_watermark=high_watermark)
     if "delete" not in config.cleanup_policy:
         return count
     if config.retention_bytes >= 0:
-        count += _over_size(segments[count:], deletable - count, config.retention_bytes)
+        count += over_size_count(segments[count:], deletable - count, config.retention_bytes)
     if config.retention_ms >= 0:
-        count += _over_time(segments[count:deletable], now_ms - config.retention_ms)
+        count += over_time_count(segments[count:deletable], now_ms - config.retention_ms)
+    return count
+
+
+def below_start_count(segments: Sequence[SegmentSummary], *, log_start_offset: int, high_watermark: int) -> int:
+    """Returns how many of the oldest segments are below the log start offset, so that no reader can read them."""
+    deletable = _deletable_count(segments, high_watermark)
+    return sum(1 for segment in segments[: min(deletable, len(segments) - 1)] if segment.end_offset <= log_start_offset)
+
+
+def over_size_count(segments: Sequence[SegmentSummary], deletable: int, max_bytes: int) -> int:
+    """Returns how many of the first `deletable` segments may go, so that at least `max_bytes` stay."""
+    excess = sum(segment.size_bytes for segment in segments) - max_bytes
+    count = 0
+    while count < deletable and excess - segments[count].size_bytes >= 0:
+        excess -= segments[count].size_bytes
+        count += 1
+    return count
+
+
+def over_time_count(segments: Sequence[SegmentSummary], oldest_kept_ms: int) -> int:
+    """Returns how many of the oldest segments end before this time, without a gap."""
+    count = 0
+    while count < len(segments) and segments[count].largest_timestamp_ms < oldest_kept_ms:
+        count += 1
     return count
 
 
@@ -56,25 +80,5 @@ def _deletable_count(segments: Sequence[SegmentSummary], high_watermark: int) ->
         is_empty_active = not segment.size_bytes and count == len(segments) - 1
         if segment.end_offset > high_watermark or is_empty_active:
             break
-        count += 1
-    return count
-
-
-def _below_start(segments: Sequence[SegmentSummary], log_start_offset: int) -> int:
-    return sum(1 for segment in segments if segment.end_offset <= log_start_offset)
-
-
-def _over_size(segments: Sequence[SegmentSummary], deletable: int, retention_bytes: int) -> int:
-    excess = sum(segment.size_bytes for segment in segments) - retention_bytes
-    count = 0
-    while count < deletable and excess - segments[count].size_bytes >= 0:
-        excess -= segments[count].size_bytes
-        count += 1
-    return count
-
-
-def _over_time(segments: Sequence[SegmentSummary], oldest_kept_ms: int) -> int:
-    count = 0
-    while count < len(segments) and segments[count].largest_timestamp_ms < oldest_kept_ms:
         count += 1
     return count

@@ -1,17 +1,29 @@
 """Owns the start of a log: moves it, drops expired segments, and forecasts it.
 
-`retention.py` decides which segments expire, and `retention_forecast.py` which ones will expire and when.
+`retention.py` decides which segments expire, `retention_hold.py` which of them wait for groups, and
+`retention_forecast.py` which ones will expire and when.
 """
 
 from __future__ import annotations
 
-from klamm_broker.log.cleaning.retention import SegmentSummary, expired_count
+from typing import NamedTuple
+
+from klamm_broker.log.cleaning.retention import SegmentSummary, below_start_count, expired_count
 from klamm_broker.log.cleaning.retention_forecast import forecast_deletion_ms, forecast_start
+from klamm_broker.log.cleaning.retention_hold import HoldDecision, decide
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache
 from klamm_broker.log.partition.log_flush import LogFlusher
 from klamm_broker.log.partition.log_segments import LogSegments
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
 from klamm_broker.log.segment.segment import Segment
+
+
+class HeldRetention(NamedTuple):
+    """What retention did to a log whose topic has a hold."""
+
+    decision: HoldDecision
+    deletion: PendingDeletion | None
+    """The files to remove later. None if no segment was deleted."""
 
 
 class LogRetention:
@@ -21,6 +33,8 @@ class LogRetention:
         self._segments = segments
         self._flusher = flusher
         self._epochs = epochs
+        self._low_offset: int | None = None
+        """The lowest committed offset of the hold's groups when retention asked last, for the forecast."""
 
     def start_at(self, offset: int) -> None:
         """Sets the log start offset. Records below it are no longer served. The next `apply` removes their files."""
@@ -30,18 +44,57 @@ class LogRetention:
 
     def apply(self, *, now_ms: int, high_watermark: int) -> PendingDeletion | None:
         """Drops the oldest segments that have expired. Renames their files now, and returns the files for later
-        removal."""
+        removal.
+
+        If retention waits for groups, only the segments below the log start offset go. `apply_held` drops the others
+        at the leader, and a follower's log starts where the leader's does."""
         segments = self._segments
         segments.check_usable()
-        count = expired_count(
+        summaries = segments.reading(lambda: self._summaries(now_ms))
+        if segments.config.is_held:
+            count = below_start_count(summaries, log_start_offset=segments.start_offset, high_watermark=high_watermark)
+        else:
+            count = self._expired_count(summaries, now_ms, high_watermark)
+        return self._drop(count, now_ms) if count else None
+
+    def waits(self, *, now_ms: int, high_watermark: int) -> bool:
+        """Returns True if retention would delete segments now, but has to ask first what the groups have read."""
+        segments = self._segments
+        if not segments.config.is_held:
+            return False
+        segments.check_usable()
+        summaries = segments.reading(lambda: self._summaries(now_ms))
+        return self._expired_count(summaries, now_ms, high_watermark) > 0
+
+    def apply_held(self, *, now_ms: int, high_watermark: int, low_offset: int | None) -> HeldRetention:
+        """Drops the oldest segments that have expired and that the groups of the hold do not need, as `apply`.
+
+        `low_offset` is the lowest committed offset of the groups, or None if it is not known."""
+        segments = self._segments
+        segments.check_usable()
+        self._low_offset = low_offset
+        decision = decide(
             segments.reading(lambda: self._summaries(now_ms)),
             segments.config,
             now_ms=now_ms,
             log_start_offset=segments.start_offset,
             high_watermark=high_watermark,
+            low_offset=low_offset,
         )
-        if not count:
-            return None
+        return HeldRetention(decision, self._drop(decision.segment_count, now_ms) if decision.segment_count else None)
+
+    def _expired_count(self, summaries: list[SegmentSummary], now_ms: int, high_watermark: int) -> int:
+        return expired_count(
+            summaries,
+            self._segments.config,
+            now_ms=now_ms,
+            log_start_offset=self._segments.start_offset,
+            high_watermark=high_watermark,
+        )
+
+    def _drop(self, count: int, now_ms: int) -> PendingDeletion:
+        """Drops the `count` oldest segments."""
+        segments = self._segments
         try:
             if count == len(segments.items):
                 segments.roll(segments.end_offset, now_ms)
@@ -69,6 +122,7 @@ class LogRetention:
             ahead_ms=ahead_ms,
             log_start_offset=segments.start_offset,
             high_watermark=high_watermark,
+            low_offset=self._low_offset,
         )
 
     def forecast_deletion_ms(self, offset: int, *, now_ms: int) -> int | None:
@@ -76,7 +130,9 @@ class LogRetention:
         if it is not expected to. Raises LogDirFailure."""
         segments = self._segments
         summaries = segments.reading(lambda: self._summaries(now_ms))
-        return forecast_deletion_ms(summaries, segments.config, now_ms=now_ms, offset=offset)
+        return forecast_deletion_ms(
+            summaries, segments.config, now_ms=now_ms, offset=offset, low_offset=self._low_offset
+        )
 
     def _summaries(self, now_ms: int) -> list[SegmentSummary]:
         """Returns the segments as the rules need them, oldest first. Raises OSError."""

@@ -7,12 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm_broker.log.cleaning.retention import SegmentSummary, expired_count
-from klamm_broker.log.cleaning.retention_forecast import (
-    GROWTH_MS,
-    forecast_deletion_ms,
-    forecast_start,
-    written_bytes,
-)
+from klamm_broker.log.cleaning.retention_forecast import GROWTH_MS, forecast_deletion_ms, forecast_start
+from klamm_broker.log.cleaning.written_bytes import written_bytes
 from klamm_broker.log.log_config import LogConfig
 
 NOW, AHEAD = 10_000, 4_000
@@ -22,8 +18,12 @@ def segments(*rows: tuple[int, int, int]) -> list[SegmentSummary]:
     return [SegmentSummary(*row) for row in rows]
 
 
-def forecast(found: list[SegmentSummary], config: LogConfig, *, start: int = 0, mark: int = 10**9) -> int:
-    return forecast_start(found, config, now_ms=NOW, ahead_ms=AHEAD, log_start_offset=start, high_watermark=mark)
+def forecast(
+    found: list[SegmentSummary], config: LogConfig, *, start: int = 0, mark: int = 10**9, low: int | None = None
+) -> int:
+    return forecast_start(
+        found, config, now_ms=NOW, ahead_ms=AHEAD, log_start_offset=start, high_watermark=mark, low_offset=low
+    )
 
 
 THREE = segments((10, 100, 1_000), (20, 100, 5_000), (30, 100, 9_000))
@@ -99,15 +99,15 @@ def test_whatever_retention_deletes_from_now_on_was_forecast(
     assert forecast(found, config, mark=mark) >= (found[count - 1].end_offset if count else 0)
 
 
-def deletion(offset: int, config: LogConfig) -> int | None:
-    return forecast_deletion_ms(THREE, config, now_ms=NOW, offset=offset)
+def deletion(offset: int, config: LogConfig, *, low: int | None = None) -> int | None:
+    return forecast_deletion_ms(THREE, config, now_ms=NOW, offset=offset, low_offset=low)
 
 
 def test_by_time_a_record_is_deleted_with_its_segment_and_never_before_older_ones() -> None:
     config = LogConfig(retention_ms=20_000)
     assert [deletion(offset, config) for offset in (0, 9, 10, 29)] == [21_000, 21_000, 25_000, 29_000]
     late = segments((10, 100, 9_000), (20, 100, 5_000))
-    assert forecast_deletion_ms(late, config, now_ms=NOW, offset=15) == 29_000
+    assert forecast_deletion_ms(late, config, now_ms=NOW, offset=15, low_offset=None) == 29_000
 
 
 def test_an_overdue_record_is_deleted_now() -> None:
@@ -133,4 +133,19 @@ def test_a_record_without_a_limit_or_without_growth_is_not_deleted() -> None:
     assert deletion(0, LogConfig(cleanup_policy=("compact",), retention_ms=1)) is None
     idle = segments((10, 100, 100))
     config = LogConfig(retention_ms=-1, retention_bytes=1_000)
-    assert forecast_deletion_ms(idle, config, now_ms=GROWTH_MS * 2, offset=0) is None
+    assert forecast_deletion_ms(idle, config, now_ms=GROWTH_MS * 2, offset=0, low_offset=None) is None
+
+
+def test_the_forecast_keeps_what_a_hold_keeps() -> None:
+    config = LogConfig(retention_ms=8_999, retention_hold_groups=("g",), retention_hold_max_ms=12_999)
+    assert forecast(THREE, config) == 10, "the bound deletes the first segment"
+    assert forecast(THREE, config, low=20) == 20
+
+
+def test_a_held_record_is_deleted_when_a_bound_is_reached() -> None:
+    config = LogConfig(retention_ms=20_000, retention_hold_groups=("g",), retention_hold_max_ms=50_000)
+    assert deletion(0, config) == 51_000
+    assert deletion(0, config, low=0) == 51_000
+    assert deletion(0, config, low=1) == 21_000, "the groups have read it"
+    unbounded = LogConfig(retention_ms=20_000, retention_hold_groups=("g",), retention_hold_max_ms=-1)
+    assert deletion(0, unbounded) is None
