@@ -99,12 +99,13 @@ coverage: setup  ## What the tests reach, by package, processes that they start 
 	    --cov --cov-report= -W "ignore::coverage.exceptions.CoverageWarning" || true  # the tests say what failed
 	$(BIN)/python tools/coverage_by_package.py
 
-sim: setup  ## 5,000 seeds of the simulated quorum, partition, transaction and group protocol; SIM="--minutes 30" for more.
+sim: setup  ## 5,000 seeds of the simulated quorum, partition, transaction and group protocol, and retention; SIM="--minutes 30" for more.
 	$(BIN)/python tests/sim/run.py raft $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/run.py isr $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/run.py txn $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/run.py batch $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/run.py group $(or $(SIM),--seeds 5000)
+	$(BIN)/python tests/sim/run.py hold $(or $(SIM),--seeds 5000)
 
 chaos: setup  ## An hour of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.
 ifdef CHAOS

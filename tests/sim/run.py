@@ -7,8 +7,8 @@
     python tests/sim/run.py isr --mutations                         all, each by the seed or the story that finds it
 
 The simulations are a quorum of controllers (raft), a partition (isr), transactions (txn), queries with an exactly-once
-sink (batch), consumer groups of KIP-848 (group) and groups that change their protocol (mixed-group). Ends with status 1
-if any seed violated anything (with --mutation: if none did).
+sink (batch), consumer groups of KIP-848 (group), groups that change their protocol (mixed-group) and retention that
+waits for groups (hold). Ends with status 1 if any seed violated anything (with --mutation: if none did).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Final
 
 from tests.sim.groupsim.mixed_model import MIXED_GROUP
 from tests.sim.groupsim.model import GROUP
+from tests.sim.holdsim.model import HOLD
 from tests.sim.isrsim.model import ISR
 from tests.sim.kit.runner import main, parse_arguments
 from tests.sim.raftsim.model import RAFT
 from tests.sim.txnsim.model import BATCH, TXN
 
-MODELS: Final = {model.name: model for model in (RAFT, ISR, TXN, BATCH, GROUP, MIXED_GROUP)}
+MODELS: Final = {model.name: model for model in (RAFT, ISR, TXN, BATCH, GROUP, MIXED_GROUP, HOLD)}
 
 if __name__ == "__main__":
     arguments = parse_arguments(__doc__, MODELS)
