@@ -130,6 +130,7 @@ class HeldRetention:
             high_watermark=partition.high_watermark,
             low_offset=None if lowest is None else lowest.offset,
         )
+        # The counter of a held topic begins at 0, so that a rate does not miss the first records.
         unread = HOLD_UNREAD_DELETED.labels(partition.topic_partition.topic)
         if deletion is not None:
             self._retire(deletion)
