@@ -28,27 +28,38 @@ class LowestOffsets:
     """Collects the lowest offset of each partition, a group at a time."""
 
     def __init__(self, holds: Iterable[TopicHold]) -> None:
-        self._holds = list(holds)
+        self._of_all: set[TopicPartition] = set()
+        """The partitions that every group with an offset holds."""
+        self._of_named: dict[str, list[TopicPartition]] = {}
+        """The partitions that each named group holds."""
         self.lowest: dict[TopicPartition, tuple[int, str]] = {}
         """The lowest offset and its group, of each partition that a group holds."""
+        for hold in holds:
+            if hold.all_groups:
+                self._of_all.update(hold.partitions)
+            for group_id in hold.group_ids:
+                self._of_named.setdefault(group_id, []).extend(hold.partitions)
 
     @property
     def wants_all_groups(self) -> bool:
-        return any(hold.all_groups for hold in self._holds)
+        return bool(self._of_all)
 
-    def named_groups(self) -> set[str]:
-        """Returns all groups that a hold names."""
-        return {group_id for hold in self._holds for group_id in hold.group_ids}
+    @property
+    def named_groups(self) -> Collection[str]:
+        """The groups that a hold names."""
+        return self._of_named.keys()
 
     def add(self, group_id: str, committed: Mapping[TopicPartition, OffsetCommitValue]) -> None:
-        """Adds the committed offsets of a group."""
-        for hold in self._holds:
-            is_named = group_id in hold.group_ids
-            if not is_named and not hold.all_groups:
-                continue
-            for partition in hold.partitions:
-                value = committed.get(partition)
-                if value is not None or is_named:
-                    offset = 0 if value is None else max(0, value.offset)
-                    found = (offset, group_id)
-                    self.lowest[partition] = min(self.lowest.get(partition, found), found)
+        """Adds the committed offsets of a group. Most groups have few offsets, and requests many partitions, or the
+        other way round."""
+        for partition in self._of_named.get(group_id, ()):
+            value = committed.get(partition)
+            self._note(partition, group_id, 0 if value is None else value.offset)
+        fewer, others = sorted((self._of_all, committed), key=len)
+        for partition in fewer:
+            if partition in others:
+                self._note(partition, group_id, committed[partition].offset)
+
+    def _note(self, partition: TopicPartition, group_id: str, offset: int) -> None:
+        found = (max(0, offset), group_id)
+        self.lowest[partition] = min(self.lowest.get(partition, found), found)

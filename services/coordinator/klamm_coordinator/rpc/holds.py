@@ -67,7 +67,7 @@ class HoldsRpc:
     async def _search(self, number: int, rules: GroupRules, found: LowestOffsets, groups_per_turn: int) -> None:
         """Adds the groups of a shard."""
         offsets = rules.state.offsets
-        named = (group_id for group_id in found.named_groups() if self._shards.number_of(group_id) == number)
+        named = (group_id for group_id in found.named_groups if self._shards.number_of(group_id) == number)
         group_ids = dict.fromkeys([*named, *(offsets.group_ids() if found.wants_all_groups else ())])
         await each_in_turns(
             lambda group_id: found.add(group_id, offsets.of_group(group_id)), group_ids, per_turn=groups_per_turn

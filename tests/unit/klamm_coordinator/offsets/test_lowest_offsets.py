@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from klamm.model import TopicPartition
 from klamm_coordinator.offsets.lowest_offsets import LowestOffsets, TopicHold
 from klamm_coordinator.records.schemas import NO_TIMESTAMP, OffsetCommitValue
@@ -53,7 +55,24 @@ def test_a_negative_offset_holds_every_record() -> None:
 def test_each_topic_has_a_hold_of_its_own() -> None:
     other = TopicPartition("u", 0)
     found = LowestOffsets([TopicHold([P], ("a",), False), TopicHold([other], (), True)])
-    assert (found.wants_all_groups, found.named_groups()) == (True, {"a"})
+    assert found.wants_all_groups
+    assert set(found.named_groups) == {"a"}
     found.add("a", committed(p=5))
     found.add("b", {**committed(p=1), other: committed(p=4)[P]})
     assert found.lowest == {P: (5, "a"), other: (4, "b")}
+
+
+def test_a_group_with_very_many_offsets_is_searched_only_for_the_partitions_of_the_hold() -> None:
+    class Counting(dict[TopicPartition, OffsetCommitValue]):
+        looked_up = 0
+
+        def __iter__(self) -> Iterator[TopicPartition]:
+            self.looked_up += len(self)
+            return super().__iter__()
+
+    value = committed(p=5)[P]
+    many = Counting({TopicPartition("t", number): value for number in range(1_000)})
+    found = LowestOffsets([TopicHold([P, Q], (), True)])
+    found.add("a", many)
+    assert found.lowest == {P: (5, "a"), Q: (5, "a")}
+    assert many.looked_up == 0
