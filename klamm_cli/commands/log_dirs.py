@@ -38,7 +38,8 @@ def describe(
     """Show each replica with its log directory.
 
     A FUTURE replica is being copied to its directory, and is LAG offsets behind. When it has caught up, it replaces
-    the current replica."""
+    the current replica. HELD are the bytes that the leader's retention keeps only because a group has not read them
+    (retention.hold.groups). HELD FOR is the slowest group."""
     with connected(bootstrap, timeout) as admin:
         described = admin.describe_log_dirs(brokers)
     rows = [
@@ -51,13 +52,15 @@ def describe(
             replica.log_end_offset,
             "future" if replica.is_future else "current",
             replica.offset_lag,
+            replica.held_bytes,
+            replica.held_for,
         )
         for broker_id, log_dirs in sorted(described.items())
         for log_dir in log_dirs
         for replica in log_dir.replicas
         if not names or replica.tp.topic in names
     ]
-    columns = ("broker", "path", "topic", "partition", "bytes", "start", "end", "state", "lag")
+    columns = ("broker", "path", "topic", "partition", "bytes", "start", "end", "state", "lag", "held", "held for")
     print_rows(columns, rows, as_json=as_json)
 
 

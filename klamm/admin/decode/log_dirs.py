@@ -21,6 +21,8 @@ def log_dir(message: broker_pb2.DescribedLogDir) -> LogDirDescription:
                 log_end_offset=each.log_end_offset,
                 is_future=each.is_future,
                 offset_lag=each.offset_lag,
+                held_bytes=each.held_bytes,
+                held_for=each.held_for,
             )
             for each in message.replicas
         ),

@@ -27,6 +27,10 @@ class ReplicaDescription:
     (KIP-113)."""
     offset_lag: int
     """The number of offsets by which a future replica is behind."""
+    held_bytes: int = 0
+    """The bytes that retention keeps only for groups (`retention.hold.groups`), of a replica that leads."""
+    held_for: str = ""
+    """The group with the lowest committed offset, for which the bytes are held. Empty if no coordinator could tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

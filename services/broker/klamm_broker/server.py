@@ -338,7 +338,7 @@ class BrokerServer:
             list_offsets=ListOffsetsHandler(replicas, self._lookups),
             delete_records=DeleteRecordsHandler(replicas, self._replication.deletions),
             offset_for_leader_epoch=OffsetForLeaderEpochHandler(replicas),
-            log_dirs=LogDirsHandler(self._logs, self._storage.moves),
+            log_dirs=LogDirsHandler(self._logs, self._storage.moves, self._storage.held_retention.held),
             missing_topics=MissingTopics(self._topic_creator, auto_create_topics=config.auto_create_topics_enable),
             coordinator_finder=CoordinatorFinder(
                 replicas, self._topic_creator, offsets_topic_partitions=config.offsets_topic_num_partitions

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -106,6 +108,9 @@ def test_a_stopped_group_keeps_its_records_until_it_commits(cluster: HeldCluster
     held, other = cluster.create("held"), cluster.create("other", retention_hold_groups="")
     wait_until(lambda: cluster.start_offset(other) == COUNT)
     assert cluster.wait_held(held) == 0, "a named group that has not begun holds every record"
+    ((log_dir,),) = cluster.admin.describe_log_dirs().values()
+    (replica,) = [one for one in log_dir.replicas if one.tp == held]
+    assert (replica.held_bytes, replica.held_for) == (replica.size_bytes, GROUP)
 
     cluster.commit(held, 250)
     wait_until(lambda: cluster.start_offset(held) > 0)
@@ -218,3 +223,14 @@ def test_a_bound_below_retention_is_refused(cluster: HeldCluster) -> None:
         EXCEPTIONS[ErrorCode.INVALID_CONFIG], match=r"retention\.hold\.max\.ms=1209600000 is less than retention\.ms="
     ):
         cluster.set(partition.topic, "retention.ms", str(30 * 24 * HOUR_MS))
+
+
+def test_the_command_line_shows_what_is_held(cluster: HeldCluster) -> None:
+    partition = cluster.create("shown")
+    cluster.wait_held(partition)
+    command = [sys.executable, "-m", "klamm", "log-dirs", "describe", partition.topic]
+    output = subprocess.check_output([*command, "--bootstrap", cluster.process.bootstrap], text=True)
+    header, row = output.splitlines()
+    assert header.split()[-3:] == ["HELD", "HELD", "FOR"]
+    size_bytes = row.split()[4]
+    assert row.split()[-2:] == [size_bytes, GROUP]

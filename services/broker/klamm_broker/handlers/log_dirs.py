@@ -14,6 +14,7 @@ from klamm_broker.handlers.topic_filter import topic_filter
 from klamm_broker.io import metrics
 from klamm_broker.log.dirs.log_dir_description import ReplicaOnDisk
 from klamm_broker.log.dirs.log_manager import LogManager
+from klamm_broker.maintenance.held_partitions import NOT_HELD, HeldPartitions
 from klamm_broker.maintenance.log_dir_moves import LogDirMoves
 from klamm_server.runtime.loop_slices import ITEMS_PER_TURN
 from klamm_server.security.audit.events import Activity
@@ -31,6 +32,10 @@ class DescribedReplica(NamedTuple):
     log_end_offset: int
     is_future: bool
     offset_lag: int
+    held_bytes: int
+    """The bytes that retention keeps only for groups."""
+    held_for: str
+    """The group with the lowest committed offset, if it is known."""
 
 
 class DescribedLogDir(NamedTuple):
@@ -63,9 +68,10 @@ class StartedMove(NamedTuple):
 class LogDirsHandler:
     """Handles DescribeLogDirs and AlterReplicaLogDirs requests of both protocols."""
 
-    def __init__(self, logs: LogManager, moves: LogDirMoves) -> None:
+    def __init__(self, logs: LogManager, moves: LogDirMoves, held: HeldPartitions) -> None:
         self._logs = logs
         self._moves = moves
+        self._held = held
 
     def describe_log_dirs(self, topics: Mapping[str, Collection[int]]) -> list[DescribedLogDir]:
         """Describes all log directories, with the replicas that `topic_filter` selects by `topics`."""
@@ -77,13 +83,27 @@ class LogDirsHandler:
                 log_dir.total_bytes,
                 log_dir.usable_bytes,
                 [
-                    _described(replica)
+                    self._described(replica)
                     for replica in sorted(log_dir.replicas, key=lambda one: one.log.topic_partition)
                     if wanted(replica.log.topic_partition)
                 ],
             )
             for log_dir in self._logs.describe_log_dirs()
         ]
+
+    def _described(self, replica: ReplicaOnDisk) -> DescribedReplica:
+        log = replica.log
+        held = NOT_HELD if replica.is_future else self._held.partitions.get(log.topic_partition, NOT_HELD)
+        return DescribedReplica(
+            *log.topic_partition,
+            log.segments.size_bytes,
+            log.log_start_offset,
+            log.log_end_offset,
+            replica.is_future,
+            replica.offset_lag,
+            held.held_bytes,
+            held.group_id,
+        )
 
     async def alter_replica_log_dirs(self, moves: Iterable[ReplicaMove]) -> list[StartedMove]:
         """Starts the moves one after another, and returns one answer per move. A move is answered when its copy has
@@ -105,15 +125,3 @@ class LogDirsHandler:
             metrics.on_error("alter_replica_log_dirs", error.code)
             return StartedMove(wanted.topic, wanted.partition, error.code, error.message)
         return StartedMove(wanted.topic, wanted.partition)
-
-
-def _described(replica: ReplicaOnDisk) -> DescribedReplica:
-    log = replica.log
-    return DescribedReplica(
-        *log.topic_partition,
-        log.segments.size_bytes,
-        log.log_start_offset,
-        log.log_end_offset,
-        replica.is_future,
-        replica.offset_lag,
-    )

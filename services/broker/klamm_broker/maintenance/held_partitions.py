@@ -1,4 +1,4 @@
-"""Owns what the metrics show of the records that retention keeps for groups.
+"""Owns what metrics and DescribeLogDirs show of the records that retention keeps for groups.
 
 The thread of the metrics endpoint reads a mapping that no code changes. Each check of retention replaces it.
 """
@@ -37,6 +37,14 @@ class HeldPartition(NamedTuple):
     bound_due_ms: int | None
     """The time at which a bound is expected to release the first held segment. None if no bound will."""
 
+    @property
+    def group_id(self) -> str:
+        """The group with the lowest committed offset, or "" if it is not known."""
+        return "" if self.lowest is None else self.lowest.group_id
+
+
+NOT_HELD: Final = HeldPartition(None, 0, None)
+
 
 class HeldPartitions:
     """The partitions of which the last check of retention kept segments for groups."""
@@ -63,4 +71,4 @@ class HeldPartitions:
 
     def _labelled(self) -> Iterator[tuple[tuple[object, ...], HeldPartition]]:
         for topic_partition, held in self.partitions.items():
-            yield (*topic_partition, "" if held.lowest is None else held.lowest.group_id), held
+            yield (*topic_partition, held.group_id), held

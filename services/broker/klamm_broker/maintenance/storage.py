@@ -51,7 +51,7 @@ class Storage:
         self._clock = clock
         self.maintenance = LogMaintenance(logs, replicas, config, clock, on_disk_full=on_disk_full)
         retire = self.maintenance.retire
-        self._held_retention = HeldRetention(
+        self.held_retention = HeldRetention(
             replicas, config, clock, offsets=hold_offsets, retire=retire, on_disk_full=on_disk_full
         )
         self._cleaner = LogCleaner(logs, replicas, config, retire=retire, disk=disk, clock=clock)
@@ -111,7 +111,7 @@ class Storage:
     def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yields the background tasks with their names. The caller runs them until it cancels them."""
         yield "log-maintenance", self.maintenance.run()
-        yield "held-retention", self._held_retention.run()
+        yield "held-retention", self.held_retention.run()
         yield "log-dir-moves", self.moves.run()
         yield "log-scrubber", self.scrubber.run()
         if self._config.log_cleaner_enable:

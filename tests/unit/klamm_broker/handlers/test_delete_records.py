@@ -41,6 +41,6 @@ def test_no_records_are_deleted_while_the_audit_is_full() -> None:
 
 
 def test_no_replica_moves_while_the_audit_is_full() -> None:
-    handler = LogDirsHandler(NOTHING, NOTHING)
+    handler = LogDirsHandler(NOTHING, NOTHING, NOTHING)
     (answer,) = asyncio.run(handler.alter_replica_log_dirs([ReplicaMove("orders", 0, "/disk")]))
     assert answer.error_code is ErrorCode.POLICY_VIOLATION
