@@ -116,6 +116,7 @@ else
 	$(BIN)/python tests/chaos/run.py partitions --cluster up --minutes 10
 	$(BIN)/python tests/chaos/run.py secured --minutes 10
 	$(BIN)/python tests/chaos/run.py transactions --minutes 10
+	$(BIN)/python tests/chaos/run.py retention --minutes 10
 	$(BIN)/python tests/chaos/run.py clients --minutes 5 --kills 20
 	$(BIN)/python tests/chaos/run.py interrupts --minutes 2
 	$(PYTEST) tests/integration/spark/test_spark_windows.py

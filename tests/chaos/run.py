@@ -5,6 +5,7 @@
     python tests/chaos/run.py partitions --cluster up --minutes 10      the cluster is what `klamm up` runs
     python tests/chaos/run.py secured --minutes 10      TLS, logins and rights; certificates change all the time
     python tests/chaos/run.py transactions --minutes 10
+    python tests/chaos/run.py retention --minutes 10      retention of seconds, which waits for groups
     python tests/chaos/run.py spark --minutes 20 --kills 100      runs until 100 processes were killed
     python tests/chaos/run.py clients --minutes 5 --kills 20        all brokers at once; real Kafka clients continue
     python tests/chaos/run.py interrupts --minutes 5        signals and cancellations strike the Python clients
@@ -42,6 +43,7 @@ from tests.chaos.klammchaos import (
     namespaces,
     partition_workload,
     quorum_workload,
+    retention_workload,
     secured_workload,
     spark_workload,
     transaction_workload,
@@ -57,6 +59,7 @@ WORKLOADS: Mapping[str, Callable[..., None]] = {
     "interrupts": interrupt_workload.run,
     "partitions": partition_workload.run,
     "quorum": quorum_workload.run,
+    "retention": retention_workload.run,
     "secured": secured_workload.run,
     "spark": spark_workload.run,
     "transactions": transaction_workload.run,
