@@ -145,6 +145,7 @@ class BrokerServer:
             self._transport,
             lambda: self._replicas.image,
             config.resolved_listeners().between_servers,
+            self._clock,
             timeout_ms=config.broker_session_timeout_ms,
         )
         self._storage = self._make_storage()

@@ -23,6 +23,7 @@ from klamm_broker.log.cleaning.retention_hold import NO_GROUP, LowOffset
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener
 from klamm_server.rpc.coordinator_channels import CoordinatorChannels
+from klamm_server.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +38,16 @@ class HoldOffsets:
     """Asks the owners of the shards of `__consumer_offsets`. `close` ends the connections."""
 
     def __init__(
-        self, transport: Transport, image: Callable[[], MetadataImage], own: Listener, *, timeout_ms: int
+        self,
+        transport: Transport,
+        image: Callable[[], MetadataImage],
+        own: Listener,
+        clock: Clock,
+        *,
+        timeout_ms: int,
     ) -> None:
         self._image = image
+        self._clock = clock
         self._channels = CoordinatorChannels(transport, image, own)
         self._timeout_ms = timeout_ms
 
@@ -47,13 +55,20 @@ class HoldOffsets:
         await self._channels.close()
 
     async def lowest(self, holds: Mapping[TopicPartition, Groups]) -> dict[TopicPartition, LowOffset | None]:
-        """Returns the lowest committed offset of each partition's groups, or None if it cannot be known now."""
+        """Returns the lowest committed offset of each partition's groups, or None if it cannot be known now.
+
+        All requests together take at most `timeout_ms`. Partitions whose turn does not come until then have no
+        answer."""
+        deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         topic = self._image().topic(GROUP_METADATA_TOPIC)
         shard_count = 0 if topic is None else len(topic.partitions)
         answers: defaultdict[TopicPartition, list[ShardAnswer]] = defaultdict(list)
         wanted = frozenset().union(*(shards_of(groups, shard_count) for groups in holds.values()))
         for part in _parts(holds):
-            asked = (self._ask(stub, shards, part) for stub, shards in self._owners(wanted).items())
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                break
+            asked = (self._ask(stub, shards, part, left_ms) for stub, shards in self._owners(wanted).items())
             for answer in await asyncio.gather(*asked):
                 for partition, one in answer.items():
                     answers[partition].append(one)
@@ -69,12 +84,12 @@ class HoldOffsets:
         return owners
 
     async def _ask(
-        self, stub: CoordinatorStub, shards: list[int], holds: Mapping[TopicPartition, Groups]
+        self, stub: CoordinatorStub, shards: list[int], holds: Mapping[TopicPartition, Groups], timeout_ms: int
     ) -> dict[TopicPartition, ShardAnswer]:
         """Returns the answer of one coordinator for each partition. It is empty if the call fails."""
         request = LowestOffsetsRequest(shards=shards, topics=_topics_of(holds))
         try:
-            response = await stub.lowest_offsets(request, timeout_ms=self._timeout_ms)
+            response = await stub.lowest_offsets(request, timeout_ms=timeout_ms)
         except BrokerError as error:
             log.info("could not ask for the offsets that hold retention, partitions=%d: %s", len(holds), error)
             return {}

@@ -84,20 +84,21 @@ class TopicConfig:
         doc="The groups that retention waits for: a list of group ids, or * for every group that has offsets in"
         " the topic. Retention does not delete a segment until these groups have committed past it, or until"
         " retention.hold.max.ms or retention.hold.max.bytes is reached. A group that is named and has not committed"
-        " an offset holds every record. Empty: retention waits for no group. Klamm only.",
+        " an offset holds every record. Empty: retention waits for no group. Klamm's own setting; Kafka has none.",
     )
     retention_hold_max_ms: int = long(
         14 * DAY_MS,
         at_least=-1,
         doc="With retention.hold.groups, the broker deletes a segment when its newest record is older than this,"
-        " even if a group has not read it. At least retention.ms. -1: no limit by age. Klamm only.",
+        " even if a group has not read it. At least retention.ms. -1: no limit by age. Klamm's own setting; Kafka"
+        " has none.",
     )
     retention_hold_max_bytes: int = long(
         -1,
         at_least=-1,
         doc="With retention.hold.groups, the broker deletes the oldest of the segments that retention waits for while"
         " a partition holds more bytes than this, even if a group has not read them. At least retention.bytes. -1:"
-        " no limit by size. Klamm only.",
+        " no limit by size. Klamm's own setting; Kafka has none.",
     )
     delete_retention_ms: int = long(
         DAY_MS,

@@ -13,6 +13,7 @@ from klamm.wire.calls import CallContext
 from klamm.wire.v1.coordinator_pb2 import HeldTopic, LowestOffset, LowestOffsetsRequest, LowestOffsetsResponse
 from klamm_coordinator.group_shard.events import ConfirmOwner, ConfirmOwnerReply
 from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.lowest_offsets import LowestOffsets, TopicHold
 from klamm_server.runtime.loop_slices import each_in_turns
@@ -43,26 +44,14 @@ class HoldsRpc:
             )
         found = LowestOffsets(map(_hold_of, request.topics))
         groups_per_turn = max(1, LOOKUPS_PER_TURN // max(1, partition_count))
-        numbers = list(dict.fromkeys(request.shards))
-        confirmed = await asyncio.gather(*map(self._confirmed, numbers))
-        searched = [number for number, rules in zip(numbers, confirmed, strict=True) if rules is not None]
-        for number, rules in zip(numbers, confirmed, strict=True):
+        wanted = set(request.shards)
+        owned = [host for host in self._shards if host.number in wanted]
+        searched = []
+        for host, rules in zip(owned, await asyncio.gather(*map(_confirmed, owned)), strict=True):
             if rules is not None:
-                await self._search(number, rules, found, groups_per_turn)
+                await self._search(host.number, rules, found, groups_per_turn)
+                searched.append(host.number)
         return LowestOffsetsResponse(shards=searched, offsets=_offsets_of(found))
-
-    async def _confirmed(self, number: int) -> GroupRules | None:
-        """Returns the rules of a shard, or None if this coordinator cannot prove that it owns the shard.
-
-        A coordinator that was frozen may have lost the shard without knowing it, and its offsets may be old."""
-        try:
-            host = self._shards.of_number(number)
-            reply = await host.ask(lambda reply_id: ConfirmOwner(reply_id=reply_id))
-            assert isinstance(reply, ConfirmOwnerReply), reply
-            return None if reply.error else host.rules
-        except BrokerError as error:
-            log.debug("could not search shard %d for LowestOffsets, error=%s", number, error.code.name)
-            return None
 
     async def _search(self, number: int, rules: GroupRules, found: LowestOffsets, groups_per_turn: int) -> None:
         """Adds the groups of a shard."""
@@ -72,6 +61,19 @@ class HoldsRpc:
         await each_in_turns(
             lambda group_id: found.add(group_id, offsets.of_group(group_id)), group_ids, per_turn=groups_per_turn
         )
+
+
+async def _confirmed(host: ShardHost[GroupRules]) -> GroupRules | None:
+    """Returns the rules of a shard, or None if this coordinator cannot prove that it owns the shard.
+
+    A coordinator that was frozen may have lost the shard without knowing it, and its offsets may be old."""
+    try:
+        reply = await host.ask(lambda reply_id: ConfirmOwner(reply_id=reply_id))
+        assert isinstance(reply, ConfirmOwnerReply), reply
+        return None if reply.error else host.rules
+    except BrokerError as error:
+        log.debug("could not search shard %d for LowestOffsets, error=%s", host.number, error.code.name)
+        return None
 
 
 def _hold_of(topic: HeldTopic) -> TopicHold:

@@ -12,12 +12,28 @@ from klamm.model import GROUP_METADATA_TOPIC, TopicPartition, coordinator_shard
 from klamm.wire.v1.coordinator_pb2 import LowestOffset, LowestOffsetsRequest, LowestOffsetsResponse
 from klamm_broker.io.hold_offsets import PARTITIONS_PER_REQUEST, HoldOffsets
 from klamm_broker.log.cleaning.retention_hold import NO_GROUP, LowOffset
+from klamm_server.runtime.clock import Clock
 from tests.support.fake_offsets_log import unavailable
 
 COUNT = 4
 P = TopicPartition("t", 0)
 A = coordinator_shard("a", COUNT)
 NOTHING: Any = None
+
+
+class SteppingClock:
+    """A clock that is `step_ms` later each time that it is read."""
+
+    def __init__(self, step_ms: int) -> None:
+        self._step_ms = step_ms
+        self._now_ms = 0
+
+    def wall_ms(self) -> int:
+        raise AssertionError("a deadline is monotonic")
+
+    def monotonic_ms(self) -> int:
+        self._now_ms += self._step_ms
+        return self._now_ms
 
 
 class Coordinator:
@@ -56,11 +72,14 @@ class Channels:
 
 
 def lowest(
-    *coordinators: Coordinator, holds: dict[TopicPartition, tuple[str, ...]], has_topic: bool = True
+    *coordinators: Coordinator,
+    holds: dict[TopicPartition, tuple[str, ...]],
+    has_topic: bool = True,
+    clock: Clock | None = None,
 ) -> dict[TopicPartition, LowOffset | None]:
     topic = SimpleNamespace(partitions=range(COUNT)) if has_topic else None
     image: Any = SimpleNamespace(topic=lambda name: topic)
-    offsets = HoldOffsets(NOTHING, lambda: image, NOTHING, timeout_ms=1_000)
+    offsets = HoldOffsets(NOTHING, lambda: image, NOTHING, clock or SteppingClock(0), timeout_ms=1_000)
     offsets._channels = Channels(*coordinators)
     return asyncio.run(offsets.lowest(holds))
 
@@ -106,3 +125,16 @@ def test_very_many_partitions_are_asked_for_in_several_requests() -> None:
     assert set(lowest(coordinator, holds=holds).values()) == {LowOffset(1, "a")}
     sizes = [sum(len(topic.partitions) for topic in request.topics) for request in coordinator.requests]
     assert sizes == [PARTITIONS_PER_REQUEST, 1]
+
+
+def test_partitions_whose_turn_does_not_come_in_time_have_no_answer() -> None:
+    coordinator = Coordinator(range(COUNT), LowOffset(1, "a"))
+    holds = {TopicPartition("t", number): ("*",) for number in range(3 * PARTITIONS_PER_REQUEST)}
+    found = lowest(coordinator, holds=holds, clock=SteppingClock(400))
+    assert [found[TopicPartition("t", number)] for number in (0, 1_999, 2_000, 2_999)] == [
+        LowOffset(1, "a"),
+        LowOffset(1, "a"),
+        None,
+        None,
+    ]
+    assert len(coordinator.requests) == 2

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.v1.coordinator_pb2 import HeldTopic, LowestOffset, LowestOffsetsRequest, LowestOffsetsResponse
 from klamm_coordinator.io.shard_host import ShardHost
@@ -27,10 +27,8 @@ class OneShard:
     def __init__(self, host: ShardHost[Any] | None) -> None:
         self._host = host
 
-    def of_number(self, number: int) -> ShardHost[Any]:
-        if number or self._host is None:
-            raise EXCEPTIONS[ErrorCode.NOT_COORDINATOR]()
-        return self._host
+    def __iter__(self) -> Iterator[ShardHost[Any]]:
+        return iter([] if self._host is None else [self._host])
 
     def number_of(self, key: str) -> int:
         return 0

@@ -18,8 +18,8 @@ from klamm_broker.log.partition.pending_deletion import PendingDeletion
 from klamm_broker.log.segment.segment import Segment
 
 
-class HeldRetention(NamedTuple):
-    """What retention did to a log whose topic has a hold."""
+class HeldDeletion(NamedTuple):
+    """What retention deleted of a log whose topic has a hold, and why."""
 
     decision: HoldDecision
     deletion: PendingDeletion | None
@@ -66,7 +66,7 @@ class LogRetention:
         summaries = segments.reading(lambda: self._summaries(now_ms))
         return self._expired_count(summaries, now_ms, high_watermark) > 0
 
-    def apply_held(self, *, now_ms: int, high_watermark: int, low_offset: int | None) -> HeldRetention:
+    def apply_held(self, *, now_ms: int, high_watermark: int, low_offset: int | None) -> HeldDeletion:
         """Drops the oldest segments that have expired and that the groups of the hold do not need, as `apply`.
 
         `low_offset` is the lowest committed offset of the groups, or None if it is not known."""
@@ -81,7 +81,7 @@ class LogRetention:
             high_watermark=high_watermark,
             low_offset=low_offset,
         )
-        return HeldRetention(decision, self._drop(decision.segment_count, now_ms) if decision.segment_count else None)
+        return HeldDeletion(decision, self._drop(decision.segment_count, now_ms) if decision.segment_count else None)
 
     def _expired_count(self, summaries: list[SegmentSummary], now_ms: int, high_watermark: int) -> int:
         return expired_count(
