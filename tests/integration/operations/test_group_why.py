@@ -219,7 +219,7 @@ SITUATIONS = {
     idle_members: ("idle-members", "idle-members", "2 of 6 members have no partition"),
     slow_member: ("slow-member", "slow-member", "% of the unread records"),
     burst: ("burst", "burst", "times as many records are written as in the hour before"),
-    open_transaction: ("open-transaction", "open-transaction", "transaction 'payments-1' has been open for 10 min"),
+    open_transaction: ("open-transaction", "open-transaction", "transaction 'payments-1' has been open for 1"),
     stopped: ("stopped", "no-members", "the group has no members, and has committed nothing for"),
     lost: ("lost", "lost", "890 records were deleted before the group read them: lost-0"),
     poison: ("poison", "stuck", "poison-1 stays at offset 17 for"),
