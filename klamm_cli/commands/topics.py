@@ -1,4 +1,4 @@
-"""`klamm topics`: create, list, describe, add partitions, size, elect leaders, delete."""
+"""`klamm topics`: create, list, describe, add partitions, spread, size, elect leaders, delete."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
+from klamm_cli.commands.topic_spread import spread
 from klamm_cli.console.assignments import parse_assignments
 from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
@@ -299,7 +300,8 @@ def add_partitions(
     """Add partitions to a topic.
 
     After that, a key may go to another partition than before. The command refuses this while a group has unread
-    records with keys. With --force, that group may read later records of a key before the earlier ones."""
+    records with keys. With --force, that group may read later records of a key before the earlier ones. `klamm topics
+    spread` keeps the order."""
     with connected(bootstrap, timeout) as admin:
         try:
             admin.create_partitions({name: total}, validate_only=True)
@@ -329,8 +331,18 @@ def _refuse_unread_keys(admin: Admin, bootstrap: str, topic: str) -> None:
         more = f" and {len(counts) - len(named)} more" if len(counts) > len(named) else ""
         fail(
             f"groups have unread records with keys in {topic}: {groups}{more}. A key may go to another partition, and"
-            " they would read its records out of order. Try again when they have read them, or use --force"
+            " they would read its records out of order. Try again when they have read them, use --force, or"
+            " copy the topic with `klamm topics spread`"
         )
+
+
+app.command(
+    "spread",
+    epilog=examples(
+        "klamm topics spread orders orders-12 --partitions 12",
+        "klamm topics spread orders orders-12 --partitions 12 --cut",
+    ),
+)(spread)
 
 
 @app.command(

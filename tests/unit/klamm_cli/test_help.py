@@ -15,7 +15,7 @@ klamm = KlammCommand("127.0.0.1:1")
 
 VERBS = {
     *("Abort", "Add", "Alter", "Cancel", "Change", "Compute", "Create", "Delete", "Describe", "Elect", "Find", "Make"),
-    *("List", "Measure", "Move", "Print", "Produce", "Remove", "Run", "Set", "Show", "Start", "Write"),
+    *("Copy", "List", "Measure", "Move", "Print", "Produce", "Remove", "Run", "Set", "Show", "Start", "Write"),
 }
 """A summary says what to do, as one tells the command."""
 
