@@ -117,6 +117,7 @@ else
 	$(BIN)/python tests/chaos/run.py secured --minutes 10
 	$(BIN)/python tests/chaos/run.py transactions --minutes 10
 	$(BIN)/python tests/chaos/run.py retention --minutes 10
+	$(BIN)/python tests/chaos/run.py spread --minutes 5
 	$(BIN)/python tests/chaos/run.py clients --minutes 5 --kills 20
 	$(BIN)/python tests/chaos/run.py interrupts --minutes 2
 	$(PYTEST) tests/integration/spark/test_spark_windows.py

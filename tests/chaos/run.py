@@ -8,6 +8,7 @@
     python tests/chaos/run.py retention --minutes 10      retention of seconds, which waits for groups
     python tests/chaos/run.py spark --minutes 20 --kills 100      runs until 100 processes were killed
     python tests/chaos/run.py clients --minutes 5 --kills 20        all brokers at once; real Kafka clients continue
+    python tests/chaos/run.py spread --minutes 5        kills of `klamm topics spread` with a million records
     python tests/chaos/run.py interrupts --minutes 5        signals and cancellations strike the Python clients
     python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; their times differ
     python tests/chaos/run.py partitions --minutes 1 --planted append-again      succeeds if it finds the bug
@@ -46,6 +47,7 @@ from tests.chaos.klammchaos import (
     retention_workload,
     secured_workload,
     spark_workload,
+    spread_workload,
     transaction_workload,
 )
 from tests.chaos.klammchaos.planted_broker import PLANTED_BUGS
@@ -62,6 +64,7 @@ WORKLOADS: Mapping[str, Callable[..., None]] = {
     "retention": retention_workload.run,
     "secured": secured_workload.run,
     "spark": spark_workload.run,
+    "spread": spread_workload.run,
     "transactions": transaction_workload.run,
 }
 """The workloads by name. Each one takes `duration_s`, `seed`, `directory`, and `only`, a part of the names of faults.
@@ -101,7 +104,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Runs the workload that the command line names. Returns the exit status."""
     arguments = parse_arguments()
-    if arguments.workload != "interrupts":
+    if arguments.workload not in ("interrupts", "spread"):
         namespaces.enter()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000_000)
     again = f"python tests/chaos/run.py {arguments.workload} --minutes {arguments.minutes:g} --seed {seed}"
