@@ -8,6 +8,8 @@ from collections import defaultdict
 import pytest
 
 from klamm import Admin, Consumer, Producer
+from klamm.model import LATEST_TIMESTAMP
+from klamm_cli.spread.facts import partitions_of
 from tests.support import seeds
 from tests.support.spreading import (
     Writing,
@@ -19,6 +21,7 @@ from tests.support.spreading import (
     read_as_group,
     spreading,
 )
+from tests.support.topic_reading import read_topics
 from tests.support.waiting import wait_until
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -191,3 +194,17 @@ def test_wrong_topics_and_numbers_are_refused(klamm, topic, arguments, status, t
     klamm.ok("consume", topic, "--group", topic, "--exit")  # makes __consumer_offsets
     words = [each.format(topic=topic) if isinstance(each, str) else each for each in arguments]
     assert text in klamm.refused(status, "topics", "spread", *words)
+
+
+def test_records_that_retention_deletes_before_they_are_copied_are_skipped(klamm, topic, admin):
+    command = (topic, f"{topic}-copy", "--partitions", 4)
+    klamm.ok("topics", "spread", *command)
+    fill(klamm.bootstrap, topic, 0, SOME)
+    tps = partitions_of(topic, 3)
+    ends = [one.offset for _, one in sorted(admin.list_offsets(dict.fromkeys(tps, LATEST_TIMESTAMP)).items())]
+    # Deletes all records of the first partition, and a half of those of the second one.
+    admin.delete_records({tps[0]: ends[0], tps[1]: ends[1] // 2})
+    last = klamm.ok("topics", "spread", *command, "--cut", "--json").document
+    assert (last["phase"], last["copied"]) == ("groups", SOME - ends[0] - ends[1] // 2)
+    copied = read_topics(klamm.bootstrap, f"{topic}-copy")
+    assert len(copied) == last["copied"]
