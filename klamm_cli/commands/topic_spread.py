@@ -71,8 +71,10 @@ def spread(
 
 
 def _show_plan(spreading: Spreading, *, as_json: bool) -> None:
+    from klamm_cli.spread.gather import STABLE_MS
+
     try:
-        facts = spreading.look()
+        facts = spreading.look(stable_ms=STABLE_MS)
     except EXCEPTIONS[ErrorCode.UNSTABLE_OFFSET_COMMIT]:
         fail(
             f"a transaction of {spreading.names.group_id} is open, so nothing can be told: the command copies now, or"

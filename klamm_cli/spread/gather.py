@@ -19,19 +19,21 @@ _TransactionalIdNotFoundError = EXCEPTIONS[ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
 _UnstableError = EXCEPTIONS[ErrorCode.UNSTABLE_OFFSET_COMMIT]
 _UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
-_STABLE_MS: Final = 3_000
-"""How long the offsets of another group may be those of an open transaction. Then its lag is not known."""
+STABLE_MS: Final = 3_000
+"""How long offsets may be those of an open transaction. After that, they count as unknown."""
 
 
-def gather(admin: Admin, names: Names, partitions: int) -> SpreadFacts:
-    """Returns the facts. Raises UnknownTopicOrPartitionError if the source does not exist, and other KlammErrors."""
+def gather(admin: Admin, names: Names, partitions: int, *, stable_ms: int | None = None) -> SpreadFacts:
+    """Returns the facts. Waits for `stable_ms` while a transaction of a copier is open.
+
+    Raises UnknownTopicOrPartitionError if the source does not exist, and other KlammErrors."""
     source = topic_facts(admin, admin.describe_topics([names.source])[names.source])
     try:
         target = topic_facts(admin, admin.describe_topics([names.target])[names.target])
     except _UnknownTopicError:
         return SpreadFacts(names=names, partitions=partitions, source=source)
     # Read the offsets last, because a copier may run at the same time.
-    offsets = _offsets(admin, names)
+    offsets = _offsets(admin, names, stable_ms)
     return SpreadFacts(names=names, partitions=partitions, source=source, target=target, offsets=offsets)
 
 
@@ -77,7 +79,7 @@ def source_groups(admin: Admin, facts: SpreadFacts) -> Iterator[GroupFacts]:
         if group_id == facts.names.group_id:
             continue
         try:
-            committed = admin.list_group_offsets(group_id, [*sources, *targets], timeout_ms=_STABLE_MS)
+            committed = admin.list_group_offsets(group_id, [*sources, *targets], timeout_ms=STABLE_MS)
             if not committed.keys() & set(sources):
                 continue
             lag = admin.describe_group_lag([group_id])[group_id]
@@ -109,9 +111,9 @@ def _partition_lag(facts: SpreadFacts, number: int, one: PartitionLagDescription
     return one.lag
 
 
-def _offsets(admin: Admin, names: Names) -> dict[TopicPartition, OffsetAndMetadata]:
+def _offsets(admin: Admin, names: Names, stable_ms: int | None) -> dict[TopicPartition, OffsetAndMetadata]:
     try:
-        return admin.list_group_offsets(names.group_id)
+        return admin.list_group_offsets(names.group_id, timeout_ms=stable_ms)
     except GroupIdNotFoundError:
         return {}
 

@@ -49,9 +49,10 @@ class Spreading:
     partitions: int
     progress: CopyProgress = field(default_factory=CopyProgress)
 
-    def look(self) -> SpreadFacts:
-        """Returns the facts. Raises SpreadRefusedError if the topic cannot be spread."""
-        facts = gather(self.admin, self.names, self.partitions)
+    def look(self, *, stable_ms: int | None = None) -> SpreadFacts:
+        """Returns the facts. Raises SpreadRefusedError if the topic cannot be spread, and UnstableOffsetCommitError if
+        a transaction of a copier stays open for `stable_ms`."""
+        facts = gather(self.admin, self.names, self.partitions, stable_ms=stable_ms)
         if (text := refusal(facts)) is not None:
             raise SpreadRefusedError(text)
         return facts

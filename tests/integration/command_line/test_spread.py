@@ -7,9 +7,10 @@ from collections import defaultdict
 
 import pytest
 
-from klamm import Admin, Consumer, Producer
+from klamm import Admin, Consumer, Producer, TopicPartition
 from klamm.model import LATEST_TIMESTAMP
-from klamm_cli.spread.facts import partitions_of
+from klamm.offsets import ConsumerGroupMetadata
+from klamm_cli.spread.facts import Names, partitions_of
 from tests.support import seeds
 from tests.support.spreading import (
     Writing,
@@ -208,3 +209,22 @@ def test_records_that_retention_deletes_before_they_are_copied_are_skipped(klamm
     assert (last["phase"], last["copied"]) == ("groups", SOME - ends[0] - ends[1] // 2)
     copied = read_topics(klamm.bootstrap, f"{topic}-copy")
     assert len(copied) == last["copied"]
+
+
+def test_a_run_ends_the_transaction_of_a_killed_copier_and_a_dry_run_does_not(klamm, source, admin):
+    names = Names(source, f"{source}-copy")
+    command = ("topics", "spread", source, names.target, "--partitions", 4)
+    klamm.ok(*command)
+    fill(klamm.bootstrap, source, SOME, SOME + 100)
+    (stored,) = admin.list_group_offsets(names.group_id, [TopicPartition(source, 0)]).values()
+    killed = Producer(bootstrap_servers=klamm.bootstrap, transactional_id=names.transactional_id(0))
+    killed.init_transactions()
+    killed.begin_transaction()
+    killed.send(names.target, b"-1", b"copied twice", partition=0).result()
+    offsets = {TopicPartition(source, 0): stored._replace(offset=stored.offset + 1)}
+    killed.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(names.group_id))
+    said = klamm.refused(FAILED, *command, "--dry-run")
+    assert f"a transaction of {names.group_id} is open" in said
+    klamm.ok(*command, "--cut")
+    killed.close(0)
+    check_topic(klamm.bootstrap, names.target, SOME + 100)
