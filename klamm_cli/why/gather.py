@@ -63,8 +63,10 @@ def _written(
 def written(
     end: int, minute: OffsetAndTimestamp, recent: OffsetAndTimestamp, before: OffsetAndTimestamp, now_ms: int
 ) -> Written:
-    """Returns the rates of a partition whose log ends at `end`. The other offsets are those of the first records of
-    the last minute, the last ten minutes and the last seventy, or -1 without such a record. Pure."""
+    """Returns the rates of a partition whose log ends at `end`.
+
+    The other offsets are of the first records of the last minute, of ten minutes and of seventy. An offset is -1 if
+    there is no such record. Pure."""
     recent_offset = end if recent.offset < 0 else recent.offset
     minute_count = 0 if minute.offset < 0 else end - minute.offset
     before_per_s = None

@@ -84,13 +84,13 @@ class DescribeUnreadHandler:
         searches = [one for part in begun for one in (part.unread, part.holding) if one is not None]
         if not searches:
             return [one.answer for one in begun]
+        results: dict[int, UnreadFound | BrokerError] = {}
         try:
-            found = await self._thread.begin(lambda budget: [_run(search, budget) for search in searches])
+            await self._thread.begin(lambda budget: _run_all(searches, results, budget))
         finally:
             # The client may have gone before the searches began.
             for search in searches:
                 search.close()
-        results = dict(zip(map(id, searches), found, strict=True))
         return [self._finish(one, results) for one in begun]
 
     def _begin(self, wanted: ReaderPosition) -> _Begun:
@@ -119,7 +119,12 @@ class DescribeUnreadHandler:
             return _Begun(answer, unread, None)
         producer_id = log.producers.earliest_open_producer_id()
         held_by = HoldingTransaction(NO_PRODUCER_ID if producer_id is None else producer_id, stable_offset)
-        holding = log.reader.open_unread_search(stable_offset, stable_offset + 1)
+        try:
+            holding = log.reader.open_unread_search(stable_offset, stable_offset + 1)
+        except BaseException:
+            if unread is not None:
+                unread.close()
+            raise
         return _Begun(answer._replace(held_by=held_by), unread, holding)
 
     def _finish(self, begun: _Begun, results: dict[int, UnreadFound | BrokerError]) -> UnreadRecords:
@@ -150,6 +155,15 @@ class DescribeUnreadHandler:
         except BrokerError:
             return -1
         return -1 if due_ms is None else due_ms
+
+
+def _run_all(
+    searches: Sequence[OpenSearch[UnreadFound]], results: dict[int, UnreadFound | BrokerError], budget: CheckBudget
+) -> None:
+    """Runs the searches without a result. If they take the first thread too long, a second one continues here."""
+    for search in searches:
+        if id(search) not in results:
+            results[id(search)] = _run(search, budget)
 
 
 def _run(search: OpenSearch[UnreadFound], budget: CheckBudget) -> UnreadFound | BrokerError:

@@ -146,7 +146,7 @@ class Growth:
             for name in sorted(wanted)
             if not stored.has(group_id, name)
         ]
-        # The members of an empty group may come back. The shard then deletes the topics whose last offsets are deleted.
+        # An empty group may get its members again. The shard then deletes the topics whose last offsets are deleted.
         records += [
             GroupRecord(GroupTopicKey(group_id, name), None)
             for name in (stored.of_group(group_id) if readers.members else sorted(without_offset))
