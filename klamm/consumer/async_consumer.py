@@ -178,26 +178,33 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KeyT, ValueT]]:
         self._require_open()
-        return self
+        return self._records()
 
     async def __anext__(self) -> ConsumerRecord[KeyT, ValueT]:
         """Returns the next record. Ends the iteration after `consumer.timeout.ms` without a record, or when the
         consumer is closed. The positions follow the records that the loop has received."""
-        record = self.iteration.next()
-        if record is not None:
-            return record
+        record = self.iteration.next() or await self._next_of_a_poll()
+        if record is None:
+            raise StopAsyncIteration
+        return record
+
+    async def _records(self) -> AsyncIterator[ConsumerRecord[KeyT, ValueT]]:
+        """Yields the records of `async for`. A generator, because a coroutine for each record costs more."""
+        next_record = self.iteration.next
+        while (record := next_record() or await self._next_of_a_poll()) is not None:
+            yield record
+
+    async def _next_of_a_poll(self) -> ConsumerRecord[KeyT, ValueT] | None:
         idle_ms = self.core.config.consumer_timeout_ms
         while True:
             try:
                 polled = await self.poll(_FOREVER_MS if idle_ms is None else idle_ms)
             except ClosedError:
-                raise StopAsyncIteration from None
+                return None
             self.iteration.load(polled)
             record = self.iteration.next()
-            if record is not None:
+            if record is not None or idle_ms is not None:
                 return record
-            if idle_ms is not None:
-                raise StopAsyncIteration
 
     # --- commits
 

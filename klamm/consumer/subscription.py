@@ -98,7 +98,7 @@ class SubscriptionState:
         self.topics = frozenset()
         self.pattern = None
         self.server_pattern = ""
-        self._partitions.clear()
+        self._replace(())
 
     def _become(self, wanted: SubscriptionType) -> None:
         if self.type not in (SubscriptionType.NONE, wanted):
@@ -112,9 +112,10 @@ class SubscriptionState:
         return self.topics != before
 
     def _replace(self, partitions: Iterable[TopicPartition]) -> None:
-        self._partitions = {
-            tp: self._partitions.get(tp) or PartitionState(self._epochs) for tp in sorted(set(partitions))
-        }
+        before = self._partitions
+        self._partitions = {tp: before.get(tp) or PartitionState(self._epochs) for tp in sorted(set(partitions))}
+        for tp in before.keys() - self._partitions.keys():
+            before[tp].refetch()
 
     # --- what is assigned
 

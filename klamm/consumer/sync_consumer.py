@@ -127,22 +127,36 @@ class Consumer(Generic[KeyT, ValueT]):
 
     def __iter__(self) -> Iterator[ConsumerRecord[KeyT, ValueT]]:
         self._core.require_open()
-        return self
+        return iter(self._next, None)
 
     def __next__(self) -> ConsumerRecord[KeyT, ValueT]:
-        with self._access():
+        record = self._next()
+        if record is None:
+            raise StopIteration
+        return record
+
+    def _next(self) -> ConsumerRecord[KeyT, ValueT] | None:
+        """Returns the next record. Returns None after `consumer.timeout.ms` without a record, or when the consumer is
+        closed. It does not use `_access`, which costs more than the rest of this method."""
+        if not self._turn.acquire(blocking=False):
+            raise _in_use()
+        try:
             record = self._iteration.next()
-            idle_ms = self._core.config.consumer_timeout_ms
-            while record is None:
-                try:
-                    polled = self.poll(_LONGEST_WAIT_S * 1000 if idle_ms is None else idle_ms)
-                except ClosedError:
-                    raise StopIteration from None
-                self._iteration.load(polled)
-                record = self._iteration.next()
-                if record is None and idle_ms is not None:
-                    raise StopIteration
-            return record
+            return self._next_of_a_poll() if record is None else record
+        finally:
+            self._turn.release()
+
+    def _next_of_a_poll(self) -> ConsumerRecord[KeyT, ValueT] | None:
+        idle_ms = self._core.config.consumer_timeout_ms
+        while True:
+            try:
+                polled = self.poll(_LONGEST_WAIT_S * 1000 if idle_ms is None else idle_ms)
+            except ClosedError:
+                return None
+            self._iteration.load(polled)
+            record = self._iteration.next()
+            if record is not None or idle_ms is not None:
+                return record
 
     # --- commits
 
@@ -286,7 +300,7 @@ class Consumer(Generic[KeyT, ValueT]):
         """Gives the calling thread exclusive use of the consumer. The same thread may enter again from a rebalance
         listener."""
         if not self._turn.acquire(blocking=False):
-            raise ConcurrentAccessError("the consumer is in use by another thread; only wakeup is for any thread")
+            raise _in_use()
         try:
             yield
         finally:
@@ -307,3 +321,7 @@ class Consumer(Generic[KeyT, ValueT]):
     def _run_callbacks(self) -> None:
         while self._due_callbacks:
             self._due_callbacks.popleft()()
+
+
+def _in_use() -> ConcurrentAccessError:
+    return ConcurrentAccessError("the consumer is in use by another thread; only wakeup is for any thread")

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from klamm.consumer.config import Records
 from klamm.consumer.core.unfinished_records import UnfinishedRecords
+from klamm.consumer.partition_state import PartitionState
 from klamm.consumer.record import ConsumerRecord
 from klamm.consumer.subscription import SubscriptionState
-from klamm.model import TopicPartition
 
 
 class _Run(NamedTuple):
-    tp: TopicPartition
+    state: PartitionState
+    """It has another position epoch after the partition was revoked, paused or moved."""
     position_epoch: int
     records: Iterator[ConsumerRecord]
     end_position: int
@@ -41,37 +42,36 @@ class RecordIteration:
         for tp, records in polled.items():
             state = self._subscription.get(tp)
             if state is not None:
-                self._runs.append(_Run(tp, state.position_epoch, iter(records), state.position, state.leader_epoch))
+                self._runs.append(_Run(state, state.position_epoch, iter(records), state.position, state.leader_epoch))
                 state.position = records[0].offset
 
     def next(self) -> ConsumerRecord | None:
         """Returns the next record, or None if there is none left. Skips partitions that were paused, revoked or
         moved.
         """
-        while self._runs:
-            run = self._runs[0]
-            state = self._subscription.get(run.tp)
-            if state is not None and state.position_epoch == run.position_epoch:
+        runs = self._runs
+        while runs:
+            run = runs[0]
+            state = run.state
+            if state.position_epoch == run.position_epoch:
                 if state.paused:
-                    self._subscription.require(run.tp).refetch()
+                    state.refetch()
                 else:
-                    record = next(run.records, None)
-                    if record is not None:
+                    for record in run.records:
                         state.position = record.offset + 1
                         state.leader_epoch = record.leader_epoch
                         self._unfinished.in_hand = record
                         return record
                     state.position = run.end_position
                     state.leader_epoch = run.end_leader_epoch
-            self._runs.popleft()
+            runs.popleft()
         return None
 
     def abandon(self) -> None:
         """Drops the records that were not consumed; they will be fetched again."""
         for run in self._runs:
-            state = self._subscription.get(run.tp)
-            if state is not None and state.position_epoch == run.position_epoch:
-                self._subscription.require(run.tp).refetch()
+            if run.state.position_epoch == run.position_epoch:
+                run.state.refetch()
         self._runs.clear()
 
     def __bool__(self) -> bool:
