@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -50,12 +50,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def klamm_up(*settings: str) -> Iterator[Server]:
-    """Yields a fresh embedded cluster. `settings` are `name=value`."""
+def klamm_up(*settings: str, options: Sequence[str] = ()) -> Iterator[Server]:
+    """Yields a fresh embedded cluster. `settings` are `name=value`, `options` are those of the command."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as scratch:
         data_dir = pathlib.Path(scratch, "klamm-data")
-        command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(data_dir), "--port", str(port)]
+        command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(data_dir), "--port", str(port), *options]
         for setting in settings:
             command += ["--set", setting]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

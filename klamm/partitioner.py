@@ -4,8 +4,9 @@ Pure; randomness is an argument. Each topic of each producer has one BuiltInPart
 partitions, and `choose` selects one for each record. A `Partitioner` is written by a user, and sees all topics of its
 producer. The producer asks it first. Keys hash as in Kafka's clients: murmur2 of the serialized key, modulo the
 number of all partitions. So the same key goes to the same partition, no matter which client sends it. Records without a
-key stay with one partition for `batch.size` bytes. This makes full batches, and over time an even distribution
-(KIP-480, KIP-794)."""
+key stay with one partition until its batch closes. This makes full batches, and over time an even distribution
+(KIP-480). While an earlier batch of the partition is in flight, they stay for 16 KiB only. So a partition with a slow
+broker does not collect them (KIP-794)."""
 
 from __future__ import annotations
 
@@ -59,12 +60,24 @@ PartitionFunction = Callable[[str, Any, Any, Sequence[PartitionInfo]], int | Non
 """A function with the arguments and the result of `Partitioner.partition`."""
 
 
+class SendQueue(Protocol):
+    """What a built-in partitioner sees of the records that wait to be sent to a partition."""
+
+    @property
+    def open(self) -> object | None:
+        """The batch that takes records, or None."""
+
+    @property
+    def in_flight(self) -> Sequence[object]:
+        """The batches that were sent and are not acknowledged yet."""
+
+
 class BuiltInPartitioner(Protocol):
     """Selects partitions of one topic."""
 
-    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
-        """Sets the topic's number of partitions, at least one, and the `preferred` ones. These have a live leader, in
-        the client's rack if the client asked for that. There may be none."""
+    def update(self, queues: Sequence[SendQueue], preferred: Sequence[int]) -> None:
+        """Sets the queues of the topic's partitions, at least one, and the numbers of the `preferred` ones. These have
+        a live leader, in the client's rack if the client asked for that. There may be none."""
 
     def choose(self, key: bytes | None, size_bytes: int) -> int:
         """Returns the partition of the next record, whose size in its batch is `size_bytes`."""
@@ -101,34 +114,47 @@ def key_partition(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & _POSITIVE) % partition_count
 
 
+STICKY_BYTES: Final = 16_384
+"""The bytes of records without a key that one partition gets while an earlier batch of it is in flight."""
+
+
 class DefaultPartitioner:
     """Selects by the key's hash. Records without a key (or all with `ignore_keys`) stay with a random partition for a
-    while."""
+    while. The module's docstring says how long."""
 
-    def __init__(self, *, sticky_bytes: int, ignore_keys: bool, rng: random.Random) -> None:
-        self._sticky_bytes = sticky_bytes
+    def __init__(self, *, ignore_keys: bool, rng: random.Random) -> None:
         self._ignore_keys = ignore_keys
         self._rng = rng
-        self._partition_count = 1
+        self._queues: Sequence[SendQueue] = ()
         self._preferred: Sequence[int] = ()
-        self._current = 0
-        self._bytes_left = -1
+        self._current = -1
+        """The partition of records without a key, or -1 to select one."""
+        self._batch: object | None = None
+        """The batch of the current partition that takes records, or None if the first record has to open one."""
+        self._bytes_left = 0
 
-    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
-        self._partition_count = partition_count
-        self._preferred = preferred or range(partition_count)
+    def update(self, queues: Sequence[SendQueue], preferred: Sequence[int]) -> None:
+        self._queues = queues
+        self._preferred = preferred or range(len(queues))
         if self._current not in self._preferred:
-            self._bytes_left = -1
+            self._current = -1
 
     def choose(self, key: bytes | None, size_bytes: int) -> int:
         if key is not None and not self._ignore_keys:
-            return key_partition(key, self._partition_count)
-        bytes_left = self._bytes_left - size_bytes
-        if bytes_left < 0:
-            self._current = self._rng.choice(self._preferred)
-            bytes_left = self._sticky_bytes - size_bytes
-        self._bytes_left = bytes_left
-        return self._current
+            return key_partition(key, len(self._queues))
+        current = self._current
+        if current >= 0:
+            queue = self._queues[current]
+            batch = queue.open
+            self._bytes_left -= size_bytes
+            if batch is not None and (batch is self._batch or self._batch is None):
+                self._batch = batch
+                if self._bytes_left >= 0 or not queue.in_flight:
+                    return current
+        current = self._current = self._rng.choice(self._preferred)
+        self._batch = self._queues[current].open
+        self._bytes_left = STICKY_BYTES - size_bytes
+        return current
 
 
 class RoundRobinPartitioner:
@@ -138,8 +164,8 @@ class RoundRobinPartitioner:
         self._preferred: Sequence[int] = (0,)
         self._next = 0
 
-    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
-        self._preferred = preferred or range(partition_count)
+    def update(self, queues: Sequence[SendQueue], preferred: Sequence[int]) -> None:
+        self._preferred = preferred or range(len(queues))
 
     def choose(self, key: bytes | None, size_bytes: int) -> int:
         partition = self._preferred[self._next % len(self._preferred)]
@@ -154,8 +180,8 @@ class RandomPartitioner:
         self._rng = rng
         self._preferred: Sequence[int] = (0,)
 
-    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
-        self._preferred = preferred or range(partition_count)
+    def update(self, queues: Sequence[SendQueue], preferred: Sequence[int]) -> None:
+        self._preferred = preferred or range(len(queues))
 
     def choose(self, key: bytes | None, size_bytes: int) -> int:
         return self._rng.choice(self._preferred)

@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Final
 
 from klamm.errors import ClosedError, DeliveryTimeoutError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
@@ -40,6 +41,9 @@ from klamm.producer.user_calls import UserCalls
 from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 
 NEVER_MS = math.inf
+
+_STEP_BYTES: Final = 16_384
+"""An open batch reserves memory in steps of at least this size."""
 
 LeaderOf = Callable[[TopicPartition], int | None]
 """The id of the partition's leader, or None while it is not known."""
@@ -98,7 +102,7 @@ class TopicQueues:
         del self.queues[partition_count:]
         for number in range(len(self.queues), partition_count):
             self.queues.append(self._queue_of(TopicPartition(self.name, number)))
-        self._partitioner.update(partition_count, preferred)
+        self._partitioner.update(self.queues, preferred)
 
     def queue_for(self, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue | None:
         """Returns the queue of `partition`, or of the one that the partitioner selects. Returns None if the partition
@@ -136,7 +140,9 @@ class Accumulator:
 
     def __init__(self, config: ProducerConfig, on_due: Callable[[], object], calls: UserCalls) -> None:
         self._calls = calls
-        self._batch_bytes = config.batch_size
+        self._batch_bytes = min(config.batch_size, config.max_request_size)
+        self._batch_bytes_of: dict[str, int] = {}
+        """The largest batches of topics that refused larger ones."""
         self._linger_ms = config.linger_ms
         self._request_bytes_max = config.max_request_size
         self._delivery_timeout_ms = config.delivery_timeout_ms
@@ -170,8 +176,7 @@ class Accumulator:
         if batch is None:
             return None
         total_bytes = batch.size_bytes + size_bytes
-        reserved_bytes = batch.reserved_bytes
-        if total_bytes > reserved_bytes:
+        if total_bytes > batch.reserved_bytes and not self._grow(queue, batch, total_bytes):
             return None
         batch.size_bytes = total_bytes
         appended = batch.appended
@@ -181,7 +186,7 @@ class Accumulator:
             return self._interrupted_append(batch, record, on_delivery)
         if on_delivery is not None:
             batch.callbacks.append((index, on_delivery))
-        if total_bytes + size_bytes > reserved_bytes:
+        if total_bytes + size_bytes > batch.limit_bytes:
             # Another such record would not fit, and a sticky partitioner selects another partition now. So do not wait.
             with _Change(self, queue):
                 self._close_batch(queue)
@@ -212,8 +217,9 @@ class Accumulator:
             raise ClosedError("the producer is closed")
         with _Change(self, queue):
             self._close_batch(queue)
-            needed_bytes = max(self._batch_bytes, HEADER_SIZE_BYTES + size_bytes)
-            queue.open = self._add_batch(queue, Batch(queue.tp, now_ms, needed_bytes, self._calls))
+            batch = Batch(queue.tp, now_ms, HEADER_SIZE_BYTES + size_bytes, self._calls)
+            batch.limit_bytes = max(batch.reserved_bytes, self._batch_bytes_of.get(queue.tp.topic, self._batch_bytes))
+            queue.open = self._add_batch(queue, batch)
             if queue.open is None:
                 return False
             if not queue.in_flight:
@@ -374,6 +380,7 @@ class Accumulator:
             if len(batches[0].records) == 1:
                 return False
             halves = [] if batches[0].is_expired else batches[0].halves()
+            self._note_limit(batches[0])
             self._release(batches[0])
             self.available_bytes -= sum(batch.reserved_bytes for batch in halves)
             self._put_back(queue, halves)
@@ -453,6 +460,25 @@ class Accumulator:
         queue.batches.append(batch)
         self._next_expiry_ms = min(self._next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
         return batch
+
+    def _grow(self, queue: PartitionQueue, batch: Batch, total_bytes: int) -> bool:
+        """Reserves more memory for an open batch. Returns False if the batch may not become that large, or if there is
+        no memory."""
+        with _Change(self, queue):
+            missing_bytes = total_bytes - batch.reserved_bytes
+            spare_bytes = min(batch.limit_bytes - batch.reserved_bytes, self.available_bytes)
+            if missing_bytes > spare_bytes or queue.open is not batch:
+                return False
+            step_bytes = min(max(missing_bytes, _STEP_BYTES), spare_bytes)
+            self.available_bytes -= step_bytes
+            batch.reserved_bytes += step_bytes
+            return True
+
+    def _note_limit(self, refused: Batch) -> None:
+        """Notes that the topic refused a batch for its size. Its next batches have at most half of that size."""
+        topic = refused.tp.topic
+        known_bytes = self._batch_bytes_of.get(topic, self._batch_bytes)
+        self._batch_bytes_of[topic] = min(known_bytes, refused.size_bytes // 2)
 
     def _due_ms(self, queue: PartitionQueue) -> int:
         first = queue.batches[0]

@@ -37,6 +37,7 @@ class Batch:
         "is_expired",
         "is_settled",
         "last_error",
+        "limit_bytes",
         "records",
         "reserved_bytes",
         "result",
@@ -51,6 +52,8 @@ class Batch:
         self.created_ms = created_ms
         self.reserved_bytes = reserved_bytes
         """The bytes of buffer.memory that the batch has reserved."""
+        self.limit_bytes = reserved_bytes
+        """The size that an open batch does not exceed."""
         self.size_bytes = HEADER_SIZE_BYTES
         self.appended: list[RawRecord] = []
         """The records that were appended, and those of appends that came too late because a signal handler had

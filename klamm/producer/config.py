@@ -70,10 +70,10 @@ class ProducerConfig(ClientConfig):
         " replicas, 1 (the leader) or 0. With 0, the broker answers only errors. The producer retries them, too.",
     )
     batch_size: int = integer(
-        16_384,
+        1_000_000,
         at_least=0,
         doc="The producer sends a batch when the next record would make it larger than this many bytes,"
-        " before compression.",
+        " before compression. An open batch reserves `buffer.memory` in steps of 16 KiB, as it grows.",
     )
     linger_ms: int = long(5, at_least=0, doc="The producer sends a batch that is not full after this time.")
     buffer_memory: int = long(

@@ -43,7 +43,7 @@ from klamm.producer.transaction_manager import TransactionManager
 from klamm.producer.transaction_state import TransactionState
 from klamm.producer.user_calls import UserCalls
 from klamm.producer.user_partitioner import UserPartitioner, partition_infos
-from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
+from klamm.records import PackedRecords, RawRecord
 
 
 class ProducerEngine:
@@ -269,8 +269,4 @@ class ProducerEngine:
             case "random":
                 return RandomPartitioner(rng=self._rng)
             case _:
-                return DefaultPartitioner(
-                    sticky_bytes=self.config.batch_size - HEADER_SIZE_BYTES,
-                    ignore_keys=self.config.partitioner_ignore_keys,
-                    rng=self._rng,
-                )
+                return DefaultPartitioner(ignore_keys=self.config.partitioner_ignore_keys, rng=self._rng)

@@ -20,8 +20,9 @@ class ProducerSettings(ClientSettings, Generic[KeyT, ValueT], total=False):
     0. With 0, the broker answers only errors. The producer retries them, too. Default: all. Name in a mapping:
     `acks`."""
     batch_size: int
-    """The producer sends a batch when the next record would make it larger than this many bytes, before compression.
-    Default: 16384. Name in a mapping: `batch.size`."""
+    """The producer sends a batch when the next record would make it larger than this many bytes, before compression. An
+    open batch reserves `buffer.memory` in steps of 16 KiB, as it grows. Default: 1000000. Name in a mapping:
+    `batch.size`."""
     linger_ms: int
     """The producer sends a batch that is not full after this time. In milliseconds. Default: 5. Name in a mapping:
     `linger.ms`."""

@@ -268,7 +268,7 @@ def test_single_record_cannot_be_split() -> None:
 def test_a_batch_uses_buffer_memory_until_it_completes() -> None:
     harness = Harness(buffer_memory=3_000)
     queue = harness.queue()
-    assert harness.append(queue, 100) == 20, "two batches of 1,061 bytes fit, a third does not"
+    assert harness.append(queue, 100) == 28, "two batches of 1,061 bytes fit, and one of 861"
 
     assert harness.append(queue, 1) == 0
     harness.drain()
@@ -281,12 +281,53 @@ def test_a_batch_uses_buffer_memory_until_it_completes() -> None:
 def test_a_closed_batch_releases_its_unused_buffer_memory() -> None:
     harness = Harness(buffer_memory=3_000)
     queue = harness.queue()
-    harness.append(queue, 1)
+    harness.append(queue, 2)
     assert harness.accumulator.available_bytes == 3_000 - (HEADER_SIZE_BYTES + 10 * RECORD_BYTES)
 
     harness.accumulator.flush()
 
-    assert harness.accumulator.available_bytes == 3_000 - (HEADER_SIZE_BYTES + RECORD_BYTES)
+    assert harness.accumulator.available_bytes == 3_000 - (HEADER_SIZE_BYTES + 2 * RECORD_BYTES)
+
+
+def test_an_open_batch_reserves_memory_in_steps() -> None:
+    """A hundred open batches would otherwise use up buffer.memory with almost nothing in them."""
+    harness = Harness(batch_size=1_000_000, linger_ms=400)
+
+    for partition in range(100):
+        harness.append(harness.queue(partition), 2)
+
+    held_bytes = harness.accumulator.buffer_bytes - harness.accumulator.available_bytes
+    assert held_bytes <= 100 * (16_384 + HEADER_SIZE_BYTES + RECORD_BYTES)
+    harness.accumulator.check_invariants()
+
+
+def test_an_open_batch_uses_the_rest_of_the_memory() -> None:
+    harness = Harness(batch_size=1_000_000, buffer_memory=20_000)
+    queue = harness.queue()
+
+    assert harness.append(queue, 1_000) == (20_000 - HEADER_SIZE_BYTES) // RECORD_BYTES
+
+    assert len(queue.batches) == 1
+    harness.accumulator.check_invariants()
+
+
+def test_a_batch_is_not_larger_than_a_request() -> None:
+    harness = Harness(batch_size=1_000_000, max_request_size=2_000)
+    harness.append(harness.queue(), 40)
+
+    assert harness.batches(harness.drain()) == {0: [19]}
+
+
+def test_batches_of_a_topic_stay_below_the_size_that_it_refused() -> None:
+    harness = Harness(batch_size=1_000_000)
+    queue, other = harness.queue(), harness.queue(1)
+    harness.append(queue, 40)
+    harness.drain(5)
+
+    assert harness.accumulator.split(queue)
+
+    harness.append(other, 40)
+    assert harness.batches(harness.drain(5)) == {0: [20, 20], 1: [19, 19, 2]}
 
 
 def test_all_batches_are_due_while_a_sender_waits_for_memory() -> None:

@@ -12,9 +12,10 @@ from klamm.records import CompressionType
 
 
 def test_defaults_are_kafkas() -> None:
+    """The default of batch.size is that of librdkafka, the others are those of the Java client."""
     config = ProducerConfig.parse()
 
-    assert (config.acks, config.batch_size, config.linger_ms, config.buffer_memory) == (-1, 16_384, 5, 33_554_432)
+    assert (config.acks, config.batch_size, config.linger_ms, config.buffer_memory) == (-1, 1_000_000, 5, 33_554_432)
     assert (config.max_block_ms, config.max_request_size, config.delivery_timeout_ms) == (60_000, 1_048_576, 120_000)
     assert (config.retries, config.max_in_flight_requests_per_connection) == (2_147_483_647, 5)
 
