@@ -12,6 +12,11 @@ QUICK := tests/unit tests/scenarios tests/sim tests/chaos
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
+# What klamm/_core.pyx replaces.
+IN_PURE_PYTHON := tests/unit/klamm/producer tests/unit/klamm/consumer tests/unit/klamm/records \
+    tests/unit/klamm/test_partitioner.py tests/unit/klamm/test_core.py \
+    tests/integration/client/test_producer_interrupts.py
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers sim chaos fuzz proto reference docs docs-search docs-serve lock clean
 
@@ -19,7 +24,7 @@ help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # One environment for everything; made again when the pins or the package's description change.
-$(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py tools/rpc_stubs.py tools/compile_pyspark.py $(wildcard proto/klamm/v1/*.proto)
+$(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py tools/rpc_stubs.py tools/build_hook.py tools/build_core.py klamm/_core.pyx tools/compile_pyspark.py $(wildcard proto/klamm/v1/*.proto)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "klamm needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Set PYTHON=..."; exit 1; }
 	@# A lock names every package, so pip must not look for dependencies itself: it would find a newer version of one that
@@ -27,6 +32,8 @@ $(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py tools/rpc_
 	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c 'from klamm.core import core; core or print("klamm/_core.pyx was not compiled, so the client is \
+	    slower: it needs a C compiler and Python.h (on Debian: apt-get install gcc libc6-dev python3-dev)")'
 	@# As pip does for a wheel. An editable install leaves it to the first start, and each one after that where
 	@# PYTHONDONTWRITEBYTECODE is set.
 	$(BIN)/python -m compileall -q klamm klamm_cli services spark
@@ -56,6 +63,8 @@ tests: setup
 	@$(PYTEST) tests --collect-only --quiet >/dev/null 2>&1 || true  # the tests say what is wrong
 	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines and not quarantine" $(SPREAD) \
 	    --durations 30
+	@# Once more with what a machine without a C compiler has.
+	KLAMM_CORE=pure $(PYTEST) $(IN_PURE_PYTHON) $(SPREAD)
 
 quarantine: setup  ## Tests that fail now and then for a cause that is known and not yet mended.
 	$(PYTEST) tests -m quarantine
@@ -175,4 +184,4 @@ lock: setup  ## Resolves the pinned dependencies again (name, version, hash).
 	$(PIP_COMPILE) --output-file tests/clients/quix/requirements.lock tests/clients/quix/requirements.in
 
 clean:  ## Removes the environment and everything built.
-	rm -rf $(VENV) build dist klamm/wire/v1/*_pb2.py klamm/wire/v1/*_pb2.pyi klamm/wire/v1/*_rpc.py klamm/wire/v1/*_rpc.pyi
+	rm -rf $(VENV) build dist klamm/_core.*.so klamm/wire/v1/*_pb2.py klamm/wire/v1/*_pb2.pyi klamm/wire/v1/*_rpc.py klamm/wire/v1/*_rpc.pyi

@@ -14,7 +14,9 @@ import functools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from klamm.core import core
 
 _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995
@@ -185,3 +187,7 @@ class RandomPartitioner:
 
     def choose(self, key: bytes | None, size_bytes: int) -> int:
         return self._rng.choice(self._preferred)
+
+
+if core is not None and not TYPE_CHECKING:
+    DefaultPartitioner = core.DefaultPartitioner

@@ -1,6 +1,6 @@
 """Builds klamm/wire/v1/*_pb2.py and *_rpc.py, each with its types (.pyi), from proto/klamm/v1/*.proto.
 
-Runs as hatchling's build hook (wheel and editable install) and by `make proto`. The generated code is
+Runs within hatchling's build hook (wheel and editable install) and by `make proto`. The generated code is
 never edited and never committed.
 """
 
@@ -10,7 +10,6 @@ import pathlib
 import re
 import sys
 import tempfile
-from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "proto" / "klamm" / "v1"
@@ -24,9 +23,7 @@ def generate() -> None:
     import grpc_tools
     from grpc_tools import protoc
 
-    # A build hook is loaded by its path, away from its neighbours.
-    sys.path.insert(0, str(ROOT / "tools"))
-    from rpc_stubs import write_services
+    from tools.rpc_stubs import write_services
 
     well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
     protos = sorted(str(path) for path in SOURCES.glob("*.proto"))
@@ -49,19 +46,6 @@ def generate() -> None:
             text = IMPORT.sub(r"\1 klamm.wire.v1", generated.read_text())
             (TARGET / generated.name).write_text(text)
         write_services(descriptors, TARGET)
-
-
-try:
-    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # `make proto` needs no hatchling
-    pass
-else:
-
-    class ProtoBuildHook(BuildHookInterface):
-        """Generates the gRPC code before a wheel (or an editable install) is assembled."""
-
-        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            generate()
 
 
 if __name__ == "__main__":

@@ -28,8 +28,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from klamm.core import core
 from klamm.errors import ClosedError, DeliveryTimeoutError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.ordered_set import OrderedSet
@@ -49,8 +50,8 @@ LeaderOf = Callable[[TopicPartition], int | None]
 """The id of the partition's leader, or None while it is not known."""
 
 
-class PartitionQueue:
-    """The batches of one partition, oldest first."""
+class _QueueFields:
+    """The attributes of a PartitionQueue."""
 
     __slots__ = (
         "awaits_leader",
@@ -62,6 +63,22 @@ class PartitionQueue:
         "retry_at_ms",
         "tp",
     )
+
+
+class _TopicFields:
+    """The attributes of TopicQueues."""
+
+    __slots__ = ("_partitioner", "_queue_of", "infos", "name", "queues")
+
+
+if core is not None and not TYPE_CHECKING:
+    _QueueFields, _TopicFields = core.QueueFields, core.TopicFields
+
+
+class PartitionQueue(_QueueFields):
+    """The batches of one partition, oldest first."""
+
+    __slots__ = ()
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -80,8 +97,10 @@ class PartitionQueue:
         that is too large."""
 
 
-class TopicQueues:
+class TopicQueues(_TopicFields):
     """The queues of one topic's partitions, and the partitioner that selects one."""
+
+    __slots__ = ()
 
     def __init__(
         self,
@@ -176,30 +195,40 @@ class Accumulator:
         if batch is None:
             return None
         total_bytes = batch.size_bytes + size_bytes
-        if total_bytes > batch.reserved_bytes and not self._grow(queue, batch, total_bytes):
+        if total_bytes > batch.reserved_bytes and not self.grow(queue, batch, total_bytes):
             return None
         batch.size_bytes = total_bytes
         appended = batch.appended
-        index = len(appended)
-        appended.append(record)
-        if queue.open is not batch or appended[index] is not record:
-            return self._interrupted_append(batch, record, on_delivery)
+        if isinstance(appended, list):
+            index = len(appended)
+            appended.append(record)
+            if queue.open is not batch or appended[index] is not record:
+                return self._interrupted_append(batch, batch.index_of(record), on_delivery)
+        else:
+            index = appended.append(record)
+            if queue.open is not batch:
+                return self._interrupted_append(batch, index, on_delivery)
         if on_delivery is not None:
             batch.callbacks.append((index, on_delivery))
         if total_bytes + size_bytes > batch.limit_bytes:
-            # Another such record would not fit, and a sticky partitioner selects another partition now. So do not wait.
-            with _Change(self, queue):
-                self._close_batch(queue)
-                if not queue.in_flight:
-                    self._due_at(0)
+            self.close_full(queue, batch)
         return batch.result, index
 
+    def close_full(self, queue: PartitionQueue, batch: Batch) -> None:
+        """Closes the open batch, because another record like its last one would not fit. It is due at once: a sticky
+        partitioner selects another partition now."""
+        with _Change(self, queue):
+            if queue.open is not batch:
+                return
+            self._close_batch(queue)
+            if not queue.in_flight:
+                self._due_at(0)
+
     def _interrupted_append(
-        self, batch: Batch, record: RawRecord, on_delivery: DeliveryCallback | None
+        self, batch: Batch, index: int, on_delivery: DeliveryCallback | None
     ) -> tuple[BatchResult, int] | None:
         """Ends an append during which the accumulator was used otherwise. Returns None if the batch was closed before
-        it got the record."""
-        index = batch.index_of(record)
+        it got the record, so that `index` is -1."""
         if index < 0:
             return None
         if on_delivery is not None:
@@ -461,7 +490,7 @@ class Accumulator:
         self._next_expiry_ms = min(self._next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
         return batch
 
-    def _grow(self, queue: PartitionQueue, batch: Batch, total_bytes: int) -> bool:
+    def grow(self, queue: PartitionQueue, batch: Batch, total_bytes: int) -> bool:
         """Reserves more memory for an open batch. Returns False if the batch may not become that large, or if there is
         no memory."""
         with _Change(self, queue):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 
 from klamm.batches import PreparedPart
+from klamm.core import new_lock
 from klamm.home_loop import HomeLoop
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -45,7 +45,7 @@ class AsyncProducer(Generic[KeyT, ValueT]):
         self._intake = Intake(self._config)
         self._room = asyncio.Event()
         self._engine = ProducerEngine(
-            self._config, threading.RLock(), call_on_loop=lambda function: function(), on_settled=self._room.set
+            self._config, new_lock(), call_on_loop=lambda function: function(), on_settled=self._room.set
         )
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._yielded_ms = monotonic_ms()

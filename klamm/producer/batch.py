@@ -6,13 +6,15 @@ with the futures of its records. After a split, several batches share the result
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from klamm.core import core
 from klamm.errors import BrokerError, ErrorCode, OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer.result import BatchResult, DeliveryCallback, RecordsOutcome
 from klamm.producer.user_calls import UserCalls
 from klamm.records import HEADER_SIZE_BYTES, RawRecord, estimate_size_bytes, increment_sequence
+from klamm.records.header import Buffer
 
 RECORD_OVERHEAD_BYTES: Final = estimate_size_bytes(None, None)
 
@@ -25,8 +27,8 @@ class Stamp(NamedTuple):
     base_sequence: int
 
 
-class Batch:
-    """One record batch. The module's docstring has its life cycle. All times are monotonic milliseconds."""
+class _BatchFields:
+    """The attributes of a batch."""
 
     __slots__ = (
         "appended",
@@ -47,6 +49,21 @@ class Batch:
         "tp",
     )
 
+
+if core is not None and not TYPE_CHECKING:
+    _BatchFields = core.BatchFields
+
+
+def _open_batch() -> list[RawRecord] | Any:
+    """Returns the records of a new batch: a list, or an OpenBatch of the compiled core."""
+    return [] if core is None else core.OpenBatch()
+
+
+class Batch(_BatchFields):
+    """One record batch. The module's docstring has its life cycle. All times are monotonic milliseconds."""
+
+    __slots__ = ()
+
     def __init__(self, tp: TopicPartition, created_ms: int, reserved_bytes: int, calls: UserCalls) -> None:
         self.tp = tp
         self.created_ms = created_ms
@@ -55,7 +72,7 @@ class Batch:
         self.limit_bytes = reserved_bytes
         """The size that an open batch does not exceed."""
         self.size_bytes = HEADER_SIZE_BYTES
-        self.appended: list[RawRecord] = []
+        self.appended: list[RawRecord] | Any = _open_batch()
         """The records that were appended, and those of appends that came too late because a signal handler had
         interrupted them."""
         self.records: Sequence[RawRecord] = self.appended
@@ -70,7 +87,7 @@ class Batch:
         """The error of the last attempt, or None."""
         self.stamp: Stamp | None = None
         """The producer id, epoch and sequence, from the first attempt on; None if the producer is not idempotent."""
-        self.encoded: bytes | None = None
+        self.encoded: Buffer | None = None
         self.is_expired = False
         """True if the batch expired while it was in flight."""
         self.is_settled = False
@@ -79,7 +96,11 @@ class Batch:
     def close(self) -> None:
         """Ends the appending of records."""
         if self.records is self.appended:
-            self.records = tuple(self.appended)
+            appended: list[RawRecord] | Any = self.appended
+            if isinstance(appended, list):
+                self.records = tuple(appended)
+            else:
+                appended.close()
 
     def index_of(self, record: RawRecord) -> int:
         """Returns the record's index in the batch, or -1 if the batch does not have this very object."""

@@ -74,7 +74,8 @@ class ProducerEngine:
         self._metrics = ProducerMetrics()
         self._client = KlammClient(config, allow_auto_topic_creation=True, rng=self._rng)
         self._client.on_change(self._on_change)
-        self._transaction = None if config.transactional_id is None else TransactionState(config.transactional_id)
+        self.transaction_state = None if config.transactional_id is None else TransactionState(config.transactional_id)
+        """The state of the open transaction, or None without `transactional.id`."""
         self._sender = Sender(
             config,
             self._client,
@@ -83,15 +84,15 @@ class ProducerEngine:
             interceptors=self.interceptors,
             metrics=self._metrics,
             on_settled=on_settled,
-            transaction=self._transaction,
+            transaction=self.transaction_state,
         )
         self._transactions: TransactionManager | None = None
         self.append = self.accumulator.append
         """The accumulator's `append`. Outside of a transaction it raises as `TransactionState.require_open`."""
-        if self._transaction is not None:
+        if self.transaction_state is not None:
             self.append = self._append_in_transaction
             self._transactions = TransactionManager(
-                config, self._client, self.accumulator, self._sender, self._transaction, self.lock
+                config, self._client, self.accumulator, self._sender, self.transaction_state, self.lock
             )
         self._closing: asyncio.Task[None] | None = None
 
@@ -117,8 +118,8 @@ class ProducerEngine:
 
     def place_packed(self, queue: PartitionQueue, records: PackedRecords) -> BatchResult | None:
         """Places packed records as a batch of their own, as `place` does with one record."""
-        if self._transaction is not None:
-            self._transaction.require_open("send_packed")
+        if self.transaction_state is not None:
+            self.transaction_state.require_open("send_packed")
         return self.accumulator.append_packed(queue, records, monotonic_ms())
 
     @property
@@ -131,7 +132,7 @@ class ProducerEngine:
     @property
     def has_open_transaction(self) -> bool:
         """True while a transaction is neither committed nor aborted."""
-        return self._transaction is not None and self._transaction.is_open
+        return self.transaction_state is not None and self.transaction_state.is_open
 
     def no_room(self, size_bytes: int, *, waits: bool = True) -> BufferExhaustedError:
         """Returns the error for a record for which `place` found no memory. `waits` says whether the caller has waited
@@ -210,8 +211,8 @@ class ProducerEngine:
     def _append_in_transaction(
         self, queue: PartitionQueue, record: RawRecord, size_bytes: int, on_delivery: DeliveryCallback | None
     ) -> tuple[BatchResult, int] | None:
-        assert self._transaction is not None
-        self._transaction.require_open("send")
+        assert self.transaction_state is not None
+        self.transaction_state.require_open("send")
         return self.accumulator.append(queue, record, size_bytes, on_delivery)
 
     def _unfinished(self) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from klamm.core import core
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult
 from klamm.threads.loop_thread import LoopThread
@@ -51,11 +52,16 @@ class RecordFuture:
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
         """Calls `function(self)` on the producer's loop thread when the outcome is known. Calls it at once if it is
         known already."""
-        calls = self._result.calls
-        self._result.add_done_callback(lambda: calls.call(_DONE_CALLBACK, function, self))
+        call_when_done(self, function)
 
     def __repr__(self) -> str:
         return f"<RecordFuture {self._result.describe(self._index)}>"
+
+
+def call_when_done(future: RecordFuture, function: Callable[[RecordFuture], object]) -> None:
+    """Calls `function(future)` when the outcome of the record is known."""
+    result = future._result
+    result.add_done_callback(lambda: result.calls.call(_DONE_CALLBACK, function, future))
 
 
 class BatchFuture:
@@ -143,3 +149,8 @@ def until_done(result: BatchResult) -> asyncio.Future[None]:
     result.add_done_callback(resolve)
     waiter.add_done_callback(lambda _: result.remove_done_callback(resolve))
     return waiter
+
+
+if core is not None and not TYPE_CHECKING:
+    RecordFuture = core.RecordFuture
+    core.use_future(wait_for, call_when_done)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from klamm.core import core
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, SerializationError
 from klamm.model import topic_name_problem
 from klamm.producer.batch import RECORD_OVERHEAD_BYTES
@@ -18,19 +20,21 @@ Header = tuple[str, bytes | None]
 
 
 class Intake:
-    """Checks and serializes the records of one producer. `prepare` runs for every record."""
+    """Checks and serializes the records of one producer. `prepare` runs for every record.
+
+    The compiled core reads the attributes, and calls the functions of this module."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        self._key_serializer = config.key_serializer
-        self._value_serializer = config.value_serializer
-        self._size_bytes_max = min(config.max_request_size, config.buffer_memory)
+        self.key_serializer = config.key_serializer
+        self.value_serializer = config.value_serializer
+        self.size_bytes_max = min(config.max_request_size, config.buffer_memory)
         self._size_setting = "max.request.size" if config.max_request_size <= config.buffer_memory else "buffer.memory"
 
     def check_packed(self, topic: str, records: PackedRecords) -> int:
         """Returns an upper bound of the records' size in bytes. Raises InvalidTopicError or MessageTooLargeError."""
         check_topic_name(topic)
         size_bytes = len(records.data)
-        if size_bytes > self._size_bytes_max:
+        if size_bytes > self.size_bytes_max:
             raise self._too_large(f"{len(records)} record(s) for topic {topic!r} have {size_bytes} bytes")
         return size_bytes
 
@@ -47,18 +51,13 @@ class Intake:
         Raises InvalidTopicError, SerializationError, InvalidTimestampError or MessageTooLargeError."""
         if topic.__class__ is not str:
             check_topic_name(topic)
-        if key is not None and (self._key_serializer is not None or key.__class__ is not bytes):
-            key = _serialize("key", topic, key, self._key_serializer)
-        if value is not None and (self._value_serializer is not None or value.__class__ is not bytes):
-            value = _serialize("value", topic, value, self._value_serializer)
-        if timestamp_ms is None:
-            timestamp_ms = time.time_ns() // 1_000_000
-        elif not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= INT64_MAX:
-            raise EXCEPTIONS[ErrorCode.INVALID_TIMESTAMP](
-                f"timestamp_ms={timestamp_ms!r}; expected milliseconds since the epoch"
-            )
+        if key is not None and (self.key_serializer is not None or key.__class__ is not bytes):
+            key = serialize("key", topic, key, self.key_serializer)
+        if value is not None and (self.value_serializer is not None or value.__class__ is not bytes):
+            value = serialize("value", topic, value, self.value_serializer)
+        timestamp_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else checked_timestamp_ms(timestamp_ms)
         if headers:
-            headers = _checked_headers(topic, headers)
+            headers = checked_headers(topic, headers)
             size_bytes = estimate_size_bytes(key, value, headers)
         else:
             headers = ()
@@ -67,12 +66,16 @@ class Intake:
                 size_bytes += len(key)
             if value is not None:
                 size_bytes += len(value)
-        if size_bytes > self._size_bytes_max:
-            raise self._too_large(f"a record for topic {topic!r} has {size_bytes} bytes")
+        if size_bytes > self.size_bytes_max:
+            raise self.too_large_record(topic, size_bytes)
         return (timestamp_ms, key, value, headers), size_bytes
 
+    def too_large_record(self, topic: str, size_bytes: int) -> BrokerError:
+        """Returns the error for a record that is larger than `size_bytes_max`."""
+        return self._too_large(f"a record for topic {topic!r} has {size_bytes} bytes")
+
     def _too_large(self, what: str) -> BrokerError:
-        return EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE](f"{what}; {self._size_setting} allows {self._size_bytes_max}")
+        return EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE](f"{what}; {self._size_setting} allows {self.size_bytes_max}")
 
 
 def check_topic_name(topic: Any) -> None:
@@ -88,7 +91,17 @@ def check_partition(partition: Any) -> None:
         raise EXCEPTIONS[ErrorCode.INVALID_PARTITIONS](f"partition={partition!r}; expected 0 or more, or None")
 
 
-def _serialize(what: str, topic: str, content: Any, serializer: Serializer | None) -> bytes:
+def checked_timestamp_ms(timestamp_ms: Any) -> int:
+    """Returns a timestamp that a sender gave. Raises InvalidTimestampError."""
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= INT64_MAX:
+        raise EXCEPTIONS[ErrorCode.INVALID_TIMESTAMP](
+            f"timestamp_ms={timestamp_ms!r}; expected milliseconds since the epoch"
+        )
+    return timestamp_ms
+
+
+def serialize(what: str, topic: str, content: Any, serializer: Serializer | None) -> bytes:
+    """Returns the bytes of a key or value (`what`). Raises SerializationError."""
     try:
         data = content if serializer is None else serializer(content)
     except Exception as error:
@@ -101,7 +114,8 @@ def _serialize(what: str, topic: str, content: Any, serializer: Serializer | Non
     return bytes(data)
 
 
-def _checked_headers(topic: str, headers: Sequence[Header]) -> tuple[Header, ...]:
+def checked_headers(topic: str, headers: Sequence[Header]) -> tuple[Header, ...]:
+    """Returns the headers with their contents as bytes. Raises SerializationError."""
     try:
         return tuple(_checked_header(name, content) for name, content in headers)
     except (TypeError, ValueError) as error:
@@ -115,3 +129,7 @@ def _checked_header(name: Any, content: Any) -> Header:
         raise TypeError(name, content)
     name.encode()  # A lone surrogate cannot be encoded as UTF-8.
     return name, None if content is None else bytes(content)
+
+
+if core is not None:
+    core.use_intake(sys.modules[__name__])

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from klamm.batches import PreparedPart
+from klamm.core import core
 from klamm.errors import IllegalStateError
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -37,12 +38,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class _SendPath:
+    """The base class of a Producer that sends every record in Python."""
+
+
+if core is not None and not TYPE_CHECKING:
+    _SendPath = core.SendPath
+
+
 def _notify_all(room: threading.Condition) -> None:
     with room:
         room.notify_all()
 
 
-class Producer(Generic[KeyT, ValueT]):
+class Producer(_SendPath, Generic[KeyT, ValueT]):
     """Sends records to topics. It is thread-safe: one producer for all threads is faster than one for each thread.
 
     Create it with `Producer({"bootstrap.servers": "host:9094"})` or `Producer(bootstrap_servers="host:9094")`. Both
@@ -73,6 +82,8 @@ class Producer(Generic[KeyT, ValueT]):
         self._append = self._engine.append
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._partitioner = self._engine.partitioner
+        if core is not None and not TYPE_CHECKING:
+            self._begin_core(self._engine, self._intake, not self._interceptors and self._partitioner is None)
         self._loop.call_soon(self._engine.start)
         process_end.watch(self._engine)
         self._engine.close_if_forgotten(self, self._loop.loop, "Producer")
@@ -310,3 +321,10 @@ class Producer(Generic[KeyT, ValueT]):
     def _refuse_in_callback(self, call: str) -> None:
         if self._loop.is_current():
             raise IllegalStateError(f"{call}() was called inside a callback; it would never return")
+
+
+if core is not None and not TYPE_CHECKING:
+    # The core's `send` takes the place of this one, which it calls for records that need more.
+    core.SendPath.send.__doc__ = Producer.send.__doc__
+    Producer._send_in_python = Producer.send
+    del Producer.send

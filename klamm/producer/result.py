@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from klamm.core import COMPILED_BATCHES
 from klamm.errors import OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer.record import RecordMetadata
@@ -43,6 +44,15 @@ def outcome_at(outcomes: Sequence[RecordsOutcome], index: int) -> RecordsOutcome
 
 def _start_of(outcome: RecordsOutcome) -> int:
     return outcome.start
+
+
+def _sizes(records: Sequence[RawRecord], index: int) -> tuple[int, int, int]:
+    """Returns the timestamp of a record in ms, and the sizes of its key and value in bytes. -1 stands for a null."""
+    if isinstance(records, COMPILED_BATCHES):
+        sizes: tuple[int, int, int] = records.sizes(index)
+        return sizes
+    timestamp_ms, key, value, _ = records[index]
+    return timestamp_ms, -1 if key is None else len(key), -1 if value is None else len(value)
 
 
 class BatchResult:
@@ -78,6 +88,8 @@ class BatchResult:
         if not self._unsettled:
             self._outcomes.sort(key=lambda each: each.start)
             self._done = True
+            if isinstance(self._records, COMPILED_BATCHES):
+                self._records.forget()
             self._run_callbacks()
 
     def add_done_callback(self, function: Callable[[], object]) -> None:
@@ -95,14 +107,14 @@ class BatchResult:
 
     def metadata(self, index: int, outcome: RecordsOutcome) -> RecordMetadata:
         """Returns the metadata of a record that has a successful outcome."""
-        timestamp_ms, key, value, _ = self._records[index]
+        timestamp_ms, key_size, value_size = _sizes(self._records, index)
         return RecordMetadata(
             self._tp.topic,
             self._tp.partition,
             -1 if outcome.base_offset < 0 else outcome.base_offset + index - outcome.start,
             timestamp_ms if outcome.log_append_time_ms < 0 else outcome.log_append_time_ms,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
+            key_size,
+            value_size,
         )
 
     def describe(self, index: int) -> str:

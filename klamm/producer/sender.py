@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm.client_task import client_task
 from klamm.cluster.client import KlammClient
+from klamm.core import COMPILED_BATCHES
 from klamm.errors import (
     BrokerError,
     ClosedError,
@@ -52,7 +53,8 @@ from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.result import outcome_at
 from klamm.producer.sequences import ProducerIdAndEpoch, Sequences
 from klamm.producer.transaction_state import TransactionState
-from klamm.records import encode_batch
+from klamm.records import encode_batch, seal_batch
+from klamm.records.header import Buffer
 from klamm.retry import NEWS_MULTIPLIER, Backoff
 from klamm.rpc.retrying import Retries
 from klamm.wire.framed import encode_framed
@@ -324,7 +326,7 @@ class Sender:
             client_id=self._config.client_id,
             transactional_id="" if self._transaction is None else self._transaction.transactional_id,
         )
-        chunks: list[bytes] = []
+        chunks: list[Buffer] = []
         record_count = 0
         unsent: dict[TopicPartition, _Outcome] = {}
         for queue, batches in request.parts:
@@ -368,19 +370,24 @@ class Sender:
         self._in_flight[node_id] -= taken
         self._due.set()
 
-    def _encode(self, batch: Batch) -> bytes:
-        if batch.encoded is None:
-            producer_id, epoch, base_sequence = batch.stamp or _NO_STAMP
-            batch.encoded = encode_batch(
-                batch.records,
-                compression=self._config.compression_type,
-                compression_level=self._config.compression_level,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                base_sequence=base_sequence,
-                is_transactional=self._transaction is not None,
-            )
-        return batch.encoded
+    def _encode(self, batch: Batch) -> Buffer:
+        if batch.encoded is not None:
+            return batch.encoded
+        producer_id, epoch, base_sequence = batch.stamp or _NO_STAMP
+        encode = seal_batch if isinstance(batch.records, COMPILED_BATCHES) else encode_batch
+        encoded = encode(
+            batch.records,
+            compression=self._config.compression_type,
+            compression_level=self._config.compression_level,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=base_sequence,
+            is_transactional=self._transaction is not None,
+        )
+        if isinstance(encoded, bytes):
+            # A memoryview is the compiled batch itself, whose memory becomes free sooner without it.
+            batch.encoded = encoded
+        return encoded
 
     def _handle(self, queue: PartitionQueue, outcome: _Outcome) -> None:
         error = outcome.error

@@ -1,8 +1,7 @@
 """Record batches, format version 2. Producers send them, segments contain them and consumers read them.
 
 The package converts between bytes and values, without I/O and without a clock. The rest of the project uses only the
-names of this module. So a native codec needs to replace only `encode_batch`, `decode_batch`, `read_section` and
-`read_keys` here."""
+names of this module."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from klamm.records.control import (
     encode_control_record,
     end_transaction_marker,
 )
-from klamm.records.decoder import RecordSection, decode_batch, read_section, validate_records
-from klamm.records.encoder import encode_batch, encode_headers, estimate_size_bytes
+from klamm.records.decoder import RecordSection, decode_batch, decode_section, read_section, validate_records
+from klamm.records.encoder import encode_batch, encode_headers, estimate_size_bytes, seal_batch
 from klamm.records.errors import (
     ChecksumMismatchError,
     CorruptBatchError,
@@ -78,6 +77,7 @@ __all__ = [
     "decode_batch",
     "decode_contents",
     "decode_control_record",
+    "decode_section",
     "encode_batch",
     "encode_control_record",
     "encode_headers",
@@ -93,6 +93,7 @@ __all__ = [
     "read_section",
     "retain_header",
     "retain_records",
+    "seal_batch",
     "set_log_append_time",
     "validate_batch",
     "validate_records",

@@ -43,7 +43,14 @@ def decode_batch(
     """Returns the records of the batch at `position`, in order. This includes those of a control batch.
 
     Raises a CorruptBatchError."""
-    header, data, columns = _parse(buffer, position, check_crc, max_decompressed_bytes)
+    return decode_section(
+        read_section(buffer, position, check_crc=check_crc, max_decompressed_bytes=max_decompressed_bytes)
+    )
+
+
+def decode_section(section: RecordSection) -> list[Record]:
+    """Returns the records of a section, in order. Raises InvalidRecordError."""
+    header, data, columns = _parse(section)
     rows = zip(
         _offsets(header, columns),
         _timestamps_ms(header, columns),
@@ -99,19 +106,19 @@ def validate_records(
 
     Raises a CorruptBatchError."""
     header = validate_batch(buffer, position)
-    _, _, columns = _parse(buffer, position, False, max_decompressed_bytes)
+    _, _, columns = _parse(
+        read_section(buffer, position, check_crc=False, max_decompressed_bytes=max_decompressed_bytes)
+    )
     if columns.offset_deltas != list(range(header.record_count)):
         raise InvalidRecordError(f"the offset deltas in the batch at offset {header.base_offset} are not 0, 1, 2 …")
     return header
 
 
-def _parse(
-    buffer: Buffer, position: int, check_crc: bool, max_decompressed_bytes: int
-) -> tuple[BatchHeader, bytes, Columns]:
-    """Returns the header, the decompressed data, and the range of the records in the data."""
-    section = read_section(buffer, position, check_crc=check_crc, max_decompressed_bytes=max_decompressed_bytes)
-    data = section.data if section.data is not buffer else bytes(memoryview(buffer)[section.start : section.end])
-    assert isinstance(data, bytes)
+def _parse(section: RecordSection) -> tuple[BatchHeader, bytes, Columns]:
+    """Returns the header, the bytes of the records, and their columns."""
+    data = section.data
+    if not isinstance(data, bytes) or section.start or section.end != len(data):
+        data = bytes(memoryview(data)[section.start : section.end])
     return section.header, data, parse_records(data, section.header.record_count)
 
 

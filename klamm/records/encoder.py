@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, repeat
-from typing import Final, cast
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from klamm.checksum import crc32c
+from klamm.core import COMPILED_BATCHES
 from klamm.model import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from klamm.records.compression import CompressionType, compress
 from klamm.records.header import (
@@ -25,6 +26,7 @@ from klamm.records.header import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
+    Buffer,
     TimestampType,
 )
 from klamm.records.packed import PackedRecords
@@ -43,7 +45,40 @@ _ATTRIBUTES: Final = b"\0"
 _NO_HEADERS: Final = varint_of(0)
 
 
-def encode_batch(
+class BatchNumbers(TypedDict, total=False):
+    """What a batch has beside its records. Compaction rewrites batches with gaps. It passes the `offset_deltas` of the
+    records (ascending) and the `last_offset_delta` of the original batch, and may then pass no records at all."""
+
+    base_offset: int
+    partition_leader_epoch: int
+    compression: CompressionType
+    compression_level: int | None
+    timestamp_type: TimestampType
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    is_control: bool
+    offset_deltas: Sequence[int] | None
+    last_offset_delta: int | None
+
+
+def encode_batch(records: Sequence[RawRecord], **numbers: Unpack[BatchNumbers]) -> bytes:
+    """Returns one batch with `records`. Without `offset_deltas`, their offsets begin at `base_offset` (0) and have no
+    gaps. Without other numbers, the batch is not compressed and has no producer and no leader epoch."""
+    return b"".join(_encode(records, **numbers))
+
+
+def seal_batch(batch: Any, **numbers: Unpack[BatchNumbers]) -> Buffer:
+    """Returns the bytes of an OpenBatch of the compiled core, as `encode_batch` would. Without compression, they are
+    the batch's own memory."""
+    header, section = _encode(batch, **numbers)
+    if numbers.get("compression", CompressionType.NONE) is CompressionType.NONE:
+        return batch.seal(header)  # type: ignore[no-any-return]
+    return b"".join((header, section))
+
+
+def _encode(
     records: Sequence[RawRecord],
     *,
     base_offset: int = 0,
@@ -58,11 +93,8 @@ def encode_batch(
     is_control: bool = False,
     offset_deltas: Sequence[int] | None = None,
     last_offset_delta: int | None = None,
-) -> bytes:
-    """Returns one batch with `records`. Their offsets begin at `base_offset` and have no gaps.
-
-    Compaction rewrites batches with gaps. It passes the `offset_deltas` of the records (ascending) and the
-    `last_offset_delta` of the original batch, and may then pass no records at all."""
+) -> tuple[bytearray, Buffer]:
+    """Returns the header and the records of a batch, with their default values."""
     if offset_deltas is None:
         offset_deltas = range(len(records))
     assert len(offset_deltas) == len(records), f"{len(offset_deltas)} offsets for {len(records)} records"
@@ -71,7 +103,8 @@ def encode_batch(
             raise ValueError("a batch without records needs a last_offset_delta")
         last_offset_delta = offset_deltas[-1]
     base_timestamp_ms, max_timestamp_ms, section = _section(records, offset_deltas)
-    section = compress(compression, section, compression_level) if section else b""
+    if compression is not CompressionType.NONE and section:
+        section = compress(compression, bytes(section), compression_level)
     attributes = (
         (compression if section else CompressionType.NONE)
         | TIMESTAMP_TYPE_MASK * timestamp_type
@@ -96,12 +129,12 @@ def encode_batch(
         )
     )
     CRC.pack_into(header, CRC_POSITION, crc32c(section, crc32c(header[ATTRIBUTES_POSITION:])))
-    return b"".join((header, section))
+    return header, section
 
 
-def _section(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> tuple[int, int, bytes]:
+def _section(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> tuple[int, int, Buffer]:
     """Returns the base timestamp, the largest timestamp, and all records encoded."""
-    if isinstance(records, PackedRecords):
+    if isinstance(records, PackedRecords) or isinstance(records, COMPILED_BATCHES):  # noqa: SIM101 - mypy
         return records.base_timestamp_ms, records.max_timestamp_ms, records.data
     if not records:
         return NO_TIMESTAMP, NO_TIMESTAMP, b""

@@ -25,6 +25,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from klamm.client_task import tasks_of_clients
+from klamm.core import new_lock
 from klamm.errors import IllegalStateError
 from klamm.threads.green_threads import refuse_green_threads
 from klamm.threads.loop_call import LoopCall
@@ -64,7 +65,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         refuse_green_threads()
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         """Guards what the loop and the threads of the application share. Hold it only for short work, and not while
         waiting for the loop."""
         self.loop = asyncio.new_event_loop()

@@ -12,16 +12,16 @@ from typing import Any
 
 from klamm.consumer.errors import BatchTooLargeError, CorruptRecordError, RecordDeserializationError
 from klamm.consumer.fetch.fetch_buffer import FetchedData
+from klamm.consumer.fetch.row_decoder import decode_rows
 from klamm.consumer.record import ConsumerRecord, record_of
 from klamm.isolation import VisibleBatches
 from klamm.records import (
     MAX_DECOMPRESSED_BYTES,
-    BatchHeader,
     CorruptBatchError,
     DecompressedTooLargeError,
-    Record,
-    decode_batch,
+    RecordSection,
     read_header,
+    read_section,
 )
 
 Deserializer = Callable[[bytes], Any]
@@ -90,14 +90,9 @@ class FetchedDataReader:
             header = read_header(self.data.batches, self._position)
             offset = max(offset, header.base_offset)
             if self._visible.hides(header, self.data.batches, self._position):
-                records: list[Record] = []
+                records: list[ConsumerRecord] = []
             else:
-                records = decode_batch(
-                    self.data.batches,
-                    self._position,
-                    check_crc=self._config.check_crcs,
-                    max_decompressed_bytes=self._config.max_decompressed_bytes,
-                )
+                records = decode_rows(self._section(), self.data.tp, self.data.fetch_offset)
         except DecompressedTooLargeError:
             self._failure = BatchTooLargeError(
                 self.data.tp, offset, header.next_offset, self._config.max_decompressed_bytes
@@ -110,17 +105,18 @@ class FetchedDataReader:
         self._position += header.size_bytes
         self._batch_end = header.next_offset
         self._index = 0
-        self._records = self._deserialize(self._wrap(records, header))
+        self._records = self._deserialize(records)
         if not self._records and self._failure is None:
             self.next_offset = max(self.next_offset, self._batch_end)
             self.leader_epoch = header.partition_leader_epoch
 
-    def _wrap(self, records: list[Record], header: BatchHeader) -> list[ConsumerRecord]:
-        if records and records[0].offset < self.data.fetch_offset:
-            records = [record for record in records if record.offset >= self.data.fetch_offset]
-        suffix = (header.timestamp_type, header.partition_leader_epoch)
-        tp: tuple[Any, ...] = self.data.tp
-        return [record_of(tp + record + suffix) for record in records]
+    def _section(self) -> RecordSection:
+        return read_section(
+            self.data.batches,
+            self._position,
+            check_crc=self._config.check_crcs,
+            max_decompressed_bytes=self._config.max_decompressed_bytes,
+        )
 
     def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         key_of, value_of = self._config.key_deserializer, self._config.value_deserializer

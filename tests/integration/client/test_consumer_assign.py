@@ -455,7 +455,7 @@ def test_interceptors_see_and_change_what_a_poll_returns(bootstrap, topic):
 
 
 def test_memory_is_bounded_by_the_buffer_setting(bootstrap, topic):
-    with Producer(bootstrap_servers=bootstrap) as producer:
+    with Producer(bootstrap_servers=bootstrap, batch_size=16_384) as producer:
         for number in range(400):
             producer.send(topic, bytes(10_000), partition=number % 2)
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]

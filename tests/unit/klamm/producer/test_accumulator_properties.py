@@ -42,6 +42,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.count = 0
         self.sent: dict[int, list[int]] = {number: [] for number in range(4)}
         self.written: dict[int, list[int]] = {number: [] for number in range(4)}
+        self.drained: dict[Batch, list[int]] = {}
+        """The records of each batch that was sent. The batch itself forgets them when it is settled."""
         self.futures: dict[int, tuple[BatchResult, int]] = {}
         self.in_flight: dict[int, PartitionQueue] = {}
         self.append(0, 100, 3)
@@ -77,6 +79,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 assert batches == queue.in_flight
                 assert not any(batch.is_expired for batch in batches), "what has failed is not sent again"
                 self.in_flight[queue.tp.partition] = queue
+                self.drained |= {batch: [record[0] for record in batch.records] for batch in batches}
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data(), fate=FATES)
@@ -89,7 +92,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 self.settle(batch, is_written=False)
         elif fate == "written":
             for batch in self.accumulator.complete(queue):
-                self.written[queue.tp.partition] += [record[0] for record in batch.records]
+                self.written[queue.tp.partition] += self.drained[batch]
                 self.settle(batch, is_written=True)
         elif fate == "failed" or not self.accumulator.split(queue):
             for batch in self.accumulator.complete(queue):
@@ -144,7 +147,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             self.now_ms += 1
             for queue in list(self.in_flight.values()):
                 for batch in self.accumulator.complete(queue):
-                    self.written[queue.tp.partition] += [record[0] for record in batch.records]
+                    self.written[queue.tp.partition] += self.drained[batch]
                     self.settle(batch, is_written=True)
             self.in_flight.clear()
             self.drain(limit=1)

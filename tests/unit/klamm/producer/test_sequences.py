@@ -17,7 +17,8 @@ OTHER = TopicPartition("t", 1)
 
 def batch(count: int, tp: TopicPartition = TP) -> Batch:
     made = Batch(tp, 0, 0, UserCalls())
-    made.records += [(0, None, b"", ())] * count
+    for _ in range(count):
+        made.appended.append((0, None, b"", ()))
     return made
 
 

@@ -1,0 +1,892 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The compiled parts of the client: what it does for each record. `klamm/core.py` says when they are used.
+
+Each class does what its counterpart in pure Python does, which is the reference:
+
+    Lock                 threading.RLock
+    OpenBatch            the list of records of klamm.producer.batch.Batch, and klamm.records.encoder
+    BatchFields ...      the attributes of Batch, PartitionQueue and TopicQueues
+    DefaultPartitioner   klamm.partitioner.DefaultPartitioner
+    RecordFuture         klamm.producer.future.RecordFuture
+    SendPath             klamm.producer.producer.Producer.send
+    decode_rows          klamm.consumer.fetch.row_decoder.decode_rows
+
+The interpreter lock is held in all of them. A signal handler or a destructor may run only where this module calls
+Python, or makes an object that the garbage collector tracks. So appending a record does neither.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+cimport cython
+
+import types as _types
+
+cdef extern from "Python.h":
+    ctypedef void* PyThread_type_lock
+    ctypedef int PyLockStatus
+    int PY_LOCK_FAILURE, PY_LOCK_ACQUIRED, PY_LOCK_INTR
+    PyThread_type_lock PyThread_allocate_lock()
+    void PyThread_free_lock(PyThread_type_lock)
+    PyLockStatus PyThread_acquire_lock_timed(PyThread_type_lock, long long, int) nogil
+    void PyThread_release_lock(PyThread_type_lock) nogil
+    unsigned long PyThread_get_thread_ident() nogil
+    PyObject* PyDict_GetItemWithError(object, object) except? NULL
+    object PyTuple_New(Py_ssize_t)
+    void PyTuple_SET_ITEM(object, Py_ssize_t, object)
+    int PyBytes_CheckExact(object)
+    int PyUnicode_CheckExact(object)
+    int PyLong_CheckExact(object)
+    long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
+    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
+    object PyUnicode_DecodeUTF8(const char*, Py_ssize_t, const char*)
+
+cdef extern from *:
+    """
+    #ifdef _WIN32
+    #include <windows.h>
+    static int64_t klamm_now_ms(void) {
+        FILETIME now;
+        GetSystemTimeAsFileTime(&now);
+        return (int64_t)((((uint64_t)now.dwHighDateTime << 32 | now.dwLowDateTime) - 116444736000000000ULL) / 10000);
+    }
+    #else
+    #include <time.h>
+    static int64_t klamm_now_ms(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
+    #endif
+    static PyObject *klamm_new_tuple(PyObject *type, Py_ssize_t size) {
+        return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
+    }
+    """
+    int64_t klamm_now_ms() noexcept nogil
+    object klamm_new_tuple(object, Py_ssize_t)
+
+cdef int64_t INT64_MAX = 0x7FFFFFFFFFFFFFFF
+cdef int64_t INT32_MAX = 0x7FFFFFFF
+
+RECORD_OVERHEAD_BYTES = 36
+"""The maximum size of a record's fixed fields (klamm.records.encoder)."""
+cdef enum:
+    OVERHEAD = 36
+    HEADER_OVERHEAD = 10
+    UTF8_BYTES_MAX = 4
+    BATCH_HEADER = 61
+    CRC_AT = 17
+
+
+# --- the lock
+
+cdef class Lock:
+    """A reentrant lock that the core takes in a few nanoseconds. It has the methods of threading.RLock."""
+
+    cdef PyThread_type_lock _lock
+    cdef unsigned long _owner
+    cdef Py_ssize_t _count
+
+    def __cinit__(self):
+        self._lock = PyThread_allocate_lock()
+        if self._lock == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self._lock != NULL:
+            PyThread_free_lock(self._lock)
+
+    cdef inline bint is_mine(self) noexcept:
+        return self._count > 0 and self._owner == PyThread_get_thread_ident()
+
+    cdef int take(self, long long timeout_us=-1) except -1:
+        """Returns 1, or 0 if the time is over. A signal handler may run, and raise, while it waits."""
+        cdef PyLockStatus status
+        if self.is_mine():
+            self._count += 1
+            return 1
+        status = PyThread_acquire_lock_timed(self._lock, 0, 0)
+        while status != PY_LOCK_ACQUIRED and timeout_us != 0:
+            with nogil:
+                status = PyThread_acquire_lock_timed(self._lock, timeout_us, 1)
+            if status == PY_LOCK_INTR:
+                PyErr_CheckSignals()
+            elif status == PY_LOCK_FAILURE:
+                break
+        if status != PY_LOCK_ACQUIRED:
+            return 0
+        self._owner = PyThread_get_thread_ident()
+        self._count = 1
+        return 1
+
+    cdef inline void drop(self) noexcept:
+        self._count -= 1
+        if self._count == 0:
+            self._owner = 0
+            PyThread_release_lock(self._lock)
+
+    def acquire(self, blocking=True, timeout=-1):
+        if not blocking:
+            return bool(self.take(0))
+        return bool(self.take(-1 if timeout < 0 else <long long>(timeout * 1e6)))
+
+    def release(self):
+        if not self.is_mine():
+            raise RuntimeError("cannot release un-acquired lock")
+        self.drop()
+
+    def __enter__(self):
+        return bool(self.take())
+
+    def __exit__(self, *_):
+        self.release()
+
+    # For threading.Condition.
+
+    def _is_owned(self):
+        return bool(self.is_mine())
+
+    def _release_save(self):
+        if not self.is_mine():
+            raise RuntimeError("cannot release un-acquired lock")
+        count = self._count
+        self._count = 1
+        self.drop()
+        return count
+
+    def _acquire_restore(self, count):
+        self.take()
+        self._count = count
+
+
+# --- numbers of the record format
+
+cdef inline uint8_t* put_varint(uint8_t* at, int64_t value) noexcept nogil:
+    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    while raw > 0x7F:
+        at[0] = <uint8_t>(raw & 0x7F) | 0x80
+        at += 1
+        raw >>= 7
+    at[0] = <uint8_t>raw
+    return at + 1
+
+
+cdef inline int varint_size(int64_t value) noexcept nogil:
+    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    cdef int size = 1
+    while raw > 0x7F:
+        size += 1
+        raw >>= 7
+    return size
+
+
+cdef inline const uint8_t* get_varint(const uint8_t* at, const uint8_t* end, int bits, int64_t* value) noexcept nogil:
+    """Returns the position after the number, or NULL if it is broken or has more than `bits` (32 or 64) bits."""
+    cdef uint64_t raw = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    if at < end and at[0] < 0x80:
+        raw = at[0]
+        value[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
+        return at + 1
+    while at < end and shift < (35 if bits == 32 else 70):
+        byte = at[0]
+        at += 1
+        if shift == 63 and byte > 1:
+            return NULL
+        raw |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            if bits == 32 and raw >> 32:
+                return NULL
+            value[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
+            return at
+        shift += 7
+    return NULL
+
+
+# --- the fields of a record
+
+cdef struct Fields:
+    int64_t timestamp_delta, offset_delta, key_size, value_size
+    const uint8_t* key
+    const uint8_t* value
+    const uint8_t* headers
+    const uint8_t* end
+
+
+cdef inline int read_record(const uint8_t* at, const uint8_t* end, Fields* fields) noexcept nogil:
+    """Finds the fields of a record. Returns 0 if it is broken. `read_headers` checks the headers."""
+    cdef int64_t size
+    at = get_varint(at, end, 32, &size)
+    if at == NULL or size < 1 or size > end - at:
+        return 0
+    end = at + size
+    fields.end = end
+    at += 1  # The attributes are unused.
+    at = get_varint(at, end, 64, &fields.timestamp_delta)
+    if at == NULL:
+        return 0
+    at = get_varint(at, end, 32, &fields.offset_delta)
+    if at == NULL:
+        return 0
+    at = get_varint(at, end, 32, &fields.key_size)
+    if at == NULL or fields.key_size < -1 or fields.key_size > end - at:
+        return 0
+    fields.key = at
+    if fields.key_size > 0:
+        at += fields.key_size
+    at = get_varint(at, end, 32, &fields.value_size)
+    if at == NULL or fields.value_size < -1 or fields.value_size > end - at:
+        return 0
+    fields.value = at
+    if fields.value_size > 0:
+        at += fields.value_size
+    fields.headers = at
+    return at < end and (at[0] or at + 1 == end)
+
+
+cdef inline bint has_headers(Fields* fields) noexcept nogil:
+    return fields.headers[0] != 0
+
+
+cdef object bytes_of(const uint8_t* at, int64_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>at, size)
+
+
+cdef object read_headers(Fields* fields):
+    """Returns the headers as pairs, or None if they are broken."""
+    cdef int64_t count, size
+    cdef const uint8_t* at = get_varint(fields.headers, fields.end, 32, &count)
+    cdef list headers
+    if at == NULL or count < 0 or count > fields.end - at:
+        return None
+    headers = []
+    for _ in range(count):
+        at = get_varint(at, fields.end, 32, &size)
+        if at == NULL or size < 0 or size > fields.end - at:
+            return None
+        name = PyUnicode_DecodeUTF8(<const char*>at, size, "replace")
+        at = get_varint(at + size, fields.end, 32, &size)
+        if at == NULL or size < -1 or size > fields.end - at:
+            return None
+        headers.append((name, bytes_of(at, size)))
+        if size > 0:
+            at += size
+    return tuple(headers) if at == fields.end else None
+
+
+# --- the open batch
+
+@cython.final
+cdef class OpenBatch:
+    """The records of one batch in the wire format, behind room for the batch's header.
+
+    It takes records until `close`. It is a sequence of records (`RawRecord`) too, which it decodes when it is asked for
+    the first one."""
+
+    cdef uint8_t* _data
+    cdef Py_ssize_t _size, _capacity
+    cdef int _exports
+    cdef bint _is_closed
+    cdef int32_t _count
+    cdef readonly int64_t base_timestamp_ms, max_timestamp_ms
+    cdef list _records
+    cdef int64_t* _sizes
+
+    def __cinit__(self):
+        self._capacity = 4096
+        self._size = BATCH_HEADER
+        self._data = <uint8_t*>malloc(self._capacity)
+        if self._data == NULL:
+            raise MemoryError
+        self.max_timestamp_ms = -1
+
+    def __dealloc__(self):
+        free(self._data)
+        free(self._sizes)
+
+    cdef int reserve(self, Py_ssize_t size) except -1:
+        cdef uint8_t* data
+        if size > self._capacity:
+            data = <uint8_t*>realloc(self._data, max(size, 2 * self._capacity))
+            if data == NULL:
+                raise MemoryError
+            self._data = data
+            self._capacity = max(size, 2 * self._capacity)
+        return 0
+
+    cdef int64_t add(self, int64_t timestamp_ms, object key, object value, tuple headers, Py_ssize_t size_max) except -2:
+        """Appends a record, and returns its index. Returns -1 if the batch is closed. `size_max` is an upper bound of
+        the record's size."""
+        cdef Py_ssize_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
+        cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
+        cdef Py_ssize_t headers_size = 1
+        cdef int64_t delta, body
+        cdef uint8_t* at
+        if self._is_closed or self._exports:
+            return -1
+        if self._count == INT32_MAX:
+            raise OverflowError("a batch has at most 2,147,483,647 records")
+        self.reserve(self._size + size_max)
+        if headers is not None:
+            headers_size = sizes_of_headers(headers)
+        if self._count == 0:
+            self.base_timestamp_ms = timestamp_ms
+        if timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
+        delta = timestamp_ms - self.base_timestamp_ms
+        body = (
+            1 + varint_size(delta) + varint_size(self._count) + varint_size(key_size) + varint_size(value_size)
+            + headers_size + max(key_size, 0) + max(value_size, 0)
+        )
+        at = put_varint(self._data + self._size, body)
+        at[0] = 0
+        at = put_varint(at + 1, delta)
+        at = put_varint(at, self._count)
+        at = put_varint(at, key_size)
+        if key_size > 0:
+            memcpy(at, PyBytes_AS_STRING(key), key_size)
+            at += key_size
+        at = put_varint(at, value_size)
+        if value_size > 0:
+            memcpy(at, PyBytes_AS_STRING(value), value_size)
+            at += value_size
+        if headers is None:
+            at[0] = 0
+            at += 1
+        else:
+            at = put_headers(at, headers)
+        self._size = at - self._data
+        self._count += 1
+        return self._count - 1
+
+    def append(self, record):
+        """Appends a record, a RawRecord with bytes and int64 timestamps. Returns its index, or -1 if the batch is
+        closed."""
+        timestamp_ms, key, value, headers = record
+        headers = tuple(headers) if headers else None
+        return self.add(timestamp_ms, <bytes?>key if key is not None else None,
+                        <bytes?>value if value is not None else None, headers, size_bound(key, value, headers))
+
+    def close(self):
+        """Ends the appending of records."""
+        self._is_closed = True
+
+    @property
+    def data(self):
+        """The encoded records, as a memoryview. The batch is closed."""
+        return memoryview(self)[BATCH_HEADER:]
+
+    def seal(self, header not None):
+        """Writes the header of the batch before the records. Returns both as a memoryview."""
+        cdef const uint8_t[::1] view = header
+        assert view.shape[0] == BATCH_HEADER and self._is_closed
+        memcpy(self._data, &view[0], BATCH_HEADER)
+        return memoryview(self)
+
+    def sizes(self, Py_ssize_t index):
+        """Returns the timestamp of a record in ms, and the sizes of its key and value. -1 stands for a null."""
+        cdef int64_t* of_record
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        self.keep_sizes()
+        of_record = self._sizes + 2 * index
+        return self.base_timestamp_ms + of_record[0], <int32_t>(of_record[1] >> 32), <int32_t>of_record[1]
+
+    cdef int keep_sizes(self) except -1:
+        cdef int32_t index
+        cdef Fields fields
+        cdef const uint8_t* at = self._data + BATCH_HEADER
+        if self._sizes != NULL or self._count == 0:
+            return 0
+        self._sizes = <int64_t*>malloc(16 * <size_t>self._count)
+        if self._sizes == NULL:
+            raise MemoryError
+        for index in range(self._count):
+            read_record(at, self._data + self._size, &fields)
+            self._sizes[2 * index] = fields.timestamp_delta
+            self._sizes[2 * index + 1] = fields.key_size << 32 | (fields.value_size & 0xFFFFFFFF)
+            at = fields.end
+        return 0
+
+    def forget(self):
+        """Frees the memory of the records, unless something refers to it. Only `len` and `sizes` still work."""
+        if self._exports or self._data == NULL:
+            return
+        self._is_closed = True
+        self.keep_sizes()
+        self._records = None
+        free(self._data)
+        self._data = NULL
+        self._capacity = self._size = 0
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        if self._records is None:
+            assert self._data != NULL or not self._count, "the records were forgotten"
+            self._records = self.decode()
+        return self._records[index]
+
+    def __iter__(self):
+        return iter(self[:])
+
+    cdef list decode(self):
+        cdef Fields fields
+        cdef list records = []
+        cdef const uint8_t* at = self._data + BATCH_HEADER
+        for _ in range(self._count):
+            read_record(at, self._data + self._size, &fields)
+            headers = read_headers(&fields) if has_headers(&fields) else ()
+            records.append((
+                self.base_timestamp_ms + fields.timestamp_delta,
+                bytes_of(fields.key, fields.key_size),
+                bytes_of(fields.value, fields.value_size),
+                headers,
+            ))
+            at = fields.end
+        return records
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        if not self._is_closed or self._data == NULL:
+            raise BufferError("the batch is open, or its records were forgotten")
+        PyBuffer_FillInfo(view, self, self._data, self._size, 1, flags)
+        self._exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self._exports -= 1
+
+
+cdef Py_ssize_t size_bound(object key, object value, tuple headers) except -1:
+    """Returns an upper bound of a record's size (klamm.records.encoder.estimate_size_bytes)."""
+    cdef Py_ssize_t size = OVERHEAD
+    if key is not None:
+        size += PyBytes_GET_SIZE(key)
+    if value is not None:
+        size += PyBytes_GET_SIZE(value)
+    if headers is not None:
+        for name, content in headers:
+            size += HEADER_OVERHEAD + UTF8_BYTES_MAX * len(<str?>name)
+            if content is not None:
+                size += PyBytes_GET_SIZE(<bytes?>content)
+    return size
+
+
+cdef Py_ssize_t sizes_of_headers(tuple headers) except -1:
+    """Returns the encoded size of the headers. Also encodes their names as UTF-8, which a str keeps."""
+    cdef Py_ssize_t size = varint_size(len(headers)), name_size
+    for pair in headers:
+        PyUnicode_AsUTF8AndSize(<str?>(<tuple?>pair)[0], &name_size)
+        size += varint_size(name_size) + name_size
+        content = (<tuple>pair)[1]
+        if content is None:
+            size += 1
+        else:
+            size += varint_size(PyBytes_GET_SIZE(<bytes?>content)) + PyBytes_GET_SIZE(content)
+    return size
+
+
+cdef uint8_t* put_headers(uint8_t* at, tuple headers) except NULL:
+    cdef Py_ssize_t size
+    cdef const char* name
+    at = put_varint(at, len(headers))
+    for pair in headers:
+        name = PyUnicode_AsUTF8AndSize((<tuple>pair)[0], &size)
+        at = put_varint(at, size)
+        memcpy(at, name, size)
+        at += size
+        content = (<tuple>pair)[1]
+        if content is None:
+            at = put_varint(at, -1)
+        else:
+            size = PyBytes_GET_SIZE(content)
+            at = put_varint(at, size)
+            memcpy(at, PyBytes_AS_STRING(content), size)
+            at += size
+    return at
+
+
+# --- batches and queues
+
+cdef class BatchFields:
+    """The attributes of klamm.producer.batch.Batch."""
+
+    cdef public object tp, appended, records, callbacks, result, stamp, encoded, last_error
+    cdef public int64_t created_ms, reserved_bytes, limit_bytes, size_bytes
+    cdef public Py_ssize_t start, attempts
+    cdef public bint is_expired, is_settled
+
+
+cdef class QueueFields:
+    """The attributes of klamm.producer.accumulator.PartitionQueue."""
+
+    cdef public object tp, batches, open, in_flight
+    cdef public int64_t retry_at_ms, leader_epoch
+    cdef public bint awaits_leader, one_at_a_time
+
+
+cdef class TopicFields:
+    """The attributes of klamm.producer.accumulator.TopicQueues."""
+
+    cdef public object name, infos, _partitioner, _queue_of
+    cdef public list queues
+
+
+cdef uint32_t murmur2_of(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t multiplier = 0x5BD1E995, value = <uint32_t>0x9747B28C ^ <uint32_t>size, word
+    cdef Py_ssize_t at = 0, rest = size & 3
+    while at < size - rest:
+        word = (
+            data[at] | <uint32_t>data[at + 1] << 8 | <uint32_t>data[at + 2] << 16 | <uint32_t>data[at + 3] << 24
+        ) * multiplier
+        value = (value * multiplier) ^ ((word ^ word >> 24) * multiplier)
+        at += 4
+    if rest:
+        word = data[at]
+        if rest > 1:
+            word |= <uint32_t>data[at + 1] << 8
+        if rest > 2:
+            word |= <uint32_t>data[at + 2] << 16
+        value = (value ^ word) * multiplier
+    value = (value ^ value >> 13) * multiplier
+    return value ^ value >> 15
+
+
+def murmur2(bytes data not None):
+    """Returns the murmur2 hash of the data, unsigned (Kafka's `Utils.murmur2`)."""
+    return murmur2_of(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef enum:
+    STICKY = 16384
+
+
+cdef class DefaultPartitioner:
+    """klamm.partitioner.DefaultPartitioner, with the same choices for the same random numbers."""
+
+    cdef bint _ignore_keys
+    cdef object _rng, _preferred, _batch, _queues
+    cdef Py_ssize_t _current, _count
+    cdef int64_t _bytes_left
+
+    def __init__(self, *, ignore_keys, rng):
+        self._ignore_keys = ignore_keys
+        self._rng = rng
+        self._queues = self._preferred = ()
+        self._current = -1
+
+    def update(self, queues, preferred):
+        self._queues = queues
+        self._count = len(queues)
+        self._preferred = preferred or range(len(queues))
+        if self._current not in self._preferred:
+            self._current = -1
+
+    def choose(self, key, int64_t size_bytes):
+        return self.pick(key, size_bytes)
+
+    cdef Py_ssize_t pick(self, object key, int64_t size_bytes) except -1:
+        cdef Py_ssize_t current = self._current
+        if key is not None and not self._ignore_keys:
+            return (
+                murmur2_of(<const uint8_t*>PyBytes_AS_STRING(<bytes?>key), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
+            ) % self._count
+        if current >= 0:
+            queue = self._queues[current]
+            batch = queue.open
+            self._bytes_left -= size_bytes
+            if batch is not None and (batch is self._batch or self._batch is None):
+                self._batch = batch
+                if self._bytes_left >= 0 or not queue.in_flight:
+                    return current
+        current = self._current = self._rng.choice(self._preferred)
+        self._batch = self._queues[current].open
+        self._bytes_left = STICKY - size_bytes
+        return current
+
+
+# --- futures
+
+@cython.freelist(512)
+@cython.no_gc
+@cython.final
+cdef class RecordFuture:
+    """The outcome of one `Producer.send`. May be used from any thread."""
+
+    cdef readonly object _result
+    cdef readonly Py_ssize_t _index
+
+    def __init__(self, result, index):
+        self._result = result
+        self._index = index
+
+    def done(self):
+        """Returns whether the outcome is known."""
+        return self._result.done
+
+    def result(self, timeout=None):
+        """Waits until the record is acknowledged, and returns its metadata. Raises the record's error.
+
+        Raises TimeoutError if the outcome is not known after `timeout` seconds."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._result.metadata(self._index, self._result.outcome_of(self._index))
+
+    def get(self, timeout=None):
+        """The same as `result`, under the name that it has in kafka-python and Kafka's Java client."""
+        return self.result(timeout)
+
+    def exception(self, timeout=None):
+        """Waits like `result`, and returns the record's error or None."""
+        if not self._result.done:
+            _wait_for(self._result, timeout)
+        return self._result.outcome_of(self._index).error
+
+    def add_done_callback(self, function):
+        """Calls `function(self)` on the producer's loop thread when the outcome is known. Calls it at once if it is
+        known already."""
+        _call_when_done(self, function)
+
+    def __repr__(self):
+        return f"<RecordFuture {self._result.describe(self._index)}>"
+
+
+cdef object _wait_for, _call_when_done
+
+
+def use_future(wait_for, call_when_done):
+    """Takes these functions from klamm.producer.future, which imports this module."""
+    global _wait_for, _call_when_done
+    _wait_for, _call_when_done = wait_for, call_when_done
+
+
+# --- sending
+
+cdef class SendPath:
+    """The base class of Producer: `send` for records that need nothing unusual. All others go to
+    `Producer._send_in_python`, or to `Producer._send_slowly` when they are serialized already."""
+
+    __class_getitem__ = classmethod(_types.GenericAlias)
+
+    cdef dict topics
+    cdef Lock lock
+    cdef object accumulator, transaction, intake, key_serializer, value_serializer
+    cdef int64_t size_bytes_max
+    cdef bint is_plain
+
+    def _begin_core(self, engine, intake, bint is_plain):
+        """Call this once, before the first `send`. `is_plain` is false if the producer has interceptors or a
+        partitioner of the user."""
+        self.topics = engine.topics
+        self.lock = engine.lock
+        self.accumulator = engine.accumulator
+        self.transaction = engine.transaction_state
+        self.intake = intake
+        self.key_serializer = intake.key_serializer
+        self.value_serializer = intake.value_serializer
+        self.size_bytes_max = intake.size_bytes_max
+        self.is_plain = is_plain
+
+    def send(self, topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None, on_delivery=None):
+        cdef int64_t time_ms = 0, size_bytes
+        cdef int overflow = 0
+        cdef PyObject* found
+        cdef TopicFields queues
+        cdef QueueFields queue = None
+        cdef tuple encodable = None
+        if not self.is_plain or not PyUnicode_CheckExact(topic):
+            return self._send_in_python(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers,
+                on_delivery=on_delivery,
+            )
+        if partition is not None:
+            _check_partition(partition)
+        if key is not None and (self.key_serializer is not None or not PyBytes_CheckExact(key)):
+            key = <bytes?>_serialize("key", topic, key, self.key_serializer)
+        if value is not None and (self.value_serializer is not None or not PyBytes_CheckExact(value)):
+            value = <bytes?>_serialize("value", topic, value, self.value_serializer)
+        if timestamp_ms is None:
+            time_ms = klamm_now_ms()
+        else:
+            time_ms = _checked_timestamp_ms(timestamp_ms)
+        if headers:
+            encodable = _checked_headers(topic, headers)
+        size_bytes = size_bound(key, value, encodable)
+        if size_bytes > self.size_bytes_max:
+            raise self.intake.too_large_record(topic, size_bytes)
+        found = PyDict_GetItemWithError(self.topics, topic)
+        if found != NULL:
+            queues = <TopicFields>found
+            self.lock.take()
+            try:
+                queue = queue_for(queues, partition, key, size_bytes)
+                if queue is not None:
+                    if self.transaction is not None:
+                        self.transaction.require_open("send")
+                    future = self.place(queue, time_ms, key, value, encodable, size_bytes, on_delivery)
+                    if future is not None:
+                        return future
+            finally:
+                self.lock.drop()
+        record = (time_ms, key, value, () if encodable is None else encodable)
+        return self._send_slowly(topic, partition, queue, record, size_bytes, on_delivery)
+
+    cdef object place(
+        self, QueueFields queue, int64_t time_ms, object key, object value, tuple headers, int64_t size_bytes,
+        object on_delivery
+    ):
+        """Appends to the open batch. Returns None if a new batch or more memory is needed. The caller holds the lock.
+
+        What may run other Python comes first: a signal handler or a destructor may use the producer."""
+        cdef RecordFuture future = RecordFuture.__new__(RecordFuture)
+        cdef object callback = None
+        cdef BatchFields batch
+        cdef int64_t total_bytes, index
+        if on_delivery is not None:
+            callback = [None, on_delivery]
+        while True:
+            batch = <BatchFields?>queue.open if queue.open is not None else None
+            if batch is None:
+                return None
+            total_bytes = batch.size_bytes + size_bytes
+            if total_bytes <= batch.reserved_bytes:
+                break
+            if not self.accumulator.grow(queue, batch, total_bytes):
+                return None
+        index = (<OpenBatch?>batch.appended).add(time_ms, key, value, headers, size_bytes)
+        if index < 0:
+            return None
+        batch.size_bytes = total_bytes
+        future._result = batch.result
+        future._index = index
+        if callback is not None:
+            callback[0] = index
+            (<list?>batch.callbacks).append(callback)
+        if total_bytes + size_bytes > batch.limit_bytes:
+            self.accumulator.close_full(queue, batch)
+        return future
+
+
+cdef QueueFields queue_for(TopicFields topic, object partition, object key, int64_t size_bytes):
+    """Returns the queue for a record, or None if its partition does not exist. Raises the errors of a partitioner."""
+    cdef Py_ssize_t number
+    if partition is not None:
+        if not 0 <= partition < len(topic.queues):
+            return None
+        number = partition
+    elif type(topic._partitioner) is DefaultPartitioner:
+        number = (<DefaultPartitioner>topic._partitioner).pick(key, size_bytes)
+    else:
+        number = topic._partitioner.choose(key, size_bytes)
+    return <QueueFields>topic.queues[number] if 0 <= number < len(topic.queues) else None
+
+
+cdef object _check_partition, _serialize, _checked_headers, _checked_timestamp_ms
+
+
+def use_intake(module):
+    """Takes the checks of a record from klamm.producer.intake, which imports this module."""
+    global _check_partition, _serialize, _checked_headers, _checked_timestamp_ms
+    _check_partition = module.check_partition
+    _serialize = module.serialize
+    _checked_headers = module.checked_headers
+    _checked_timestamp_ms = module.checked_timestamp_ms
+
+
+# --- decoding
+
+def decode_rows(
+    type record_type, section, topic, partition, timestamp_type, int64_t first_offset
+):
+    """Returns the records of a RecordSection from `first_offset` on, as tuples of `record_type`. Returns None if a
+    record is broken."""
+    cdef Py_buffer view
+    cdef object header = section.header
+    cdef int64_t base_offset = header.base_offset, base_timestamp_ms = header.base_timestamp_ms
+    cdef int64_t log_append_time_ms = header.max_timestamp_ms
+    cdef bint is_log_append_time = timestamp_type != 0
+    cdef Py_ssize_t start = section.start, end = section.end
+    cdef Py_ssize_t count = header.record_count
+    cdef list rows
+    if not 0 <= base_offset <= INT64_MAX - INT32_MAX:
+        return None
+    PyObject_GetBuffer(section.data, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= end <= view.len:
+            return None
+        return rows_of(
+            record_type, <const uint8_t*>view.buf + start, <const uint8_t*>view.buf + end, count, base_offset,
+            base_timestamp_ms, log_append_time_ms, is_log_append_time, topic, partition, timestamp_type,
+            header.partition_leader_epoch, first_offset,
+        )
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef list rows_of(
+    type record_type, const uint8_t* at, const uint8_t* end, Py_ssize_t count, int64_t base_offset,
+    int64_t base_timestamp_ms, int64_t log_append_time_ms, bint is_log_append_time, object topic, object partition,
+    object timestamp_type, object leader_epoch, int64_t first_offset
+):
+    cdef Fields fields
+    cdef Py_ssize_t number
+    cdef int64_t timestamp_ms, last_ms = -1
+    cdef bint begins_earlier = False
+    cdef object row, offset, timestamp = None, key, value, headers, no_headers = ()
+    cdef list rows = []
+    for number in range(count):
+        if not read_record(at, end, &fields):
+            return None
+        at = fields.end
+        headers = no_headers
+        if has_headers(&fields):
+            headers = read_headers(&fields)
+            if headers is None:
+                return None
+        timestamp_ms = log_append_time_ms
+        if not is_log_append_time:
+            if sum_is_out_of_range(base_timestamp_ms, fields.timestamp_delta):
+                return None
+            timestamp_ms = base_timestamp_ms + fields.timestamp_delta
+        if number == 0:
+            begins_earlier = base_offset + fields.offset_delta < first_offset
+        if begins_earlier and base_offset + fields.offset_delta < first_offset:
+            continue
+        if timestamp is None or timestamp_ms != last_ms:
+            timestamp = timestamp_ms
+            last_ms = timestamp_ms
+        offset = base_offset + fields.offset_delta
+        key = bytes_of(fields.key, fields.key_size)
+        value = bytes_of(fields.value, fields.value_size)
+        # The garbage collector may see the tuple as soon as it exists, so nothing runs before it is full.
+        row = klamm_new_tuple(record_type, 9)
+        put(row, 0, topic)
+        put(row, 1, partition)
+        put(row, 2, offset)
+        put(row, 3, timestamp)
+        put(row, 4, key)
+        put(row, 5, value)
+        put(row, 6, headers)
+        put(row, 7, timestamp_type)
+        put(row, 8, leader_epoch)
+        rows.append(row)
+    return rows if at == end else None
+
+
+cdef inline bint sum_is_out_of_range(int64_t base, int64_t delta) noexcept nogil:
+    """Returns whether a timestamp is not an int64, or is its least value, which the pure decoder refuses too."""
+    if delta >= 0:
+        return base > INT64_MAX - delta
+    return delta < -INT64_MAX or base < -INT64_MAX - delta
+
+
+cdef inline void put(object row, Py_ssize_t index, object item) noexcept:
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(row, index, item)
