@@ -19,13 +19,16 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 cimport cython
 
+import asyncio as _asyncio
 import types as _types
+from asyncio import _get_running_loop as _running_loop
+from collections.abc import Coroutine as _Coroutine
 
 cdef extern from "Python.h":
     ctypedef void* PyThread_type_lock
@@ -658,16 +661,91 @@ cdef class RecordFuture:
         return f"<RecordFuture {self._result.describe(self._index)}>"
 
 
-cdef object _wait_for, _call_when_done
+@cython.freelist(512)
+@cython.no_gc
+@cython.final
+cdef class AsyncRecordFuture:
+    """The outcome of one `AsyncProducer.send`. Await it for the metadata. It belongs to the producer's event loop."""
+
+    cdef readonly object _result
+    cdef readonly Py_ssize_t _index
+
+    def __init__(self, result, index):
+        self._result = result
+        self._index = index
+
+    def done(self):
+        """Returns whether the outcome is known."""
+        return self._result.done
+
+    def result(self):
+        """Returns the record's metadata, or raises its error. Raises asyncio.InvalidStateError while the outcome is not
+        known."""
+        error = self.exception()
+        if error is not None:
+            raise error
+        return self._result.metadata(self._index, self._result.outcome_of(self._index))
+
+    def exception(self):
+        """Returns the record's error, or None. Raises asyncio.InvalidStateError while the outcome is not known."""
+        if not self._result.done:
+            raise _asyncio.InvalidStateError("the outcome is not known yet")
+        return self._result.outcome_of(self._index).error
+
+    def add_done_callback(self, function):
+        """Calls `function(self)` when the outcome is known. Calls it at once if it is known already."""
+        _call_when_done(self, function)
+
+    def __repr__(self):
+        return f"<AsyncRecordFuture {self._result.describe(self._index)}>"
+
+    def __await__(self):
+        return _wait_on_loop(self)
 
 
-def use_future(wait_for, call_when_done):
+@cython.freelist(64)
+@cython.final
+cdef class Done:
+    """A coroutine that has ended already: awaiting it gives its result without a turn of the loop."""
+
+    cdef object _result
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration(self._result)
+
+    def send(self, value):
+        raise StopIteration(self._result)
+
+    def throw(self, kind, value=None, traceback=None):
+        raise kind if value is None else value
+
+    def close(self):
+        pass
+
+
+_Coroutine.register(Done)
+
+cdef object _wait_for, _call_when_done, _wait_on_loop
+
+
+def use_future(wait_for, call_when_done, wait_on_loop):
     """Takes these functions from klamm.producer.future, which imports this module."""
-    global _wait_for, _call_when_done
-    _wait_for, _call_when_done = wait_for, call_when_done
+    global _wait_for, _call_when_done, _wait_on_loop
+    _wait_for, _call_when_done, _wait_on_loop = wait_for, call_when_done, wait_on_loop
 
 
 # --- sending
+
+cdef struct Placed:
+    PyObject* result  # with a reference of its own
+    Py_ssize_t index
+
 
 cdef class SendPath:
     """The base class of Producer: `send` for records that need nothing unusual. All others go to
@@ -695,27 +773,40 @@ cdef class SendPath:
         self.is_plain = is_plain
 
     def send(self, topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None, on_delivery=None):
-        cdef int64_t time_ms = 0, size_bytes
-        cdef int overflow = 0
-        cdef PyObject* found
-        cdef TopicFields queues
-        cdef QueueFields queue = None
-        cdef tuple encodable = None
+        cdef RecordFuture future
+        cdef Placed placed
         if not self.is_plain or not PyUnicode_CheckExact(topic):
             return self._send_in_python(
                 topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers,
                 on_delivery=on_delivery,
             )
+        rest = self.buffer(topic, value, key, partition, timestamp_ms, headers, on_delivery, &placed)
+        if rest is not None:
+            return self._send_slowly(*rest)
+        future = RecordFuture.__new__(RecordFuture)
+        future._result = <object>placed.result
+        Py_DECREF(future._result)
+        future._index = placed.index
+        return future
+
+    cdef tuple buffer(
+        self, topic, object value, object key, object partition, object timestamp_ms, object headers,
+        object on_delivery, Placed* placed
+    ):
+        """Checks, serializes and appends a record. Returns None, or the arguments of `_send_slowly` if the topic is not
+        known, or a new batch or more memory is needed."""
+        cdef int64_t time_ms, size_bytes
+        cdef PyObject* found
+        cdef TopicFields queues
+        cdef QueueFields queue = None
+        cdef tuple encodable = None
         if partition is not None:
             _check_partition(partition)
         if key is not None and (self.key_serializer is not None or not PyBytes_CheckExact(key)):
             key = <bytes?>_serialize("key", topic, key, self.key_serializer)
         if value is not None and (self.value_serializer is not None or not PyBytes_CheckExact(value)):
             value = <bytes?>_serialize("value", topic, value, self.value_serializer)
-        if timestamp_ms is None:
-            time_ms = klamm_now_ms()
-        else:
-            time_ms = _checked_timestamp_ms(timestamp_ms)
+        time_ms = klamm_now_ms() if timestamp_ms is None else _checked_timestamp_ms(timestamp_ms)
         if headers:
             encodable = _checked_headers(topic, headers)
         size_bytes = size_bound(key, value, encodable)
@@ -730,48 +821,82 @@ cdef class SendPath:
                 if queue is not None:
                     if self.transaction is not None:
                         self.transaction.require_open("send")
-                    future = self.place(queue, time_ms, key, value, encodable, size_bytes, on_delivery)
-                    if future is not None:
-                        return future
+                    if self.place(queue, time_ms, key, value, encodable, size_bytes, on_delivery, placed):
+                        return None
             finally:
                 self.lock.drop()
         record = (time_ms, key, value, () if encodable is None else encodable)
-        return self._send_slowly(topic, partition, queue, record, size_bytes, on_delivery)
+        return topic, partition, queue, record, size_bytes, on_delivery
 
-    cdef object place(
+    cdef bint place(
         self, QueueFields queue, int64_t time_ms, object key, object value, tuple headers, int64_t size_bytes,
-        object on_delivery
-    ):
-        """Appends to the open batch. Returns None if a new batch or more memory is needed. The caller holds the lock.
+        object on_delivery, Placed* placed
+    ) except -1:
+        """Appends to the open batch. Returns false if a new batch or more memory is needed. The caller holds the lock.
 
         What may run other Python comes first: a signal handler or a destructor may use the producer."""
-        cdef RecordFuture future = RecordFuture.__new__(RecordFuture)
-        cdef object callback = None
+        cdef list callback = None
         cdef BatchFields batch
         cdef int64_t total_bytes, index
         if on_delivery is not None:
             callback = [None, on_delivery]
         while True:
-            batch = <BatchFields?>queue.open if queue.open is not None else None
-            if batch is None:
-                return None
+            if queue.open is None:
+                return False
+            batch = <BatchFields?>queue.open
             total_bytes = batch.size_bytes + size_bytes
             if total_bytes <= batch.reserved_bytes:
                 break
             if not self.accumulator.grow(queue, batch, total_bytes):
-                return None
+                return False
         index = (<OpenBatch?>batch.appended).add(time_ms, key, value, headers, size_bytes)
         if index < 0:
-            return None
+            return False
         batch.size_bytes = total_bytes
-        future._result = batch.result
-        future._index = index
         if callback is not None:
             callback[0] = index
             (<list?>batch.callbacks).append(callback)
+        placed.index = index
+        placed.result = <PyObject*>batch.result
+        Py_INCREF(batch.result)
         if total_bytes + size_bytes > batch.limit_bytes:
-            self.accumulator.close_full(queue, batch)
-        return future
+            try:
+                self.accumulator.close_full(queue, batch)
+            except BaseException:
+                Py_DECREF(<object>placed.result)
+                raise
+        return True
+
+
+cdef class AsyncSendPath(SendPath):
+    """The base class of AsyncProducer, as SendPath is that of Producer. `_send_in_python` and `_send_slowly` are
+    coroutine functions."""
+
+    cdef object home
+
+    def _begin_on_loop(self, loop):
+        """Call this once with the producer's event loop."""
+        self.home = loop
+
+    def send(self, topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None, on_delivery=None):
+        cdef AsyncRecordFuture future
+        cdef Done done
+        cdef Placed placed
+        if not self.is_plain or not PyUnicode_CheckExact(topic) or _running_loop() is not self.home:
+            return self._send_in_python(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers,
+                on_delivery=on_delivery,
+            )
+        rest = self.buffer(topic, value, key, partition, timestamp_ms, headers, on_delivery, &placed)
+        if rest is not None:
+            return self._send_slowly(*rest)
+        future = AsyncRecordFuture.__new__(AsyncRecordFuture)
+        future._result = <object>placed.result
+        Py_DECREF(future._result)
+        future._index = placed.index
+        done = Done.__new__(Done)
+        done._result = future
+        return done
 
 
 cdef QueueFields queue_for(TopicFields topic, object partition, object key, int64_t size_bytes):

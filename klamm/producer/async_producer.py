@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 
 from klamm.batches import PreparedPart
-from klamm.core import new_lock
+from klamm.core import core, new_lock
 from klamm.home_loop import HomeLoop
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -22,6 +22,7 @@ from klamm.producer.record import ProducerRecord, RecordMetadata
 from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
 from klamm.producer.user_partitioner import UserPartitioner
+from klamm.records import RawRecord
 from klamm.type_variables import KeyT, ValueT
 
 if TYPE_CHECKING:
@@ -32,7 +33,15 @@ _YIELD_INTERVAL_MS: Final = 5
 make smaller requests."""
 
 
-class AsyncProducer(Generic[KeyT, ValueT]):
+class _SendPath:
+    """The base class of an AsyncProducer that sends every record in Python."""
+
+
+if core is not None and not TYPE_CHECKING:
+    _SendPath = core.AsyncSendPath
+
+
+class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
     """The Producer of one event loop: `async with AsyncProducer(...) as producer`. Create it on that loop.
 
     `send` returns as soon as the record is buffered. Await its result to wait for the acknowledgement."""
@@ -49,6 +58,9 @@ class AsyncProducer(Generic[KeyT, ValueT]):
         )
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._yielded_ms = monotonic_ms()
+        if core is not None and not TYPE_CHECKING:
+            self._begin_core(self._engine, self._intake, not self._interceptors and self._engine.partitioner is None)
+            self._begin_on_loop(asyncio.get_running_loop())
         self._engine.start()
         self._engine.close_if_forgotten(self, asyncio.get_running_loop(), "AsyncProducer")
 
@@ -75,8 +87,20 @@ class AsyncProducer(Generic[KeyT, ValueT]):
         record, size_bytes = self._intake.prepare(topic, value, key, timestamp_ms, headers)
         if self._engine.partitioner is not None and partition is None:
             partition = await self._choose(self._engine.partitioner, topic, key, value)
+        return await self._send_slowly(topic, partition, None, record, size_bytes, on_delivery)
+
+    async def _send_slowly(
+        self,
+        topic: str,
+        partition: int | None,
+        queue: PartitionQueue | None,
+        record: RawRecord,
+        size_bytes: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> AsyncRecordFuture:
+        """Ends `send` with a record that is serialized. Waits for metadata and memory if necessary."""
         deadline_ms = monotonic_ms() + self._config.max_block_ms
-        queue = await self._queue(topic, partition, record[1], size_bytes)
+        queue = queue or await self._queue(topic, partition, record[1], size_bytes)
         while True:
             with self._engine.lock:
                 entry = self._engine.place(queue, record, size_bytes, on_delivery)
@@ -232,3 +256,10 @@ class AsyncProducer(Generic[KeyT, ValueT]):
             raise self._engine.no_room(size_bytes) from None
         finally:
             accumulator.waiters.discard(waiter)
+
+
+if core is not None and not TYPE_CHECKING:
+    # The core's `send` takes the place of this one, which it calls for records that need more.
+    core.AsyncSendPath.send.__doc__ = AsyncProducer.send.__doc__
+    AsyncProducer._send_in_python = AsyncProducer.send
+    del AsyncProducer.send

@@ -58,7 +58,7 @@ class RecordFuture:
         return f"<RecordFuture {self._result.describe(self._index)}>"
 
 
-def call_when_done(future: RecordFuture, function: Callable[[RecordFuture], object]) -> None:
+def call_when_done(future: Any, function: Callable[[Any], object]) -> None:
     """Calls `function(future)` when the outcome of the record is known."""
     result = future._result
     result.add_done_callback(lambda: result.calls.call(_DONE_CALLBACK, function, future))
@@ -126,16 +126,20 @@ class AsyncRecordFuture:
 
     def add_done_callback(self, function: Callable[[AsyncRecordFuture], object]) -> None:
         """Calls `function(self)` when the outcome is known. Calls it at once if it is known already."""
-        calls = self._result.calls
-        self._result.add_done_callback(lambda: calls.call(_DONE_CALLBACK, function, self))
+        call_when_done(self, function)
 
     def __repr__(self) -> str:
         return f"<AsyncRecordFuture {self._result.describe(self._index)}>"
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self._result.done:
-            yield from until_done(self._result).__await__()
-        return self.result()
+        return wait_on_loop(self)
+
+
+def wait_on_loop(future: AsyncRecordFuture) -> Generator[Any, None, RecordMetadata]:
+    """Waits until the outcome is known. Returns the record's metadata, or raises its error."""
+    if not future._result.done:
+        yield from until_done(future._result).__await__()
+    return future.result()
 
 
 def until_done(result: BatchResult) -> asyncio.Future[None]:
@@ -152,5 +156,5 @@ def until_done(result: BatchResult) -> asyncio.Future[None]:
 
 
 if core is not None and not TYPE_CHECKING:
-    RecordFuture = core.RecordFuture
-    core.use_future(wait_for, call_when_done)
+    RecordFuture, AsyncRecordFuture = core.RecordFuture, core.AsyncRecordFuture
+    core.use_future(wait_for, call_when_done, wait_on_loop)

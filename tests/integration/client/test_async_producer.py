@@ -42,6 +42,40 @@ def test_send_returns_when_buffered_and_its_future_when_acknowledged() -> None:
     with_producer(body, batch_size=200)
 
 
+def test_send_may_be_a_task_or_a_part_of_gather() -> None:
+    """Most of these records fit into a batch that is open, so `send` has ended before it is awaited."""
+
+    async def body(producer: AsyncProducer, cluster: ScriptedCluster) -> None:
+        futures = [await producer.send("t", b"0")]
+        futures.append(await asyncio.create_task(producer.send("t", b"1")))
+        futures += await asyncio.gather(producer.send("t", b"2"), producer.send("t", b"3"))
+        futures.append(await asyncio.wait_for(producer.send("t", b"4"), 60))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(producer.send("t", b"5"))
+        futures.append(task.result())
+        await producer.flush()
+
+        assert [future.result().offset for future in futures] == list(range(6))
+        assert cluster.values("t") == [b"%d" % number for number in range(6)]
+
+    with_producer(body, linger_ms=60_000, delivery_timeout_ms=120_000)
+
+
+def test_send_on_another_loop_is_refused_although_a_batch_is_open() -> None:
+    async def body(producer: AsyncProducer, cluster: ScriptedCluster) -> None:
+        await producer.send("t", b"0")
+
+        async def elsewhere() -> None:
+            with pytest.raises(IllegalStateError, match="expected calls on that loop"):
+                await producer.send("t", b"1")
+
+        await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+        await producer.flush()
+        assert cluster.values("t") == [b"0"]
+
+    with_producer(body, linger_ms=60_000, delivery_timeout_ms=120_000)
+
+
 def test_send_and_wait_gives_the_metadata() -> None:
     async def body(producer: AsyncProducer, cluster: ScriptedCluster) -> None:
         metadata = await producer.send_and_wait("t", b"v", b"k", partition=0, timestamp_ms=9)
