@@ -9,6 +9,7 @@ Each class does what its counterpart in pure Python does, which is the reference
     DefaultPartitioner   klamm.partitioner.DefaultPartitioner
     RecordFuture         klamm.producer.future.RecordFuture
     SendPath             klamm.producer.producer.Producer.send
+    ConsumerRecord       klamm.consumer.record.ConsumerRecord
     decode_rows          klamm.consumer.fetch.row_decoder.decode_rows
 
 The interpreter lock is held in all of them. A signal handler or a destructor may run only where this module calls
@@ -40,12 +41,9 @@ cdef extern from "Python.h":
     void PyThread_release_lock(PyThread_type_lock) nogil
     unsigned long PyThread_get_thread_ident() nogil
     PyObject* PyDict_GetItemWithError(object, object) except? NULL
-    object PyTuple_New(Py_ssize_t)
-    void PyTuple_SET_ITEM(object, Py_ssize_t, object)
+    void PyObject_GC_UnTrack(PyObject*)
     int PyBytes_CheckExact(object)
     int PyUnicode_CheckExact(object)
-    int PyLong_CheckExact(object)
-    long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
     object PyUnicode_DecodeUTF8(const char*, Py_ssize_t, const char*)
 
@@ -66,12 +64,8 @@ cdef extern from *:
         return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     }
     #endif
-    static PyObject *klamm_new_tuple(PyObject *type, Py_ssize_t size) {
-        return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
-    }
     """
     int64_t klamm_now_ms() noexcept nogil
-    object klamm_new_tuple(object, Py_ssize_t)
 
 cdef int64_t INT64_MAX = 0x7FFFFFFFFFFFFFFF
 cdef int64_t INT32_MAX = 0x7FFFFFFF
@@ -281,6 +275,28 @@ cdef object read_headers(Fields* fields):
         if size > 0:
             at += size
     return tuple(headers) if at == fields.end else None
+
+
+cdef bint check_headers(Fields* fields) noexcept nogil:
+    """Returns whether the headers can be read."""
+    cdef int64_t count, size
+    cdef const uint8_t* at
+    if fields.headers[0] == 0:
+        return True
+    at = get_varint(fields.headers, fields.end, 32, &count)
+    if at == NULL or count < 0 or count > fields.end - at:
+        return False
+    while count > 0:
+        at = get_varint(at, fields.end, 32, &size)
+        if at == NULL or size < 0 or size > fields.end - at:
+            return False
+        at = get_varint(at + size, fields.end, 32, &size)
+        if at == NULL or size < -1 or size > fields.end - at:
+            return False
+        if size > 0:
+            at += size
+        count -= 1
+    return at == fields.end
 
 
 # --- the open batch
@@ -925,56 +941,257 @@ def use_intake(module):
     _checked_timestamp_ms = module.checked_timestamp_ms
 
 
+# --- records
+
+cdef class BatchView:
+    """What the records of one batch share, and the bytes that they point into."""
+
+    cdef object topic, partition, timestamp_type, leader_epoch
+    cdef const uint8_t* data
+    cdef Py_buffer view
+    cdef bint has_view
+
+    def __dealloc__(self):
+        if self.has_view:
+            PyBuffer_Release(&self.view)
+
+
+cdef object _topic_partition
+_FIELDS = (
+    "topic", "partition", "offset", "timestamp", "key", "value", "headers", "timestamp_type", "leader_epoch"
+)
+
+
+def use_topic_partition(kind):
+    """Takes the class from klamm.model, for `ConsumerRecord.topic_partition`."""
+    global _topic_partition
+    _topic_partition = kind
+
+
+@cython.freelist(1024)
+@cython.final
+cdef class ConsumerRecord:
+    """One record of a topic-partition. It unpacks, compares and hashes like a tuple of its fields.
+
+    topic, partition, offset: the record's place. An offset is a record's number in its partition.
+    timestamp: milliseconds since the epoch. `timestamp_type` tells whether the producer or the broker set it.
+    key, value: as `key.deserializer` and `value.deserializer` return them, by default bytes. None for a null.
+    headers: pairs of a name and bytes (or None), in the producer's order.
+    leader_epoch: the epoch of the partition's leader that appended the record.
+
+    Without a deserializer, each access of key, value or headers makes the object anew from the bytes of the batch. So a
+    record that is kept keeps its batch, of up to 1 MiB. `tuple(record)` does not."""
+
+    __class_getitem__ = classmethod(_types.GenericAlias)
+    __match_args__ = _FIELDS
+    _fields = _FIELDS
+
+    cdef BatchView batch
+    cdef readonly int64_t offset
+    """The record's number in its partition."""
+    cdef readonly int64_t timestamp
+    """Milliseconds since the epoch. `timestamp_type` tells which side set the time."""
+    cdef object _key, _value, _headers
+    cdef int32_t key_at, key_size, value_at, value_size, headers_at, headers_size  # key_at is -1 if there are objects
+
+    def __init__(self, topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch):
+        cdef BatchView batch = BatchView.__new__(BatchView)
+        batch.topic = topic
+        batch.partition = partition
+        batch.timestamp_type = timestamp_type
+        batch.leader_epoch = leader_epoch
+        self.batch = batch
+        self.offset = offset
+        self.timestamp = timestamp
+        self.hold(key, value, headers)
+
+    cdef void hold(self, object key, object value, object headers) noexcept:
+        self._key = key
+        self._value = value
+        self._headers = headers
+        self.key_at = -1
+
+    @property
+    def topic(self):
+        """The name of the topic."""
+        return self.batch.topic
+
+    @property
+    def partition(self):
+        """The number of the partition."""
+        return self.batch.partition
+
+    @property
+    def key(self):
+        """The key as `key.deserializer` returns it, or None."""
+        return self._key if self.key_at < 0 else bytes_of(self.batch.data + self.key_at, self.key_size)
+
+    @property
+    def value(self):
+        """The value as `value.deserializer` returns it, or None."""
+        return self._value if self.key_at < 0 else bytes_of(self.batch.data + self.value_at, self.value_size)
+
+    @property
+    def headers(self):
+        """Pairs of name and bytes (or None), in the producer's order."""
+        cdef Fields fields
+        if self.key_at < 0:
+            return self._headers
+        if self.headers_size <= 1:
+            return ()
+        fields.headers = self.batch.data + self.headers_at
+        fields.end = fields.headers + self.headers_size
+        return read_headers(&fields)
+
+    @property
+    def timestamp_type(self):
+        """The side that set the time."""
+        return self.batch.timestamp_type
+
+    @property
+    def leader_epoch(self):
+        """The epoch of the partition's leader that appended the record."""
+        return self.batch.leader_epoch
+
+    @property
+    def topic_partition(self):
+        return _topic_partition(self.batch.topic, self.batch.partition)
+
+    cdef tuple as_tuple(self):
+        return (
+            self.batch.topic, self.batch.partition, self.offset, self.timestamp, self.key, self.value, self.headers,
+            self.batch.timestamp_type, self.batch.leader_epoch,
+        )
+
+    def __len__(self):
+        return 9
+
+    def __iter__(self):
+        return iter(self.as_tuple())
+
+    def __getitem__(self, index):
+        return self.as_tuple()[index]
+
+    def __contains__(self, item):
+        return item in self.as_tuple()
+
+    def __hash__(self):
+        return hash(self.as_tuple())
+
+    def __eq__(self, other):
+        other = tuple_or_none(other)
+        return NotImplemented if other is None else self.as_tuple() == other
+
+    def __lt__(self, other):
+        other = tuple_or_none(other)
+        return NotImplemented if other is None else self.as_tuple() < other
+
+    def __le__(self, other):
+        other = tuple_or_none(other)
+        return NotImplemented if other is None else self.as_tuple() <= other
+
+    def __gt__(self, other):
+        other = tuple_or_none(other)
+        return NotImplemented if other is None else self.as_tuple() > other
+
+    def __ge__(self, other):
+        other = tuple_or_none(other)
+        return NotImplemented if other is None else self.as_tuple() >= other
+
+    def __repr__(self):
+        fields = ", ".join(f"{name}={item!r}" for name, item in zip(_FIELDS, self.as_tuple()))
+        return f"ConsumerRecord({fields})"
+
+    def __reduce__(self):
+        return ConsumerRecord, self.as_tuple()
+
+    def count(self, item):
+        """Returns how many fields are equal to `item`."""
+        return self.as_tuple().count(item)
+
+    def index(self, item, *range):
+        """Returns the first position of `item` among the fields. Raises ValueError."""
+        return self.as_tuple().index(item, *range)
+
+    @classmethod
+    def _make(cls, fields):
+        """Returns a record of these fields."""
+        return cls(*fields)
+
+    def _asdict(self):
+        """Returns the fields by name."""
+        return dict(zip(_FIELDS, self.as_tuple()))
+
+    def _replace(self, **fields):
+        """Returns a record with other values of these fields."""
+        unknown = fields.keys() - set(_FIELDS)
+        if unknown:
+            raise ValueError(f"a ConsumerRecord has no fields {sorted(unknown)}")
+        return ConsumerRecord(**{**self._asdict(), **fields})
+
+
+cdef object tuple_or_none(object other):
+    if isinstance(other, ConsumerRecord):
+        return (<ConsumerRecord>other).as_tuple()
+    return other if isinstance(other, tuple) else None
+
+
+def with_contents(ConsumerRecord record not None, key, value):
+    """Returns the record with a deserialized key and value."""
+    cdef ConsumerRecord made = ConsumerRecord.__new__(ConsumerRecord)
+    made.batch = BatchView.__new__(BatchView)
+    made.batch.topic = record.batch.topic
+    made.batch.partition = record.batch.partition
+    made.batch.timestamp_type = record.batch.timestamp_type
+    made.batch.leader_epoch = record.batch.leader_epoch
+    made.offset = record.offset
+    made.timestamp = record.timestamp
+    made.hold(key, value, record.headers)
+    return made
+
+
 # --- decoding
 
-def decode_rows(
-    type record_type, section, topic, partition, timestamp_type, int64_t first_offset
-):
-    """Returns the records of a RecordSection from `first_offset` on, as tuples of `record_type`. Returns None if a
-    record is broken."""
-    cdef Py_buffer view
+def decode_rows(section, topic, partition, timestamp_type, int64_t first_offset):
+    """Returns the records of a RecordSection from `first_offset` on. They keep `section.data`. Returns None if a record
+    is broken."""
     cdef object header = section.header
-    cdef int64_t base_offset = header.base_offset, base_timestamp_ms = header.base_timestamp_ms
-    cdef int64_t log_append_time_ms = header.max_timestamp_ms
-    cdef bint is_log_append_time = timestamp_type != 0
+    cdef BatchView batch
     cdef Py_ssize_t start = section.start, end = section.end
-    cdef Py_ssize_t count = header.record_count
-    cdef list rows
+    cdef int64_t base_offset = header.base_offset
     if not 0 <= base_offset <= INT64_MAX - INT32_MAX:
         return None
-    PyObject_GetBuffer(section.data, &view, PyBUF_SIMPLE)
-    try:
-        if not 0 <= start <= end <= view.len:
-            return None
-        return rows_of(
-            record_type, <const uint8_t*>view.buf + start, <const uint8_t*>view.buf + end, count, base_offset,
-            base_timestamp_ms, log_append_time_ms, is_log_append_time, topic, partition, timestamp_type,
-            header.partition_leader_epoch, first_offset,
-        )
-    finally:
-        PyBuffer_Release(&view)
+    batch = BatchView.__new__(BatchView)
+    PyObject_GetBuffer(section.data, &batch.view, PyBUF_SIMPLE)
+    batch.has_view = True
+    if not 0 <= start <= end <= batch.view.len or end - start > INT32_MAX:
+        return None
+    batch.data = <const uint8_t*>batch.view.buf + start
+    batch.topic = topic
+    batch.partition = partition
+    batch.timestamp_type = timestamp_type
+    batch.leader_epoch = header.partition_leader_epoch
+    return rows_of(
+        batch, batch.data + (end - start), header.record_count, base_offset, header.base_timestamp_ms,
+        header.max_timestamp_ms, timestamp_type != 0, first_offset,
+    )
 
 
 cdef list rows_of(
-    type record_type, const uint8_t* at, const uint8_t* end, Py_ssize_t count, int64_t base_offset,
-    int64_t base_timestamp_ms, int64_t log_append_time_ms, bint is_log_append_time, object topic, object partition,
-    object timestamp_type, object leader_epoch, int64_t first_offset
+    BatchView batch, const uint8_t* end, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp_ms,
+    int64_t log_append_time_ms, bint is_log_append_time, int64_t first_offset
 ):
+    cdef const uint8_t* at = batch.data
     cdef Fields fields
     cdef Py_ssize_t number
-    cdef int64_t timestamp_ms, last_ms = -1
+    cdef int64_t timestamp_ms
     cdef bint begins_earlier = False
-    cdef object row, offset, timestamp = None, key, value, headers, no_headers = ()
+    cdef ConsumerRecord record
     cdef list rows = []
     for number in range(count):
-        if not read_record(at, end, &fields):
+        if not read_record(at, end, &fields) or not check_headers(&fields):
             return None
         at = fields.end
-        headers = no_headers
-        if has_headers(&fields):
-            headers = read_headers(&fields)
-            if headers is None:
-                return None
         timestamp_ms = log_append_time_ms
         if not is_log_append_time:
             if sum_is_out_of_range(base_timestamp_ms, fields.timestamp_delta):
@@ -984,24 +1201,19 @@ cdef list rows_of(
             begins_earlier = base_offset + fields.offset_delta < first_offset
         if begins_earlier and base_offset + fields.offset_delta < first_offset:
             continue
-        if timestamp is None or timestamp_ms != last_ms:
-            timestamp = timestamp_ms
-            last_ms = timestamp_ms
-        offset = base_offset + fields.offset_delta
-        key = bytes_of(fields.key, fields.key_size)
-        value = bytes_of(fields.value, fields.value_size)
-        # The garbage collector may see the tuple as soon as it exists, so nothing runs before it is full.
-        row = klamm_new_tuple(record_type, 9)
-        put(row, 0, topic)
-        put(row, 1, partition)
-        put(row, 2, offset)
-        put(row, 3, timestamp)
-        put(row, 4, key)
-        put(row, 5, value)
-        put(row, 6, headers)
-        put(row, 7, timestamp_type)
-        put(row, 8, leader_epoch)
-        rows.append(row)
+        record = ConsumerRecord.__new__(ConsumerRecord)
+        # It refers only to its batch, which refers to no record. So the garbage collector need not look at it.
+        PyObject_GC_UnTrack(<PyObject*>record)
+        record.batch = batch
+        record.offset = base_offset + fields.offset_delta
+        record.timestamp = timestamp_ms
+        record.key_at = <int32_t>(fields.key - batch.data)
+        record.key_size = <int32_t>fields.key_size
+        record.value_at = <int32_t>(fields.value - batch.data)
+        record.value_size = <int32_t>fields.value_size
+        record.headers_at = <int32_t>(fields.headers - batch.data)
+        record.headers_size = <int32_t>(fields.end - fields.headers)
+        rows.append(record)
     return rows if at == end else None
 
 
@@ -1010,8 +1222,3 @@ cdef inline bint sum_is_out_of_range(int64_t base, int64_t delta) noexcept nogil
     if delta >= 0:
         return base > INT64_MAX - delta
     return delta < -INT64_MAX or base < -INT64_MAX - delta
-
-
-cdef inline void put(object row, Py_ssize_t index, object item) noexcept:
-    Py_INCREF(item)
-    PyTuple_SET_ITEM(row, index, item)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
+from klamm.core import core
 from klamm.model import TopicPartition
 from klamm.records import Headers, TimestampType
 from klamm.type_variables import KeyT, ValueT
@@ -41,3 +42,15 @@ class ConsumerRecord(NamedTuple, Generic[KeyT, ValueT]):
 
 record_of = partial(tuple.__new__, ConsumerRecord)
 """Makes a record from a tuple of all fields. This is three times as fast as the constructor."""
+
+
+def with_contents(record: ConsumerRecord, key: Any, value: Any) -> ConsumerRecord:
+    """Returns the record with a deserialized key and value."""
+    topic, partition, offset, timestamp, _, _, *rest = record
+    return record_of((topic, partition, offset, timestamp, key, value, *rest))
+
+
+if core is not None and not TYPE_CHECKING:
+    # Its records make key, value and headers when these are read.
+    ConsumerRecord, with_contents = core.ConsumerRecord, core.with_contents
+    core.use_topic_partition(TopicPartition)

@@ -13,7 +13,7 @@ from typing import Any
 from klamm.consumer.errors import BatchTooLargeError, CorruptRecordError, RecordDeserializationError
 from klamm.consumer.fetch.fetch_buffer import FetchedData
 from klamm.consumer.fetch.row_decoder import decode_rows
-from klamm.consumer.record import ConsumerRecord, record_of
+from klamm.consumer.record import ConsumerRecord, with_contents
 from klamm.isolation import VisibleBatches
 from klamm.records import (
     MAX_DECOMPRESSED_BYTES,
@@ -125,7 +125,7 @@ class FetchedDataReader:
         done: list[ConsumerRecord] = []
         part = "key"
         for record in records:
-            topic, partition, offset, timestamp, key, value, *rest = record
+            key, value = record.key, record.value
             try:
                 part = "key"
                 if key_of is not None and key is not None:
@@ -134,8 +134,8 @@ class FetchedDataReader:
                 if value_of is not None and value is not None:
                     value = value_of(value)
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is the cause
-                self._failure = RecordDeserializationError(self.data.tp, offset, part)
+                self._failure = RecordDeserializationError(self.data.tp, record.offset, part)
                 self._failure.__cause__ = error
                 break
-            done.append(record_of((topic, partition, offset, timestamp, key, value, *rest)))
+            done.append(with_contents(record, key, value))
         return done

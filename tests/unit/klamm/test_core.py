@@ -107,7 +107,7 @@ def test_both_decode_the_same_records(
 ) -> None:
     section = read_section(encode_batch(records, base_offset=base_offset, compression=compression))
 
-    rows = core.decode_rows(ConsumerRecord, section, "orders", 7, section.header.timestamp_type, base_offset + ahead)
+    rows = core.decode_rows(section, "orders", 7, section.header.timestamp_type, base_offset + ahead)
 
     assert rows == in_pure_python(section, TP, base_offset + ahead)
     assert all(type(row) is ConsumerRecord for row in rows)
@@ -125,7 +125,7 @@ def test_both_say_the_same_of_damaged_batches(records: list[RawRecord], rng: ran
     except CorruptBatchError as error:
         expected = error
 
-    rows = core.decode_rows(ConsumerRecord, section, "orders", 7, section.header.timestamp_type, 0)
+    rows = core.decode_rows(section, "orders", 7, section.header.timestamp_type, 0)
 
     if isinstance(expected, CorruptBatchError):
         assert rows is None
@@ -145,7 +145,7 @@ def test_any_bytes_give_records_or_nothing(data: bytes) -> None:
         header=section.header._replace(record_count=len(data) // 7), data=data, start=0, end=len(data)
     )
 
-    rows = core.decode_rows(ConsumerRecord, section, "orders", 7, section.header.timestamp_type, 0)
+    rows = core.decode_rows(section, "orders", 7, section.header.timestamp_type, 0)
 
     assert rows is None or len(rows) == len(data) // 7
 
@@ -268,7 +268,7 @@ def test_decoded_records_are_collected() -> None:
     before = len(gc.get_objects())
 
     for _ in range(20):
-        core.decode_rows(ConsumerRecord, section, "orders", 7, section.header.timestamp_type, 0)
+        core.decode_rows(section, "orders", 7, section.header.timestamp_type, 0)
     gc.collect()
 
     assert len(gc.get_objects()) < before + 1_000
