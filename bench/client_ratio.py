@@ -29,6 +29,7 @@ PARTITIONS = 4
 
 PEERS = {
     "produce": ("confluent",),
+    "produce-many": ("confluent",),
     "consume": ("confluent",),
     "iterate": ("confluent",),
     "async-produce": ("aiokafka", "AIOProducer"),
@@ -37,7 +38,7 @@ PEERS = {
 }
 """The other clients of each cell. The first is the one that the ratios refer to."""
 
-RECORDS_PER_S = {"produce": 300_000, "async-produce": 150_000}
+RECORDS_PER_S = {"produce": 300_000, "produce-many": 500_000, "async-produce": 150_000}
 """A guess, from which the count of a run follows."""
 
 
@@ -54,7 +55,7 @@ class Side:
 
 def sides_of(cell: str, before: str | None) -> list[Side]:
     sides = [Side("klamm", "klamm")]
-    if before is not None:
+    if before is not None and cell != "produce-many":
         folders = ("", "services/common", "services/controller", "services/broker", "services/coordinator", "spark")
         path = os.pathsep.join(str(pathlib.Path(before, folder)) for folder in folders)
         sides.append(Side("klamm before", "klamm", {"PYTHONPATH": path}))

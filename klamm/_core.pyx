@@ -884,6 +884,45 @@ cdef class SendPath:
         return True
 
 
+    def _append_many(self, topic, list values, list keys, partition, headers, Py_ssize_t start, Py_ssize_t stop, runs):
+        """Appends the values from `start` to `stop`, which are checked bytes or None, as long as each fits at once. Adds
+        [result, first index, last index] of each batch to `runs`. Returns the position of the first value that did not
+        fit, or `stop`."""
+        cdef PyObject* found = PyDict_GetItemWithError(self.topics, topic)
+        cdef int64_t time_ms = klamm_now_ms(), size_bytes
+        cdef TopicFields queues
+        cdef QueueFields queue
+        cdef Placed placed
+        cdef list run = None
+        cdef tuple encodable = headers if headers else None
+        cdef Py_ssize_t at
+        if found == NULL:
+            return start
+        queues = <TopicFields>found
+        self.lock.take()
+        try:
+            if self.transaction is not None:
+                self.transaction.require_open("send_many")
+            for at in range(start, stop):
+                key = None if keys is None else keys[at]
+                size_bytes = size_bound(key, values[at], encodable)
+                queue = queue_for(queues, partition, key, size_bytes)
+                if queue is None or not self.place(
+                    queue, time_ms, key, values[at], encodable, size_bytes, None, &placed
+                ):
+                    return at
+                result = <object>placed.result
+                Py_DECREF(result)
+                if run is None or run[0] is not result or run[2] != placed.index - 1:
+                    run = [result, placed.index, placed.index]
+                    runs.append(run)
+                else:
+                    run[2] = placed.index
+            return stop
+        finally:
+            self.lock.drop()
+
+
 cdef class AsyncSendPath(SendPath):
     """The base class of AsyncProducer, as SendPath is that of Producer. `_send_in_python` and `_send_slowly` are
     coroutine functions."""
@@ -906,13 +945,30 @@ cdef class AsyncSendPath(SendPath):
         rest = self.buffer(topic, value, key, partition, timestamp_ms, headers, on_delivery, &placed)
         if rest is not None:
             return self._send_slowly(*rest)
-        future = AsyncRecordFuture.__new__(AsyncRecordFuture)
-        future._result = <object>placed.result
-        Py_DECREF(future._result)
-        future._index = placed.index
+        future = async_future(&placed)
         done = Done.__new__(Done)
         done._result = future
         return done
+
+    def send_now(
+        self, topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None, on_delivery=None
+    ):
+        cdef Placed placed
+        if not self.is_plain or not PyUnicode_CheckExact(topic) or _running_loop() is not self.home:
+            return self._send_now_in_python(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers,
+                on_delivery=on_delivery,
+            )
+        rest = self.buffer(topic, value, key, partition, timestamp_ms, headers, on_delivery, &placed)
+        return async_future(&placed) if rest is None else self._place_now(*rest)
+
+
+cdef AsyncRecordFuture async_future(Placed* placed):
+    cdef AsyncRecordFuture future = AsyncRecordFuture.__new__(AsyncRecordFuture)
+    future._result = <object>placed.result
+    Py_DECREF(future._result)
+    future._index = placed.index
+    return future
 
 
 cdef QueueFields queue_for(TopicFields topic, object partition, object key, int64_t size_bytes):

@@ -14,14 +14,16 @@ from klamm.errors import PartitionerError, SerializationError
 from klamm.partitioner import Partitioner, PartitionInfo, key_partition
 from klamm.producer.async_producer import AsyncProducer
 from klamm.producer.config import ProducerConfig
-from klamm.producer.future import AsyncRecordFuture, RecordFuture
+from klamm.producer.future import AsyncManyFuture, AsyncRecordFuture, ManyFuture, RecordFuture
 from klamm.producer.interceptors import ProducerInterceptor
 from klamm.producer.producer import Producer
 from klamm.producer.record import ProducerRecord, RecordMetadata
 
 __all__ = [
+    "AsyncManyFuture",
     "AsyncProducer",
     "AsyncRecordFuture",
+    "ManyFuture",
     "PartitionInfo",
     "Partitioner",
     "PartitionerError",

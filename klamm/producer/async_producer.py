@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+import itertools
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 
 from klamm.batches import PreparedPart
 from klamm.core import core, new_lock
+from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.home_loop import HomeLoop
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from klamm.producer.accumulator import PartitionQueue
 from klamm.producer.config import ProducerConfig
 from klamm.producer.engine import ProducerEngine
-from klamm.producer.future import AsyncRecordFuture, until_done
-from klamm.producer.intake import Header, Intake, check_partition
+from klamm.producer.future import AsyncManyFuture, AsyncRecordFuture, Run, run_of, until_done
+from klamm.producer.intake import MANY_AT_ONCE, Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord, RecordMetadata
 from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
@@ -110,10 +112,106 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
         result, index = entry
         if not index:
             self._engine.calls.raise_exit()
-        if not index and monotonic_ms() > self._yielded_ms + _YIELD_INTERVAL_MS:
+            await self._yield_now_and_then()
+        return AsyncRecordFuture(result, index)
+
+    def _place_now(
+        self,
+        topic: str,
+        partition: int | None,
+        queue: PartitionQueue | None,
+        record: RawRecord,
+        size_bytes: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> AsyncRecordFuture:
+        """Ends `send_now` with a record that is serialized."""
+        queues = self._engine.topics.get(topic)
+        if queue is None and queues is not None:
+            queue = queues.queue_for(partition, record[1], size_bytes)
+        if queue is None:
+            raise EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION](
+                f"topic {topic!r}, partition {partition}: not known yet; await partitions_for({topic!r}) before"
+                " send_now"
+            )
+        with self._engine.lock:
+            entry = self._engine.place(queue, record, size_bytes, on_delivery)
+        if entry is None:
+            raise self._engine.no_room(size_bytes, "send_now does not wait: await send, or flush first")
+        return AsyncRecordFuture(*entry)
+
+    def _append_many(self, *arguments: Any) -> int:
+        """Appends nothing: only the compiled core appends many records at once. Returns the position to begin at."""
+        start: int = arguments[5]
+        return start
+
+    async def _yield_now_and_then(self) -> None:
+        """Lets other tasks run if this producer has kept the event loop for a while."""
+        if monotonic_ms() > self._yielded_ms + _YIELD_INTERVAL_MS:
             await asyncio.sleep(0)
             self._yielded_ms = monotonic_ms()
-        return AsyncRecordFuture(result, index)
+
+    def send_now(
+        self,
+        topic: str,
+        value: ValueT | None = None,
+        key: KeyT | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> AsyncRecordFuture:
+        """Buffers one record without waiting, so that a function that is no coroutine can send.
+
+        The arguments and errors are those of `Producer.send`. Also raises BufferExhaustedError if there is no memory
+        for the record now, and UnknownTopicOrPartitionError if the producer does not know the topic yet: await
+        `partitions_for(topic)` once before."""
+        self._home.check()
+        if self._interceptors:
+            topic, value, key, partition, timestamp_ms, headers = self._interceptors.on_send(
+                ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
+            )
+        if partition is not None:
+            check_partition(partition)
+        record, size_bytes = self._intake.prepare(topic, value, key, timestamp_ms, headers)
+        queues = self._engine.topics.get(topic)
+        if self._engine.partitioner is not None and partition is None and queues is not None:
+            partition = self._engine.partitioner.choose(topic, key, value, queues.infos)
+        return self._place_now(topic, partition, None, record, size_bytes, on_delivery)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[ValueT | None],
+        *,
+        keys: Iterable[KeyT | None] | None = None,
+        partition: int | None = None,
+        headers: Sequence[Header] | None = None,
+    ) -> AsyncManyFuture:
+        """Buffers many records. This costs less than a `send` for each of them. Lets the event loop run meanwhile. The
+        arguments and errors are those of `Producer.send_many`."""
+        self._home.check()
+        if self._interceptors or self._engine.partitioner is not None:
+            pairs = zip(values, itertools.repeat(None)) if keys is None else zip(values, keys, strict=True)
+            return AsyncManyFuture(
+                [
+                    run_of(await self.send(topic, value, key, partition=partition, headers=headers))
+                    for value, key in list(pairs)
+                ]
+            )
+        if partition is not None:
+            check_partition(partition)
+        many = self._intake.prepare_many(topic, values, keys, headers)
+        runs: list[Run] = []
+        at, count = 0, len(many.values)
+        while at < count:
+            stop = min(count, at + MANY_AT_ONCE)
+            at = self._append_many(topic, many.values, many.keys, partition, many.headers, at, stop, runs)
+            if at < stop:
+                runs.append(run_of(await self._send_slowly(topic, partition, None, *many.record(at), None)))
+                at += 1
+            await self._yield_now_and_then()
+        return AsyncManyFuture(runs)
 
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> RecordMetadata:
         """Sends one record as `send` does, and waits for its acknowledgement."""
@@ -261,5 +359,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
 if core is not None and not TYPE_CHECKING:
     # The core's `send` takes the place of this one, which it calls for records that need more.
     core.AsyncSendPath.send.__doc__ = AsyncProducer.send.__doc__
+    core.AsyncSendPath.send_now.__doc__ = AsyncProducer.send_now.__doc__
     AsyncProducer._send_in_python = AsyncProducer.send
-    del AsyncProducer.send
+    AsyncProducer._send_now_in_python = AsyncProducer.send_now
+    del AsyncProducer.send, AsyncProducer.send_now, AsyncProducer._append_many

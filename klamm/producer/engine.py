@@ -134,11 +134,11 @@ class ProducerEngine:
         """True while a transaction is neither committed nor aborted."""
         return self.transaction_state is not None and self.transaction_state.is_open
 
-    def no_room(self, size_bytes: int, *, waits: bool = True) -> BufferExhaustedError:
-        """Returns the error for a record for which `place` found no memory. `waits` says whether the caller has waited
-        for `max.block.ms`."""
-        waited = f" within max.block.ms={self.config.max_block_ms}" if waits else ""
-        advice = "" if waits else ". A callback or destructor on the producer's own thread does not wait"
+    def no_room(self, size_bytes: int, why_at_once: str = "") -> BufferExhaustedError:
+        """Returns the error for a record for which `place` found no memory. `why_at_once` says why the caller has not
+        waited for `max.block.ms`."""
+        waited = "" if why_at_once else f" within max.block.ms={self.config.max_block_ms}"
+        advice = f". {why_at_once}" if why_at_once else ""
         return BufferExhaustedError(
             f"no room for {size_bytes} bytes{waited}: {self.accumulator.available_bytes} of"
             f" buffer.memory={self.config.buffer_memory} bytes are free{advice}"

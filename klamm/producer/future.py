@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,6 +81,75 @@ class BatchFuture:
             wait_for(self._result, timeout)
         if self._result.error is not None:
             raise self._result.error
+
+
+Run = list[Any]
+"""Neighbouring records of one batch: [result, first index, last index]."""
+
+
+def run_of(future: Any) -> Run:
+    """Returns the run of one record."""
+    return [future._result, future._index, future._index]
+
+
+class ManyFuture:
+    """The outcome of one `Producer.send_many`. May be used from any thread."""
+
+    __slots__ = ("_count", "_runs")
+
+    def __init__(self, runs: list[Run]) -> None:
+        self._runs = runs
+        self._count: int = sum(last - first + 1 for _, first, last in runs)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def done(self) -> bool:
+        """Returns whether the outcomes of all records are known."""
+        return all(result.done for result, _, _ in self._runs)
+
+    def result(self, timeout: float | None = None) -> int:
+        """Waits until all records are acknowledged, and returns their number. Raises the error of the first record that
+        failed; the others may have been written.
+
+        Raises TimeoutError if an outcome is not known after `timeout` seconds."""
+        deadline_s = None if timeout is None else time.monotonic() + timeout
+        for result, _, _ in self._runs:
+            if not result.done:
+                wait_for(result, None if deadline_s is None else max(0.0, deadline_s - time.monotonic()))
+        return _counted(self._runs, self._count)
+
+
+class AsyncManyFuture:
+    """The outcome of one `AsyncProducer.send_many`. Await it for the number of records. It belongs to the producer's
+    event loop."""
+
+    __slots__ = ("_count", "_runs")
+
+    def __init__(self, runs: list[Run]) -> None:
+        self._runs = runs
+        self._count: int = sum(last - first + 1 for _, first, last in runs)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def done(self) -> bool:
+        """Returns whether the outcomes of all records are known."""
+        return all(result.done for result, _, _ in self._runs)
+
+    def __await__(self) -> Generator[Any, None, int]:
+        for result, _, _ in self._runs:
+            if not result.done:
+                yield from until_done(result).__await__()
+        return _counted(self._runs, self._count)
+
+
+def _counted(runs: list[Run], count: int) -> int:
+    """Returns the number of records, or raises the first error. The outcomes are known."""
+    for result, first, last in runs:
+        for error in result.errors_of(first, last):
+            raise error
+    return count
 
 
 def wait_for(result: BatchResult, timeout: float | None) -> None:

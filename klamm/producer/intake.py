@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from klamm.core import core
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, SerializationError
@@ -17,6 +17,25 @@ from klamm.serializers import Serializer
 
 INT64_MAX = (1 << 63) - 1
 Header = tuple[str, bytes | None]
+
+MANY_AT_ONCE = 1_000
+"""`send_many` holds the producer's lock for at most this many records at a time."""
+
+
+class Many(NamedTuple):
+    """The checked records of `send_many`."""
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None
+    headers: tuple[Header, ...]
+    own_bytes: int
+    """The size of a record without its key and value, as an upper bound."""
+
+    def record(self, at: int) -> tuple[RawRecord, int]:
+        """Returns a record, and an upper bound of its size in bytes."""
+        value, key = self.values[at], self.keys[at] if self.keys else None
+        size_bytes = self.own_bytes + len(value or b"") + len(key or b"")
+        return (time.time_ns() // 1_000_000, key, value, self.headers), size_bytes
 
 
 class Intake:
@@ -69,6 +88,43 @@ class Intake:
         if size_bytes > self.size_bytes_max:
             raise self.too_large_record(topic, size_bytes)
         return (timestamp_ms, key, value, headers), size_bytes
+
+    def prepare_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None,
+        headers: Sequence[Header] | None,
+    ) -> Many:
+        """Returns the records of `send_many`. All of them are checked and serialized before the first is buffered.
+
+        Raises ValueError if there are not as many keys as values, and as `prepare`. The error names the position of the
+        record."""
+        check_topic_name(topic)
+        given = list(values)
+        given_keys = None if keys is None else list(keys)
+        if given_keys is not None and len(given_keys) != len(given):
+            raise ValueError(f"{len(given_keys)} keys for {len(given)} values; expected as many")
+        checked = checked_headers(topic, headers) if headers else ()
+        own_bytes = estimate_size_bytes(None, None, checked)
+        done = [self._content("value", topic, at, content, self.value_serializer) for at, content in enumerate(given)]
+        done_keys = given_keys and [
+            self._content("key", topic, at, content, self.key_serializer) for at, content in enumerate(given_keys)
+        ]
+        for at, content in enumerate(done):
+            size_bytes = own_bytes + len(content or b"") + len((done_keys and done_keys[at]) or b"")
+            if size_bytes > self.size_bytes_max:
+                raise self._too_large(f"record {at} for topic {topic!r} has {size_bytes} bytes")
+        return Many(done, done_keys, checked, own_bytes)
+
+    @staticmethod
+    def _content(what: str, topic: str, at: int, content: Any, serializer: Serializer | None) -> bytes | None:
+        if content is None or (serializer is None and content.__class__ is bytes):
+            return content
+        try:
+            return serialize(what, topic, content, serializer)
+        except SerializationError as error:
+            raise SerializationError(f"record {at}: {error}") from error
 
     def too_large_record(self, topic: str, size_bytes: int) -> BrokerError:
         """Returns the error for a record that is larger than `size_bytes_max`."""

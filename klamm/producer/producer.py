@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
 from klamm.batches import PreparedPart
 from klamm.core import core
@@ -22,8 +23,8 @@ from klamm.producer import process_end
 from klamm.producer.accumulator import PartitionQueue
 from klamm.producer.config import ProducerConfig
 from klamm.producer.engine import ProducerEngine
-from klamm.producer.future import BatchFuture, RecordFuture, wait_for
-from klamm.producer.intake import Header, Intake, check_partition
+from klamm.producer.future import BatchFuture, ManyFuture, RecordFuture, Run, run_of, wait_for
+from klamm.producer.intake import MANY_AT_ONCE, Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord
 from klamm.producer.result import DeliveryCallback
 from klamm.producer.sender import monotonic_ms
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from klamm.producer.setting_types import ProducerSettings
 
 T = TypeVar("T")
+
+
+_NO_WAIT: Final = "A callback or destructor on the producer's own thread does not wait"
 
 
 class _SendPath:
@@ -119,16 +123,33 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         record, size_bytes = self._intake.prepare(topic, value, key, timestamp_ms, headers)
         if self._partitioner is not None and partition is None:
             partition = self._choose(self._partitioner, topic, key, value)
-        queues = self._topics.get(topic)
-        queue = None
-        if queues is not None:
-            with self._lock:
-                queue = queues.queue_for(partition, record[1], size_bytes)
-                if queue is not None:
-                    entry = self._append(queue, record, size_bytes, on_delivery)
-                    if entry is not None:
-                        return RecordFuture(*entry)
-        return self._send_slowly(topic, partition, queue, record, size_bytes, on_delivery)
+        return self._send_record(topic, partition, record, size_bytes, on_delivery)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[ValueT | None],
+        *,
+        keys: Iterable[KeyT | None] | None = None,
+        partition: int | None = None,
+        headers: Sequence[Header] | None = None,
+    ) -> ManyFuture:
+        """Buffers many records. This costs less than a `send` for each of them. Lets the event loop run meanwhile. The
+        arguments and errors are those of `Producer.send_many`."""
+        if self._interceptors or self._partitioner is not None:
+            return ManyFuture(self._send_each(topic, values, keys, partition, headers))
+        if partition is not None:
+            check_partition(partition)
+        many = self._intake.prepare_many(topic, values, keys, headers)
+        runs: list[Run] = []
+        at, count = 0, len(many.values)
+        while at < count:
+            stop = min(count, at + MANY_AT_ONCE)
+            at = self._append_many(topic, many.values, many.keys, partition, many.headers, at, stop, runs)
+            if at < stop:
+                runs.append(run_of(self._send_record(topic, partition, *many.record(at), None)))
+                at += 1
+        return ManyFuture(runs)
 
     def send_packed(self, topic: str, records: PackedRecords, *, partition: int | None = None) -> BatchFuture:
         """Buffers records that are already encoded. They become a batch of their own, which is sent without waiting for
@@ -277,6 +298,45 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         infos = self._loop.run(self._engine.infos, topic) if queues is None else queues.infos
         return partitioner.choose(topic, key, value, infos)
 
+    def _append_many(self, *arguments: Any) -> int:
+        """Appends nothing: only the compiled core appends many records at once. Returns the position to begin at."""
+        start: int = arguments[5]
+        return start
+
+    def _send_each(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None,
+        partition: int | None,
+        headers: Sequence[Header] | None,
+    ) -> list[Run]:
+        """Sends records one by one, because an interceptor or a partitioner has to see each of them."""
+        pairs = zip(values, itertools.repeat(None)) if keys is None else zip(values, keys, strict=True)
+        return [
+            run_of(self.send(topic, value, key, partition=partition, headers=headers)) for value, key in list(pairs)
+        ]
+
+    def _send_record(
+        self,
+        topic: str,
+        partition: int | None,
+        record: RawRecord,
+        size_bytes: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> RecordFuture:
+        """Ends `send` with a record that is serialized."""
+        queues = self._topics.get(topic)
+        queue = None
+        if queues is not None:
+            with self._lock:
+                queue = queues.queue_for(partition, record[1], size_bytes)
+                if queue is not None:
+                    entry = self._append(queue, record, size_bytes, on_delivery)
+                    if entry is not None:
+                        return RecordFuture(*entry)
+        return self._send_slowly(topic, partition, queue, record, size_bytes, on_delivery)
+
     def _send_slowly(
         self,
         topic: str,
@@ -305,7 +365,7 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
                     remaining_ms = deadline_ms - monotonic_ms()
                     waits = not self._loop.is_current()
                     if remaining_ms <= 0 or not waits:
-                        raise self._engine.no_room(size_bytes, waits=waits)
+                        raise self._engine.no_room(size_bytes, "" if waits else _NO_WAIT)
                     waiters.add(waiter)
                     self._room.wait(remaining_ms / 1000)
                 return placed
@@ -327,4 +387,4 @@ if core is not None and not TYPE_CHECKING:
     # The core's `send` takes the place of this one, which it calls for records that need more.
     core.SendPath.send.__doc__ = Producer.send.__doc__
     Producer._send_in_python = Producer.send
-    del Producer.send
+    del Producer.send, Producer._append_many

@@ -139,6 +139,13 @@ class BatchResult:
         """Returns the outcome that covers the record. Valid only when done."""
         return outcome_at(self._outcomes, index)
 
+    def errors_of(self, first: int, last: int) -> list[Exception]:
+        """Returns the errors of the records from index `first` to `last`, one for each outcome. Valid only when
+        done."""
+        begin = bisect_right(self._outcomes, first, key=_start_of) - 1
+        end = bisect_right(self._outcomes, last, key=_start_of)
+        return [each.error for each in self._outcomes[begin:end] if each.error is not None]
+
     def deliver(self, index: int, outcome: RecordsOutcome, callback: DeliveryCallback) -> None:
         """Calls a record's callback with its outcome."""
         metadata = None if outcome.error else self.metadata(index, outcome)
