@@ -22,6 +22,7 @@ from klamm import Admin, Consumer, LedgerId, NewTopic, OffsetAndMetadata, Produc
 from klamm.admin import GroupDescription, ProducerState, TransactionDescription
 from klamm.model import LATEST_TIMESTAMP
 from klamm_coordinator.ledger.records import LEDGER_KEY_VERSION
+from klamm_coordinator.records.released_hold_schema import KEY_VERSION as RELEASED_HOLD_KEY_VERSION
 from tests.support import java_programs
 from tests.support.klamm_process import KlammProcess
 
@@ -31,6 +32,7 @@ JAVA_TIMEOUT_S = 300
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 DATA, COMPACTED = "data", "compacted"
 GROUP, OPEN, DONE = "readers", "open", "done"
+HELD, GONE = "held", "gone"
 LEDGER = LedgerId("orders", "query")
 PART = LEDGER.part(0, 0)
 PARTITIONS = [TopicPartition(DATA, 0), TopicPartition(DATA, 1), TopicPartition(COMPACTED, 0)]
@@ -103,6 +105,7 @@ def work(bootstrap: str, clients: contextlib.ExitStack) -> Answers:
         producer.begin_transaction()
         producer.send(DATA, b"open", partition=1).result()
         prepare_part(admin, bootstrap)
+        delete_holding_group(admin, bootstrap)
         return ask(admin, aborted, {tp: read(bootstrap, tp) for tp in PARTITIONS})
 
 
@@ -160,6 +163,16 @@ def prepare_part(admin: Admin, bootstrap: str) -> None:
         producer.begin_transaction()
         producer.send(DATA, b"prepared", partition=1)
         assert producer.prepare_transaction("run", 0) is not None
+
+
+def delete_holding_group(admin: Admin, bootstrap: str) -> None:
+    """Deletes a group for which retention waits. Klamm stores a record about it, of a kind that Kafka does not know."""
+    held = TopicPartition(HELD, 0)
+    admin.create_topics([NewTopic(HELD, 1, configs={"retention.hold.groups": GONE})])
+    with Consumer(bootstrap_servers=bootstrap, group_id=GONE, enable_auto_commit=False) as consumer:
+        consumer.assign([held])
+        consumer.commit({held: OffsetAndMetadata(0)})
+    admin.delete_groups([GONE])
 
 
 def read(bootstrap: str, tp: TopicPartition) -> list[Record]:
@@ -340,6 +353,7 @@ def last_values(lines: list[str]) -> dict[str, Any]:
 
 def test_kafkas_dump_tool_reads_the_stored_groups_and_offsets(disk: Disk) -> None:
     lines, stored = dump_shards(disk.stopped, "__consumer_offsets", "--offsets-decoder"), {}
+    assert any(f"Unknown record type {RELEASED_HOLD_KEY_VERSION} " in line for line in lines), "Kafka passes over it"
     for key, value in last_values(lines).items():
         stored[tuple(json.loads(key)["data"].values())] = value
     group, answers = stored[GROUP,], disk.answers

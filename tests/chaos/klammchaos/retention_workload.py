@@ -1,8 +1,9 @@
-"""The workload "retention". A topic keeps records for seconds, and waits for two groups, which are away for longer.
-Meanwhile, faults strike brokers, controllers and coordinators.
+"""The workload "retention". A topic keeps records for seconds, and waits for two groups, which are away for longer. A
+third group was deleted at the beginning. Meanwhile, faults strike brokers, controllers and coordinators.
 
 These properties must hold (`retention_checks`). Each group reads every acknowledged record, in order and without a gap.
-After all faults are healed and both groups have read everything, every replica deletes all records.
+After all faults are healed and both groups have read everything, every replica deletes all records. So the coordinators
+must not forget the deletion of the third group.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ NAMED: Final = "named"
 """The group that the topic names."""
 ANY: Final = "any"
 """The group that the topic means by `*`."""
+GONE: Final = "gone"
+"""A group that the topic names, and that is deleted before the faults."""
 AWAY_S: Final = {NAMED: (4.0, 8.0), ANY: (10.0, 25.0)}
 """How long each group is away, which is longer than RETENTION_MS."""
 RETENTION_MS: Final = 2_000
@@ -34,7 +37,7 @@ CONFIGS: Final = {
     "retention.ms": str(RETENTION_MS),
     "segment.ms": "1000",
     "file.delete.delay.ms": "1000",
-    "retention.hold.groups": f"{NAMED},*",
+    "retention.hold.groups": f"{NAMED},{GONE},*",
     "retention.hold.max.ms": str(24 * 3_600_000),
 }
 
@@ -78,6 +81,7 @@ class _Run:
                 await reader.begin()
             await self._hold()
             await self._cluster.wait_whole()
+            await self._delete_group()
             await self._load_and_strike(duration_s)
             for reader in self._readers.values():
                 reader.records.check_complete(self._writer.acknowledged)
@@ -98,6 +102,11 @@ class _Run:
         changes = [ConfigChange(name=name, value=value) for name, value in CONFIGS.items()]
         resource = ConfigResource(ConfigResourceType.TOPIC, TOPIC)
         await self._cluster.admin.incremental_alter_configs({resource: changes})
+
+    async def _delete_group(self) -> None:
+        """Deletes a group that has an offset, after the topic has named it."""
+        await Reader(self._cluster.bootstrap, GONE, (0, 0), self._rng).begin()
+        await self._cluster.admin.delete_groups([GONE])
 
     async def _load_and_strike(self, duration_s: float) -> None:
         written, read = asyncio.Event(), asyncio.Event()

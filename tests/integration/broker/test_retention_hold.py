@@ -134,13 +134,56 @@ def test_the_slowest_group_counts(cluster: HeldCluster) -> None:
     cluster.wait_released(partition)
 
 
-def test_a_deleted_group_releases_its_hold(cluster: HeldCluster) -> None:
-    partition = cluster.create("of-any-group", retention_ms="-1", retention_hold_groups="*")
+@pytest.mark.parametrize(("topic", "hold"), [("of-any-group", "*"), ("of-a-named-group", "gone")])
+def test_a_deleted_group_releases_its_hold(cluster: HeldCluster, topic: str, hold: str) -> None:
+    partition = cluster.create(topic, retention_ms="-1", retention_hold_groups=hold)
     cluster.commit(partition, 5, "gone")
     cluster.set(partition.topic, "retention.ms", str(HOUR_MS))
     assert cluster.wait_held(partition, "gone") == 0
     cluster.admin.delete_groups(["gone"])
     cluster.wait_released(partition)
+
+
+def test_a_deleted_group_that_begins_again_holds_again(cluster: HeldCluster) -> None:
+    partition = cluster.create("begun-again", retention_ms="-1", retention_hold_groups="reborn")
+    cluster.commit(partition, 5, "reborn")
+    cluster.admin.delete_groups(["reborn"])
+    elsewhere = cluster.create("meanwhile-begun", retention_hold_groups="")
+    cluster.commit(elsewhere, 5, "reborn")
+    cluster.set(partition.topic, "retention.ms", str(HOUR_MS))
+    assert cluster.wait_held(partition, "reborn") == 0
+    cluster.admin.delete_groups(["reborn"])
+    cluster.wait_released(partition)
+
+
+def test_a_topic_that_names_a_deleted_group_again_waits_for_it(cluster: HeldCluster) -> None:
+    partition = cluster.create("named-again", retention_ms="-1", retention_hold_groups="twice")
+    cluster.commit(partition, 5, "twice")
+    cluster.admin.delete_groups(["twice"])
+    cluster.set(partition.topic, "retention.hold.groups", "")
+    # The commit is stored after the coordinator has seen the config.
+    cluster.commit(partition, COUNT, "later")
+    cluster.set(partition.topic, "retention.hold.groups", "twice,later")
+    cluster.set(partition.topic, "retention.ms", str(HOUR_MS))
+    assert cluster.wait_held(partition, "twice") == 0
+
+
+def test_a_coordinator_that_starts_again_knows_the_deleted_groups(tmp_path: pathlib.Path) -> None:
+    port = free_port()
+    settings = {"log.retention.check.interval.ms": "100", "metrics.port": str(port)}
+    with running_cluster(tmp_path, settings) as process:
+        with Admin(bootstrap_servers=process.bootstrap) as admin:
+            cluster = HeldCluster(process, port, admin)
+            partition = cluster.create("remembered", retention_ms="-1", retention_hold_groups="gone,stays")
+            cluster.commit(partition, 5, "gone")
+            cluster.commit(partition, COUNT, "stays")
+            admin.delete_groups(["gone"])
+        process.kill()
+        process.start()
+        with Admin(bootstrap_servers=process.bootstrap) as admin:
+            cluster = HeldCluster(process, port, admin)
+            cluster.set(partition.topic, "retention.ms", str(HOUR_MS))
+            cluster.wait_released(partition)
 
 
 def test_a_group_without_offsets_in_the_topic_holds_nothing_for_any_group(cluster: HeldCluster) -> None:

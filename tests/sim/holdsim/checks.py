@@ -1,7 +1,8 @@
 """The properties of retention that waits for groups.
 
 read        a leader deletes a segment only if a bound is reached, or if every group of its hold had committed past the
-            segment at some time since the leader began to ask
+            segment at some time since the leader began to ask. A group that a user deleted needs nothing, until it
+            commits again
 follower    a replica that does not lead starts where some leader's log started, or before. It deletes nothing by itself
 bounded     after a check of a leader, no bound of the hold is exceeded
 released    without faults, everything that has expired and that no group needs is deleted on every replica
@@ -11,27 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from klamm_broker.log.cleaning.hold_groups import ALL_GROUPS
 from klamm_broker.log.log_config import LogConfig
 from tests.sim.holdsim.sim_log import SimSegment
 
+DELETED: Final = "deleted"
+State = int | Literal["deleted"] | None
+"""The offset of a group in the partition, None for a group without one, or `DELETED` after a user has deleted it."""
+
 
 @dataclass(slots=True)
 class GroupHistory:
-    """The offsets of one group in the partition: from which time on, and which one (None: no offset)."""
+    """The states of one group, each with the time at which it began."""
 
-    changes: list[tuple[int, int | None]] = field(default_factory=lambda: [(0, None)])
+    changes: list[tuple[int, State]] = field(default_factory=lambda: [(0, None)])
 
-    def set(self, now_ms: int, offset: int | None) -> None:
-        self.changes.append((now_ms, offset))
+    def set(self, now_ms: int, state: State) -> None:
+        self.changes.append((now_ms, state))
 
     @property
-    def offset(self) -> int | None:
+    def state(self) -> State:
         return self.changes[-1][1]
 
-    def since(self, begin_ms: int) -> list[int | None]:
-        """Returns the offsets that the group had at `begin_ms` and later."""
+    def since(self, begin_ms: int) -> list[State]:
+        """Returns the states that the group had at `begin_ms` and later."""
         earlier = [offset for time_ms, offset in self.changes if time_ms < begin_ms]
         return [*earlier[-1:], *(offset for time_ms, offset in self.changes if time_ms >= begin_ms)]
 
@@ -45,8 +51,11 @@ class Checks:
         """The largest log start offset that a leader or DeleteRecords has set."""
         self.deleted_count = 0
 
-    def on_commit(self, group_id: str, now_ms: int, offset: int | None) -> None:
-        self.groups.setdefault(group_id, GroupHistory()).set(now_ms, offset)
+    def state_of(self, group_id: str) -> State:
+        return self.groups.get(group_id, GroupHistory()).state
+
+    def on_change(self, group_id: str, now_ms: int, state: State) -> None:
+        self.groups.setdefault(group_id, GroupHistory()).set(now_ms, state)
 
     def on_leader_deleted(
         self,
@@ -93,19 +102,20 @@ class Checks:
     def _check_read(self, segment: SimSegment, config: LogConfig, asked_ms: int) -> None:
         named = [group_id for group_id in config.retention_hold_groups if group_id != ALL_GROUPS]
         for group_id in named:
-            offsets = self.groups.get(group_id, GroupHistory()).since(asked_ms)
-            self._check_past(segment, group_id, offsets)
+            states = self.groups.get(group_id, GroupHistory()).since(asked_ms)
+            if DELETED not in states:
+                self._check_past(segment, group_id, states)
         if ALL_GROUPS in config.retention_hold_groups:
             for group_id, history in self.groups.items():
-                offsets = history.since(asked_ms)
-                if None not in offsets:
-                    self._check_past(segment, group_id, offsets)
+                states = history.since(asked_ms)
+                if None not in states and DELETED not in states:
+                    self._check_past(segment, group_id, states)
 
-    def _check_past(self, segment: SimSegment, group_id: str, offsets: list[int | None]) -> None:
-        highest = max((offset for offset in offsets if offset is not None), default=-1)
+    def _check_past(self, segment: SimSegment, group_id: str, states: list[State]) -> None:
+        highest = max((state for state in states if isinstance(state, int)), default=-1)
         assert highest >= segment.next_offset, (
             f"read: the segment {segment.base_offset} to {segment.next_offset} was deleted, group {group_id} had"
-            f" committed {offsets}"
+            f" committed {states}"
         )
 
     def _is_over(self, segment: SimSegment, rest: list[SimSegment], config: LogConfig, now_ms: int) -> bool:

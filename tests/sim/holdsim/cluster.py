@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from klamm.model import coordinator_shard
+from klamm.model import TopicPartition, coordinator_shard
 from klamm_broker.log.cleaning.hold_groups import ALL_GROUPS
 from klamm_broker.log.log_config import LogConfig
-from tests.sim.holdsim.checks import Checks, GroupHistory
+from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey, OffsetCommitValue
+from tests.sim.holdsim.checks import DELETED, Checks
 from tests.sim.holdsim.options import Options
 from tests.sim.holdsim.servers import CHECK_INTERVAL_MS, SHARD_COUNT, Broker, Coordinator, Metadata, Server
-from tests.sim.holdsim.shards import ShardLog
+from tests.sim.holdsim.shards import ELSEWHERE, PARTITION, OwnedShard, ShardLog
 from tests.sim.kit.cluster import SimCluster
 from tests.sim.kit.network import Links
 from tests.sim.kit.world import MS, World
@@ -27,6 +28,12 @@ FROZEN_MS: Final = 3_000
 CRASHED_MS: Final = 2_000
 MESSAGE_MAX_MS: Final = 5_000
 """The longest time that a message takes."""
+OFFSETS_RETENTION_MS: Final = 7 * 24 * 3_600_000
+QUIET_MS: Final = FAULTY_MS + MESSAGE_MAX_MS
+"""The time at which all messages have arrived that were on their way when the faults ended."""
+LAST_MOVE_MS: Final = QUIET_MS + 4_000
+"""The time at which the shards move once more. Records are produced until then, so that the next owner has to know
+which groups were deleted."""
 HEALED_MS: Final = 25_000
 """The time without faults. It is longer than retention and messages, and several checks longer."""
 
@@ -42,7 +49,9 @@ class Cluster(SimCluster):
         self._number = 0
         self._links = Links(self.world, options, delay_max_us=MESSAGE_MAX_MS * MS)
         self._is_producing = True
-        self.shard_logs = [ShardLog(number) for number in range(SHARD_COUNT)]
+        self.wall_skew_ms = 0
+        """How far the wall clocks of the coordinators are ahead of the simulated time."""
+        self.shard_logs = [ShardLog(number, self._on_append) for number in range(SHARD_COUNT)]
         groups = [f"g{number}" for number in range(options.group_count)]
         self.group_ids = groups
         owners = tuple((number % COORDINATOR_COUNT, 1) for number in range(SHARD_COUNT))
@@ -98,6 +107,10 @@ class Cluster(SimCluster):
         """Lets the server continue after an answer of another server, which is repeated until it arrives."""
         self._links.deliver(self._links.delay_us(), None, server.run, action)
 
+    def to_log(self, append: Callable[[], None]) -> None:
+        """Sends a write to the brokers. It arrives even if its sender crashes."""
+        self._links.deliver(self._links.delay_us(), None, append)
+
     def announce(self, leader: Broker) -> None:
         """Sends the leader's log start offset to the other replicas."""
         epoch, start_offset = leader.leader_epoch, leader.log.start_offset
@@ -121,12 +134,15 @@ class Cluster(SimCluster):
         self._every(FOLLOW_INTERVAL_MS, self._announce_all)
         for broker in self.brokers:
             self._every(CHECK_INTERVAL_MS, lambda broker=broker: broker.run(broker.tick))  # type: ignore[misc]
+        for coordinator in self.coordinators:
+            self._every(CHECK_INTERVAL_MS, lambda coordinator=coordinator: coordinator.run(coordinator.tick))  # type: ignore[misc]
         for group_id in self.group_ids:
             interval_ms = self.options.commit_interval_ms
             self._sometimes(interval_ms, lambda group_id=group_id: self._commit(group_id))  # type: ignore[misc]
         options = self.options
         for interval_ms, fault in (
-            (options.group_deletion_ms, self._delete_group),
+            (options.group_deletion_ms, lambda: self._delete(self.rng.choice(self.group_ids))),
+            (options.expiry_ms, self._let_offsets_expire),
             (options.config_change_ms, lambda: self._publish(groups=self._drawn_groups())),
             (options.delete_records_ms, self._delete_records),
             (options.leader_change_ms, self._change_leader),
@@ -171,33 +187,64 @@ class Cluster(SimCluster):
 
     def _commit(self, group_id: str) -> None:
         end_offset = self.leader.log.end_offset
-        offset = self.checks.groups.get(group_id, GroupHistory()).offset
-        if offset is None:
+        offset = self.checks.state_of(group_id)
+        if not isinstance(offset, int):
             offset = self.leader.log.start_offset
         elif self.rng.random() < self.options.reset_probability:
             offset = self.rng.randint(0, offset)
         else:
             offset = min(end_offset, offset + self.rng.randint(0, 30))
-        self._write(group_id, offset)
+        is_elsewhere = self.rng.random() < self.options.elsewhere_probability
+        self._write(group_id, offset, ELSEWHERE if is_elsewhere else PARTITION)
 
-    def _delete_group(self) -> None:
-        self._write(self.rng.choice(self.group_ids), None)
+    def _write(self, group_id: str, offset: int, partition: TopicPartition = PARTITION) -> None:
+        """Sends a commit."""
+        self._to_coordinator(group_id, lambda shard: shard.commit(group_id, partition, offset))
 
-    def _write(self, group_id: str, offset: int | None) -> None:
-        """Sends a commit, or the deletion of a group, to a coordinator that may or may not own the shard."""
+    def _delete(self, group_id: str) -> None:
+        """Sends the deletion of a group."""
+        self._to_coordinator(group_id, lambda shard: shard.delete(group_id))
+
+    def _let_offsets_expire(self) -> None:
+        """Lets the coordinators delete the offsets of groups that do not commit soon."""
+        self.wall_skew_ms += OFFSETS_RETENTION_MS
+        self.note("the offsets expire")
+
+    def _to_coordinator(self, group_id: str, request: Callable[[OwnedShard], None]) -> None:
+        """Sends a request about a group to a coordinator that may or may not own the shard."""
         number = coordinator_shard(group_id, SHARD_COUNT)
         owner = self.metadata.owners[number][0]
         if self.is_faulty and self.rng.random() < 0.2:
             owner = self.rng.randrange(COORDINATOR_COUNT)
         coordinator = self.coordinators[owner]
-        self.send(coordinator, lambda: self._store(coordinator, number, group_id, offset))
 
-    def _store(self, coordinator: Coordinator, number: int, group_id: str, offset: int | None) -> None:
-        shard = coordinator.shard(number)
-        if coordinator.is_alive and shard is not None and shard.commit(group_id, offset):
+        def arrive() -> None:
+            shard = coordinator.shard(number)
+            if coordinator.is_alive and shard is not None:
+                request(shard)
+
+        self.send(coordinator, arrive)
+
+    def _on_append(self, records: tuple[GroupRecord, ...], is_deletion: bool) -> None:
+        """Notes what a write changes of the groups."""
+        for key, value in records:
+            if isinstance(key, OffsetCommitKey):
+                partition = TopicPartition(key.topic, key.partition)
+                self._on_offset(key.group_id, partition, value, is_deletion)
+
+    def _on_offset(self, group_id: str, partition: TopicPartition, value: object, is_deletion: bool) -> None:
+        checks = self.checks
+        if isinstance(value, OffsetCommitValue):
             self.commit_count += 1
-            self.checks.on_commit(group_id, self.now_ms, offset)
-            self.note(f"group {group_id} commits {offset} at coordinator {coordinator.id}")
+            if partition == PARTITION:
+                checks.on_change(group_id, self.now_ms, value.offset)
+            elif checks.state_of(group_id) == DELETED:
+                checks.on_change(group_id, self.now_ms, None)
+        elif is_deletion:
+            checks.on_change(group_id, self.now_ms, DELETED)
+        elif partition == PARTITION:
+            checks.on_change(group_id, self.now_ms, None)
+        self.note(f"group {group_id} has {checks.state_of(group_id)} after the offset {value} in {partition}")
 
     def _drawn_groups(self) -> tuple[str, ...]:
         rng = self.rng
@@ -242,25 +289,44 @@ class Cluster(SimCluster):
     # The end
 
     def _heal(self) -> None:
-        """Ends the faults. Every group reads all records or is deleted, and no hold names a deleted group."""
-        self.is_faulty = self._links.is_faulty = self._is_producing = False
+        """Ends the faults. Every group reads all records, or begins again and is deleted. Then the shards move."""
+        self.is_faulty = self._links.is_faulty = False
         for server in (*self.brokers, *self.coordinators):
             server.thaw()
         for coordinator in self.coordinators:
             coordinator.restart()
-        gone = [group_id for group_id in self.group_ids if self.rng.random() < 0.3]
-        named = [group_id for group_id in self.metadata.groups if group_id not in gone]
-        self._publish(groups=tuple(named) or (ALL_GROUPS,))
         self._reassign(list(range(SHARD_COUNT)), 0)
         for group_id in self.group_ids:
-            self._finish(group_id, None if group_id in gone else self.leader.log.end_offset)
+            finish = self._finish_by_deletion if self.rng.random() < 0.3 else self._finish_by_reading
+            self._at(QUIET_MS, finish, group_id)
+        self._at(LAST_MOVE_MS, self._reassign, list(range(SHARD_COUNT)), 1)
+        self._at(LAST_MOVE_MS + CHECK_INTERVAL_MS, self._stop_producing)
 
-    def _finish(self, group_id: str, offset: int | None) -> None:
-        """Sends the last commit of a group until it is stored, after all commits that were on their way."""
-        self._write(group_id, offset)
-        history = self.checks.groups.get(group_id, GroupHistory())
-        if history.offset != offset or self.now_ms <= FAULTY_MS + MESSAGE_MAX_MS:
-            self.world.after(500 * MS, self._finish, group_id, offset)
+    def _stop_producing(self) -> None:
+        self._is_producing = False
+
+    def _at(self, time_ms: int, action: Callable[..., None], *args: object) -> None:
+        self.world.after((time_ms - self.now_ms) * MS, action, *args)
+
+    def _finish_by_reading(self, group_id: str) -> None:
+        """Lets a group commit until it has read the last record."""
+        end_offset = self.leader.log.end_offset
+        if self._is_producing or self.checks.state_of(group_id) != end_offset:
+            self._write(group_id, end_offset)
+            self.world.after(500 * MS, self._finish_by_reading, group_id)
+
+    def _finish_by_deletion(self, group_id: str) -> None:
+        """Lets a group begin again, and deletes it."""
+        if not isinstance(self.checks.state_of(group_id), int):
+            self._write(group_id, 0)
+            self.world.after(500 * MS, self._finish_by_deletion, group_id)
+        else:
+            self._finish_deletion(group_id)
+
+    def _finish_deletion(self, group_id: str) -> None:
+        if self.checks.state_of(group_id) != DELETED:
+            self._delete(group_id)
+            self.world.after(500 * MS, self._finish_deletion, group_id)
 
     def _check_released(self) -> None:
         log = self.leader.log

@@ -3,7 +3,7 @@ ever do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from klamm.model import TopicPartition
@@ -13,7 +13,10 @@ from klamm_broker.log.cleaning.retention_hold import NO_GROUP, HoldDecision, Low
 from klamm_broker.log.partition.log_retention import LogRetention
 from klamm_broker.maintenance import held_retention
 from klamm_broker.maintenance.held_retention import HeldRetention
+from klamm_coordinator.group_shard.releases import Releases
+from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.offsets.lowest_offsets import LowestOffsets
+from klamm_coordinator.offsets.released_holds import ReleasedHolds
 from klamm_coordinator.records.schemas import OffsetCommitValue
 from tests.sim.holdsim.servers import Broker
 from tests.sim.holdsim.shards import OwnedShard
@@ -22,7 +25,6 @@ from tests.sim.kit.mutation import Mutation
 _lowest_of = hold_groups.lowest_of
 _apply = HeldRetention._apply
 _add = LowestOffsets.add
-_replay = OwnedShard._replay
 _lowest = Broker.lowest
 
 
@@ -54,15 +56,25 @@ def _wait_without_bounds(self: HeldRetention, partition: Any, lowest: LowOffset 
 
 
 def _only_groups_with_offsets(
-    self: LowestOffsets, group_id: str, committed: Mapping[TopicPartition, OffsetCommitValue]
+    self: LowestOffsets,
+    group_id: str,
+    committed: Mapping[TopicPartition, OffsetCommitValue],
+    released: Mapping[str, bytes],
 ) -> None:
     if committed:
-        _add(self, group_id, committed)
+        _add(self, group_id, committed, released)
 
 
-def _keep_deleted_groups(self: OwnedShard, group_id: str, offset: int | None) -> None:
-    if offset is not None:
-        _replay(self, group_id, offset)
+def _answer_without_confirmation(self: OwnedShard, done: Callable[[bool], None]) -> None:
+    done(self.is_loaded)
+
+
+def _forget_released_holds(self: Releases, turn: GroupTurn) -> None:
+    self._state.released = ReleasedHolds()
+
+
+def _released_though_it_exists(self: Releases, group_id: str) -> Mapping[str, bytes]:
+    return self._state.released.of_group(group_id)
 
 
 async def _remember_answers(
@@ -80,27 +92,27 @@ async def _remember_answers(
 MUTATIONS = {
     "missing-shard-has-no-groups": Mutation(
         what="A shard that does not answer counts as a shard without groups.",
-        known_seed=0,
+        known_seed=1,
         changes=((hold_groups, "lowest_of", _missing_shard_has_no_groups),),
     ),
     "fastest-group": Mutation(
         what="The broker waits for the fastest group, not for the slowest one.",
-        known_seed=3,
+        known_seed=5,
         changes=((hold_groups, "lowest_of", _highest_of),),
     ),
     "owner-not-confirmed": Mutation(
         what="A coordinator answers for a shard that another coordinator may own.",
-        known_seed=163,
-        changes=((OwnedShard, "confirm", lambda self: self.is_loaded),),
+        known_seed=27,
+        changes=((OwnedShard, "confirm", _answer_without_confirmation),),
     ),
     "answer-for-another-hold": Mutation(
         what="The broker uses an answer after the groups of the hold have changed.",
-        known_seed=32,
+        known_seed=5,
         changes=((held_retention._Waiting, "is_current", property(lambda self: self.partition.is_leader)),),
     ),
     "answer-after-leader-change": Mutation(
         what="The broker uses an answer after another broker has become the leader.",
-        known_seed=3,
+        known_seed=1,
         changes=(
             (
                 held_retention._Waiting,
@@ -111,17 +123,17 @@ MUTATIONS = {
     ),
     "follower-deletes": Mutation(
         what="A follower deletes by its own retention.",
-        known_seed=0,
+        known_seed=1,
         changes=((LogRetention, "apply", _delete_as_if_not_held),),
     ),
     "stale-answer": Mutation(
         what="A replica deletes by the answer to an earlier question.",
-        known_seed=0,
+        known_seed=1,
         changes=((LogRetention, "apply", _delete_as_leader_or_follower),),
     ),
     "answers-remembered": Mutation(
         what="The broker uses the last answer while the coordinators cannot be asked.",
-        known_seed=30,
+        known_seed=14,
         changes=((Broker, "lowest", _remember_answers),),
     ),
     "bounds-ignored": Mutation(
@@ -136,12 +148,27 @@ MUTATIONS = {
     ),
     "group-that-has-not-begun": Mutation(
         what="A named group without an offset holds nothing.",
-        known_seed=1,
+        known_seed=14,
         changes=((LowestOffsets, "add", _only_groups_with_offsets),),
     ),
     "deleted-group-holds": Mutation(
-        what="A deleted group still holds its records.",
-        known_seed=2,
-        changes=((OwnedShard, "_replay", _keep_deleted_groups),),
+        what="A named group that was deleted still holds its records.",
+        known_seed=9,
+        changes=((Releases, "records_of_deletion", lambda self, group_id: []),),
+    ),
+    "deletion-forgotten": Mutation(
+        what="The next owner of a shard does not know which groups were deleted.",
+        known_seed=7,
+        changes=((Releases, "start", _forget_released_holds),),
+    ),
+    "begun-group-released": Mutation(
+        what="A group that has begun again is released as before, when its offsets expire.",
+        known_seed=44,
+        changes=((Releases, "_has_begun", lambda self, group_id: False),),
+    ),
+    "existing-group-released": Mutation(
+        what="A group that has begun again is released until the record of its deletion is deleted.",
+        known_seed=1624,
+        changes=((Releases, "of_group", _released_though_it_exists),),
     ),
 }

@@ -20,7 +20,11 @@ class Options(DrawnOptions):
     commit_interval_ms: int
     reset_probability: float
     """How often a commit goes back to an earlier offset."""
+    elsewhere_probability: float
+    """How often a commit is for a partition that no hold is about."""
     group_deletion_ms: int
+    expiry_ms: int
+    """The interval at which the clocks jump, so that offsets expire."""
     config_change_ms: int
     delete_records_ms: int
     leader_change_ms: int
@@ -46,7 +50,9 @@ class Options(DrawnOptions):
             hold_max_bytes=rng.choice((-1, 8_000)),
             commit_interval_ms=rng.randint(100, 2_000),
             reset_probability=rng.choice((0, 0.05, 0.3)),
+            elsewhere_probability=rng.choice((0, 0.1, 0.5)),
             group_deletion_ms=sometimes(rng, 0.5, 2_000, 10_000),
+            expiry_ms=sometimes(rng, 0.4, 3_000, 15_000),
             config_change_ms=sometimes(rng, 0.5, 2_000, 10_000),
             delete_records_ms=sometimes(rng, 0.2, 5_000, 20_000),
             leader_change_ms=sometimes(rng, 0.6, 1_000, 10_000),

@@ -15,7 +15,7 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.maintenance.held_retention import HeldRetention
 from klamm_coordinator.offsets.lowest_offsets import TopicHold
 from klamm_server.config.broker_configs import BrokerConfig
-from tests.sim.holdsim.shards import PARTITION, OwnedShard
+from tests.sim.holdsim.shards import PARTITION, TOPIC_ID, OwnedShard
 from tests.sim.holdsim.sim_log import SimLog
 
 if TYPE_CHECKING:
@@ -80,14 +80,31 @@ class Coordinator(Server):
         for number, (owner, epoch) in enumerate(self.image.owners):
             held = self.shards.get(number)
             if owner != self.id:
-                self.shards.pop(number, None)
+                self._drop(number)
             elif self.is_alive and (held is None or held[0] != epoch):
-                self.shards.pop(number, None)
+                self._drop(number)
                 self.cluster.after_hop(self, lambda number=number, epoch=epoch: self._load(number, epoch))  # type: ignore[misc]
+
+        if old.groups != self.image.groups:
+            for _, shard in list(self.shards.values()):
+                if shard.is_loaded:
+                    shard.on_holds_changed()
+
+    def _drop(self, number: int) -> None:
+        _, shard = self.shards.pop(number, (0, None))
+        if shard is not None:
+            shard.close()
 
     def crash(self) -> None:
         self.is_alive = False
-        self.shards.clear()
+        for number in list(self.shards):
+            self._drop(number)
+
+    def tick(self) -> None:
+        """Handles the timers of the shards."""
+        for _, shard in list(self.shards.values()):
+            if shard.is_loaded:
+                shard.pass_time()
 
     def restart(self) -> None:
         self.is_alive = True
@@ -103,11 +120,25 @@ class Coordinator(Server):
             self.cluster.after_hop(self, lambda: self._confirm(numbers, groups, reply))
 
     def _confirm(self, numbers: list[int], groups: tuple[str, ...], reply: Callable[[ShardAnswer], None]) -> None:
-        confirmed = [shard for number in numbers if (shard := self.shard(number)) is not None and shard.confirm()]
-        self.cluster.after_hop(self, lambda: self._search(confirmed, groups, reply))
+        asked = [shard for number in numbers if (shard := self.shard(number)) is not None]
+        confirmed: list[OwnedShard] = []
+        left = len(asked)
+
+        def decided(shard: OwnedShard, is_owner: bool) -> None:
+            nonlocal left
+            left -= 1
+            if is_owner:
+                confirmed.append(shard)
+            if not left:
+                self.cluster.after_hop(self, lambda: self._search(confirmed, groups, reply))
+
+        for shard in asked:
+            shard.confirm(lambda is_owner, shard=shard: decided(shard, is_owner))  # type: ignore[misc]
+        if not asked:
+            self._search([], groups, reply)
 
     def _search(self, shards: list[OwnedShard], groups: tuple[str, ...], reply: Callable[[ShardAnswer], None]) -> None:
-        hold = TopicHold([PARTITION], [one for one in groups if one != ALL_GROUPS], ALL_GROUPS in groups)
+        hold = TopicHold([PARTITION], [one for one in groups if one != ALL_GROUPS], ALL_GROUPS in groups, TOPIC_ID)
         lowest = NO_GROUP
         for shard in shards:
             named = [one for one in hold.group_ids if coordinator_shard(one, SHARD_COUNT) == shard.number]
@@ -118,7 +149,7 @@ class Coordinator(Server):
 
     def _load(self, number: int, epoch: int) -> None:
         if self.is_alive and self.image.owners[number] == (self.id, epoch):
-            self.shards[number] = epoch, OwnedShard(self.cluster.shard_logs[number], epoch)
+            self.shards[number] = epoch, OwnedShard(self, self.cluster.shard_logs[number], epoch)
 
 
 class _Answer:

@@ -25,6 +25,7 @@ from klamm_coordinator.classic.messages import (
 )
 from klamm_coordinator.classic.subscription import encode_assignment, read_assignment
 from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
+from klamm_coordinator.group_shard.events import HoldsChanged
 from klamm_coordinator.group_shard.refusals import Reply
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.state import GroupShardState
@@ -322,6 +323,15 @@ class ShardDriver:
         by_name = {name: TopicInfo(_topic_id(name, former, version), count) for name, count in partition_counts.items()}
         created = dict.fromkeys(by_name.keys() - former.keys(), version)
         self.topics = FixedTopics(version, by_name, {**self.topics.created, **created})
+
+    def holds_are(self, **topics: tuple[str, ...]) -> None:
+        """Sets the groups that each topic names in `retention.hold.groups`."""
+        holds: dict[str, dict[str, bytes]] = {}
+        for topic, group_ids in topics.items():
+            for group_id in group_ids:
+                holds.setdefault(group_id, {})[topic] = self.topics.by_name[topic].topic_id
+        self.topics = dataclasses.replace(self.topics, version=self.topics.version + 1, holds=holds)
+        self.step(HoldsChanged())
 
     def consumer_heartbeat(
         self,

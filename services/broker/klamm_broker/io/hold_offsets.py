@@ -87,7 +87,7 @@ class HoldOffsets:
         self, stub: CoordinatorStub, shards: list[int], holds: Mapping[TopicPartition, Groups], timeout_ms: int
     ) -> dict[TopicPartition, ShardAnswer]:
         """Returns the answer of one coordinator for each partition. It is empty if the call fails."""
-        request = LowestOffsetsRequest(shards=shards, topics=_topics_of(holds))
+        request = LowestOffsetsRequest(shards=shards, topics=self._topics_of(holds))
         try:
             response = await stub.lowest_offsets(request, timeout_ms=timeout_ms)
         except BrokerError as error:
@@ -98,6 +98,22 @@ class HoldOffsets:
             log.warning("a coordinator refused LowestOffsets, error=%s: %s", code, response.error_message)
             return {}
         return _answers_of(response, holds)
+
+    def _topics_of(self, holds: Mapping[TopicPartition, Groups]) -> list[HeldTopic]:
+        partitions: defaultdict[tuple[str, Groups], list[int]] = defaultdict(list)
+        for partition, groups in holds.items():
+            partitions[partition.topic, groups].append(partition.partition)
+        return [self._topic_of(topic, groups, numbers) for (topic, groups), numbers in partitions.items()]
+
+    def _topic_of(self, name: str, groups: Groups, partitions: Sequence[int]) -> HeldTopic:
+        topic = self._image().topic(name)
+        return HeldTopic(
+            topic=name,
+            partitions=partitions,
+            group_ids=[group_id for group_id in groups if group_id != ALL_GROUPS],
+            all_groups=ALL_GROUPS in groups,
+            topic_id=b"" if topic is None else topic.topic_id.bytes,
+        )
 
 
 def _answers_of(
@@ -113,19 +129,3 @@ def _parts(holds: Mapping[TopicPartition, Groups]) -> Iterator[dict[TopicPartiti
     rest = iter(holds.items())
     while part := dict(islice(rest, PARTITIONS_PER_REQUEST)):
         yield part
-
-
-def _topics_of(holds: Mapping[TopicPartition, Groups]) -> list[HeldTopic]:
-    partitions: defaultdict[tuple[str, Groups], list[int]] = defaultdict(list)
-    for partition, groups in holds.items():
-        partitions[partition.topic, groups].append(partition.partition)
-    return [_topic_of(topic, groups, numbers) for (topic, groups), numbers in partitions.items()]
-
-
-def _topic_of(topic: str, groups: Groups, partitions: Sequence[int]) -> HeldTopic:
-    return HeldTopic(
-        topic=topic,
-        partitions=partitions,
-        group_ids=[group_id for group_id in groups if group_id != ALL_GROUPS],
-        all_groups=ALL_GROUPS in groups,
-    )

@@ -84,7 +84,8 @@ class TopicConfig:
         doc="The groups that retention waits for: a list of group ids, or * for every group that has offsets in"
         " the topic. Retention does not delete a segment until these groups have committed past it, or until"
         " retention.hold.max.ms or retention.hold.max.bytes is reached. A group that is named and has not committed"
-        " an offset holds every record. Empty: retention waits for no group. Klamm's own setting; Kafka has none.",
+        " an offset holds every record. A group that a user deletes releases its hold. Empty: retention waits for no"
+        " group. Klamm's own setting; Kafka has none.",
     )
     retention_hold_max_ms: int = long(
         14 * DAY_MS,

@@ -1,6 +1,7 @@
 """Deletes groups on request, expired groups and offsets, and offsets of deleted topics.
 
-A group is Dead while its tombstones are being written. If the write fails, it gets its former state again.
+A group is Dead while its tombstones are being written. If the write fails, it gets its former state again. The records
+of a deletion on request also say which topics the group does not hold any more (`releases.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.classic.timers import SessionTimer
 from klamm_coordinator.consumer.groups import ConsumerGroups
+from klamm_coordinator.group_shard.releases import Releases
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
 from klamm_coordinator.offsets.expiry import expired_consumer_partitions, expired_partitions
@@ -49,7 +51,12 @@ class GroupsDeleted:
 
 
 def handle_delete_groups(
-    request: DeleteGroups, classic: ClassicGroups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+    request: DeleteGroups,
+    classic: ClassicGroups,
+    consumers: ConsumerGroups,
+    state: GroupShardState,
+    releases: Releases,
+    turn: GroupTurn,
 ) -> None:
     """Deletes the groups that may be deleted. Sends the answer when their tombstones are stored."""
     errors = []
@@ -59,6 +66,7 @@ def handle_delete_groups(
         error = _delete_error(classic.groups.get(group_id)) if is_classic else consumers.delete_error(group_id)
         errors.append(error)
         if error is ErrorCode.NONE:
+            doomed.records += releases.records_of_deletion(group_id)
             doomed.add(group_id, classic, consumers, state, turn)
     reply = DeleteGroupsReply(errors=tuple(errors))
     if doomed.group_ids:

@@ -19,6 +19,11 @@ class TopicsDeleted:
     topics: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class HoldsChanged:
+    """Topics name other groups in `retention.hold.groups` than before."""
+
+
 class LogStart(NamedTuple):
     """The log start offset of a partition in which a group has an offset."""
 
@@ -81,4 +86,4 @@ Request = (
     | ForgetLosses
     | ConfirmOwner
 )
-GroupEvent = Request | TopicsDeleted | LogStartsFound
+GroupEvent = Request | TopicsDeleted | HoldsChanged | LogStartsFound

@@ -38,24 +38,27 @@ from klamm_coordinator.group_shard.events import (
     ConfirmOwnerReply,
     ForgetLosses,
     GroupEvent,
+    HoldsChanged,
     LogStartsFound,
     TopicsDeleted,
 )
 from klamm_coordinator.group_shard.growth import Growth
 from klamm_coordinator.group_shard.losses import Losses
 from klamm_coordinator.group_shard.refusals import Reply, refused, requester_error
+from klamm_coordinator.group_shard.releases import Releases
 from klamm_coordinator.group_shard.replayer import GroupReplayer
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.sizes import record_bytes
-from klamm_coordinator.groups.topics import NO_TOPICS, Topics
+from klamm_coordinator.groups.topics import NO_TOPICS, HeldTopics, Topics
 from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
 from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
 from klamm_coordinator.offsets.rules import OffsetRules
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey
 from klamm_coordinator.records.group_topic_schema import GroupTopicKey
 from klamm_coordinator.records.lost_records_schema import LostRecordsKey
+from klamm_coordinator.records.released_hold_schema import ReleasedHoldKey
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
 from klamm_coordinator.runtime.accounts import Accounts
 from klamm_coordinator.runtime.log_write import LogWrite
@@ -86,7 +89,7 @@ class GroupRules:
         self,
         settings: GroupSettings,
         shares: ByteShares | None = None,
-        topics: Callable[[], Topics] = lambda: NO_TOPICS,
+        topics: Callable[[], HeldTopics] = lambda: NO_TOPICS,
     ) -> None:
         """`shares` bound the memory of this shard's groups together with those of other shards. `topics` returns the
         topics that the coordinator knows now."""
@@ -98,6 +101,7 @@ class GroupRules:
         self.offsets = OffsetRules(state.offsets, state.topics, self.classic, self.consumers, settings, accounts)
         self.growth = Growth(state, self.classic, settings, topics)
         self.losses = Losses(state)
+        self.releases = Releases(state, self.classic, self.consumers, topics)
         self.write_timeout_ms = settings.commit_timeout_ms
         self._settings = settings
         self._to_expire: list[str] = []
@@ -160,6 +164,7 @@ class GroupRules:
         self.offsets.start()
         self.growth.start(turn)
         self.losses.start(turn)
+        self.releases.start(turn)
         turn.schedule(OffsetExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
 
     def close(self) -> None:
@@ -191,9 +196,11 @@ class GroupRules:
             case DeleteOffsets():
                 self.offsets.delete(event, turn)
             case DeleteGroups():
-                deletion.handle_delete_groups(event, self.classic, self.consumers, self.state, turn)
+                deletion.handle_delete_groups(event, self.classic, self.consumers, self.state, self.releases, turn)
             case ForgetLosses():
                 self.losses.forget(event, turn)
+            case HoldsChanged():
+                self.releases.on_holds_changed(turn)
             case LogStartsFound():
                 self.losses.count(event.found, turn)
             case ConfirmOwner():
@@ -272,6 +279,7 @@ class GroupRules:
         self.state.lost.end(write.records)
         if not is_appended:
             self.losses.heed_failure(write.records)
+            self.releases.heed_failure(write.records)
             return
         producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
         for record in write.records:
@@ -280,15 +288,18 @@ class GroupRules:
             if producer_id < 0:
                 self.growth.heed(record)
                 self.losses.heed(record)
+                self.releases.heed(record.key.group_id)
         if write.marker is not None:
             for group_id in self.state.end_transaction(producer_id, committed=write.marker.committed):
                 self.classic.forget_if_unused(group_id)
                 self.growth.heed_commits(group_id)
+                self.releases.heed(group_id)
 
     def _knows(self, record: GroupRecord) -> bool:
         """Returns True if the record belongs to a group that exists, or creates one. Topics and losses of a group may
-        be stored after its deletion. They are then deleted as well."""
-        return isinstance(record.key, GroupTopicKey | LostRecordsKey) or self.has(record.key.group_id)
+        be stored after its deletion. They are then deleted as well. Released holds belong to groups that are gone."""
+        independent = GroupTopicKey | LostRecordsKey | ReleasedHoldKey
+        return isinstance(record.key, independent) or self.has(record.key.group_id)
 
     def refused(self, reply: Reply, broker_error: ErrorCode) -> Reply:
         """Returns the answer instead of `reply`, because the write failed or takes too long."""
@@ -302,6 +313,8 @@ class GroupRules:
                 self.classic.follow(then, error, turn)
             case GroupsDeleted():
                 deletion.on_groups_deleted(then, error, self.classic, self.state, turn)
+                for group_id in then.group_ids:
+                    self.releases.heed(group_id)
             case NoteFailure():
                 if broker_error is not ErrorCode.NONE:
                     turn.note(f"could not append a record, error={broker_error.name} what={then.what}")
@@ -320,6 +333,7 @@ class GroupRules:
             self.classic.forget_if_unused(group_id)
         self.growth.update(turn)
         self.losses.update(turn)
+        self.releases.update(turn)
 
     def check_invariants(self, timers: Timers[TimerKey], writes: Collection[LogWrite[GroupRecord]]) -> None:
         """Asserts the invariants that the module's docstring lists."""

@@ -14,10 +14,12 @@ from klamm_coordinator.consumer.group import ConsumerGroup
 from klamm_coordinator.groups.sizes import stored_group_bytes
 from klamm_coordinator.offsets.group_topics import GroupTopics
 from klamm_coordinator.offsets.lost_records import LostRecords
+from klamm_coordinator.offsets.released_holds import ReleasedHolds
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey, ConsumerGroupValue, GroupEpochKey
 from klamm_coordinator.records.group_topic_schema import GroupTopicKey, GroupTopicValue
 from klamm_coordinator.records.lost_records_schema import LostRecordsKey, LostRecordsValue
+from klamm_coordinator.records.released_hold_schema import ReleasedHoldKey, ReleasedHoldValue
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -42,6 +44,7 @@ class GroupShardState:
         self.topics = GroupTopics(self._accounts)
         """The partitions that topics had when the groups began to read them."""
         self.lost = LostRecords(self._accounts)
+        self.released = ReleasedHolds()
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -51,6 +54,7 @@ class GroupShardState:
             and self.offsets == other.offsets
             and self.topics == other.topics
             and self.lost == other.lost
+            and self.released == other.released
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -78,12 +82,15 @@ class GroupShardState:
                 self.topics.replay(topic_key, topic_value)
             case GroupRecord(LostRecordsKey() as lost_key, LostRecordsValue() | None as lost_value):
                 self.lost.replay(lost_key, lost_value)
+            case GroupRecord(ReleasedHoldKey() as hold_key, ReleasedHoldValue() | None as hold_value):
+                self.released.replay(hold_key, hold_value)
             case GroupRecord(GroupEpochKey(group_id), None):
                 gone = self.consumer_groups.pop(group_id, None)
                 self._accounts.add(group_id, 0 if gone is None else -gone.size_bytes)
             case GroupRecord(key, value) if isinstance(key, ConsumerGroupKey):
                 assert not isinstance(
-                    value, OffsetCommitValue | GroupMetadataValue | GroupTopicValue | LostRecordsValue
+                    value,
+                    OffsetCommitValue | GroupMetadataValue | GroupTopicValue | LostRecordsValue | ReleasedHoldValue,
                 ), record
                 self._replay_consumer_group(key, value)
             case _:

@@ -31,6 +31,13 @@ class Topics(Protocol):
         """Returns True if the topic was created after that version, and this coordinator saw it."""
 
 
+class HeldTopics(Topics, Protocol):
+    """The topics of the cluster at one moment, with the groups for which their retention waits."""
+
+    def held_by(self, group_id: str) -> Mapping[str, bytes]:
+        """Returns the ids of the topics whose `retention.hold.groups` names the group, by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class FixedTopics:
     """Topics that the caller passes as a mapping by name."""
@@ -39,6 +46,8 @@ class FixedTopics:
     by_name: Mapping[str, TopicInfo]
     created: Mapping[str, int] = field(default_factory=dict)
     """The version with which a topic was created, by name."""
+    holds: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
+    """The ids of the topics that each group holds, by group id and topic name."""
 
     def get(self, name: str) -> TopicInfo | None:
         return self.by_name.get(name)
@@ -48,6 +57,9 @@ class FixedTopics:
 
     def is_newer(self, name: str, version: int) -> bool:
         return self.created.get(name, 0) > version
+
+    def held_by(self, group_id: str) -> Mapping[str, bytes]:
+        return self.holds.get(group_id, {})
 
 
 NO_TOPICS = FixedTopics(0, {})

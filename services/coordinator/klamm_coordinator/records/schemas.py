@@ -4,7 +4,7 @@ Every key and value starts with its version (int16), which for keys is also its 
 
     key 0, 1   OffsetCommitKey    group string, topic string, partition int32
     key 2      GroupMetadataKey   group string
-    others     see consumer_group_schemas.py, group_topic_schema.py and lost_records_schema.py
+    others     see consumer_group_schemas.py, group_topic_schema.py, lost_records_schema.py and released_hold_schema.py
 
     OffsetCommitValue              0 1 2 3 4      GroupMetadataValue               0 1 2 3 4
     offset int64                   x x x x x      protocol_type string             x x x x x
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm.kafka_types.writer import KafkaWriter
-from klamm_coordinator.records import group_topic_schema, lost_records_schema
+from klamm_coordinator.records import group_topic_schema, lost_records_schema, released_hold_schema
 from klamm_coordinator.records.codec import SchemaError, SchemaReader
 from klamm_coordinator.records.consumer_group_schemas import (
     ConsumerGroupKey,
@@ -54,6 +54,13 @@ from klamm_coordinator.records.lost_records_schema import (
     decode_lost_records_value,
     encode_lost_records_key,
     encode_lost_records_value,
+)
+from klamm_coordinator.records.released_hold_schema import (
+    ReleasedHoldKey,
+    ReleasedHoldValue,
+    decode_released_hold_value,
+    encode_released_hold_key,
+    encode_released_hold_value,
 )
 
 OFFSET_COMMIT_KEY_VERSION = 1
@@ -88,7 +95,7 @@ class GroupMetadataKey(NamedTuple):
     group_id: str
 
 
-RecordKey = OffsetCommitKey | GroupMetadataKey | GroupTopicKey | LostRecordsKey | ConsumerGroupKey
+RecordKey = OffsetCommitKey | GroupMetadataKey | GroupTopicKey | LostRecordsKey | ReleasedHoldKey | ConsumerGroupKey
 
 
 class OffsetCommitValue(NamedTuple):
@@ -129,7 +136,9 @@ class GroupMetadataValue:
     members: tuple[ClassicMemberMetadata, ...]
 
 
-RecordValue = OffsetCommitValue | GroupMetadataValue | GroupTopicValue | LostRecordsValue | ConsumerGroupValue
+RecordValue = (
+    OffsetCommitValue | GroupMetadataValue | GroupTopicValue | LostRecordsValue | ReleasedHoldValue | ConsumerGroupValue
+)
 
 
 class GroupRecord(NamedTuple):
@@ -150,6 +159,8 @@ def encode_key(key: RecordKey) -> bytes:
         return encode_group_topic_key(key)
     if isinstance(key, LostRecordsKey):
         return encode_lost_records_key(key)
+    if isinstance(key, ReleasedHoldKey):
+        return encode_released_hold_key(key)
     return encode_consumer_group_key(key)
 
 
@@ -166,6 +177,8 @@ def encode_value(value: RecordValue | None) -> bytes | None:
             return encode_group_topic_value(value)
         case LostRecordsValue():
             return encode_lost_records_value(value)
+        case ReleasedHoldValue():
+            return encode_released_hold_value(value)
         case _:
             return encode_consumer_group_value(value)
 
@@ -184,6 +197,8 @@ def decode_key(data: bytes) -> RecordKey | None:
         return GroupTopicKey(reader.string(), reader.string())
     if version == lost_records_schema.KEY_VERSION:
         return LostRecordsKey(reader.string(), reader.string(), reader.int32())
+    if version == released_hold_schema.KEY_VERSION:
+        return ReleasedHoldKey(reader.string(), reader.string())
     return decode_consumer_group_key(version, reader)
 
 
@@ -197,6 +212,8 @@ def decode_value(key: RecordKey, data: bytes) -> RecordValue:
         return decode_group_topic_value(data)
     if isinstance(key, LostRecordsKey):
         return decode_lost_records_value(data)
+    if isinstance(key, ReleasedHoldKey):
+        return decode_released_hold_value(data)
     return decode_consumer_group_value(key, data)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from klamm.rpc.transport import Transport
 from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
 from klamm_coordinator.config import CoordinatorConfig
-from klamm_coordinator.group_shard.events import TopicsDeleted
+from klamm_coordinator.group_shard.events import HoldsChanged, TopicsDeleted
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io.group_watch import GroupWatch
@@ -147,9 +147,10 @@ class Coordinator:
         self.on_image(MetadataImage.empty(), image())
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Opens and closes shards, and tells the shards of groups which topics were deleted."""
+        """Opens and closes shards, and tells the shards of groups which topics were deleted, and that topics name other
+        groups in `retention.hold.groups`."""
         delta = changed_topics(old, new)
-        self._topics = self._topics.after(new, delta)
+        former, self._topics = self._topics, self._topics.after(new, delta)
         for shards in self._kinds:
             shards.on_image(new)
         self._channels.on_image(new)
@@ -158,6 +159,9 @@ class Coordinator:
         if deleted:
             for host in self.group_shards:
                 host.step(TopicsDeleted(topics=deleted))
+        if self._topics.holds != former.holds:
+            for host in self.group_shards:
+                host.step(HoldsChanged())
 
     async def close(self) -> None:
         """Releases every shard. After this, calls are answered with NOT_COORDINATOR."""

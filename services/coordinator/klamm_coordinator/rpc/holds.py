@@ -59,7 +59,9 @@ class HoldsRpc:
         named = (group_id for group_id in found.named_groups if self._shards.number_of(group_id) == number)
         group_ids = dict.fromkeys([*named, *(offsets.group_ids() if found.wants_all_groups else ())])
         await each_in_turns(
-            lambda group_id: found.add(group_id, offsets.of_group(group_id)), group_ids, per_turn=groups_per_turn
+            lambda group_id: found.add(group_id, offsets.of_group(group_id), rules.releases.of_group(group_id)),
+            group_ids,
+            per_turn=groups_per_turn,
         )
 
 
@@ -81,6 +83,7 @@ def _hold_of(topic: HeldTopic) -> TopicHold:
         partitions=[TopicPartition(topic.topic, partition) for partition in topic.partitions],
         group_ids=frozenset(topic.group_ids),
         all_groups=topic.all_groups,
+        topic_id=topic.topic_id,
     )
 
 

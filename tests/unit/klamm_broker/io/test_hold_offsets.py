@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ COUNT = 4
 P = TopicPartition("t", 0)
 A = coordinator_shard("a", COUNT)
 NOTHING: Any = None
+TOPIC_ID = uuid.UUID(int=7)
 
 
 class SteppingClock:
@@ -77,8 +79,10 @@ def lowest(
     has_topic: bool = True,
     clock: Clock | None = None,
 ) -> dict[TopicPartition, LowOffset | None]:
-    topic = SimpleNamespace(partitions=range(COUNT)) if has_topic else None
-    image: Any = SimpleNamespace(topic=lambda name: topic)
+    topics = {P.topic: SimpleNamespace(topic_id=TOPIC_ID)}
+    if has_topic:
+        topics[GROUP_METADATA_TOPIC] = SimpleNamespace(partitions=range(COUNT))
+    image: Any = SimpleNamespace(topic=topics.get)
     offsets = HoldOffsets(NOTHING, lambda: image, NOTHING, clock or SteppingClock(0), timeout_ms=1_000)
     offsets._channels = Channels(*coordinators)
     return asyncio.run(offsets.lowest(holds))
@@ -97,6 +101,7 @@ def test_a_named_group_is_asked_for_in_its_shard_only() -> None:
     (request,) = owner.requests
     (topic,) = request.topics
     assert (list(request.shards), list(topic.group_ids), topic.all_groups) == ([A], ["a"], False)
+    assert topic.topic_id == TOPIC_ID.bytes, "so that a deleted group holds a later topic of this name"
     assert other.requests == []
 
 

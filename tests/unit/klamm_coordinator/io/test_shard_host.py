@@ -23,6 +23,7 @@ from klamm_coordinator.classic.messages import Heartbeat, HeartbeatReply
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.topics import NO_TOPICS, FixedTopics
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.io.shards import Shards
@@ -72,12 +73,19 @@ def link_to(log: FakeOffsetsLog, topic: ShardTopic, epoch: int, memory: WriteMem
     )
 
 
-def host_on(log: FakeOffsetsLog, *, epoch: int = 0, memory: WriteMemory | None = None, **settings: int) -> ShardHost:
+def host_on(
+    log: FakeOffsetsLog,
+    *,
+    epoch: int = 0,
+    memory: WriteMemory | None = None,
+    topics: FixedTopics = NO_TOPICS,
+    **settings: int,
+) -> ShardHost:
     group_settings, rng = GroupSettings(**settings), random.Random(1)
     return ShardHost(
         0,
         link_to(log, OFFSETS, epoch, memory),
-        lambda: ShardRuntime(GroupRules(group_settings), group_settings, rng),
+        lambda: ShardRuntime(GroupRules(group_settings, topics=lambda: topics), group_settings, rng),
         clock=SystemClock(),
         rng=rng,
     )

@@ -44,6 +44,14 @@ def test_a_named_group_without_an_offset_has_not_begun() -> None:
     assert lowest(("a", {}), ("b", committed(p=8)), named=("a",), all_groups=True) == {P: (0, "a"), Q: (0, "a")}
 
 
+def test_a_deleted_group_holds_nothing_until_it_has_an_offset() -> None:
+    hold = TopicHold([P, Q], ("a", "b"), False, b"id")
+    for released, expected in (({"t": b"id"}, {Q: (3, "a")}), ({"t": b"other"}, {P: (0, "a"), Q: (3, "a")})):
+        found = LowestOffsets([hold])
+        found.add("a", committed(q=3), released)
+        assert found.lowest == expected
+
+
 def test_all_groups_are_those_that_have_an_offset() -> None:
     assert lowest(("a", committed(q=3)), ("b", {}), named=(), all_groups=True) == {Q: (3, "a")}
 

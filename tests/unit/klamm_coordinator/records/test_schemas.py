@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm_coordinator.records.codec import SchemaError
+from klamm_coordinator.records.released_hold_schema import ReleasedHoldKey, ReleasedHoldValue
 from klamm_coordinator.records.schemas import (
     ClassicMemberMetadata,
     GroupMetadataKey,
@@ -24,6 +25,7 @@ from klamm_coordinator.records.schemas import (
     decode_group_value,
     decode_key,
     decode_offset_value,
+    decode_value,
     encode_key,
     encode_value,
 )
@@ -54,6 +56,17 @@ class TestKeys:
 
         assert encode_key(GroupMetadataKey("g")) == expected
         assert decode_key(expected) == GroupMetadataKey("g")
+
+    def test_a_released_hold_is_read_as_it_was_written(self):
+        key, value = ReleasedHoldKey("grüppe", "orders"), ReleasedHoldValue(bytes(range(16)))
+        encoded = I16(1002) + text("grüppe") + text("orders")
+
+        assert encode_key(key) == encoded
+        assert decode_key(encoded) == key
+        assert encode_value(value) == I16(0) + bytes(range(16)) + b"\0"
+        assert decode_value(key, encode_value(value)) == value
+        with pytest.raises(SchemaError, match="version 1 of the value of a released hold is unknown; expected 0"):
+            decode_value(key, I16(1) + bytes(17))
 
     @pytest.mark.parametrize("version", [9, 11, -1])
     def test_key_versions_of_later_kafka_versions_are_unknown(self, version):

@@ -9,8 +9,15 @@ from typing import Any
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.v1.coordinator_pb2 import HeldTopic, LowestOffset, LowestOffsetsRequest, LowestOffsetsResponse
+from klamm_coordinator.groups.topics import FixedTopics, TopicInfo
 from klamm_coordinator.io.shard_host import ShardHost
-from klamm_coordinator.offsets.messages import CommitOffset, CommitOffsets, CommitReply
+from klamm_coordinator.offsets.messages import (
+    CommitOffset,
+    CommitOffsets,
+    CommitReply,
+    DeleteGroups,
+    DeleteGroupsReply,
+)
 from klamm_coordinator.rpc.holds import GROUP_ID_MAX, PARTITIONS_MAX, HoldsRpc
 from tests.support.fake_offsets_log import FakeOffsetsLog
 from tests.support.waiting import until
@@ -57,6 +64,12 @@ async def commit(host: ShardHost[Any], group_id: str, offset: int, partition: in
     assert reply.errors == (ErrorCode.NONE,)
 
 
+async def delete(host: ShardHost[Any], group_id: str) -> None:
+    reply = await host.ask(lambda reply_id: DeleteGroups(reply_id=reply_id, group_ids=(group_id,)))
+    assert isinstance(reply, DeleteGroupsReply)
+    assert reply.errors == (ErrorCode.NONE,)
+
+
 def run(scenario: Callable[[FakeOffsetsLog], Awaitable[None]]) -> None:
     async def whole() -> None:
         await scenario(FakeOffsetsLog())
@@ -89,6 +102,26 @@ def test_a_former_owner_that_does_not_know_it_answers_for_no_shard() -> None:
         response = await asked(former, ALL)
         assert (list(response.shards), list(response.offsets)) == ([], [])
         assert len((await asked(owner, ALL)).offsets) == 1
+        await former.close()
+        await owner.close()
+
+    run(scenario)
+
+
+def test_a_deleted_group_releases_its_hold_also_at_the_next_owner() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        topic_id = bytes(range(16))
+        topics = FixedTopics(1, {"t": TopicInfo(topic_id, 1)}, holds={"g": {"t": topic_id}})
+        hold = HeldTopic(topic="t", partitions=[0], group_ids=["g"], topic_id=topic_id)
+        former = await loaded(host_on(log, topics=topics))
+        await commit(former, "g", 7)
+        assert [one.offset for one in (await asked(former, hold)).offsets] == [7]
+        await delete(former, "g")
+        owner = await loaded(host_on(log, epoch=1, topics=topics))
+        response = await asked(owner, hold)
+        assert (list(response.shards), list(response.offsets)) == ([0], [])
+        await commit(owner, "g", 3)
+        assert [one.offset for one in (await asked(owner, hold)).offsets] == [3]
         await former.close()
         await owner.close()
 
