@@ -358,12 +358,19 @@ class AsyncAdmin(
         group_id: str,
         partitions: Iterable[TopicPartition] | None = None,
         *,
+        require_stable: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns the committed offsets of the group, for `partitions` or for all. Partitions without a commit are left
-        out."""
+        out.
+
+        An open transaction does not change the answer, because its offsets are not committed. With `require_stable`,
+        the call waits for the end of transactions that may change an offset (KIP-447). It raises
+        UnstableOffsetCommitError after the time-out."""
         wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
-        return await self._store(group_id).fetch(wanted, timeout_ms=self._calls.timeout_ms(timeout_ms))
+        return await self._store(group_id).fetch(
+            wanted, timeout_ms=self._calls.timeout_ms(timeout_ms), require_stable=require_stable
+        )
 
     async def alter_group_offsets(
         self,

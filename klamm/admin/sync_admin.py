@@ -338,11 +338,22 @@ class Admin:
         group_id: str,
         partitions: Iterable[TopicPartition] | None = None,
         *,
+        require_stable: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns the committed offsets of the group, for `partitions` or for all. Partitions without a commit are left
-        out."""
-        return self._run(self._async.list_group_offsets, group_id, partitions, timeout_ms=timeout_ms)
+        out.
+
+        An open transaction does not change the answer, because its offsets are not committed. With `require_stable`,
+        the call waits for the end of transactions that may change an offset (KIP-447). It raises
+        UnstableOffsetCommitError after the time-out."""
+        return self._run(
+            self._async.list_group_offsets,
+            group_id,
+            partitions,
+            require_stable=require_stable,
+            timeout_ms=timeout_ms,
+        )
 
     def alter_group_offsets(
         self,

@@ -313,6 +313,7 @@ def add_partitions(
             if not if_exists:
                 raise
             print_message(f"there is no topic {name}")
+            print_change({"topic": name, "partitions": None}, as_json=as_json, validate_only=validate_only)
             return
     line = f"{name} {tense(validate_only, 'has', 'have')} {counted(total, 'partition')}"
     print_change({"topic": name, "partitions": total}, line, as_json=as_json, validate_only=validate_only)

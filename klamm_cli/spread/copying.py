@@ -76,7 +76,8 @@ class _Copier:
         with self._open_producer() as producer:
             # This fences an earlier copier and ends its transaction. Its offset can be read after that.
             producer.init_transactions()
-            committed = self.admin.list_group_offsets(self.names.group_id, [self.tp]).get(self.tp)
+            offsets = self.admin.list_group_offsets(self.names.group_id, [self.tp], require_stable=True)
+            committed = offsets.get(self.tp)
             if committed is None or committed.metadata != self.mark:
                 raise KlammError(
                     f"group {self.names.group_id} has lost its offset in {self.tp.topic}-{self.tp.partition}"

@@ -79,7 +79,9 @@ def source_groups(admin: Admin, facts: SpreadFacts) -> Iterator[GroupFacts]:
         if group_id == facts.names.group_id:
             continue
         try:
-            committed = admin.list_group_offsets(group_id, [*sources, *targets], timeout_ms=STABLE_MS)
+            committed = admin.list_group_offsets(
+                group_id, [*sources, *targets], require_stable=True, timeout_ms=STABLE_MS
+            )
             if not committed.keys() & set(sources):
                 continue
             lag = admin.describe_group_lag([group_id])[group_id]
@@ -113,7 +115,7 @@ def _partition_lag(facts: SpreadFacts, number: int, one: PartitionLagDescription
 
 def _offsets(admin: Admin, names: Names, stable_ms: int | None) -> dict[TopicPartition, OffsetAndMetadata]:
     try:
-        return admin.list_group_offsets(names.group_id, timeout_ms=stable_ms)
+        return admin.list_group_offsets(names.group_id, require_stable=True, timeout_ms=stable_ms)
     except GroupIdNotFoundError:
         return {}
 

@@ -79,15 +79,16 @@ class OffsetStore:
             await self._attempt_commit(offsets, identify())
 
     async def fetch(
-        self, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
+        self, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int, require_stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns the committed offsets of `partitions`, or of all partitions of the group if it is None. Partitions
-        without a commit are left out."""
+        without a commit are left out. With `require_stable`, waits for open transactions that may change an offset
+        (KIP-447)."""
         request = coordinator_pb2.OffsetFetchRequest(
             group_id=self._group_id,
             topics=[] if partitions is None else group_by_topic(partitions),
             all_topics=partitions is None,
-            require_stable=True,
+            require_stable=require_stable,
         )
 
         async def attempt() -> coordinator_pb2.OffsetFetchResponse:

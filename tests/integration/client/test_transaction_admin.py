@@ -6,13 +6,14 @@ import shutil
 
 import pytest
 
-from klamm import Admin, NewTopic, Producer, TopicPartition
+from klamm import Admin, ConsumerGroupMetadata, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from klamm.errors import (
     AbortableTransactionError,
     FatalProducerError,
     InvalidTxnStateError,
     TransactionalIdNotFoundError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
 )
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import KlammProcess, running_cluster
@@ -57,6 +58,26 @@ def begin(producer: Producer, topic: str) -> None:
     producer.begin_transaction()
     producer.send(topic, b"value", partition=1)
     producer.flush()
+
+
+def test_offsets_of_an_open_transaction_do_not_delay_the_list_of_committed_ones(admin, klamm, producer, topic):
+    one, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    admin.alter_group_offsets(topic, {one: 1})
+    begin(producer, topic)
+    producer.send_offsets_to_transaction(
+        {one: OffsetAndMetadata(2), other: OffsetAndMetadata(3)}, ConsumerGroupMetadata(topic)
+    )
+    assert offsets(admin.list_group_offsets(topic)) == {one: 1}
+    assert offsets(admin.list_group_offsets(topic, [one, other])) == {one: 1}
+    with pytest.raises(UnstableOffsetCommitError):
+        admin.list_group_offsets(topic, require_stable=True, timeout_ms=300)
+    assert f"would delete group {topic}: offsets of 1 partition" in klamm.ok("groups", "delete", topic, "--dry-run").out
+    producer.commit_transaction()
+    assert offsets(admin.list_group_offsets(topic, require_stable=True)) == {one: 2, other: 3}
+
+
+def offsets(found: dict[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
+    return {tp: each.offset for tp, each in found.items()}
 
 
 def test_an_open_transaction_is_listed_and_described(admin, klamm, producer, topic):

@@ -74,6 +74,8 @@ def test_if_exists_and_if_not_exists_skip_topics_groups_and_ledgers(klamm, topic
     assert [row["partition"] for row in described.document] == [0, 1]
     assert "there is no topic gone" in described.err
     assert "there is no topic gone" in klamm.ok("topics", "add-partitions", "gone", 3, "--if-exists").err
+    ended = klamm.ok("topics", "add-partitions", "gone", 3, "--if-exists", "--json")
+    assert ended.document == {"topic": "gone", "partitions": None, "validate_only": False}
     ended = klamm.ok("topics", "delete", new, "gone", "--if-exists", "--json")
     assert ended.document["deleted"] == [new]
     assert "there is no topic gone" in ended.err

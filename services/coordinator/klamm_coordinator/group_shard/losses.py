@@ -44,7 +44,7 @@ class Losses:
         """Counts what groups lost. An offset that is being committed counts only afterwards."""
         records = [record for one in found if (record := self._counted(one, turn)) is not None]
         for record in records:
-            turn.note(f"group={record.key.group_id} lost records: {record.key} {record.value}")
+            turn.note(_story(record))
         _append(records, turn)
 
     def _counted(self, found: LogStart, turn: GroupTurn) -> GroupRecord | None:
@@ -97,6 +97,17 @@ class Losses:
         if self._orphans:
             orphans, self._orphans = self._orphans, OrderedSet()
             _append([GroupRecord(key, None) for key in orphans], turn)
+
+
+def _story(record: GroupRecord) -> str:
+    """Returns the line for the program's log about a loss."""
+    key, value = record
+    assert isinstance(key, LostRecordsKey), record
+    assert isinstance(value, LostRecordsValue), record
+    return (
+        f"retention deleted records before a group read them, group={key.group_id} partition={_partition(key)}"
+        f" log_start_offset={value.counted_to} lost={value.lost_count}"
+    )
 
 
 def _partition(key: LostRecordsKey) -> TopicPartition:

@@ -43,7 +43,9 @@ def test_records_that_are_deleted_before_the_group_read_them_are_lost_once(with_
     assert lost(driver) == {"t-0": 30}
     value = driver.rules.state.lost.of_group(GROUP)[TopicPartition("t", 0)]
     assert value == LostRecordsValue(30, 40, WALL_START_MS)
-    assert any("lost records" in note for note in driver.notes)
+    assert driver.notes[-1] == (
+        "retention deleted records before a group read them, group=orders partition=t-0 log_start_offset=40 lost=30"
+    )
 
 
 def test_the_count_outlives_the_next_commit_and_a_crash(with_offset):
