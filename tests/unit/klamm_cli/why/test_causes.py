@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from klamm.admin.types import GroupDescription, GroupLagDescription, MemberDescription, PartitionLagDescription
 from klamm.model import TopicPartition
+from klamm_cli.why import causes as module
 from klamm_cli.why.causes import causes, hot_partition
 from klamm_cli.why.facts import KeySample, KeyShare, OpenTransaction, WhyFacts, Written
 from klamm_cli.why.report import advice, document, headline, lines, member_rows, partition_rows
@@ -253,3 +257,11 @@ def test_the_report_has_the_causes_first_and_the_advice_last() -> None:
 def test_members_without_a_partition_come_first() -> None:
     found = facts([BEHIND], members=((0,), ()), written={})
     assert [row[0] for row in member_rows(found)] == ["reader-1", "reader-0"]
+
+
+def test_the_guide_for_consoles_lists_the_causes_in_the_order_of_the_questions():
+    asked = [module._lost, *module._QUESTIONS, module._deleted_soon]
+    kinds = [kind for one in asked for kind in re.findall(r'Cause\(\s*"([a-z-]+)"', inspect.getsource(one))]
+    rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \|", Path("docs/how-to/call-with-grpcurl.md").read_text(), re.M)
+    listed = [kind for row in rows for kind in re.findall(r"`([a-z-]+)`", row)]
+    assert [kind for kind in listed if kind in kinds] == list(dict.fromkeys(kinds))
