@@ -200,7 +200,8 @@ def reset(
     """Set the committed offsets of a group that has no members.
 
     Without --topic, the command sets the offset of every partition for which the group has one. It asks before that,
-    unless there is --all-topics or --dry-run. A position outside of the log becomes the start or the end of the log."""
+    unless there is --all-topics or --dry-run. A position outside of the log becomes the start or the end of the log.
+    SKIPPED is the number of offsets that the group will not read."""
     if topic and all_topics:
         fail("--topic and --all-topics exclude each other", ExitStatus.USAGE)
     position = parse_position(to, "--to", now_ms=time.time_ns() // 1_000_000)
@@ -223,10 +224,15 @@ def reset(
             raise_first(list(reset_errors(admin, group)))
         else:
             admin.alter_group_offsets(group, after)
-    rows = [(*tp, before[tp].offset if tp in before else None, after[tp]) for tp in tps]
+    rows = [_reset_row(tp, before[tp].offset if tp in before else None, after[tp]) for tp in tps]
     if dry_run and not as_json:
         print_message("dry run: nothing was stored")
-    print_rows(("topic", "partition", "before", "after"), rows, as_json=as_json)
+    print_rows(("topic", "partition", "before", "after", "skipped"), rows, as_json=as_json)
+
+
+def _reset_row(tp: TopicPartition, before: int | None, after: int) -> tuple[str, int, int | None, int, int | None]:
+    """Returns a line of `reset`. The last value is the number of offsets that the group skips."""
+    return *tp, before, after, None if before is None else max(0, after - before)
 
 
 def _partitions(admin: Admin, wanted: list[str]) -> list[TopicPartition]:

@@ -50,7 +50,7 @@ def test_offsets_are_reset(klamm, topic):
 
     assert committed()[0] == 3
     (dry,) = klamm.ok("groups", "reset", topic, "--to", "earliest", "-t", f"{topic}:0", "--dry-run", "--json").document
-    assert (dry["before"], dry["after"]) == (3, 0)
+    assert (dry["before"], dry["after"], dry["skipped"]) == (3, 0, 0)
     assert committed()[0] == 3
     for to, expected in [
         ("earliest", 0),
@@ -65,6 +65,9 @@ def test_offsets_are_reset(klamm, topic):
     ]:
         klamm.ok("groups", "reset", topic, "--to", to, "--all-topics")
         assert committed()[0] == expected, to
+    assert committed()[0] == 0
+    (skipping,) = klamm.ok("groups", "reset", topic, "--to", "end", "-t", f"{topic}:0", "--json").document
+    assert (skipping["before"], skipping["after"], skipping["skipped"]) == (0, 3, 3)
     klamm.ok("groups", "reset", topic, "--to", 1, "--topic", topic)
     assert klamm.ok("consume", topic, "--group", topic, "--exit").out.split() == ["b", "c"]
 
