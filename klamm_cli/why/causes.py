@@ -18,10 +18,13 @@ SILENT_MS: Final = 20_000
 """A group without members that has committed within this time is read by a program that joins no group, such as
 Spark."""
 STUCK_MS: Final = 60_000
-"""A member that has committed the same offset for this long makes no progress."""
+"""A member that has committed the same offset for this long makes no progress, unless it usually commits more
+rarely."""
 HELD_MS: Final = 30_000
 """A transaction that has been open for this long holds readers back."""
 REBALANCES_PER_HOUR: Final = 20
+SLOW_POLL_SHARE: Final = 0.5
+"""The part of max.poll.interval.ms between two commits from which a member is in danger of its removal."""
 HOT_SHARE: Final = 0.5
 """The part of a topic's records that makes a partition hot, if it is also twice the usual part of a partition."""
 SLOW_SHARE: Final = 0.6
@@ -142,6 +145,43 @@ def _rebalances(facts: WhyFacts) -> Iterator[Cause]:
         )
 
 
+def _slow_polls(facts: WhyFacts) -> Iterator[Cause]:
+    """Yields the member that is nearest to its max.poll.interval.ms. The time between two commits is at least the time
+    between two polls, if a program commits at most once a poll."""
+    slow = [
+        (interval_ms / member.rebalance_timeout_ms, interval_ms, member.rebalance_timeout_ms, member)
+        for member in facts.members
+        if member.rebalance_timeout_ms
+        and (interval_ms := _commit_interval_ms(facts, member.member_id, member.rebalance_timeout_ms)) is not None
+    ]
+    if not slow:
+        return
+    share, interval_ms, timeout_ms, member = max(slow, key=lambda one: one[:2])
+    if share < SLOW_POLL_SHARE:
+        return
+    rate = sum(one.consumed_per_s or 0 for one in facts.by_member()[member.member_id])
+    each = f"; a record takes it {1000 / rate:,.0f} ms" if rate else ""
+    yield Cause(
+        "slow-polls",
+        f"member {member.client_id or member.member_id} at {member.client_host} commits every {duration(interval_ms)},"
+        f" and is removed if it does not poll for {duration(timeout_ms)}{each}",
+        "lower max.poll.records, or raise max.poll.interval.ms of that consumer; make the processing faster",
+    )
+
+
+def _commit_interval_ms(facts: WhyFacts, member_id: str, timeout_ms: int) -> int | None:
+    """Returns the time between two commits of a member that has had records to read for all that time. None if that is
+    not known, or if the last commit is so old that the member does not poll any more."""
+    known = [
+        one.commit_interval_ms
+        for one in facts.by_member()[member_id]
+        if one.commit_interval_ms is not None
+        and (one.behind_ms or 0) >= one.commit_interval_ms
+        and facts.lag.time_ms - (one.unchanged_since_ms or 0) < timeout_ms
+    ]
+    return min(known, default=None)
+
+
 def _stuck(facts: WhyFacts) -> Iterator[Cause]:
     owned = {tp for member in facts.members for tp in member.assignment}
     stuck = [
@@ -149,7 +189,7 @@ def _stuck(facts: WhyFacts) -> Iterator[Cause]:
         for one in facts.behind()
         if one.tp in owned
         and one.unchanged_since_ms is not None
-        and facts.lag.time_ms - one.unchanged_since_ms >= STUCK_MS
+        and facts.lag.time_ms - one.unchanged_since_ms >= max(STUCK_MS, 2 * (one.commit_interval_ms or 0))
         and (one.behind_ms or 0) >= STUCK_MS
     ]
     if stuck:
@@ -277,6 +317,7 @@ _QUESTIONS: Final[tuple[Callable[[WhyFacts], Iterator[Cause] | list[Cause]], ...
     _no_members,
     _held,
     _rebalances,
+    _slow_polls,
     _stuck,
     _hot,
     _idle,

@@ -50,6 +50,7 @@ def _member(message: coordinator_pb2.DescribedMember) -> MemberDescription:
         client_host=message.client_host,
         topics=topics,
         assignment=assignment,
+        rebalance_timeout_ms=message.rebalance_timeout_ms or None,
     )
 
 
@@ -81,6 +82,7 @@ def _consumer_member(message: coordinator_pb2.DescribedConsumerMember) -> Member
         pattern=message.subscribed_topic_regex,
         target=_partitions_of(message.target_assignment),
         type="classic" if message.uses_classic_protocol else "consumer",
+        rebalance_timeout_ms=message.rebalance_timeout_ms or None,
     )
 
 
@@ -99,6 +101,7 @@ _KNOWN_OR_NONE: Final = (
     "behind_ms",
     "next_deletion_ms",
     "catch_up_ms",
+    "commit_interval_ms",
     "consumed_per_s",
     "consumed_before_per_s",
     "produced_per_s",

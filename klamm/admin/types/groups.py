@@ -37,6 +37,9 @@ class MemberDescription:
     type: str = "classic"
     """The member's protocol: `classic`, or `consumer` (KIP-848). A group that changes its protocol has members of
     both."""
+    rebalance_timeout_ms: int | None = None
+    """The rebalance timeout of the member, in milliseconds. Kafka's clients send `max.poll.interval.ms`. None if the
+    server does not tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ class PartitionLagDescription:
     catch_up_ms: int | None = None
     """How long the group needs to read everything at the rates of now, in milliseconds. None if it comes no closer to
     the end."""
+    commit_interval_ms: int | None = None
+    """The usual time between two commits that moved the committed offset lately, in milliseconds."""
     consumed_per_s: float | None = None
     """The records that the group reads each second now."""
     consumed_before_per_s: float | None = None

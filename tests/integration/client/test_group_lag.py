@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -181,3 +182,35 @@ def test_a_group_that_does_not_exist_is_refused_by_name(admin: Admin) -> None:
         admin.describe_group_lag(["nobody"])
     with pytest.raises(GroupIdNotFoundError, match="'nobody'"):
         admin.forget_lost_records("nobody")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_time_between_commits_and_the_time_for_a_poll_are_known(
+    klamm: KlammProcess, admin: Admin, name: str, protocol: str
+) -> None:
+    write(klamm, name, 2_000)
+    kafka = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": klamm.kafka_bootstrap,
+            "group.id": name,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "max.poll.interval.ms": 123_456,
+        }
+    )
+    kafka.subscribe([name])
+
+    def commits_one() -> bool:
+        message = kafka.poll(0.2)
+        if message is None or message.error() is not None:
+            return False
+        kafka.commit(message, asynchronous=False)
+        return True
+
+    wait_until(commits_one)
+    interval_ms = wait_until(lambda: commits_one() and lag(admin, name).commit_interval_ms)
+    assert 0 < interval_ms < 60_000
+    (member,) = admin.describe_groups([name])[name].members
+    assert member.rebalance_timeout_ms == 123_456
+    kafka.close()

@@ -154,6 +154,7 @@ class ClassicMemberDescription:
     client_host: str
     metadata: bytes
     assignment: bytes
+    rebalance_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,6 +157,7 @@ def describe(group: ClassicGroup) -> ClassicGroupDescription:
                 client_host=member.client_host,
                 metadata=member.metadata(group.protocol_name) if is_stable else b"",
                 assignment=member.assignment if is_stable else b"",
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
             )
             for _, member in sorted(group.members.items())
         ),

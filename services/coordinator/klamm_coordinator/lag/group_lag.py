@@ -52,6 +52,8 @@ class PartitionLag(NamedTuple):
     """The age of the next unread record, 0 without one."""
     lost_count: int = 0
     """The number of records that were deleted before the group read them."""
+    commit_interval_ms: int | None = None
+    """The usual time between two commits that moved the offset."""
     consumed_per_s: float | None = None
     consumed_before_per_s: float | None = None
     """The same in about the hour before the last ten minutes."""
@@ -91,6 +93,7 @@ def partition_lag(
         lost_count=counted_lost,
         produced_per_s=None if ends is None else ends.rate(now_ms),
         produced_before_per_s=None if ends is None else ends.rate_before(now_ms),
+        commit_interval_ms=None if offsets is None else offsets.change_interval_ms(),
         consumed_per_s=None if offsets is None else offsets.rate(now_ms),
         consumed_before_per_s=None if offsets is None else offsets.rate_before(now_ms),
     )

@@ -15,6 +15,8 @@ KEPT_MS: Final = 80 * 60_000
 INTERVALS_MIN: Final = 3
 """The fewest intervals between samples that make a rate. A consumer that keeps up commits many records at a time, so
 one interval tells nothing."""
+VALUES_MIN: Final = 3
+"""The fewest values from which the time between two changes is known."""
 STANDS_MS: Final = 120_000
 """A number without a new sample for this long does not grow any more, unless its samples are usually rarer."""
 RECENT_MS: Final = 600_000
@@ -73,6 +75,16 @@ class Samples:
         if now_ms - self._times[newest] > max(STANDS_MS, INTERVALS_MIN * usual_ms):
             return 0.0
         return self._between(oldest, newest) if newest - oldest >= INTERVALS_MIN else None
+
+    def change_interval_ms(self) -> int | None:
+        """Returns the mean time between two changes of the number lately, or None if fewer than three values are
+        known."""
+        changes = [
+            self._times[slot]
+            for slot in range(max(0, len(self) - NEWEST_KEPT), len(self))
+            if not slot or self._values[slot] != self._values[slot - 1]
+        ]
+        return (changes[-1] - changes[0]) // (len(changes) - 1) if len(changes) >= VALUES_MIN else None
 
     def rate_before(self, now_ms: int) -> float | None:
         """Returns how much the number grew each second in about the hour before the last ten minutes, or None if that

@@ -116,6 +116,7 @@ def _described(description: ClassicGroupDescription, coordinator_id: int) -> Des
             client_host=one.client_host,
             metadata=one.metadata,
             assignment=one.assignment,
+            rebalance_timeout_ms=one.rebalance_timeout_ms,
         )
         for one in description.members
     ]

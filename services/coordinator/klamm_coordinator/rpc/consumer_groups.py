@@ -212,4 +212,5 @@ def _described_member(member: ConsumerMemberDescription) -> DescribedConsumerMem
         assignment=_assignment(member.assignment),
         target_assignment=_assignment(member.target),
         uses_classic_protocol=member.metadata.classic is not None,
+        rebalance_timeout_ms=member.metadata.rebalance_timeout_ms,
     )

@@ -150,6 +150,7 @@ def _lag(one: PartitionLag) -> pb.PartitionLag:
         behind_ms=one.behind_ms,
         lost_count=one.lost_count,
         catch_up_ms=one.catch_up_ms,
+        commit_interval_ms=one.commit_interval_ms,
         consumed_per_s=one.consumed_per_s,
         consumed_before_per_s=one.consumed_before_per_s,
         produced_per_s=one.produced_per_s,

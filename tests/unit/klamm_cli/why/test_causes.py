@@ -42,6 +42,7 @@ def facts(
     *,
     members: Sequence[Sequence[int]] = ((0, 1, 2, 3),),
     state: str = "Stable",
+    poll_ms: int | None = None,
     written: Mapping[int, Written] | None = None,
     lag: Mapping[str, Any] | None = None,
     **more: Any,
@@ -64,6 +65,7 @@ def facts(
                     client_host=f"10.0.0.{place}",
                     topics=("orders",),
                     assignment=tuple(map(tp, numbers)),
+                    rebalance_timeout_ms=poll_ms,
                 )
                 for place, numbers in enumerate(members)
             ),
@@ -206,6 +208,49 @@ def test_a_record_that_fails_again_and_again() -> None:
     assert "`klamm consume orders -p 1 --from 17 -n 1`" in cause.do
     young = {**stuck, "behind_ms": 40 * S}
     assert kinds(facts([READ, young], members=((0,), (1,)), written=evenly(2))) == ["slow-member"]
+
+
+SLOW = {
+    **BEHIND,
+    "unchanged_since_ms": NOW - 2 * MINUTE,
+    "commit_interval_ms": 4 * MINUTE,
+    "behind_ms": HOUR,
+    "consumed_per_s": 2.0,
+}
+"""A partition whose member polls every four minutes, and has polled two minutes ago."""
+
+
+def test_a_member_that_hardly_polls_in_time() -> None:
+    quick = {**BEHIND, "commit_interval_ms": 15 * S}
+    found = facts([quick, SLOW, SLOW], members=((0,), (1, 2)), poll_ms=5 * MINUTE, written=evenly(3))
+    (cause,) = causes(found)
+    assert cause.kind == "slow-polls"
+    assert cause.text == (
+        "member reader-1 at 10.0.0.1 commits every 4 min, and is removed if it does not poll for 5 min;"
+        " a record takes it 250 ms"
+    )
+    assert "lower max.poll.records" in cause.do
+
+
+@pytest.mark.parametrize(
+    ("changes", "poll_ms"),
+    [
+        ({}, 10 * MINUTE),
+        ({}, None),
+        ({"commit_interval_ms": None}, 5 * MINUTE),
+        ({"behind_ms": 3 * MINUTE}, 5 * MINUTE),
+        ({"unchanged_since_ms": NOW - 6 * MINUTE}, 5 * MINUTE),
+    ],
+    ids=["time enough", "an old server", "not known", "nothing to read before", "polls no more"],
+)
+def test_a_member_that_may_poll_in_time(changes: Mapping[str, Any], poll_ms: int | None) -> None:
+    assert "slow-polls" not in kinds(facts([{**SLOW, **changes}] * 2, members=((0, 1),), poll_ms=poll_ms))
+
+
+def test_a_member_that_commits_rarely_is_not_stuck() -> None:
+    assert "stuck" not in kinds(facts([SLOW] * 2, members=((0, 1),)))
+    hangs = {**SLOW, "unchanged_since_ms": NOW - 9 * MINUTE}
+    assert kinds(facts([hangs] * 2, members=((0, 1),))) == ["stuck"]
 
 
 def test_rebalances_without_end() -> None:

@@ -28,6 +28,21 @@ def test_a_rate_needs_three_intervals() -> None:
     assert sampled(*rows, (20 * S, 2_000)).rate(20 * S) == 100.0
 
 
+def test_the_time_between_changes_is_known_from_three_values_on() -> None:
+    rows = [(0, 0), (MINUTE, 0), (2 * MINUTE, 50)]
+    assert sampled().change_interval_ms() is None
+    assert sampled(*rows).change_interval_ms() is None
+    assert sampled(*rows, (6 * MINUTE, 70)).change_interval_ms() == 3 * MINUTE
+
+
+def test_the_time_between_changes_is_that_of_now() -> None:
+    samples = steady(1, until_ms=60 * MINUTE)
+    assert samples.change_interval_ms() == 15 * S
+    for number in range(1, NEWEST_KEPT + 1):
+        samples.note((60 + 4 * number) * MINUTE, 3_600 + number)
+    assert samples.change_interval_ms() == 4 * MINUTE
+
+
 def test_the_rate_of_now_ignores_what_was_long_ago() -> None:
     samples = steady(100, until_ms=70 * MINUTE)
     for number in range(1, NEWEST_KEPT + 1):
