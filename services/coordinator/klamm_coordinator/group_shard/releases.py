@@ -65,16 +65,7 @@ class Releases:
 
     def on_holds_changed(self, turn: GroupTurn) -> None:
         """Deletes the records of topics that do not name the group any more, and of groups that have begun again."""
-        topics = self._topics()
-        _append(
-            (
-                key
-                for key in self._state.released.all_keys()
-                if self._has_begun(key.group_id)
-                or topics.held_by(key.group_id).get(key.topic) != self._state.released.of_group(key.group_id)[key.topic]
-            ),
-            turn,
-        )
+        _append(filter(self._is_outdated, self._state.released.all_keys()), turn)
 
     def heed(self, group_id: str) -> None:
         """Notes that something of the group has changed."""
@@ -88,12 +79,17 @@ class Releases:
                 self.heed(key.group_id)
 
     def update(self, turn: GroupTurn) -> None:
-        """Deletes the records of groups that have begun again."""
+        """Deletes the records of changed groups that are out of date."""
         if self._changed:
             changed, self._changed = self._changed, OrderedSet()
-            begun = filter(self._has_begun, changed)
             released = self._state.released.of_group
-            _append((ReleasedHoldKey(group_id, topic) for group_id in begun for topic in released(group_id)), turn)
+            keys = (ReleasedHoldKey(group_id, topic) for group_id in changed for topic in released(group_id))
+            _append(filter(self._is_outdated, keys), turn)
+
+    def _is_outdated(self, key: ReleasedHoldKey) -> bool:
+        """Returns True if the group has begun again, or the topic does not name it any more."""
+        topic_id = self._state.released.of_group(key.group_id)[key.topic]
+        return self._has_begun(key.group_id) or self._topics().held_by(key.group_id).get(key.topic) != topic_id
 
     def _has_begun(self, group_id: str) -> bool:
         """Returns True if a member or an offset of the group is stored, unless the group is being deleted. The offsets

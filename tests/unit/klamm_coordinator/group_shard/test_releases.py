@@ -216,6 +216,17 @@ def test_a_topic_that_names_the_group_again_is_held(named):
     assert not holds(named, "u")
 
 
+def test_a_topic_that_stops_naming_the_group_during_the_deletion_needs_no_record(named):
+    named.auto_ack = False
+    named.delete_groups(GROUP)
+    named.holds_are(u=(GROUP,))
+    while named.unsent:
+        named.ack()
+    assert stored(named) == {"u"}
+    named.holds_are(t=(GROUP,), u=(GROUP,))
+    assert holds(named, "t")
+
+
 def test_a_deleted_topic_needs_no_record(named, monkeypatch):
     monkeypatch.setattr(releases, "RECORDS_PER_WRITE", 1)
     delete(named)
