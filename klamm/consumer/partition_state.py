@@ -54,7 +54,6 @@ class PartitionState:
     __slots__ = (
         "_epochs",
         "current_leader_epoch",
-        "found_in_poll",
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
@@ -82,9 +81,6 @@ class PartitionState:
         self.reset_timestamp_ms = 0
         self.lost: LostPosition | None = None
         """The position that the log no longer has, while a reset that the user did not ask for is under way."""
-        self.found_in_poll: int | None = None
-        """`SubscriptionState.polls` when a look-up found the position. None after the user has set it, or has got
-        records from it."""
         self.paused = False
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
@@ -102,7 +98,6 @@ class PartitionState:
         """Moves the position to `offset`. With `leader_epoch`, the epoch of the record before it, the position is
         validated first: the leader's log must still have that record."""
         known = leader_epoch != NO_LEADER_EPOCH
-        self.found_in_poll = None
         self._place(PositionState.VALIDATING if known else PositionState.FETCHING, offset, leader_epoch)
         self.current_leader_epoch = NO_LEADER_EPOCH
 

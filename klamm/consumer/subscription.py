@@ -43,8 +43,6 @@ class SubscriptionState:
         self.pattern: re.Pattern[str] | None = None
         self.server_pattern = ""
         """The expression of a SERVER_PATTERN subscription, which the coordinator matches; empty for the other types."""
-        self.polls = 0
-        """How often polls have read fetched records."""
         self.is_unchecked = False
         """True if leaders have changed, or a position became suspect, since the last `check_leaders`."""
         self._partitions: dict[TopicPartition, PartitionState] = {}
@@ -168,7 +166,6 @@ class SubscriptionState:
         if state is None or state.position_epoch != position_epoch or state.state is PositionState.FETCHING:
             return False
         state.seek(offset, leader_epoch)
-        state.found_in_poll = self.polls
         return True
 
     def suspect(self, tp: TopicPartition) -> None:
@@ -208,15 +205,6 @@ class SubscriptionState:
             tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
             for tp, state in self._partitions.items()
             if state.state is PositionState.FETCHING
-        }
-
-    def polled_positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the offsets of an automatic commit: those of `positions`, except where no poll has read since a
-        look-up found the position. The look-up runs in the background, also for a consumer that only commits."""
-        return {
-            tp: offset
-            for tp, offset in self.positions().items()
-            if (found := self._partitions[tp].found_in_poll) is None or found < self.polls
         }
 
     def check_invariants(self) -> None:

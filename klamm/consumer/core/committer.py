@@ -77,12 +77,12 @@ class Committer:
         if not self.due:
             return
         self._due_at_s = self._loop.time() + self._config.auto_commit_interval_ms / 1000
-        self._spawn(self._commit_automatically(self.store(), self._subscription.polled_positions()))
+        self._spawn(self._commit_automatically(self.store(), self._subscription.positions()))
 
     async def commit_before_revocation(self, timeout_ms: int) -> None:
         """Commits before partitions are revoked, if commits are automatic. A failure is logged only, and the next owner
         then reads those records again."""
-        positions = self._subscription.polled_positions()
+        positions = self._subscription.positions()
         if not self.automatic or not positions:  # Before the first join, there are no positions and no member.
             return
         try:

@@ -132,7 +132,6 @@ class ConsumerCore:
     def read(self, max_records: int) -> Records:
         """Returns records from the drain, but none while partitions are about to be revoked. The polling thread may
         call this."""
-        self.subscription.polls += 1
         if self._is_revoking:
             return {}
         records = self.drain.read(max_records)

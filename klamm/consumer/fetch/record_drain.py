@@ -80,7 +80,6 @@ class RecordDrain:
                 raise
         if taken:
             records[reader.data.tp] = taken
-            state.found_in_poll = None
         if reader.leader_epoch != NO_LEADER_EPOCH:
             state.leader_epoch = reader.leader_epoch
         state.position = reader.next_offset

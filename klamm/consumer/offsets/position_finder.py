@@ -27,7 +27,7 @@ from klamm.consumer.partition_state import PositionState, Validation
 from klamm.consumer.position_reset import LostPosition
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import KlammError
-from klamm.model import LATEST_TIMESTAMP, NO_LEADER_EPOCH, TopicPartition
+from klamm.model import LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import EpochEnd, OffsetAndTimestamp
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ class PositionFinder:
                 # There is no record that late, so begin at the end, where the first such record will be.
                 state.request_reset(LATEST_TIMESTAMP, lost)
                 continue
-            self._subscription.complete(tp, epochs[tp], offset.offset, NO_LEADER_EPOCH)
+            state.seek(offset.offset)
             if lost is not None:
                 self._resets.add(tp, lost, offset.offset)
 

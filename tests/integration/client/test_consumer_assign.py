@@ -323,18 +323,6 @@ def test_an_assigned_consumer_commits_offsets_to_its_group_without_joining_it(bo
         assert consumer.committed([tp])[tp].offset == 10
 
 
-def test_closing_keeps_a_commit_that_no_poll_has_followed(bootstrap, topic):
-    """Its position is looked up in the background. A commit of this position would skip records."""
-    produce(bootstrap, topic, 10)
-    tp = TopicPartition(topic, 0)
-    with Consumer(bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="latest") as consumer:
-        consumer.assign([tp])
-        end = consumer.position(tp)
-        consumer.commit({tp: end - 3})
-    with Consumer(bootstrap_servers=bootstrap, group_id=topic) as consumer:
-        assert consumer.committed([tp])[tp].offset == end - 3
-
-
 def test_closing_commits_a_position_at_which_a_poll_found_nothing(bootstrap, topic):
     """Otherwise the next consumer would begin at the end again, and skip what came in between."""
     produce(bootstrap, topic, 10)
