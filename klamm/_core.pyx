@@ -11,6 +11,7 @@ Each class does what its counterpart in pure Python does, which is the reference
     SendPath             klamm.producer.producer.Producer.send
     ConsumerRecord       klamm.consumer.record.ConsumerRecord
     decode_rows          klamm.consumer.fetch.row_decoder.decode_rows
+    RecordLoop           klamm.consumer.sync_consumer.Consumer._next
 
 The interpreter lock is held in all of them. A signal handler or a destructor may run only where this module calls
 Python, or makes an object that the garbage collector tracks. So appending a record does neither.
@@ -1278,3 +1279,56 @@ cdef inline bint sum_is_out_of_range(int64_t base, int64_t delta) noexcept nogil
     if delta >= 0:
         return base > INT64_MAX - delta
     return delta < -INT64_MAX or base < -INT64_MAX - delta
+
+
+# --- iteration
+
+@cython.final
+cdef class RecordLoop:
+    """The iterator of `for record in consumer`: klamm.consumer.sync_consumer.Consumer._next for the records of a run
+    that has begun. All else is left to `_next`."""
+
+    cdef Lock turn
+    cdef object runs, unfinished, next_record, run, state, epoch, records
+
+    def __init__(self, Lock turn not None, iteration, next_record):
+        self.turn = turn
+        self.runs = iteration.runs
+        self.unfinished = iteration.unfinished
+        self.next_record = next_record
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        record = self.next_of_run()
+        if record is not None:
+            return record
+        if self.next_record is None:
+            raise StopIteration
+        record = self.next_record()
+        if record is None:
+            self.next_record = None
+            raise StopIteration
+        self.run = self.runs[0] if self.runs else None
+        if self.run is not None:
+            self.state, self.epoch, self.records = self.run[:3]
+        return record
+
+    cdef object next_of_run(self):
+        """Returns the next record of the run, or None at its end, or if the run is over or in use by another thread."""
+        if self.run is None or not self.turn.take(0):
+            return None
+        try:
+            if not self.runs or self.runs[0] is not self.run:
+                return None
+            if self.state.position_epoch != self.epoch or self.state.paused:
+                return None
+            record = next(self.records, None)
+            if record is not None:
+                self.state.position = record.offset + 1
+                self.state.leader_epoch = record.leader_epoch
+                self.unfinished.in_hand = record
+            return record
+        finally:
+            self.turn.drop()

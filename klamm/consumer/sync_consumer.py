@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
@@ -21,6 +20,8 @@ from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import CommitCallback
 from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
+from klamm.core import core as compiled_core
+from klamm.core import new_lock
 from klamm.errors import ClosedError, ConcurrentAccessError
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
@@ -50,7 +51,7 @@ class Consumer(Generic[KeyT, ValueT]):
         self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings[KeyT, ValueT]]
     ) -> None:
         parsed = ConsumerConfig.parse(config, **settings)
-        self._turn = threading.RLock()
+        self._turn = new_lock()
         self._due_callbacks: deque[Callable[[], object]] = deque()
         self._loop_thread = LoopThread.shared()
         self._caller = CallerThread(self._loop_thread)
@@ -127,6 +128,8 @@ class Consumer(Generic[KeyT, ValueT]):
 
     def __iter__(self) -> Iterator[ConsumerRecord[KeyT, ValueT]]:
         self._core.require_open()
+        if compiled_core is not None:
+            return compiled_core.RecordLoop(self._turn, self._iteration, self._next)  # type: ignore[no-any-return]
         return iter(self._next, None)
 
     def __next__(self) -> ConsumerRecord[KeyT, ValueT]:

@@ -32,24 +32,24 @@ class RecordIteration:
 
     def __init__(self, subscription: SubscriptionState, unfinished: UnfinishedRecords) -> None:
         self._subscription = subscription
-        self._unfinished = unfinished
-        self._runs: deque[_Run] = deque()
+        self.unfinished = unfinished
+        self.runs: deque[_Run] = deque()
 
     def load(self, polled: Records) -> None:
         """Stores the records of a poll and moves the positions back to their beginning."""
-        assert not self._runs, "the records of the poll before are not used up"
-        self._unfinished.finish()
+        assert not self.runs, "the records of the poll before are not used up"
+        self.unfinished.finish()
         for tp, records in polled.items():
             state = self._subscription.get(tp)
             if state is not None:
-                self._runs.append(_Run(state, state.position_epoch, iter(records), state.position, state.leader_epoch))
+                self.runs.append(_Run(state, state.position_epoch, iter(records), state.position, state.leader_epoch))
                 state.position = records[0].offset
 
     def next(self) -> ConsumerRecord | None:
         """Returns the next record, or None if there is none left. Skips partitions that were paused, revoked or
         moved.
         """
-        runs = self._runs
+        runs = self.runs
         while runs:
             run = runs[0]
             state = run.state
@@ -60,7 +60,7 @@ class RecordIteration:
                     for record in run.records:
                         state.position = record.offset + 1
                         state.leader_epoch = record.leader_epoch
-                        self._unfinished.in_hand = record
+                        self.unfinished.in_hand = record
                         return record
                     state.position = run.end_position
                     state.leader_epoch = run.end_leader_epoch
@@ -69,10 +69,10 @@ class RecordIteration:
 
     def abandon(self) -> None:
         """Drops the records that were not consumed; they will be fetched again."""
-        for run in self._runs:
+        for run in self.runs:
             if run.state.position_epoch == run.position_epoch:
                 run.state.refetch()
-        self._runs.clear()
+        self.runs.clear()
 
     def __bool__(self) -> bool:
-        return bool(self._runs)
+        return bool(self.runs)
