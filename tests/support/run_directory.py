@@ -30,6 +30,14 @@ CPU time. Without performance data it writes no file into /tmp/hsperfdata_USER, 
 
 _PAUSE_S: Final = 0.1
 
+_START_PAUSES_MAX: Final = 600
+"""The number of pauses that a process may take to start its program."""
+
+_VSIZE: Final = 20
+_ENV_END: Final = 48
+"""The places of two fields of /proc/PID/stat after the command's name: the size of the memory, and the address of the
+environment's end (proc_pid_stat(5))."""
+
 
 def install(config: pytest.Config) -> None:
     """Makes the folder in the process that collects the results. With pytest-xdist, this process starts the workers."""
@@ -76,9 +84,28 @@ class RunDirectory:
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             # A process that has just ended, or belongs to another user, cannot be read.
             with contextlib.suppress(OSError):
-                if mark in (process / "environ").read_bytes().split(b"\0"):
+                if mark in environment(process):
                     command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     yield int(process.name), command.strip()
+
+
+def environment(process: pathlib.Path) -> list[bytes]:
+    """Returns the environment of the process with this folder in /proc. Raises OSError if it has ended, or belongs to
+    another user.
+
+    `Popen` returns a moment before the kernel shows the environment of the program, so this waits for that moment."""
+    (process / "environ").open("rb").close()
+    for _ in range(_START_PAUSES_MAX):
+        if _has_started(process):
+            break
+        time.sleep(_PAUSE_S)
+    return (process / "environ").read_bytes().split(b"\0")
+
+
+def _has_started(process: pathlib.Path) -> bool:
+    """Returns False while the process has memory, but not yet its environment. A process that has ended has neither."""
+    fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+    return fields[_VSIZE] == b"0" or fields[_ENV_END] != b"0"
 
 
 def _end_sparks_jvm() -> None:

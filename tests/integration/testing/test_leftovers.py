@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from tests.support.leftovers import left_since, left_tasks, machine
-from tests.support.run_directory import PREFIX
+from tests.support.run_directory import PREFIX, environment
 from tests.support.waiting import wait_until
 
 pytest_plugins = "pytester"
@@ -123,6 +123,15 @@ def test_a_run_that_leaves_a_process_fails_and_ends_it(project: pytest.Pytester)
     (line,) = [line for line in result.outlines if line.startswith("the tests left the process ")]
     number = line.removeprefix("the tests left the process ").partition(":")[0]
     wait_until(lambda: has_ended(pathlib.Path("/proc", number)), "the process runs on")
+
+
+def test_the_environment_of_a_process_that_has_just_been_started_is_found() -> None:
+    """The kernel shows it a moment after `Popen` has returned, so a run overlooked such a process."""
+    for number in range(100):
+        command = ["sh", "-c", "read line"]
+        with subprocess.Popen(command, env={"NUMBER": str(number)}, stdin=subprocess.PIPE) as process:
+            assert f"NUMBER={number}".encode() in environment(pathlib.Path("/proc", str(process.pid)))
+            process.kill()
 
 
 def has_ended(process: pathlib.Path) -> bool:
