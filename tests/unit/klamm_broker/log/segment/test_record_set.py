@@ -349,10 +349,11 @@ class TestDecompressedSize:
             check(batch, **limited)
 
     def test_records_that_nobody_could_read_are_refused(self, monkeypatch) -> None:
-        batch = encode_batch([(NOW, b"k", bytes(10 << 20), ())] * 2, compression=CompressionType.ZSTD)
+        record_bytes = vars(record_set)["WHOLE_BYTES_MAX"] + 10_000
+        batch = encode_batch([(NOW, b"k", bytes(record_bytes), ())] * 2, compression=CompressionType.ZSTD)
         assert len(check(batch)) == 1
-        monkeypatch.setattr(record_set, "MAX_DECOMPRESSED_BYTES", 20 << 20)
-        with pytest.raises(DecompressedTooLargeError, match="exceed 20971520 bytes"):
+        monkeypatch.setattr(record_set, "MAX_DECOMPRESSED_BYTES", 2 * record_bytes)
+        with pytest.raises(DecompressedTooLargeError, match=f"exceed {2 * record_bytes} bytes"):
             check(batch)
 
 
