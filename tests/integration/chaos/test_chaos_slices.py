@@ -23,7 +23,7 @@ UP_SHARE = 3
 
 @pytest.mark.slow
 @pytest.mark.timeout(DEADLINE_S + 60)
-@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 8), ("partitions", 15), ("transactions", 8)])
+@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 8), ("partitions", 8), ("transactions", 8)])
 def test_a_chaos_run_violates_no_guarantee(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
     """The slice runs in a separate process, which has its own mounts and network where the system allows it."""
     seed = seeds.run_seed()
