@@ -21,8 +21,8 @@ from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.seeds import run_seed
 from tests.support.waiting import patience, wait_until
 
-RECORDS = 2_000
-KILLS = 30
+RECORDS = 1_000
+KILLS = 15
 LONGEST_COMMIT_S = 0.004
 """About the longest time that SQLite needs for a commit."""
 
