@@ -21,6 +21,8 @@ from tests.support.violation import require
 from tests.support.waiting import patience, wait_until
 
 KEYS = 97
+PAUSE_S = 0.01
+"""The pause of `Writing` between batches. It leaves the command and the cluster some CPU on two cores."""
 
 
 def write(producer: Producer, topic: str, numbers: Iterable[int]) -> None:
@@ -50,7 +52,7 @@ class Writing:
 
     def _run(self) -> None:
         with Producer(bootstrap_servers=self._bootstrap) as producer:
-            while not self._stopped.is_set():
+            while not self._stopped.wait(PAUSE_S):
                 write(producer, self._topic, range(self.end, self.end + 50))
                 self.end += 50
 

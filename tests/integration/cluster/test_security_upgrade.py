@@ -24,7 +24,8 @@ from tests.support.waiting import patience, wait_until
 
 OURS, KAFKAS = "ours", "kafkas"
 PARTITIONS: Final = 2
-INTERVAL_S: Final = 0.02
+INTERVAL_S: Final = 0.1
+"""The pause of each producer between records. It leaves the servers some CPU on two cores."""
 IMPATIENT: Final = {"default.api.timeout.ms": "3000", "request.timeout.ms": "3000"}
 
 

@@ -88,7 +88,7 @@ def test_a_group_reads_every_record_once_and_in_order_over_both_topics(klamm, so
 
 def test_a_killed_command_continues_without_loss_or_double(klamm, source, admin):
     """The command is killed at random places of the copy, before the cut, and while it waits for a group."""
-    rng, target, count = random.Random(seeds.run_seed()), f"{source}-copy", 20 * SOME
+    rng, target, count = random.Random(seeds.run_seed()), f"{source}-copy", 10 * SOME
     print(f"seed {seeds.run_seed()}")
     fill(klamm.bootstrap, source, SOME, count)
     klamm.ok("consume", source, "--group", source, "--from", "beginning", "--count", 10)
@@ -115,7 +115,7 @@ def test_a_killed_command_continues_without_loss_or_double(klamm, source, admin)
 
 
 def test_ctrl_c_ends_the_copy_in_good_order(klamm, source, admin):
-    target, count = f"{source}-copy", 20 * SOME
+    target, count = f"{source}-copy", 10 * SOME
     fill(klamm.bootstrap, source, SOME, count)
     with spreading(klamm.bootstrap, source, target, "--partitions", 8) as process:
         wait_until(lambda: copied_offsets(admin, target) > 0 or process.has_ended)

@@ -25,6 +25,8 @@ GROUP_COUNT = 6
 MEMBER_COUNT = 3
 COMMIT_INTERVAL_S = 0.1
 TRANSACTIONAL_ID_COUNT = 12
+TRANSACTION_PAUSE_S = 0.05
+"""The pause of a producer between transactions. It leaves the servers some CPU on two cores."""
 
 
 class TransactionLoad:
@@ -63,6 +65,7 @@ class TransactionLoad:
                 await producer.send_offsets_to_transaction({TopicPartition("t", 0): OffsetAndMetadata(offset)}, group)
                 await producer.commit_transaction()
                 self._begun_s[number] = begun_s
+                await asyncio.sleep(TRANSACTION_PAUSE_S)
 
 
 async def until_each_committed_again(groups: list[Group]) -> float:
