@@ -1,4 +1,4 @@
-"""Runs the commands and programs of the README and of the guides, in order, against a fresh `klamm up`."""
+"""Runs the commands and programs of the README and of the guides, in order, against a `klamm up` without topics."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ import sys
 
 import pytest
 
+from klamm import Admin
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
 from tests.support.pages import ROOT, blocks, masked, on_its_port, on_terminal, run, run_python, run_shell, shown
 from tests.support.ports import free_port
-from tests.support.waiting import patience
+from tests.support.waiting import patience, wait_until
 
 README, GUIDES, TUTORIAL = "README.md", "docs/how-to", "docs/tutorial"
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    with running_cluster(tmp_path / "cluster") as process:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Yields one cluster for all tests, because a start of `klamm up` for each would take half a minute."""
+    with running_cluster(tmp_path_factory.mktemp("pages")) as process:
         yield process
+
+
+@pytest.fixture
+def cluster(shared):
+    """Yields the cluster, and deletes the topics and groups of the test at the end."""
+    yield shared
+    with Admin(bootstrap_servers=shared.bootstrap) as admin:
+        admin.delete_groups(admin.list_groups())
+        admin.delete_topics(list(admin.list_topics()))
+        wait_until(lambda: not admin.list_topics())
 
 
 def consume(cluster, directory: pathlib.Path, topic: str, *options: str) -> str:
