@@ -208,8 +208,11 @@ class ConsumerCore:
             raise IllegalStateError("the consumer is not subscribed to any topics or assigned any partitions")
 
     def positions_changed(self) -> None:
-        """Restarts look-ups and fetches after seek, assign, resume and similar calls."""
-        self.positions.restart()
+        """Starts fetches after seek, assign, resume and similar calls.
+
+        The next poll looks up positions, as in Kafka. If a look-up began here, the automatic commit of `close` could
+        store its result over an offset that the user has committed since."""
+        self.positions.drop_failure()
         self.fetcher.pump()
         self.topics.watch()
 

@@ -70,11 +70,10 @@ class PositionFinder:
         if self._task is None and self._waiting():
             self._task = client_task(self._run(), name="klamm-positions")
 
-    def restart(self) -> None:
-        """Drops an error that no poll has raised yet, and starts again. The user has moved a position, so the error may
-        be out of date."""
+    def drop_failure(self) -> None:
+        """Drops an error that no poll has raised yet. The user has moved a position, so the error may be out of
+        date."""
         self._failure = None
-        self.start()
 
     def take_failure(self) -> Exception | None:
         """Removes and returns an error that the user has to handle. The next `start` tries again."""

@@ -353,6 +353,19 @@ def test_automatic_commits_store_the_offsets_of_returned_records(bootstrap, topi
         assert consumer.committed([tp])[tp].offset >= 12
 
 
+def test_closing_stores_no_position_over_a_commit_without_a_poll(bootstrap, topic):
+    """Only a poll looks up a position, as in Kafka. The position would be the end of the log."""
+    tp = TopicPartition(topic, 0)
+    produce(bootstrap, topic, 10)
+    with Consumer(bootstrap_servers=bootstrap, group_id=topic) as consumer:
+        consumer.assign([tp])
+        for _ in range(50):  # a look-up of the position would have ended by then
+            assert consumer.end_offsets([tp]) == {tp: 10}
+        consumer.commit({tp: OffsetAndMetadata(7)})
+    with Consumer(bootstrap_servers=bootstrap, group_id=topic) as consumer:
+        assert consumer.committed([tp])[tp].offset == 7
+
+
 def test_commit_callbacks_run_in_the_polling_thread(bootstrap, topic):
     tp = TopicPartition(topic, 0)
     heard = []

@@ -113,7 +113,7 @@ def test_a_seek_drops_an_error_that_no_poll_has_raised():
         async with asyncio.timeout(60):
             await world.idle.wait()
         world.subscription.require(TP).seek(5)
-        world.finder.restart()
+        world.finder.drop_failure()
         assert world.finder.take_failure() is None
         assert isinstance(await World(reset="none").look_up(), NoOffsetForPartitionError)
 
