@@ -39,10 +39,15 @@ async def first_answer(
                 except KlammError as error:
                     errors.append(error)
         return None, errors
+    except GeneratorExit:
+        # The event loop has ended before an answer, so no task can be cancelled or waited for.
+        asked.clear()
+        raise
     finally:
         for task in asked:
             task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        if asked:
+            await asyncio.gather(*asked, return_exceptions=True)
 
 
 async def _ask(ask: Callable[[str], Awaitable[T]], address: str) -> T:

@@ -9,6 +9,7 @@ from klamm.client_task import client_task
 from klamm.cluster.bootstrap import first_answer
 from klamm.errors import KlammError, NoBrokerError
 from tests.support.loop_time import run_without_waiting
+from tests.support.waiting import settle
 
 PATIENCE_S = 1.0
 
@@ -50,6 +51,20 @@ def test_a_silent_server_does_not_hide_the_next() -> None:
     assert run_without_waiting(servers.first()) == ("c", [])
     assert servers.asked == {"a": 0.0, "b": 1.0, "c": 2.0}
     assert servers.cancelled == ["a", "b"]
+
+
+def test_nothing_is_raised_if_the_event_loop_ends_before_an_answer() -> None:
+    """Python closes the coroutine of a client that was not closed when the program ends."""
+    asking = Servers({"a": 3600}).first()
+
+    async def ask() -> None:
+        client_task(asking, name="asking")
+        await settle()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(ask())
+    loop.close()
+    asking.close()
 
 
 def test_a_slow_server_may_still_be_the_first_to_answer() -> None:
