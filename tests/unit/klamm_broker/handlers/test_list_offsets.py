@@ -15,7 +15,7 @@ from klamm_broker.handlers.list_offsets import LateLookup, ListedOffset, ListOff
 from tests.support.led_partition import NAME, OTHER, LedPartition, led_by
 
 NOW = 1_700_000_000_000
-MANY = 100_000
+MANY = 50_000
 """The number of records that are too many for the event loop."""
 
 
