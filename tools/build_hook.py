@@ -28,6 +28,8 @@ class BuildHook(BuildHookInterface):
         if problem is not None:
             self.app.display_warning(f"no C compiler, so the client is pure Python and slower: {problem}")
             return
+        if version == "editable":
+            return  # It imports the compiled module from the source tree.
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["force_include"] |= {str(path): f"klamm/{path.name}" for path in build_core.compiled_files()}
