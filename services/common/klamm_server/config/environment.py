@@ -14,8 +14,8 @@ from klamm.errors import ConfigError
 from klamm.setting import hint
 
 PREFIX: Final = "KLAMM_"
-OF_THE_COMMAND_LINE: Final = frozenset({"KLAMM_BOOTSTRAP", "KLAMM_COMMAND_CONFIG"})
-"""Variables of the command `klamm`, which may share an environment with servers."""
+OF_CLIENTS: Final = frozenset({"KLAMM_BOOTSTRAP", "KLAMM_COMMAND_CONFIG", "KLAMM_CORE"})
+"""Variables of the command `klamm` and of the client library, which may share an environment with servers."""
 
 
 def variable(name: str) -> str:
@@ -31,14 +31,14 @@ def environment_properties(
 
     `more_names` returns further settings. It is called only if a variable is none of `names`."""
     names_by_variable = {variable(name): name for name in names}
-    ours = {key for key in environment if key.startswith(PREFIX)} - OF_THE_COMMAND_LINE
+    ours = {key for key in environment if key.startswith(PREFIX)} - OF_CLIENTS
     if not ours <= names_by_variable.keys():
         names_by_variable |= {variable(name): name for name in more_names()}
     properties: dict[str, str] = {}
     for key in sorted(environment):
         if key in names_by_variable:
             properties[names_by_variable[key]] = environment[key]
-        elif key.startswith(PREFIX) and key not in OF_THE_COMMAND_LINE:
+        elif key.startswith(PREFIX) and key not in OF_CLIENTS:
             name = key.removeprefix(PREFIX).lower().replace("_", ".")
             told = hint(name, names_by_variable.values(), variable)
             raise ConfigError(f"unknown configuration in the environment: {key}{told}")
@@ -53,4 +53,4 @@ def listeners_in(environment: Mapping[str, str]) -> dict[str, str]:
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns `environment` without settings, for a server that gets its settings in another way."""
-    return {key: text for key, text in environment.items() if not key.startswith(PREFIX) or key in OF_THE_COMMAND_LINE}
+    return {key: text for key, text in environment.items() if not key.startswith(PREFIX) or key in OF_CLIENTS}

@@ -17,7 +17,8 @@ NAMES = ("node.id", "min.insync.replicas")
 
 
 def test_the_variable_of_a_setting_is_its_name_in_capitals() -> None:
-    environment = {"KLAMM_NODE_ID": "1", "KLAMM_MIN_INSYNC_REPLICAS": "2", "HOME": "/", "KLAMM_BOOTSTRAP": "h:1"}
+    environment = {"KLAMM_NODE_ID": "1", "KLAMM_MIN_INSYNC_REPLICAS": "2", "HOME": "/"}
+    environment |= {"KLAMM_BOOTSTRAP": "h:1", "KLAMM_CORE": "pure"}
     assert environment_properties(environment, NAMES) == {"node.id": "1", "min.insync.replicas": "2"}
 
 
