@@ -102,11 +102,17 @@ def test_a_killed_command_continues_without_loss_or_double(klamm, source, admin)
         lambda: admin.describe_group_lag([own])[own].lag == 0,
         lambda: has_boundary(admin, source, target),
     ]
+    kills = 0
     for has_come in moments:
         with spreading(klamm.bootstrap, *command) as process:
             wait_until(lambda has_come=has_come, process=process: has_come() or process.has_ended)
-            assert not process.has_ended, process.finish()
+            if process.has_ended:
+                # The command was faster than the look-up of its offsets. The next run ends at once, too.
+                assert has_boundary(admin, source, target), process.finish()
+                break
             process.kill()
+            kills += 1
+    assert kills >= 3
     klamm.ok("consume", source, "--group", source, "--exit")
     last = klamm.ok("topics", "spread", *command, "--json").document
     assert [(each["group"], each["step"]) for each in last["groups"]] == [(source, "moved")]
