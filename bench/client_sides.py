@@ -298,7 +298,7 @@ CELLS = {
 def main() -> None:
     cell, client, size_bytes, count, topic, address = sys.argv[1:]
     print(json.dumps(CELLS[cell](client, int(size_bytes), int(count), topic, address)), flush=True)
-    os._exit(0)  # A client that goes on fetching must not slow down the next run.
+    os._exit(0)  # Otherwise the client fetches on, and slows down the next run.
 
 
 if __name__ == "__main__":

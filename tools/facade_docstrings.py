@@ -21,7 +21,7 @@ from klamm import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Pro
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAIRS: Final[Mapping[type, type]] = {Producer: AsyncProducer, Consumer: AsyncConsumer, Admin: AsyncAdmin}
-OWN: Final = {"Producer.send", "Producer.send_packed", "Producer.flush", "Producer.close"}
+OWN: Final = {"Producer.send", "Producer.send_many", "Producer.send_packed", "Producer.flush", "Producer.close"}
 """The methods whose docstring is written by hand in the synchronous client too, because they differ for threads."""
 _ASYNC_WORDS: Final = re.compile(r"\b(?:async (?=with|for)|await )")
 _INDENT: Final = 8 * " "

@@ -188,8 +188,9 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
         partition: int | None = None,
         headers: Sequence[Header] | None = None,
     ) -> AsyncManyFuture:
-        """Buffers many records. This costs less than a `send` for each of them. Lets the event loop run meanwhile. The
-        arguments and errors are those of `Producer.send_many`."""
+        """Buffers many records. This costs less than a `send` for each of them. Other tasks run while it buffers.
+
+        The arguments and errors are those of `Producer.send_many`."""
         self._home.check()
         if self._interceptors or self._engine.partitioner is not None:
             pairs = zip(values, itertools.repeat(None)) if keys is None else zip(values, keys, strict=True)

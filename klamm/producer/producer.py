@@ -134,8 +134,14 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         partition: int | None = None,
         headers: Sequence[Header] | None = None,
     ) -> ManyFuture:
-        """Buffers many records. This costs less than a `send` for each of them. Lets the event loop run meanwhile. The
-        arguments and errors are those of `Producer.send_many`."""
+        """Buffers many records. This costs less than a `send` for each of them.
+
+        values: one for each record. keys: as many as values, or None. headers: the same for all records. Each record
+        gets its partition as with `send`, and its timestamp is now. Waits for metadata and memory like `send`.
+
+        All records are checked before the first one is buffered. If one of them is wrong, this raises the errors of
+        `send`, and ValueError if there are not as many keys as values. If metadata or memory are missing later, the
+        records before that are already buffered. `flush` waits for them."""
         if self._interceptors or self._partitioner is not None:
             return ManyFuture(self._send_each(topic, values, keys, partition, headers))
         if partition is not None:

@@ -354,7 +354,7 @@ def test_automatic_commits_store_the_offsets_of_returned_records(bootstrap, topi
 
 
 def test_closing_stores_no_position_over_a_commit_without_a_poll(bootstrap, topic):
-    """Only a poll looks up a position, as in Kafka. The position would be the end of the log."""
+    """A look-up of the position would find the end of the log. As in Kafka, only a poll does it."""
     tp = TopicPartition(topic, 0)
     produce(bootstrap, topic, 10)
     with Consumer(bootstrap_servers=bootstrap, group_id=topic) as consumer:

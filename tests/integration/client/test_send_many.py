@@ -1,4 +1,4 @@
-"""Many records by one call: what is written, what a wrong record does, and what the futures say."""
+"""Tests `send_many` and `send_now`: the written records, the errors of wrong records, and the futures."""
 
 from __future__ import annotations
 
